@@ -1,0 +1,59 @@
+# Everything a fresh machine needs is made here, in .venv: python3 (3.11 or later), make and pip are enough.
+PYTHON ?= python3
+BIN := .venv/bin
+WORKERS ?= 4
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS)
+
+.PHONY: help demo test test-long lint format docs proof-bugs bench clean
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+help:
+	@echo "make demo        see some jobs run, in a few seconds"
+	@echo "make test        lint, types and tests: what CI runs"
+	@echo "make test-long   the same and minutes of simulation and crashes"
+	@echo "make lint format docs proof-bugs bench clean"
+
+demo: .venv/installed
+	@$(BIN)/hipq demo
+
+test: lint
+	$(PYTEST) -m "not long"
+
+test-long: test
+	$(BIN)/python -m pytest -m long
+
+lint: .venv/installed-dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+format: .venv/installed-dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+docs: .venv/installed
+	$(BIN)/python -c "from hipq.job.states import document; print(document(), end='')" > docs/states.md
+
+proof-bugs: .venv/installed-dev
+	$(BIN)/python -m tests.planted
+
+bench: .venv/installed-dev
+	$(BIN)/python -m bench
+
+clean:
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# Some systems ship Python without the pip that `venv` wants to copy; theirs can still install one.
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit("hipq needs Python 3.11 or later: make PYTHON=python3.x ..." if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --clear --without-pip .venv && $(PYTHON) -m pip --python $@ install pip; }
+
+.venv/installed: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/installed-dev: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch .venv/installed $@

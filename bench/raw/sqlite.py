@@ -1,0 +1,156 @@
+"""The ceiling on SQLite: the same tables, indexes, batches and durability, in plain SQL with nothing around it."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from hipq.job.model import COLUMNS
+
+_NAMES = ", ".join(COLUMNS)
+_MARKS = ", ".join("?" * len(COLUMNS))
+
+
+def row(id: int, key: str, data: str, now: int, phase: str = "ready") -> tuple[Any, ...]:
+    return (
+        id, "", "", "work", key or str(id), data, "initial", phase, now // 1_000_000 << 15 | 100, 100, 1, 0, "[]",
+        86400.0, now, 0, 0, 0, 0, 0, 0, "NONE", "NONE", 0, "", "[]", now, now,
+    )  # fmt: skip
+
+
+class RawSqlite:
+    def __init__(self, path: str, table: str, queue: int) -> None:
+        self._conn = sqlite3.connect(path, isolation_level=None)
+        self._conn.execute("PRAGMA synchronous = FULL")
+        self._table = table
+        self._queue = queue
+        self._last = 0
+
+    def close(self) -> None:
+        self._conn.close()
+
+    def vacuum(self) -> bool:
+        """SQLite has nothing of that kind."""
+        return False
+
+    def _ids(self, count: int) -> list[int]:
+        query = "UPDATE hipq_queues SET last_id = last_id + ? WHERE number = ? RETURNING last_id"
+        ((last,),) = self._conn.execute(query, (count, self._queue)).fetchall()
+        return [n << 16 | self._queue for n in range(last - count + 1, last + 1)]
+
+    def insert_one_by_one(self, payloads: Sequence[str]) -> None:
+        for data in payloads:
+            self._conn.execute("BEGIN IMMEDIATE")
+            (id,) = self._ids(1)
+            query = f"INSERT INTO {self._table} VALUES ({_MARKS})"
+            self._conn.execute(query, row(id, "", data, time.time_ns() // 1000))
+            self._conn.execute("COMMIT")
+
+    def insert_many(self, payloads: Sequence[str], keys: Sequence[str] | None) -> None:
+        self._conn.execute("BEGIN IMMEDIATE")
+        now = time.time_ns() // 1000
+        names = keys or [""] * len(payloads)
+        ids = self._ids(len(payloads))
+        rows = [row(id, key, data, now) for id, key, data in zip(ids, names, payloads, strict=True)]
+        self._conn.executemany(
+            f"INSERT INTO {self._table} VALUES ({_MARKS}) ON CONFLICT (tenant, job_type, job_key) DO NOTHING", rows
+        )
+        self._conn.execute("COMMIT")
+
+    def drain(self, batch: int = 500) -> int:
+        """Claim a batch, finish the last one, in one transaction a turn, until nothing is ready."""
+        return self._turns(lambda: self._rows(f"{self._strand('1')} ORDER BY rank, id LIMIT ?", (batch,)))
+
+    def drain_limited(self, limit: int, weights: int) -> int:
+        """The first jobs whose weights fit into what is left of a limit; one strand a weight, merged in order."""
+        heads = " UNION ALL ".join(
+            f"SELECT * FROM ({self._strand(str(weight))} ORDER BY rank, id LIMIT :room)"
+            for weight in range(1, weights + 1)
+        )
+        pick = (
+            f"SELECT {_NAMES} FROM (SELECT *, sum(throttle_factor) OVER (ORDER BY rank, id) AS units FROM ({heads})) "
+            "WHERE units <= :room"
+        )
+        return self._turns(lambda: self._rows(pick, {"room": limit - sum(self._held().values())}))
+
+    def drain_lanes(self, limit: int, fair: bool, batch: int = 500) -> int:
+        """Of each lane as many as its limit leaves room for: the first of all lanes in order or, fairly, those of the
+        next lanes."""
+        after = ""
+
+        def first() -> list[Any]:
+            nonlocal after
+            used = self._held()
+            lanes = self._lanes(after, batch // limit) if fair else self._lanes("", 1 << 30)
+            after = lanes[-1] if lanes else ""
+            found = [row for lane in lanes for row in self._first_of(lane, limit - used.get(lane, 0))]
+            ids = json.dumps([id for _, id in sorted(found)[:batch]])
+            query = f"SELECT {_NAMES} FROM {self._table} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY rank, id"
+            return self._rows(query, (ids,))
+
+        return self._turns(first)
+
+    def _lanes(self, after: str, count: int) -> list[str]:
+        """The next lanes, from the beginning again behind the last; all of them by skipping through the index."""
+        one = f"SELECT min(lane) FROM {self._table} WHERE phase = 'ready' AND job_type = 'work' AND lane > "
+        query = (
+            f"WITH RECURSIVE lanes (lane) AS (SELECT ({one} ?) UNION ALL "
+            f"SELECT ({one} lanes.lane) FROM lanes WHERE lanes.lane IS NOT NULL) "
+            "SELECT lane FROM lanes WHERE lane IS NOT NULL LIMIT ?"
+        )
+        found = [lane for (lane,) in self._rows(query, (after, count))]
+        return found or [lane for (lane,) in self._rows(query, ("", count))]
+
+    def _first_of(self, lane: str, count: int) -> list[Any]:
+        query = (
+            f"SELECT rank, id FROM {self._table} WHERE phase = 'ready' AND job_type = 'work' AND lane = ? "
+            "AND time_windows = '[]' AND throttle_factor = 1 ORDER BY rank, id LIMIT ?"
+        )
+        return self._rows(query, (lane, count))
+
+    def _strand(self, weight: str) -> str:
+        return (
+            f"SELECT {_NAMES} FROM {self._table} WHERE phase = 'ready' AND job_type = 'work' AND lane = '' "
+            f"AND time_windows = '[]' AND throttle_factor = {weight}"
+        )
+
+    def _held(self) -> dict[str, int]:
+        query = (
+            f"SELECT lane, sum(held) FROM {self._table} INDEXED BY {self._table}_owner WHERE held <> 0 GROUP BY lane"
+        )
+        return dict(self._conn.execute(query).fetchall())
+
+    def _rows(self, query: str, values: Any) -> list[Any]:
+        return self._conn.execute(query, values).fetchall()
+
+    def _turns(self, pick: Callable[[], list[Any]]) -> int:
+        conn, table = self._conn, self._table
+        claim = (
+            f"UPDATE {table} SET state = 'running', phase = 'executing', held = throttle_factor, owner = 1, "
+            "token = token + 1, attempt = attempt + 1, deadline = ?, history = '[' || ? || ']', update_time = ? "
+            "WHERE id IN (SELECT value FROM json_each(?))"
+        )
+        finished = _NAMES.replace("state", "'final'").replace("phase", "'done'").replace("result", "'null'")
+        done = 0
+        last: list[Any] = []
+        while True:
+            now = time.time_ns() // 1000
+            conn.execute("BEGIN IMMEDIATE")
+            if last:
+                ids = json.dumps([one[0] for one in last])
+                conn.execute(
+                    f"INSERT INTO {table}_final SELECT {finished} FROM {table} "
+                    "WHERE id IN (SELECT value FROM json_each(?))",
+                    (ids,),
+                )
+                conn.execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (ids,))
+            last = pick()
+            if last:
+                conn.execute(claim, (now, '{"at":1}', now, json.dumps([one[0] for one in last])))
+            conn.execute("COMMIT")
+            done += len(last)
+            if not last:
+                return done

@@ -1,0 +1,62 @@
+"""Drains under rules, each against plain SQL of the same shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bench.lines import ROUNDS, TEXT, Bench, Line
+from bench.measure import seconds
+from hipq import Queue, limit, per_lane
+from hipq.job.model import New
+
+UNITS = 100
+WEIGHTS = 3
+LANES = 1_000
+UNITS_A_LANE = 10
+
+
+class UnderRules:
+    def __init__(self, bench: Bench, target: float) -> None:
+        self._bench = bench
+        self._target = target
+
+    def lines(self) -> Iterator[Line]:
+        size = f"{self._bench.size:,}"
+        yield self._drain(
+            f"drain {size}, limit {UNITS}, weights 1-{WEIGHTS}",
+            {"limits": [limit(UNITS)]},
+            lambda number: {"throttle_factor": 1 + number % WEIGHTS},
+            lambda raw: raw.drain_limited(UNITS, WEIGHTS),
+        )
+        for lanes in ("ordered", "fair"):
+            yield self._drain(
+                f"drain {size} over {LANES:,} lanes, {UNITS_A_LANE} a lane, {lanes}",
+                {"limits": [per_lane(UNITS_A_LANE)], "lanes": lanes},
+                lambda number: {"lane": f"lane{number % LANES:04}"},
+                lambda raw, fair=lanes == "fair": raw.drain_lanes(UNITS_A_LANE, fair),  # type: ignore[misc]
+            )
+
+    def _drain(
+        self, name: str, rules: dict[str, Any], job: Callable[[int], dict[str, Any]], drain: Callable[[Any], int]
+    ) -> Line:
+        bench = self._bench
+        ours, theirs = [], []
+        for _ in range(ROUNDS):
+            queue = self._filled(rules, job)
+            ours.append(bench.size / seconds(lambda queue=queue: bench.drain(queue)))  # type: ignore[misc]
+            bench.check_done(queue)
+            other = self._filled(rules, job)
+            with bench.raw(other) as raw:
+                theirs.append(bench.size / seconds(lambda raw=raw: drain(raw)))  # type: ignore[misc]
+            bench.check_done(other)
+        return Line(name, max(ours), max(theirs), self._target)
+
+    def _filled(self, rules: dict[str, Any], job: Callable[[int], dict[str, Any]]) -> Queue:
+        queue, store = self._bench.queue(**rules), self._bench.app.store
+        now = store.now()
+        rank = queue.order.rank(now, 100)
+        store.enqueue(
+            [New(queue.number, "work", "", TEXT, "ready", rank, now, now, **job(n)) for n in range(self._bench.size)]
+        )
+        return queue

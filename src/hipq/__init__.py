@@ -1,0 +1,34 @@
+"""hipq: a durable job queue for work whose answer comes back later."""
+
+from hipq.app import Hipq
+from hipq.errors import (
+    Conflict,
+    DuplicateKey,
+    HipqError,
+    Invalid,
+    NameClash,
+    NotFound,
+    SchemaError,
+    StoreBroken,
+    StoreError,
+    StoreUnavailable,
+)
+from hipq.job.fault import Fault
+from hipq.job.order import aged
+from hipq.job.outcome import Failed, Ok, Retry, Wait
+from hipq.job.retries import backoff, fixed, schedule
+from hipq.job.view import Job
+from hipq.job.why import Why
+from hipq.job.windows import window
+from hipq.queue import JobType, Queue
+from hipq.throttlers.code import admit, defer, reject
+from hipq.throttlers.limit import limit, per_lane
+from hipq.throttlers.rate import rate
+from hipq.throttlers.share import share
+
+__all__ = [
+    "Conflict", "DuplicateKey", "Failed", "Fault", "Hipq", "HipqError", "Invalid", "Job", "JobType", "NameClash",
+    "NotFound", "Ok", "Queue", "Retry", "SchemaError", "StoreBroken", "StoreError", "StoreUnavailable", "Wait", "Why",
+    "admit", "aged", "backoff", "defer", "fixed", "limit", "per_lane", "rate", "reject", "schedule", "share", "window",
+]  # fmt: skip
+__version__ = "0.1.0"

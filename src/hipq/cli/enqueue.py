@@ -1,0 +1,74 @@
+"""`hipq enqueue`: add one job."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import IO, Any
+
+import click
+
+from hipq.cli.inputs import Duration, Moment, Whole
+from hipq.cli.show import print_json
+from hipq.cli.target import AppCommand, announced, app_argument, json_option, load
+from hipq.errors import Invalid
+from hipq.job import payload
+from hipq.job.names import FACTOR_MAX
+from hipq.job.order import PRIORITY_MAX
+
+
+@click.command(cls=AppCommand)
+@app_argument
+@click.argument("queue")
+@click.argument("job_type", metavar="TYPE")
+@click.argument("data", metavar="[DATA-JSON]", required=False)
+@click.option("--data-file", type=click.File("rb"), help="Read the JSON from a file; - is standard input.")
+@click.option("--key", help="At most one live job of a type has it.")
+@click.option("--at", type=Moment(), help="Not before this moment, like 2027-01-15T08:00:00+01:00.")
+@click.option("--delay", type=Duration("delay"), help="Not before so long from now: seconds, or 90s, 5m, 12h, 30d.")
+@click.option("--priority", type=Whole("priority", 0, PRIORITY_MAX), help="Lower goes first.")
+@click.option("--lane", help="The lane it belongs to; without it, what the queue's lane_by says.")
+@click.option("--throttle-factor", type=Whole("throttle_factor", 1, FACTOR_MAX), help="How many units it counts as.")
+@click.option("--timeout", type=Duration("timeout", 0.001), help="How long an attempt may take.")
+@click.option("--on-duplicate", type=click.Choice(["raise", "return"]), default="raise", show_default=True,
+              help="When a live job has the key: refuse, or print that one's id.")  # fmt: skip
+@json_option
+def enqueue(
+    app: str,
+    queue: str,
+    job_type: str,
+    data: str | None,
+    data_file: IO[bytes] | None,
+    key: str | None,
+    at: datetime | None,
+    delay: float | None,
+    priority: int | None,
+    lane: str | None,
+    throttle_factor: int | None,
+    timeout: float | None,
+    on_duplicate: str,
+    as_json: bool,
+) -> None:
+    """Add a job to QUEUE and print its id. Without data it is null."""
+    if data is not None and data_file is not None:
+        raise click.UsageError("give DATA-JSON or --data-file, not both")
+    value = _read(data_file) if data_file else None if data is None else payload.parse(data)
+    loaded = load(app)
+    target = next((one for one in loaded.queues if one.name == queue), None)
+    if target is None:
+        there = ", ".join(one.name for one in loaded.queues) or "none"
+        raise Invalid(f"{app} declares no queue {queue!r:.60}; there are {there}")
+    announced(loaded)
+    options: dict[str, Any] = {"key": key, "at": at, "delay": delay, "priority": priority, "timeout": timeout}
+    options |= {"lane": lane, "throttle_factor": throttle_factor}
+    id = target.enqueue(job_type, value, on_duplicate=on_duplicate, **options)
+    if as_json:
+        print_json({"id": id, "queue": queue, "type": job_type})
+    else:
+        click.echo(id)
+
+
+def _read(file: IO[bytes]) -> Any:
+    text = file.read(payload.SIZE_LIMIT + 1)
+    if len(text) > payload.SIZE_LIMIT:
+        raise Invalid(f"data has more than {payload.SIZE_LIMIT:,} bytes")
+    return payload.parse(text)

@@ -1,0 +1,67 @@
+"""Numbers, durations and moments as a command line gives them: refused in one short sentence, whatever they are."""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hipq.errors import Invalid
+from hipq.job.names import whole
+from hipq.job.when import moment, seconds
+
+if TYPE_CHECKING:
+    Type = click.ParamType[Any]
+else:
+    Type = click.ParamType  # generic only in later releases of click
+
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+
+
+class Whole(Type):
+    """A whole number in a range."""
+
+    name = "number"
+
+    def __init__(self, what: str, least: int, most: int) -> None:
+        self._what, self._least, self._most = what, least, most
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:  # not a number, or more digits than Python converts
+            raise Invalid(
+                f"{self._what} must be a whole number from {self._least} to {self._most}, not {value!r:.40}"
+            ) from None
+        return whole(number, self._what, self._least, self._most)
+
+
+class Duration(Type):
+    """Seconds, or a number with s, m, h, d or w behind it."""
+
+    name = "duration"
+
+    def __init__(self, what: str, least: float = 0.0) -> None:
+        self._what, self._least = what, least
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> float:
+        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)", str(value))
+        if not match:
+            raise Invalid(f"{self._what} must be a number of seconds, or like 90s, 5m, 12h or 30d, not {value!r:.40}")
+        return seconds(float(match[1]) * _UNITS[match[2]], self._what, least=self._least)
+
+
+class Moment(Type):
+    """A moment in ISO 8601 with a time zone."""
+
+    name = "iso-time"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> datetime:
+        try:
+            found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
+        except ValueError:
+            raise Invalid(f"at must be a moment like 2027-01-15T08:00:00+01:00, not {value!r:.40}") from None
+        moment(found)
+        return found

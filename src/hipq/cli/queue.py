@@ -1,0 +1,255 @@
+"""`hipq queue`: the queues of an application or of a database; their limits, and their pauses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from hipq import Hipq, Queue, limit, per_lane, rate, share
+from hipq.cli.inputs import Duration, Whole
+from hipq.cli.show import print_json, print_lines, print_table
+from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option
+from hipq.errors import Invalid
+from hipq.job.when import to_datetime
+from hipq.stores.base import Limits
+from hipq.throttlers.limit import MOST, PerLane
+from hipq.throttlers.rate import Rate
+from hipq.throttlers.rules import AnyLimit, Rules
+from hipq.throttlers.share import Share
+
+_queue_argument = click.argument("name", metavar="QUEUE")
+
+
+@click.group(no_args_is_help=False)
+def queue() -> None:
+    """Look at queues, set their limits, pause them."""
+
+
+# -- list ------------------------------------------------------------------------------------------------------------
+@queue.command("list", cls=AppCommand)
+@app_argument
+@db_option
+@json_option
+def list_queues(app: str, db: str | None, as_json: bool) -> None:
+    """Queues, the job types this program has code for, the limits in force, what is paused, and what each has to do:
+    now, and when next."""
+    rows = [row for one in instances(app, db) for row in _rows(one)]
+    if as_json:
+        print_json(rows)
+        return
+    shown = [
+        row | {"types": ", ".join(row["types"]), "limits": _text(row["limits"]), "paused": ", ".join(_pauses(row))}
+        for row in rows
+    ]
+    columns = ("app", "queue", "table", "types", "limits", "paused", "ready", "next_start", "next_timeout")
+    print_table(columns, shown)
+
+
+def _rows(app: Hipq) -> list[dict[str, Any]]:
+    served = {one.number: tuple(each.name for each in one.job_types if each.spec.fn) for one in app.queues}
+    tables = {known.number: known.table for known in app.store.queues(app.name)}
+    glances = {one.queue: one for one in app.store.glance(list(served.items()))}
+    return [
+        {
+            "app": app.name,
+            "queue": one.name,
+            "number": one.number,
+            "table": tables[one.number],
+            "types": list(served[one.number]),
+            "limits": list(rules.in_force),
+            "limits_changed": rules.changed is not None,
+            **_paused(rules),
+            "ready": glances[one.number].ready if served[one.number] else None,
+            "next_start": _moment(glances[one.number].next_start),
+            "next_timeout": _moment(glances[one.number].next_deadline),
+        }
+        for one in app.queues
+        for rules in [app.store.limits(one.number).rules]
+    ]
+
+
+def _moment(micros: int) -> Any:
+    return to_datetime(micros) if micros else None
+
+
+# -- pause, resume ---------------------------------------------------------------------------------------------------
+_lane_option = click.option("--lane", help="Only this lane of it.")
+_type_option = click.option("--type", "job_type", help="Only this job type of it.")
+
+
+@queue.command("pause", cls=AppCommand)
+@app_argument
+@_queue_argument
+@_lane_option
+@_type_option
+@db_option
+@json_option
+def pause(app: str, name: str, lane: str | None, job_type: str | None, db: str | None, as_json: bool) -> None:
+    """Start nothing more of QUEUE, of one of its lanes, or of one job type. What runs goes on."""
+    target, found = _chosen(app, db, name)
+    target.pause(found.name, lane=lane, type=job_type)
+    _print_pauses(target, found, as_json)
+
+
+@queue.command("resume", cls=AppCommand)
+@app_argument
+@_queue_argument
+@_lane_option
+@_type_option
+@db_option
+@json_option
+def resume(app: str, name: str, lane: str | None, job_type: str | None, db: str | None, as_json: bool) -> None:
+    """Take back a pause that was given with the same options."""
+    target, found = _chosen(app, db, name)
+    target.resume(found.name, lane=lane, type=job_type)
+    _print_pauses(target, found, as_json)
+
+
+def _print_pauses(app: Hipq, found: Queue, as_json: bool) -> None:
+    state = {"app": app.name, "queue": found.name, **_paused(app.store.limits(found.number).rules)}
+    if as_json:
+        print_json(state)
+    else:
+        click.echo(f"paused in {found.name}: {', '.join(_pauses(state)) or 'nothing'}")
+
+
+def _paused(rules: Rules) -> dict[str, Any]:
+    lanes, types = list(rules.paused_lanes), list(rules.paused_types)
+    return {"paused": rules.paused, "paused_lanes": lanes, "paused_types": types}
+
+
+def _pauses(state: dict[str, Any]) -> list[str]:
+    everything = ["everything"] if state["paused"] else []
+    lanes = [f"lane {lane or '(none)'}" for lane in state["paused_lanes"]]
+    return everything + lanes + [f"type {job_type}" for job_type in state["paused_types"]]
+
+
+# -- limit -----------------------------------------------------------------------------------------------------------
+@queue.command("limit", cls=AppCommand)
+@app_argument
+@_queue_argument
+@click.argument("n", metavar="[N]", required=False, type=Whole("the limit", 0, MOST))
+@click.option("--per-lane", type=Whole("per-lane", 1, MOST), help="At most so many units of each lane.")
+@click.option("--share", "shares", metavar="L=P,L=P", help="Parts of the limit, in percent: east=40,west=60.")
+@click.option("--other", type=Whole("other", 1, 100), help="The part of all lanes that --share does not name.")
+@click.option("--rate", "rates", metavar="N/S", multiple=True, help="N units start in any S seconds: 50/1, or 1000/1h.")
+@click.option("--default", is_flag=True, help="Back to what the code says.")
+@db_option
+@json_option
+def set_limit(
+    app: str,
+    name: str,
+    n: int | None,
+    per_lane: int | None,
+    shares: str | None,
+    other: int | None,
+    rates: tuple[str, ...],
+    default: bool,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Show the limits of QUEUE, or change them while it runs. N alone replaces the limit of the whole queue (0 = none)
+    and leaves the others; with options, all limits are replaced by what is given."""
+    given = _given(n, per_lane, shares, other, rates)
+    if default and (given or n is not None):
+        raise click.UsageError("give limits, or --default to go back to those of the code, not both")
+    target, found = _chosen(app, db, name)
+    if default:
+        target.set_limit(found.name, None)
+    elif given:
+        target.set_limit(found.name, given)
+    elif n is not None:
+        target.set_limit(found.name, n)
+    _print_limits(target, found, as_json)
+
+
+def _given(
+    n: int | None, lane: int | None, shares: str | None, other: int | None, rates: Sequence[str]
+) -> list[AnyLimit]:
+    """The whole list, if anything but N is given."""
+    if other is not None and shares is None:
+        raise click.UsageError("--other is for the lanes that --share does not name: give that, too")
+    if shares is not None and not n:
+        raise click.UsageError("--share is of a limit: give N, too")
+    found: list[AnyLimit] = [per_lane(lane)] if lane is not None else []
+    found += [share(_percentages(shares), other=other)] if shares is not None else []
+    found += [_rate(text) for text in rates]
+    return [limit(n), *found] if found and n else found
+
+
+def _percentages(text: str) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(.*?)\s*=\s*([0-9]{1,9})\s*", part)
+        if not match:
+            raise Invalid(f"share must be like east=40,west=60, in percent, not {part!r:.40}")
+        if match[1] in found:
+            raise Invalid(f"share names lane {match[1]!r:.40} twice")
+        found[match[1]] = int(match[2])
+    return found
+
+
+def _rate(text: str) -> Rate:
+    match = re.fullmatch(r"([0-9]{1,12})/(.+)", text)
+    if not match:
+        raise Invalid(f"rate must be like 50/1 or 1000/1h, units in a time, not {text!r:.40}")
+    return rate(int(match[1]), Duration("the time of a rate", 0.001).convert(match[2], None, None))
+
+
+def _print_limits(app: Hipq, found: Queue, as_json: bool) -> None:
+    limits = app.store.limits(found.number)
+    rules, lanes = limits.rules, _lanes(limits)
+    code = found.declared.limits or rules.limits  # this program's may be newer than what the last engine brought
+    state = {
+        "app": app.name, "queue": found.name, "limits": list(rules.in_force), "changed": rules.changed is not None,
+        "code": list(code), "code_is_newer": code != rules.limits, "used": sum(limits.held.values()), "lanes": lanes,
+        "throttled": rules.throttled, "throttler_error": limits.note if rules.throttled else "",
+    }  # fmt: skip
+    if as_json:
+        print_json(state)
+        return
+    newer = " (once an engine has started with it)" if state["code_is_newer"] else ""
+    print_lines({
+        "queue": found.name,
+        "limits in force": _text(rules.in_force),
+        "the code says": _text(code) + newer if state["changed"] or newer else None,
+        "throttler": state["throttler_error"] or "decides too" if rules.throttled else None,
+        "units used": state["used"],
+    })  # fmt: skip
+    if any(one["lane"] or one["most"] is not None for one in lanes):
+        print_table(("lane", "used", "most"), [one | {"lane": one["lane"] or "(none)"} for one in lanes])
+
+
+def _lanes(limits: Limits) -> list[dict[str, Any]]:
+    """What each lane uses, and the most it may: those that use something, and those that have a share."""
+    rules = limits.rules
+    shares = [one for one in rules.in_force if isinstance(one, Share)]
+    names = sorted({*limits.held, *(lane for one in shares for lane in one.percent)})
+    return [{"lane": lane, "used": limits.held.get(lane, 0), "most": _most(rules, lane)} for lane in names]
+
+
+def _most(rules: Rules, lane: str) -> int | None:
+    caps = [one.n for one in rules.in_force if isinstance(one, PerLane)]
+    caps += [one.cap(lane, rules.most) for one in rules.in_force if isinstance(one, Share) and rules.most]
+    return min(caps, default=None)
+
+
+def _text(limits: Sequence[AnyLimit]) -> str:
+    return ", ".join(map(str, limits)) or "none"
+
+
+# -- which -----------------------------------------------------------------------------------------------------------
+def _chosen(app: str, db: str | None, name: str) -> tuple[Hipq, Queue]:
+    """The queue of this name; where a database has it of several instances, INSTANCE.QUEUE says which."""
+    all_of_them = [(one, each) for one in instances(app, db) for each in one.queues]
+    found = [(one, each) for one, each in all_of_them if name in (each.name, f"{one.name}.{each.name}")]
+    if len(found) > 1:
+        which = " or ".join(f"{one.name}.{each.name}" for one, each in found)
+        raise Invalid(f"there are several queues {name}: say {which}")
+    if not found:
+        there = ", ".join(each.name for _, each in all_of_them) or "none"
+        raise Invalid(f"there is no queue {name!r:.60}; there are {there}")
+    return found[0]

@@ -1,0 +1,137 @@
+"""`hipq worker`: run the jobs of an application, in this process or, with --processes, in several."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import traceback
+from typing import Final
+
+import click
+
+from hipq import Hipq
+from hipq.cli.complain import complain
+from hipq.cli.inputs import Duration, Whole
+from hipq.cli.supervisor import Supervisor
+from hipq.cli.target import AppCommand, announced, app_argument, load
+from hipq.engine.loop import Engine
+from hipq.engine.pulse import LEASE
+from hipq.errors import Invalid
+from hipq.observe import logs
+
+STUCK: Final = 3
+"""Exit status of a process whose threads are all held by handlers that outlived their run_timeout: replace it."""
+
+
+@click.command(cls=AppCommand)
+@app_argument
+@click.option("-q", "--queues", metavar="A,B", help="Only these queues.")
+@click.option("-c", "--concurrency", type=Whole("concurrency", 1, 10_000), default=10, show_default=True,
+              help="Handlers at once, in each process.")  # fmt: skip
+@click.option("--processes", type=Whole("processes", 1, 1_000), default=1, show_default=True)
+@click.option("--lease", type=Duration("lease", 0.1), default=LEASE, show_default=True,
+              help="Seconds a process may be silent before its jobs are given to others.")  # fmt: skip
+@click.option("--until-empty", is_flag=True, help="End when nothing is due and nothing executes.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True, help="debug: one line for every change of a job.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--lifeline", type=int, hidden=True, help="A pipe that closes when the supervisor dies.")
+def worker(
+    app: str,
+    queues: str | None,
+    concurrency: int,
+    processes: int,
+    lease: float,
+    until_empty: bool,
+    log_level: str,
+    log_format: str,
+    lifeline: int | None,
+) -> int:
+    """Run jobs until SIGINT or SIGTERM. The first lets running handlers finish, a second gives their jobs back.
+
+    Exit 0: asked to stop, or empty. 1: failed. 3: every thread is held by a handler past its run_timeout.
+    """
+    logs.configure(log_level, log_format)
+    wanted = queues.split(",") if queues is not None else None
+    if processes > 1:
+        _check_apart(app, wanted)
+        command = [app, "-c", str(concurrency), "--lease", str(lease)]
+        command += ["--log-level", log_level, "--log-format", log_format]
+        command += ["-q", queues] if queues is not None else []
+        command += ["--until-empty"] if until_empty else []
+        return Supervisor(command, processes, until_empty).run()
+    found = _checked(app, wanted)
+    if lifeline is None:
+        announced(found)  # supervised, it has been said
+    engine = found.engine(wanted, concurrency, lease=lease)
+    return _work(found, engine, until_empty, lifeline)
+
+
+def _checked(where: str, wanted: list[str] | None) -> Hipq:
+    app = load(where)
+    there = [queue.name for queue in app.queues]
+    for name in wanted or ():
+        if name not in there:
+            raise Invalid(f"{where} declares no queue {name!r:.60}; there are {', '.join(there) or 'none'}")
+    if not there:
+        raise Invalid(f"{where} declares no queue: there is nothing to work on")
+    return app
+
+
+def _check_apart(where: str, wanted: list[str] | None) -> None:
+    """Say what is wrong once, not once a process; in a copy of us, so that a supervisor has no user code in it."""
+    sys.stdout.flush()
+    pid = os.fork()
+    if pid == 0:
+        status = 0
+        try:
+            announced(_checked(where, wanted))
+        except (Invalid, click.UsageError) as error:
+            status = complain(str(error), 2)
+        except BaseException:
+            traceback.print_exc()
+            status = 1
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(status)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if status:
+        sys.exit(status if status > 0 else 1)
+
+
+def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None) -> int:
+    """Drive an engine made just before: it has forked its nursery, so threads may start from here on."""
+    logs.subscribe(app.events)
+
+    def stop(*_: object) -> None:
+        engine.stop()
+        if engine.stopping > 2:
+            os._exit(1)  # they do not even wait for jobs to be given back: their lease runs out
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    if lifeline is not None:
+        _end_with(lifeline)
+    try:
+        engine.run(until_empty)
+    finally:
+        engine.hands.close()
+    if engine.stopping > 1 or engine.unfit:
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(STUCK if engine.unfit else 1 if engine.memory else 0)  # handlers still run, and nobody waits
+    return 0
+
+
+def _end_with(lifeline: int) -> None:
+    """Stop as for a signal when the other end of this pipe closes: a supervisor that was killed cannot say so."""
+    os.set_inheritable(lifeline, False)
+
+    def watch() -> None:
+        os.read(lifeline, 1)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, name="hipq-lifeline", daemon=True).start()

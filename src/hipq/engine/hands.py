@@ -1,0 +1,136 @@
+"""The hands of an engine: which runner a job goes to, and what comes back from them."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from hipq.engine.launch import Launcher, Running
+from hipq.job.ending import Errored, GivenBack
+from hipq.job.fault import Fault
+from hipq.runners.base import Runner
+from hipq.runners.processes import Nursery, NurseryGone
+from hipq.runners.threads import Threads
+
+
+class Hands(Protocol):
+    """Where jobs are executed. The simulation has hands of its own."""
+
+    def launch(self, batch: Iterable[Running]) -> None: ...
+    def stopped(self) -> list[Running]:
+        """What has ended since the last call."""
+
+    def unstarted(self) -> list[Running]:
+        """Take back what has not been started."""
+
+    def abandon(self, running: Running) -> None:
+        """Its result is not wanted any more: stop it if possible."""
+
+    @property
+    def stuck(self) -> int:
+        """Threads that run on although nobody waits for them."""
+
+    broken: bool
+    """Some jobs cannot be run here any more."""
+
+    def close(self) -> None: ...
+
+
+class RealHands:
+    """Threads for plain handlers, an event loop for async ones, processes for those that ask and for suspects."""
+
+    def __init__(self, nursery: Nursery, launcher: Launcher, concurrency: int, ring: Callable[[], None]) -> None:
+        self._nursery = nursery
+        self._launcher = launcher
+        self._concurrency = concurrency
+        self._ring = ring
+        self._ended: deque[Running] = deque()
+        self.broken = False
+        self._threads = Threads(self._run, concurrency)
+        self._children = Threads(self._run_in_child, concurrency, "hipq-child")
+        self._tasks: Runner | None = None
+
+    def launch(self, batch: Iterable[Running]) -> None:
+        by_runner: dict[Runner, list[Running]] = {}
+        for running in batch:
+            by_runner.setdefault(self._runner(running), []).append(running)
+        for runner, some in by_runner.items():
+            runner.launch(some)
+
+    def _runner(self, running: Running) -> Runner:
+        if running.row.suspect or (running.spec.process and not running.judges):
+            return self._children
+        if running.judges:
+            return self._threads
+        if running.spec.is_async:
+            if self._tasks is None:
+                from hipq.runners.tasks import Tasks  # asyncio costs an import most programs can do without
+
+                self._tasks = Tasks(self._run_async, self._concurrency)
+            return self._tasks
+        return self._threads
+
+    def _run(self, running: Running) -> None:
+        try:
+            self._launcher.run(running)
+        except BaseException as error:  # a bug of ours: it must cost neither the hand nor the job
+            running.ending = Errored(Fault.of(error))
+        self._end(running)
+
+    async def _run_async(self, running: Running) -> None:
+        await self._launcher.run_async(running)
+        self._end(running)
+
+    def _run_in_child(self, running: Running) -> None:
+        try:
+            with self._nursery.child(reuse=not running.row.suspect) as child:
+                running.handle = child
+                if running.abandoned:
+                    return
+                self._launcher.run_in_child(running, child.exchange)
+                running.handle = None
+        except ChildProcessError as error:
+            self._launcher.child_died(running, error)
+        except NurseryGone as error:
+            self.broken = True
+            running.ending = GivenBack(str(error), started=False)
+        except BaseException as error:
+            running.ending = Errored(Fault.of(error))
+        self._end(running)
+
+    def _end(self, running: Running) -> None:
+        self._ended.append(running)
+        self._ring()
+
+    def stopped(self) -> list[Running]:
+        found = []
+        while self._ended:
+            running = self._ended.popleft()
+            if not running.abandoned:
+                found.append(running)
+        return found
+
+    def _runners(self) -> list[Runner]:
+        return [runner for runner in (self._threads, self._children, self._tasks) if runner is not None]
+
+    def unstarted(self) -> list[Running]:
+        return [running for runner in self._runners() for running in runner.unstarted()]
+
+    def abandon(self, running: Running) -> None:
+        runner = self._runner(running)
+        if runner is self._children:
+            running.abandoned = True  # its hand is free as soon as its child is dead
+            if running.handle is not None:
+                running.handle.kill()
+        else:
+            runner.abandon(running)
+
+    @property
+    def stuck(self) -> int:
+        return sum(runner.stuck for runner in self._runners())
+
+    def close(self) -> None:
+        for runner in self._runners():
+            runner.close()
+        self._nursery.close()

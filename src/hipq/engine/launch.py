@@ -1,0 +1,230 @@
+"""Step 4, launch: a claimed row meets its code. This is what happens in a worker thread, a task or a child process.
+
+User code runs here and nowhere else: the handler, and, when it fails, the retry handler on a copy of the job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from hipq.errors import HipqError
+from hipq.job import moves
+from hipq.job.ending import (
+    Again,
+    Crashed,
+    Ending,
+    Errored,
+    GivenBack,
+    Judged,
+    Refused,
+    Succeeded,
+    Waits,
+    again,
+    ending_of,
+)
+from hipq.job.fault import Fault, clean
+from hipq.job.model import New, Row
+from hipq.job.outcome import Failed, Retry
+from hipq.job.spec import Spec
+from hipq.job.states import ERROR
+from hipq.job.view import Job
+from hipq.job.when import later
+from hipq.job.windows import ALWAYS, is_open
+
+AGAIN_AFTER = 60.0
+"""Seconds until a job runs again that asked for it without saying when, and has no retry handler."""
+
+Chain = Callable[[Any, Any, dict[str, Any]], New]
+"""Makes a New of what `job.enqueue` is given."""
+
+
+class Running:
+    """A job in memory: its row and what its code has come to. It ends once; then it is saved, then forgotten."""
+
+    __slots__ = ("abandoned", "children", "ending", "handle", "launched", "limit", "row", "spec", "started", "stopped")
+
+    def __init__(self, row: Row, spec: Spec, launched: int) -> None:
+        self.row = row
+        self.spec = spec
+        self.launched = launched
+        """Steady time of the launch; `started` is when its code began, 0 until then."""
+        self.started = 0
+        self.stopped = 0
+        self.limit = round(min(spec.run_timeout or row.timeout, row.timeout) * 1e6)
+        """Microseconds its code may execute."""
+        self.ending: Ending | None = None
+        self.children: list[New] = []
+        self.abandoned = False
+        """Nobody waits for it any more: it overran, or its claim was lost."""
+        self.handle: Any = None
+        """How its runner can stop it."""
+
+    def ended(self, ending: Ending) -> Running:
+        """The same job, ended by the engine. A new object: its code may still be running with this one."""
+        other = Running(self.row, self.spec, self.launched)
+        other.started, other.ending = self.started, ending
+        return other
+
+    @property
+    def judges(self) -> bool:
+        """Only its retry handler is to be asked: its error is stored already."""
+        return self.row.state == ERROR
+
+
+class Launcher:
+    """Runs the code of one job and judges its errors. `now` and `steady` are the engine's clocks; `chain` adds jobs for
+    a handler of the queue it is given."""
+
+    def __init__(self, now: Callable[[], int], steady: Callable[[], int], chain: Callable[[str], Chain]) -> None:
+        self._now = now
+        self._steady = steady
+        self._chain = chain
+
+    def run(self, running: Running, in_child: bool = False) -> None:
+        """A plain handler, in this thread. Never raises. A child does not ask for the time: its parent has looked."""
+        running.started = self._steady()
+        if running.judges:
+            self._end(running, self._judged(running, _stored_error(running.row)))
+            return
+        if not in_child and self._shut(running):
+            return
+        try:
+            assert running.spec.fn is not None
+            value = running.spec.fn(self._job(running))
+        except BaseException as error:  # SystemExit too: a handler may not end the worker
+            value = error
+        self._end(running, self._judged(running, ending_of(value)))
+
+    async def run_async(self, running: Running, in_child: bool = False) -> None:
+        """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
+
+        Raises only if it was abandoned; a handler may well raise CancelledError of its own.
+        """
+
+        running.started = self._steady()
+        if not in_child and self._shut(running):
+            return
+        try:
+            assert running.spec.fn is not None
+            value = await running.spec.fn(self._job(running))
+        except BaseException as error:
+            if running.abandoned:
+                raise
+            value = error
+        ending = ending_of(value)
+        if isinstance(ending, Errored):
+            ending = await _in_thread(lambda: self._judged(running, ending))
+        self._end(running, ending)
+
+    def run_in_child(self, running: Running, exchange: Callable[[bytes], bytes]) -> None:
+        """A handler in another process; `exchange` sends it there and brings back how it ended."""
+        running.started = self._steady()
+        if not running.judges and self._shut(running):
+            return
+        reply = exchange(msgspec.json.encode((running.spec.queue, running.row)))
+        ending, running.children = msgspec.json.decode(reply, type=tuple[Ending, list[New]])
+        self._end(running, ending)
+
+    def child_died(self, running: Running, error: ChildProcessError) -> None:
+        """Its process died over it, and it was alone in there."""
+        self._end(running, Crashed(Fault("crash", clean(str(error)))))
+
+    def serve(self, request: bytes, spec_of: Callable[[str, str], Spec]) -> bytes:
+        """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
+        here too: it may be what kills the process."""
+        queue, row = msgspec.json.decode(request, type=tuple[str, Row])
+        running = Running(row, spec_of(queue, row.job_type), 0)
+        if running.spec.is_async and not running.judges:
+            import asyncio
+
+            asyncio.run(self.run_async(running, in_child=True))
+        else:
+            self.run(running, in_child=True)
+        return msgspec.json.encode((running.ending, running.children))
+
+    def _shut(self, running: Running) -> bool:
+        """Its window closed while it waited for a free hand: then it does not start."""
+        try:
+            if running.row.time_windows == ALWAYS or is_open(running.row.time_windows, self._now()):
+                return False
+        except HipqError:  # the database is away: it was open when the job was claimed
+            return False
+        self._end(running, GivenBack("its window closed before it could start", started=False))
+        return True
+
+    def _job(self, running: Running) -> Job[Any]:
+        chain = self._chain(running.spec.queue)
+
+        def enqueue(job_type: Any, data: Any, options: dict[str, Any]) -> None:
+            running.children.append(chain(job_type, data, options))
+
+        job: Job[Any] = Job(running.row, running.spec, enqueue)
+        _ = job.data  # read now: a handler is not called with data that does not fit its type
+        return job
+
+    def _end(self, running: Running, ending: Ending) -> None:
+        if not isinstance(ending, (Succeeded, Refused, Waits, Again)):
+            running.children = []  # it failed: what it wanted to add goes with it
+        running.stopped = self._steady()
+        running.ending = ending
+
+    def _judged(self, running: Running, ending: Ending) -> Ending:
+        """Ask the retry handler about an error, with a copy of the job as it would be stored."""
+        if not isinstance(ending, Errored):
+            return ending
+        row, spec, now = running.row, running.spec, self._now()
+        fault = ending.fault
+        copy = row if running.judges else moves.errored(row, fault, ending.exitcode, now)
+        if spec.lifetime and now >= later(row.create_time, spec.lifetime):
+            return Judged(fault, ending.exitcode)
+        if spec.retry is None:
+            asked = ending.exitcode < 200
+            return Judged(fault, ending.exitcode, Again(fault, delay=AGAIN_AFTER) if asked else None)
+        try:
+            return _judgement(spec.retry(Job(copy, spec), fault), ending)
+        except BaseException as error:
+            raised = Fault.of(error)
+            message = f"its retry handler raised {raised} when asked about: {fault}"
+            return Judged(Fault("error", clean(message), raised.type, raised.kinds, raised.traceback), 500)
+
+
+async def _in_thread(judge: Callable[[], Ending]) -> Ending:
+    """In a thread of its own: a pool could be filled by slow retry handlers, and would be waited for at the end."""
+    import asyncio
+    import threading
+
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Ending] = loop.create_future()
+
+    def done(ending: Ending) -> None:
+        if not future.done():
+            future.set_result(ending)
+
+    def work() -> None:
+        ending = judge()
+        try:
+            loop.call_soon_threadsafe(done, ending)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits for it
+
+    threading.Thread(target=work, name="hipq-judge", daemon=True).start()
+    return await future
+
+
+def _stored_error(row: Row) -> Errored:
+    return Errored(Fault.load(row.error), row.exitcode)
+
+
+def _judgement(verdict: Any, ending: Errored) -> Judged:
+    match verdict:
+        case Retry():
+            return Judged(ending.fault, ending.exitcode, again(verdict))
+        case None | False:
+            return Judged(ending.fault, ending.exitcode)
+        case Failed():
+            return Judged(Fault("failed", clean(str(verdict.reason))), ending.exitcode)
+        case _:
+            raise TypeError(f"a retry handler returns Retry(...), Failed(...) or None, not {type(verdict).__name__}")

@@ -1,0 +1,489 @@
+"""The engine: seed 000's batch algorithm, turn after turn.
+
+1. Stage what is due. Time out what waited too long. Rescue what crashed engines left.
+2. Take from memory the jobs that stopped, each through its retry handler, on a copy.
+3. Save those and claim the next ones: one transaction.
+4. Forget what was saved. Nothing ever runs again from memory: a job runs again only when it is claimed again.
+5. Launch what was claimed. Handlers overlap with the next turn.
+
+A crash between any two of these loses nothing: until step 3 commits the rows are as they were, owned by a lease that
+runs out; after it they are saved, and what was claimed but never launched is rescued or given back.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from hipq.engine import rescue
+from hipq.engine.admit import Aside, Throttling, aside
+from hipq.engine.claim import PATIENCE, Hunger, Pace
+from hipq.engine.hands import Hands
+from hipq.engine.launch import Running
+from hipq.engine.pulse import LEASE, LINGER, POLL
+from hipq.engine.queues import EngineQueue
+from hipq.engine.settle import save_apart, settle
+from hipq.engine.stage import STEP, stage
+from hipq.errors import StoreBusy, StoreRefused, StoreUnavailable
+from hipq.events import Events
+from hipq.job import moves
+from hipq.job.ending import Ending, Errored, GivenBack, Judged
+from hipq.job.fault import timeout
+from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.states import JUDGING, READY, SCHEDULED, WAITING
+from hipq.job.windows import is_open
+from hipq.stores.base import Claim, Glance, Store, Stored, Turned
+
+if TYPE_CHECKING:
+    from hipq.engine.tick import Ticks
+
+BLOCKED_FOR = 5_000_000
+"""Microseconds until a save that somebody's transaction stood in the way of is tried again: a try may take a second."""
+FEW_QUEUES = 8
+"""Up to so many queues are asked directly when something wakes the engine; more are glanced at first."""
+
+
+class Engine:
+    def __init__(
+        self,
+        store: Store,
+        queues: Sequence[EngineQueue],
+        hands: Hands,
+        events: Events,
+        steady: Callable[[], int],
+        *,
+        concurrency: int = 10,
+        lease: float = LEASE,
+        poll: float = POLL,
+        chance: random.Random | None = None,
+        added: Callable[[Sequence[New], Sequence[Stored]], None] = lambda _news, _stored: None,
+        run_aside: Aside = aside,
+    ) -> None:
+        self.store = store
+        self.queues = {queue.number: queue for queue in queues}
+        self.hands = hands
+        self.events = events
+        self.steady = steady
+        self.concurrency = concurrency
+        self.lease = lease
+        self.poll = poll
+        self.added = added
+        """Told of the jobs that handlers added."""
+        self._chance = chance or random.Random()
+        self.sysid = 0
+        self.now = 0
+        """The store's time at the last turn."""
+        self.memory: dict[int, Running] = {}
+        """The current batch: claimed here and not yet saved. Nothing else remembers them but their rows."""
+        self.stopping = 0
+        """1 after the first request to stop: claim nothing, let handlers finish. 2: give the rest back."""
+        self.idle = False
+        """Nothing was due and nothing executed at the last look."""
+        self.unfit = ""
+        """Why this process must be replaced, once it must."""
+        self._stopped: list[Running] = []
+        self._blocked: list[Running] = []
+        """Ended, but somebody else's transaction is in the way of saving them: tried again every so often."""
+        self._next_blocked = 0
+        self._pace = Pace(concurrency)
+        self._hunger = Hunger(queues)
+        self._next_start = dict.fromkeys(self.queues, 0)
+        self._next_deadline = dict.fromkeys(self.queues, 0)
+        self._ticks: Ticks | None = None
+        self._throttling = {
+            queue.number: Throttling(store, queue, events, run_aside) for queue in queues if queue.throttler
+        }
+        self._refused: dict[int, int] = {}
+        """Queues whose rules kept jobs from starting at the last claim, and when to claim again (0 = not by time)."""
+        self._closed: dict[int, frozenset[str]] = {}
+        """By queue, windows of ready jobs that were found closed."""
+        self._next_roll = 0
+        self._next_sweep = 0
+        self._next_overrun = 0
+        self._next_glance = 0
+        self._stuck = 0
+
+    # -- one turn ---------------------------------------------------------------------------------------------------
+    def turn(self) -> float:
+        """One turn; the seconds nothing needs doing after it, unless something wakes us."""
+        self.now = now = self.store.now()
+        steady = self.steady()
+        if steady >= self._next_sweep:
+            self._sweep(now, steady)
+        if self._blocked and steady >= self._next_blocked:
+            self._save_blocked(now, steady)
+        changes = self._due(now, steady)
+        self._take_stopped(now, steady)
+        changes += [self._settled(running, now) for running in self._stopped]
+        claims = [] if self.stopping else self._claims(changes, now, steady)
+        if self.stopping:
+            for throttling in self._throttling.values():
+                throttling.leave()
+        if changes or claims:
+            turned = self._save(changes, claims, now)
+            self._forget(self._stopped)  # saved first: from here on only the store knows them
+            self._stopped = []
+            self._announce(changes, turned, now)
+            self._launch(turned, claims, now)
+            if turned.won or changes:
+                self._glance_by(steady + LINGER if self.memory else 0)  # at once if that was perhaps all
+        return self._until_next(now, steady)
+
+    def _claims(self, changes: list[Change], now: int, steady: int) -> list[Claim]:
+        """What to ask for: of each hungry queue some, and what code throttlers have admitted (and decided else)."""
+        room = self._room()
+        admitted: list[Claim] = []
+        for throttling in self._throttling.values():
+            claims, decided = throttling.answered(room, now, steady)
+            admitted += claims
+            changes += decided
+            room -= sum(len(claim.admitted) for claim in claims)
+            if claims:
+                self._glance_by(0)  # what was added while it was asked
+            else:
+                throttling.ask(self.sysid, room, now, steady)
+        return admitted + self._hunger.claims(room, self._hands_free())
+
+    def _roll(self, now: int) -> list[Change]:
+        """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
+        meanwhile, so there is no hurry."""
+        found: list[Change] = []
+        more = set(self._closed)
+        for number, windows in self._closed.items():
+            queue = self.queues[number]
+            rows = self.store.shut_out(number, queue.types, tuple(windows), STEP)
+            shut = [row for row in rows if not is_open(row.time_windows, now)]
+            found += [Change(row, moves.rolled(row, queue.order, now), (), "window closed") for row in shut]
+            if len(shut) < STEP:
+                more.discard(number)
+        self._closed = {number: self._closed[number] for number in more}
+        return found
+
+    def _due(self, now: int, steady: int) -> list[Change]:
+        """What time alone brings about: scheduled jobs start, waiting jobs time out, schedules tick, windows close."""
+        changes: list[Change] = []
+        self._tick(now)
+        for number, again in self._refused.items():
+            if 0 < again <= now:
+                self._hunger.at(number)
+        if self._closed and steady >= self._next_roll:
+            changes += self._roll(now)
+            self._next_roll = steady + round(self.poll * 1e6) if self.memory else 0
+        for queue in self.queues:
+            if 0 < self._next_start[queue] <= now:
+                count, more = stage(self.store, queue, now)
+                self._next_start[queue] = now if more else 0
+                if count:  # else somebody has them locked: look again at the next poll
+                    self._hungry(queue)
+                    self.events.emit("staged", now, self.queues[queue].name, count=count)
+                    self._glance_by(0)
+            if 0 < self._next_deadline[queue] <= now:
+                changes += rescue.overdue(self.store, queue, now)
+                self._next_deadline[queue] = 0
+                self._glance_by(0)
+        return changes
+
+    def _take_stopped(self, now: int, steady: int) -> None:
+        """Move to `_stopped` what ended, what overran its time, and what waited too long for a free hand."""
+        ended = self.hands.stopped()
+        self._pace.measure([running.stopped - running.started for running in ended])
+        self._stopped += ended
+        if self.hands.broken:
+            self._retire("no child process can be started any more")
+        if steady >= self._next_overrun:
+            self._next_overrun = steady + PATIENCE // 4
+            self._count_stuck(now)  # of those abandoned at an earlier look: the others may yet end
+            for running in list(self.memory.values()):
+                if running.ending is None and running.started and steady >= running.started + running.limit:
+                    self._overran(running)
+            if any(not r.started and steady - r.launched > PATIENCE for r in self.memory.values()):
+                self._give_back_unstarted("no hand was free")
+                self._pace.unknown()
+        if self.stopping:
+            self._give_back_unstarted("the worker is stopping")
+        if self.stopping > 1:
+            for running in [r for r in self.memory.values() if r.ending is None]:
+                self.hands.abandon(running)
+                self._end(running, GivenBack("the worker was stopped", running.started > 0))
+
+    def _overran(self, running: Running) -> None:
+        self.hands.abandon(running)
+        if running.judges:
+            fault = timeout(f"its retry handler ran longer than {running.limit / 1e6:g} s")
+            self._end(running, Judged(fault, 504))
+        else:
+            self._end(running, Errored(timeout(f"its handler ran longer than {running.limit / 1e6:g} s"), 504))
+
+    def _count_stuck(self, now: int) -> None:
+        """What could not be stopped runs on. When that is all our hands, this process is of no use any more."""
+        stuck = self.hands.stuck
+        if stuck > self._stuck:
+            self.events.emit("thread stuck", now, stuck=stuck)
+        if stuck >= self.concurrency:
+            self._retire("every hand is held by a handler that outlived its time-out")
+        self._stuck = stuck
+
+    def _retire(self, why: str) -> None:
+        self.unfit = why
+        self.stopping = max(self.stopping, 1)
+
+    def _give_back_unstarted(self, reason: str) -> None:
+        for running in self.hands.unstarted():
+            if not running.abandoned:  # an abandoned one is not ours to give
+                self._end(running, GivenBack(reason, False))
+
+    def _end(self, running: Running, ending: Ending) -> None:
+        ended = running.ended(ending)
+        self.memory[running.row.id] = ended
+        self._stopped.append(ended)
+
+    def _settled(self, running: Running, now: int) -> Change:
+        return settle(running, self.queues[queue_of(running.row.id)].order, now)
+
+    def _hands_free(self) -> int:
+        return self.concurrency - len(self.memory) + len(self._stopped)
+
+    def _room(self) -> int:
+        return self._hands_free() + self._pace.ahead
+
+    def _save(self, changes: list[Change], claims: Sequence[Claim], now: int) -> Turned:
+        """One transaction. If a row stands in its way, several; what cannot be saved yet waits a while."""
+        try:
+            return self.store.turn(self.sysid, changes, claims, now)
+        except (StoreRefused, StoreBusy):
+            saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
+            self._blocked += [running for running in self._stopped if running.row.id in blocked]
+            self._stopped = [running for running in self._stopped if running.row.id not in blocked]
+            self._next_blocked = self.steady() + BLOCKED_FOR
+            changes[:] = saved
+            return turned
+
+    def _save_blocked(self, now: int, steady: int) -> None:
+        """Apart from the turn: while they are in nobody's way, everything else goes on."""
+        changes = [self._settled(running, now) for running in self._blocked]
+        saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
+        self._forget(running for running in self._blocked if running.row.id not in blocked)
+        self._blocked = [running for running in self._blocked if running.row.id in blocked]
+        self._next_blocked = steady + BLOCKED_FOR
+        self._announce(saved, turned, now)
+
+    def _forget(self, saved: Iterable[Running]) -> None:
+        for running in saved:
+            self.memory.pop(running.row.id, None)
+
+    def _announce(self, changes: Iterable[Change], turned: Turned, now: int) -> None:
+        for change in changes:
+            name = "lost" if change.before.id in turned.lost else change.event
+            queue = queue_of(change.before.id)
+            self._expect(queue, change.after)
+            if change.after.held < change.before.held:
+                self._made_room(queue)
+            if self.events.wanted(name):
+                self.events.emit(name, now, self._name(change.before), change.after)
+        if turned.children:
+            self.added([child for child, _ in turned.children], [stored for _, stored in turned.children])
+
+    def _made_room(self, queue: int) -> None:
+        """A job that counted counts no more: where rules kept others from starting, they may start now."""
+        if self._refused.pop(queue, None) is not None:
+            self._hunger.at(queue)
+        if queue in self._throttling:
+            self._throttling[queue].stir(ended=True)
+
+    def _expect(self, queue: int, row: Row) -> None:
+        """A job was saved that will want something again: now, or at a known moment."""
+        if row.phase in (READY, JUDGING):
+            self._hungry(queue)
+        elif row.phase == SCHEDULED:
+            self._next_start[queue] = min(self._next_start[queue] or row.scheduled_run_time, row.scheduled_run_time)
+        elif row.phase == WAITING:
+            self._next_deadline[queue] = min(self._next_deadline[queue] or row.deadline, row.deadline)
+
+    def _launch(self, turned: Turned, claims: Sequence[Claim], now: int) -> None:
+        steady = self.steady()
+        batch = []
+        for row in turned.won:
+            running = Running(row, self.queues[queue_of(row.id)].specs[row.job_type], steady)
+            self.memory[row.id] = running
+            batch.append(running)
+            self._next_overrun = min(self._next_overrun, steady + running.limit)
+        self.hands.launch(batch)
+        if self.events.wanted("claimed"):
+            for row in turned.won:
+                self.events.emit("claimed", now, self._name(row), row)
+        for claim in claims:
+            self._hunger.fed(claim, sum(queue_of(row.id) == claim.queue for row in turned.won))
+            self._refused.pop(claim.queue, None)
+        self._refused |= turned.refused
+        self._closed |= turned.closed
+
+    # -- leases, rescue, what was lost -------------------------------------------------------------------------------
+    def _sweep(self, now: int, steady: int) -> None:
+        """Prove that we live, and look for what others, or we ourselves, left behind."""
+        if not self.sysid or not self.store.renew_lease(self.sysid, self.lease):
+            self._new_lease(now)
+        numbers = list(self.queues)
+        orphans = rescue.orphans(self.store, numbers, now)
+        back, taken = rescue.forgotten(self.store, numbers, self.sysid, self.memory, now)
+        changes = orphans + back
+        for running in taken:
+            if running.ending is None:  # one that has ended is about to be saved; its token decides
+                self._drop(running, now)
+        if changes:
+            self._announce(changes, self._save(changes, (), now), now)
+        if len(orphans) < rescue.STEP:  # else more are waiting: sweep again at once
+            self._next_sweep = steady + round(
+                self.lease / 3 * 1e6 * self._chance.uniform(0.8, 1.0)
+            )  # engines spread out
+
+    def _new_lease(self, now: int) -> None:
+        """The lease ran out, so our jobs may be somebody else's; their tokens say which. What nobody took goes on under
+        a new lease; the rest is dropped."""
+        serves = msgspec.json.encode({str(queue.number): queue.published for queue in self.queues.values()}).decode()
+        label = f"{socket.gethostname()}:{os.getpid()}"
+        expired, sysid = self.sysid, self.store.take_lease(self.lease, label, serves)
+        held = {id: running for id, running in self.memory.items() if running.ending is None}
+        changes = [Change(r.row, moves.adopted(r.row, sysid, now), (), "claimed") for r in held.values()]
+        lost = self.store.turn(sysid, changes, [], now).lost if changes else frozenset[int]()
+        self.sysid = sysid  # only now: rows of a lease whose adoption was not confirmed must not look unstarted to us
+        if expired:
+            self.events.emit("lease lost", now, sysid=expired, jobs=len(held))
+        for change in changes:
+            running = held[change.before.id]
+            if change.before.id in lost:
+                self._drop(running, now)
+            else:
+                running.row = change.after
+
+    def _drop(self, running: Running, now: int) -> None:
+        """Its claim was lost: whatever it comes to, nothing of it is kept."""
+        self.hands.abandon(running)
+        self.memory.pop(running.row.id, None)
+        self.events.emit("lost", now, self._name(running.row), running.row)
+
+    # -- looking ahead ----------------------------------------------------------------------------------------------
+    def _until_next(self, now: int, steady: int) -> float:
+        if steady >= self._next_glance:
+            self._glance(now, steady)
+        times = [t - now for t in (*self._next_start.values(), *self._next_deadline.values()) if t]
+        if self._room() > 0 and not self.stopping:
+            if self._hunger:
+                return 0.0
+            times += [again - now for again in self._refused.values() if again]
+            times += [one.next_ask - steady for one in self._throttling.values() if one.next_ask]
+        if self._ticks and self._ticks.next:
+            times.append(self._ticks.next - now)
+        if self._closed:
+            times.append(self._next_roll - steady)
+        times += [self._next_sweep - steady, self._next_glance - steady]
+        if self._blocked:
+            times.append(self._next_blocked - steady)
+        if self.memory or self.hands.stuck > self._stuck:
+            times.append(self._next_overrun - steady)
+        return max(min(times) / 1e6, 0.0)
+
+    def _glance(self, now: int, steady: int) -> None:
+        found = self.store.glance([(queue.number, queue.types) for queue in self.queues.values()])
+        for glance in found:
+            if glance.ready:
+                self._hunger.at(glance.queue)
+            self._next_start[glance.queue] = glance.next_start
+            self._next_deadline[glance.queue] = glance.next_deadline
+        due = any(0 < time <= now for g in found for time in (g.next_start, g.next_deadline))
+        due |= any(g.owned or (g.ready and self._refused.get(g.queue, 1)) for g in found)
+        for glance in found:
+            if glance.parked or glance.ready:
+                due |= self._remind(glance)
+        asking = any(one.busy for one in self._throttling.values())
+        self.idle = not (self.memory or due or asking or self._closed)
+        self._next_glance = steady + round(self.poll * 1e6)
+
+    def _hungry(self, queue: int) -> None:
+        self._hunger.at(queue)
+        if queue in self._throttling:
+            self._throttling[queue].stir()
+
+    def _remind(self, glance: Glance) -> bool:
+        """Jobs wait there: ask about them (again) or, where no throttler is left, make parked ones ready; whether some
+        are."""
+        if glance.queue in self._throttling:
+            self._throttling[glance.queue].remind(glance.ready, round(self.poll * 1e6))
+            return False
+        if not glance.parked or self.store.limits(glance.queue).rules.throttled:
+            return False
+        self._hunger.at(glance.queue)
+        return self.store.unpark(glance.queue, STEP) > 0
+
+    def _tick(self, now: int) -> None:
+        if self._ticks is None:
+            if not any(queue.crons for queue in self.queues.values()):
+                return
+            from hipq.engine.tick import Ticks  # what reads cron expressions costs an import most can do without
+
+            self._ticks = Ticks(self.store, self.queues.values(), self.events)
+        if self._ticks.turn(now, self.added):
+            self._hunger.everywhere()
+            self._glance_by(0)
+
+    def wake(self) -> None:
+        """Something may have changed: look for it."""
+        if len(self.queues) <= FEW_QUEUES:
+            self._hunger.everywhere()
+            for throttling in self._throttling.values():
+                throttling.wake()
+            self._glance_by(0 if self._throttling else self.steady() + LINGER)  # which sees if there is more to ask
+        else:
+            self._glance_by(0)
+
+    def _glance_by(self, steady: int) -> None:
+        self._next_glance = min(self._next_glance, steady)
+
+    def _name(self, row: Row) -> str:
+        return self.queues[queue_of(row.id)].name
+
+    # -- from start to stop -----------------------------------------------------------------------------------------
+    def stop(self) -> None:
+        """Ask to stop; ask twice to stop at once. Any thread, any signal handler."""
+        self.stopping += 1
+        self.store.ring()
+
+    def run(self, until_empty: bool = False) -> None:
+        """Turn after turn, until asked to stop (or, with `until_empty`, until nothing is due and nothing executes)."""
+        self.events.emit("engine started", self.store.now(), url=self.store.url)
+        down = 0
+        announced = 0
+        while True:
+            try:
+                pause = self.turn()
+                if down:
+                    self.events.emit("store back", self.store.now(), after=down)
+                    down = 0
+                if self.stopping > announced:
+                    announced = self.stopping
+                    self.events.emit("engine stopping", self.store.now(), jobs=len(self.memory))
+                if (self.stopping or (until_empty and self.idle)) and not self.memory and not self._stopped:
+                    break
+                if self.stopping > 1 and len(self.memory) == len(self._blocked):
+                    break  # nobody waits for those who hold them up: the lease will run out
+            except StoreUnavailable as error:
+                down += 1
+                pause = min(0.05 * 2**down, 2.0) * self._chance.uniform(0.5, 1.0)
+                if down == 1:
+                    self.events.emit("store down", self.now, error=str(error))
+                if self.stopping > 1 or (self.stopping and not self.memory):
+                    break  # the store is away and nobody waits: the lease will run out
+            if pause > 0 and self.store.wait(pause):
+                self.wake()
+        self._leave()
+
+    def _leave(self) -> None:
+        try:
+            self.store.drop_lease(self.sysid)
+            self.events.emit("engine stopped", self.store.now())
+        except StoreUnavailable:
+            pass  # it runs out by itself

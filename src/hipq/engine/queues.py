@@ -1,0 +1,53 @@
+"""A queue as an engine sees it: where its rows are, how they sort, and the code of its job types."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hipq.job.model import New
+from hipq.job.order import Order
+from hipq.job.spec import Spec
+from hipq.throttlers.code import Throttler
+
+if TYPE_CHECKING:
+    from hipq.job.cron import Cron
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A cron schedule of a queue."""
+
+    name: str
+    cron: Cron
+    missed: str
+    """What becomes of ticks nobody was there for: "one" job for all of them, "all" of them, or "skip" them."""
+    make: Callable[[int], New]
+    """The job of a tick."""
+
+
+@dataclass(frozen=True)
+class EngineQueue:
+    number: int
+    name: str
+    order: Order
+    specs: dict[str, Spec]
+    throttler: Throttler | None = None
+    crons: Sequence[Schedule] = ()
+    """Read anew at each look: a schedule may be declared after the engine was made."""
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The job types it has code for: an engine claims no others."""
+        return tuple(name for name, spec in self.specs.items() if spec.fn is not None)
+
+    @property
+    def critical(self) -> tuple[str, ...]:
+        """Of those the ones limits do not hold up."""
+        return tuple(name for name, spec in self.specs.items() if spec.fn is not None and spec.critical)
+
+    @property
+    def published(self) -> list[str]:
+        """The types it serves, as other programs can read them from its lease; `!` before a critical one."""
+        return [f"!{name}" if self.specs[name].critical else name for name in self.types]

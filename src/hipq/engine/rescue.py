@@ -1,0 +1,44 @@
+"""Step 6, rescue: what nobody will finish any more. Jobs of engines that died, answers that never came.
+
+By lease, never by age: a job that still runs is not touched however long it takes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from hipq.engine.launch import Running
+from hipq.job import moves
+from hipq.job.model import Change
+from hipq.stores.base import Store
+
+STEP = 500
+
+
+def orphans(store: Store, queues: Sequence[int], now: int) -> list[Change]:
+    """Jobs whose engine has no live lease come back without a failure, and run apart from others from now on."""
+    return [Change(row, moves.rescued(row, now), (), "rescued") for row in store.orphans(queues, STEP)]
+
+
+def overdue(store: Store, queue: int, now: int) -> list[Change]:
+    """Waiting jobs whose time-out struck: an error, to be judged by an engine that has their retry handler."""
+    return [Change(row, moves.timed_out(row, now), (), "timed out") for row in store.overdue(queue, now, STEP)]
+
+
+def forgotten(
+    store: Store, queues: Sequence[int], sysid: int, memory: Mapping[int, Running], now: int
+) -> tuple[list[Change], list[Running]]:
+    """Compare the rows this engine owns with its memory, both ways.
+
+    A row that is not in memory was claimed in a commit whose acknowledgement was lost: it was never started, so it is
+    given back whole. A job in memory whose row is not ours any more was taken from us.
+    """
+    owned = {row.id: row for row in store.owned(queues, sysid)}
+    reason = "claimed, but the claim was never confirmed"
+    back = [
+        Change(row, moves.given_back(row, reason, False, now), (), "given back")
+        for id, row in owned.items()
+        if id not in memory
+    ]
+    taken = [running for id, running in memory.items() if id not in owned or owned[id].token != running.row.token]
+    return back, taken

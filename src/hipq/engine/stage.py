@@ -1,0 +1,17 @@
+"""Step 2, stage: when the time of a scheduled job has come it becomes ready, in small steps, earliest first.
+
+Until then it is in no index a claim reads: a million jobs for next week cost a claim nothing.
+"""
+
+from __future__ import annotations
+
+from hipq.stores.base import Store
+
+STEP = 1_000
+"""Rows a step, so that a backlog that falls due at once delays no turn for long."""
+
+
+def stage(store: Store, queue: int, now: int) -> tuple[int, bool]:
+    """Stage one step; how many, and whether more may be due."""
+    count = store.stage(queue, now, STEP)
+    return count, count == STEP

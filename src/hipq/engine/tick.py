@@ -1,0 +1,89 @@
+"""Cron: what a schedule's ticks add, once for all engines.
+
+The store keeps each schedule's last tick. Whoever finds the next one due adds its job and moves that on, in one
+transaction, if nobody has: so each tick is added once, by one engine, or, after a crash, by another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from hipq.engine.queues import EngineQueue, Schedule
+from hipq.errors import StoreError
+from hipq.events import Events
+from hipq.job.cron import after, between, latest
+from hipq.job.model import New
+from hipq.job.when import SECOND
+from hipq.stores.base import Store, Stored
+
+LATE: Final = 60 * SECOND
+"""A tick found later than this was missed: nobody was there."""
+AT_ONCE: Final = 100
+"""Missed ticks added in one step, where all are wanted."""
+
+
+@dataclass(slots=True)
+class _Known:
+    last: int
+    next: int
+
+
+class Ticks:
+    def __init__(self, store: Store, queues: Iterable[EngineQueue], events: Events) -> None:
+        self._store = store
+        self._queues = list(queues)
+        self._events = events
+        self._known: dict[tuple[int, str], _Known] = {}
+
+    def turn(self, now: int, added: Callable[[Sequence[New], Sequence[Stored]], None]) -> bool:
+        """Add what is due; whether anything was."""
+        found = False
+        for queue in self._queues:
+            for schedule in list(queue.crons):
+                known = self._known.get((queue.number, schedule.name)) or self._look(queue, schedule, now)
+                if known.last > now + LATE:  # the calendar was set back: it goes on from here
+                    self._store.tick(queue.number, schedule.name, known.last, now, [])
+                    known = self._look(queue, schedule, now)
+                if 0 < known.next <= now:
+                    found |= self._tick(queue, schedule, known.last, now, added)
+        return found
+
+    @property
+    def next(self) -> int:
+        """When the next tick is due; 0 = never."""
+        return min((known.next for known in self._known.values() if known.next), default=0)
+
+    def _look(self, queue: EngineQueue, schedule: Schedule, now: int) -> _Known:
+        last = self._store.cron(queue.number, schedule.name, now)
+        known = self._known[queue.number, schedule.name] = _Known(last, after(schedule.cron, last))
+        return known
+
+    def _tick(
+        self,
+        queue: EngineQueue,
+        schedule: Schedule,
+        last: int,
+        now: int,
+        added: Callable[[Sequence[New], Sequence[Stored]], None],
+    ) -> bool:
+        ticks = between(schedule.cron, last, now, AT_ONCE) if schedule.missed == "all" else []
+        ticks = ticks or [latest(schedule.cron, last, now)]
+        wanted = [tick for tick in ticks if schedule.missed != "skip" or now - tick <= LATE]
+        try:
+            news = [schedule.make(tick) for tick in wanted]
+        except StoreError:
+            raise
+        except Exception as error:  # a limit that was lowered, a lane_by that raises: it must not stop the engine
+            self._events.emit("tick failed", now, queue.name, schedule=schedule.name, error=str(error))
+            wanted, news = [], []
+        stored = self._store.tick(queue.number, schedule.name, last, ticks[-1], news)
+        self._look(queue, schedule, now)  # another engine may have been first
+        if stored is None:
+            return False
+        added(news, stored)
+        for tick, one in zip(wanted, stored, strict=True):
+            event = "tick skipped" if one.duplicate else "tick"
+            self._events.emit(event, now, queue.name, schedule=schedule.name, tick=tick, id=one.id)
+        return True

@@ -1,0 +1,358 @@
+"""Why a job does not run now, or what it is doing: no step of its life, but a look at it.
+
+All that can stand in a job's way is looked at in turn, and the first thing that does is the reason. Pure: the app reads
+the row, the limits and the engines. What limits say is asked of the same code that claims ask.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from hipq.errors import Invalid
+from hipq.job import states, windows
+from hipq.job.fault import Fault, clean
+from hipq.job.model import Row, queue_of
+from hipq.job.when import SECOND, to_datetime
+from hipq.job.why import Why
+from hipq.stores.base import EngineSeen, Holder, Limits
+from hipq.throttlers.admission import Admission, Remembered
+from hipq.throttlers.limit import Limit, PerLane
+from hipq.throttlers.pool import Pool
+from hipq.throttlers.rate import Rate
+from hipq.throttlers.rules import AnyLimit, Rules
+from hipq.throttlers.share import Share
+
+HOLDERS: Final = 10
+"""Jobs that are listed as holding a limit, at most."""
+NAMED: Final = 3
+"""Jobs and engines that a sentence names, at most."""
+
+_remembered = msgspec.json.Decoder(Remembered)
+
+
+def why(
+    row: Row, limits: Limits, engines: Sequence[EngineSeen], now: int, critical: bool = False, heavy: Iterable[Row] = ()
+) -> Why:
+    """`critical`: limits do not hold this job. `heavy`: the jobs that `passed` names."""
+    if row.phase == states.DONE:
+        return _final(row)
+    if row.owner:
+        return _in_hands(row, engines)
+    if row.phase == states.WAITING:
+        return _waiting(row, engines, now)
+    if row.phase in _LEFT:
+        return _left(row, engines)
+    if row.scheduled_run_time > now:  # a ready one too: if the clock was set back, claims leave it alone until then
+        return _later(row, now)
+    return (
+        _barred(row, limits.rules, engines, now)
+        or _due(row)
+        or _throttled(row, limits)
+        or (None if critical else _limited(row, limits, engines, now, heavy))
+        or _next(limits.rules)
+    )
+
+
+def passed(row: Row, limits: Limits) -> list[int]:
+    """The heavy jobs which, as claims remember, others pass in the limits that this job is under."""
+    found = _remembered.decode(limits.memory).passed
+    places = [found[name] for name in _by_pool(limits.rules, row.lane) if name in found]
+    return [id for id, _ in places if id != row.id]
+
+
+# -- it has started --------------------------------------------------------------------------------------------------
+def _final(row: Row) -> Why:
+    error = _fault(row)
+    sentence = f"it ended with {row.code} at {_at(row.update_time)}" + (f": {error}" if error else "")
+    found = {"code": row.code, "exitcode": row.exitcode, "error": error, "attempt": row.attempt}
+    return Why("final", sentence, found | {"ended": to_datetime(row.update_time)})
+
+
+_DOING: Final = {
+    states.EXECUTING: "it is executing",
+    states.JUDGING: "its retry handler is being asked",
+    states.ANSWERED: "its answer is being looked at",
+    states.CALLING_OFF: "it is being called off",
+}
+
+
+def _in_hands(row: Row, engines: Sequence[EngineSeen]) -> Why:
+    engine = next((one for one in engines if one.sysid == row.owner), None)
+    since = _claimed(row) if row.phase == states.EXECUTING else row.update_time
+    found = {"engine": row.owner, "label": engine.label if engine else None, "alive": engine is not None,
+             "since": to_datetime(since), "attempt": row.attempt}  # fmt: skip
+    if engine:
+        sentence = f"{_DOING[row.phase]}: {_engines([engine])} has had it since {_at(since)}"
+    else:
+        sentence = f"engine {row.owner} had it since {_at(since)} and is not alive any more: {_noticed(row, engines)}"
+    return Why(row.phase, sentence, found)
+
+
+def _claimed(row: Row) -> int:
+    """When it was claimed; an engine that takes a new lease writes its rows again later."""
+    return next((entry["at"] for entry in reversed(_history(row)) if entry["event"] == "claimed"), row.update_time)
+
+
+def _waiting(row: Row, engines: Sequence[EngineSeen], now: int) -> Why:
+    found = {"since": to_datetime(row.update_time), "deadline": to_datetime(row.deadline), "attempt": row.attempt}
+    until = _at(row.deadline)
+    if row.deadline > now:
+        return Why("waiting", f"it waits for its answer, until {until} at the latest", found)
+    return Why("waiting", f"no answer came before its time-out at {until}: {_noticed(row, engines)}", found)
+
+
+_LEFT: Final = {
+    states.JUDGING: "it failed, and its retry handler has not been asked",
+    states.ANSWERED: "its answer has come, and has not been looked at",
+    states.CALLING_OFF: "it was called off, and its code for that has not run",
+}
+
+
+def _left(row: Row, engines: Sequence[EngineSeen]) -> Why:
+    """It waits for user code other than its handler: neither limits nor pauses hold that up."""
+    able, error = _serving(row, engines), _fault(row)
+    who = f"that is for {_engines(able)} to do" if able else _lacking(row, engines)
+    sentence = f"{_LEFT[row.phase]}: {who}" + (f" (its error: {error})" if error else "")
+    return Why(row.phase, sentence, {"error": error, "engines": _listed(able)})
+
+
+# -- its time has not come -------------------------------------------------------------------------------------------
+def _later(row: Row, now: int) -> Why:
+    event = next((entry["event"] for entry in reversed(_history(row))), "")
+    at = _at(row.scheduled_run_time)
+    found: dict[str, Any] = {"scheduled_run_time": to_datetime(row.scheduled_run_time)}
+    opens = _opening(row, now)
+    shut = opens >= row.scheduled_run_time  # else it is wanted at a later opening, or inside of one
+    if row.state == states.RETRY and event not in ("window closed", "deferred"):
+        error = _fault(row)
+        when = f"{at}, when its window opens" if shut else at
+        found |= {"error": error, "attempt": row.attempt, "failures": row.failures}
+        return Why("retry pending", f"it is tried again at {when}, after {error}", found)
+    if shut:
+        return _shut(row, opens)
+    if event == "deferred":
+        return Why("scheduled", f"its queue's throttler has put it off until {at}", found | {"deferred": True})
+    return Why("scheduled", f"it is scheduled for {at}", found)
+
+
+def _opening(row: Row, now: int) -> int:
+    """When its windows open; 0 if they are open, or this machine cannot tell."""
+    try:
+        return 0 if windows.is_open(row.time_windows, now) else windows.opening(row.time_windows, now)
+    except Invalid:
+        return 0
+
+
+def _shut(row: Row, opens: int) -> Why:
+    hours = windows.describe(row.time_windows)
+    found = {"windows": hours, "opens": to_datetime(opens)}
+    return Why("window closed", f"its window is closed and opens at {_at(opens)} ({hours})", found)
+
+
+# -- its time has come -----------------------------------------------------------------------------------------------
+def _barred(row: Row, rules: Rules, engines: Sequence[EngineSeen], now: int) -> Why | None:
+    """What keeps it from starting however much room there is."""
+    if not _serving(row, engines):
+        found = {"job_type": row.job_type, "engines": _listed(engines)}
+        return Why("no code" if engines else "no engine", _lacking(row, engines), found)
+    return _paused(row, rules) or _closed(row, now)
+
+
+def _lacking(row: Row, engines: Sequence[EngineSeen]) -> str:
+    if not engines:
+        return "no engine is alive"
+    wanted = f"has the code of {row.job_type}" if _on_queue(row, engines) else "works on its queue"
+    return f"no engine that {wanted} is alive, only {_engines(engines)}"
+
+
+def _paused(row: Row, rules: Rules) -> Why | None:
+    if rules.paused:
+        return Why("paused", "its queue is paused", {"paused": "queue"})
+    if row.lane in rules.paused_lanes:
+        return Why("paused", f"{_lane(row.lane)} is paused", {"paused": "lane", "lane": row.lane})
+    if row.job_type in rules.paused_types:
+        return Why("paused", f"job type {row.job_type} is paused", {"paused": "type", "job_type": row.job_type})
+    return None
+
+
+def _closed(row: Row, now: int) -> Why | None:
+    try:
+        is_open = windows.is_open(row.time_windows, now)
+    except Invalid as error:
+        sentence = f"whether its window is open cannot be told here: {error}"
+        return Why("window unknown", sentence, {"windows": windows.describe(row.time_windows)})
+    return None if is_open else _shut(row, windows.opening(row.time_windows, now))
+
+
+def _due(row: Row) -> Why | None:
+    if row.phase != states.SCHEDULED:
+        return None
+    sentence = f"it is due since {_at(row.scheduled_run_time)}: an engine makes it ready at its next turn"
+    return Why("due", sentence, {"scheduled_run_time": to_datetime(row.scheduled_run_time)})
+
+
+def _throttled(row: Row, limits: Limits) -> Why | None:
+    throttled = limits.rules.throttled
+    if throttled and limits.note:
+        note = " ".join(limits.note.split())
+        return Why("throttler failed", f"its queue's throttler could not be asked: {note}", {"note": limits.note})
+    if row.phase != states.PARKED:
+        return None
+    after = "is asked about it again" if throttled else "is gone: an engine makes it ready at its next look"
+    sentence = f"its queue's throttler has not admitted it, and {after}"
+    return Why("parked", sentence, {"since": to_datetime(row.update_time)})
+
+
+def _next(rules: Rules) -> Why:
+    leave = ", with the leave of its queue's throttler" if rules.throttled else ""
+    return Why("next", f"nothing stands in its way: it starts when it is its turn and a hand is free{leave}", {})
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+def _limited(row: Row, limits: Limits, engines: Sequence[EngineSeen], now: int, heavy: Iterable[Row]) -> Why | None:
+    rules = limits.rules
+    ahead = {one.id: one for one in sorted(heavy, key=_place) if _before(one, row, rules)}
+    admission = Admission(rules, (), limits.held, limits.memory, now)
+    for one in ahead.values():
+        if _barred(one, rules, engines, now) is None:
+            admission.refusal(one.lane, one.throttle_factor, one.id)  # a claim, too, comes to it first
+    refusal = admission.refusal(row.lane, row.throttle_factor, row.id)
+    if refusal is None:
+        return None
+    pool, limit = refusal.pool, _by_pool(rules, row.lane)[refusal.pool.name]
+    which = _which(limit, row.lane)
+    holders = [one for one in limits.holders if _counts(one, limit, row.lane)]
+    found = {"limit": str(limit), "cap": pool.cap, "used": pool.used, "needs": row.throttle_factor, "lane": row.lane,
+             "holders": [{"id": one.id, "units": one.held} for one in holders[:HOLDERS]]}  # fmt: skip
+    if refusal.behind:
+        return Why("behind", _queued(ahead[refusal.behind], row, rules, which), found | {"behind": refusal.behind})
+    if isinstance(limit, Rate):
+        sentence = f"{which} is used up: there is room for it at {_at(refusal.again)}"
+        return Why("rate", sentence, found | {"again": to_datetime(refusal.again)})
+    reason = "limit full" if isinstance(limit, Limit) else "lane full"
+    return Why(reason, _no_room(which, pool, row.throttle_factor, holders), found)
+
+
+def _before(other: Row, row: Row, rules: Rules) -> bool:
+    """Whether claims come to the other first, or may."""
+    return other.phase == states.READY and (_turns(other, row, rules) or _place(other) < _place(row))
+
+
+def _turns(other: Row, row: Row, rules: Rules) -> bool:
+    """Whether their lanes take turns: which of them is first, each engine knows for itself."""
+    return rules.lanes == "fair" and other.lane != row.lane
+
+
+def _place(row: Row) -> tuple[int, int]:
+    return row.rank, row.id
+
+
+def _by_pool(rules: Rules, lane: str) -> dict[str, AnyLimit]:
+    """The limits in force, by the name of the pool in which each counts the jobs of this lane."""
+    found: dict[str, AnyLimit] = {}
+    for one in rules.in_force:
+        match one:
+            case Limit():
+                found[one.pool({}).name] = one
+            case Rate():
+                found[one.pool([], 0).name] = one
+            case PerLane():
+                found[one.pool(lane, {}).name] = one
+            case Share():
+                found[one.pool(lane, {}, rules.most).name] = one
+    return found
+
+
+def _counts(holder: Holder, limit: AnyLimit, lane: str) -> bool:
+    match limit:
+        case Limit():
+            return True
+        case PerLane():
+            return holder.lane == lane
+        case Share():
+            return holder.lane == lane if lane in limit.percent else holder.lane not in limit.percent
+        case Rate():
+            return False  # it counts starts: nobody holds them
+
+
+def _which(limit: AnyLimit, lane: str) -> str:
+    match limit:
+        case Limit() | Rate():
+            return f"its queue's {limit}"
+        case PerLane():
+            return _lane(lane)
+        case Share():
+            return f"the share of {_lane(lane)}" if lane in limit.percent else "the share of other lanes"
+
+
+def _queued(heavy: Row, row: Row, rules: Rules, which: str) -> str:
+    turns = ", unless the turn comes to its own lane first" if _turns(heavy, row, rules) else ""
+    needs = f"enough others have, and that one needs {_units(heavy.throttle_factor)} of {which}"
+    return f"it may not pass job {heavy.id} any more{turns}: {needs}"
+
+
+def _no_room(which: str, pool: Pool, factor: int, holders: Sequence[Holder]) -> str:
+    by = f" by {_ids(holders)}" if holders else ""
+    if factor > pool.cap:
+        return f"it needs {_units(factor)} and {which} has {pool.cap}, so it runs alone: {pool.used} taken{by}"
+    if pool.full:
+        return f"{which} is full: {pool.used} of {_units(pool.cap)} taken{by}"
+    return f"it needs {_units(factor)} of {which}, and {pool.cap - pool.used} are left: {pool.used} taken{by}"
+
+
+# -- words -----------------------------------------------------------------------------------------------------------
+def _at(moment: int) -> str:
+    digits = "milliseconds" if moment % SECOND else "seconds"
+    return to_datetime(moment).isoformat(" ", digits).replace("+00:00", " UTC")
+
+
+def _units(count: int) -> str:
+    return f"{count} unit" if count == 1 else f"{count} units"
+
+
+def _lane(lane: str) -> str:
+    return f"lane {lane}" if lane else "the lane of jobs without one"
+
+
+def _ids(holders: Sequence[Holder]) -> str:
+    return _some("job", [str(one.id) for one in holders])
+
+
+def _engines(engines: Sequence[EngineSeen]) -> str:
+    return _some("engine", [f"{one.sysid} ({one.label})" for one in engines])
+
+
+def _some(noun: str, names: Sequence[str]) -> str:
+    named = ", ".join(names[:NAMED]) + (" and others" if len(names) > NAMED else "")
+    return f"{noun} {named}" if len(names) == 1 else f"{noun}s {named}"
+
+
+def _listed(engines: Sequence[EngineSeen]) -> list[dict[str, Any]]:
+    return [{"sysid": one.sysid, "label": one.label} for one in engines]
+
+
+def _noticed(row: Row, engines: Sequence[EngineSeen]) -> str:
+    """What time alone brings about, any engine on its queue does, with or without its code."""
+    return "an engine will notice that soon" if _on_queue(row, engines) else "no engine of its queue is there to notice"
+
+
+def _on_queue(row: Row, engines: Sequence[EngineSeen]) -> bool:
+    return any(str(queue_of(row.id)) in one.serves for one in engines)
+
+
+def _serving(row: Row, engines: Sequence[EngineSeen]) -> list[EngineSeen]:
+    queue = str(queue_of(row.id))
+    return [one for one in engines if row.job_type in one.serves.get(queue, ())]
+
+
+def _fault(row: Row) -> str | None:
+    """What went wrong, on one line."""
+    return None if row.error == states.NONE else clean(" ".join(str(Fault.load(row.error)).split()), 300)
+
+
+def _history(row: Row) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = msgspec.json.decode(row.history)
+    return found

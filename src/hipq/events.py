@@ -1,0 +1,58 @@
+"""One event for every change. Logs, metrics, traces and dashboards only subscribe; the core only emits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+from hipq.job.model import Row
+
+JOB_EVENTS: Final = (
+    "added", "staged", "claimed", "ok", "failed", "error", "gave up", "again", "waits", "timed out", "given back",
+    "rescued", "crashed", "lifetime over", "cancelled", "hurried", "lost", "unstorable", "pruned", "window closed",
+    "deferred", "rejected", "parked",
+)  # fmt: skip
+ENGINE_EVENTS: Final = (
+    "engine started", "engine stopping", "engine stopped", "lease lost", "store down", "store back", "thread stuck",
+    "tick", "tick skipped", "tick failed", "throttler slow", "throttler failed", "rules changed",
+)  # fmt: skip
+
+
+class Event(NamedTuple):
+    name: str
+    at: int
+    """Microseconds since 1970, on the store's clock."""
+    queue: str = ""
+    job: Row | None = None
+    """The job as it is after the change (as far as it is known: `staged` and `pruned` only count)."""
+    details: dict[str, Any] = {}  # noqa: RUF012 - never written to
+
+
+Subscriber = Callable[[Event], None]
+
+
+class Events:
+    """Subscribers by event name. Emitting what nobody listens to costs a dictionary lookup."""
+
+    def __init__(self) -> None:
+        self._subscribers: dict[str, list[Subscriber]] = {}
+
+    def subscribe(self, subscriber: Subscriber, *names: str) -> None:
+        """Call `subscriber` for these events, or for all of them. In the thread that made the change: be quick."""
+        unknown = set(names) - {*JOB_EVENTS, *ENGINE_EVENTS}
+        if unknown:
+            raise ValueError(f"no such event: {', '.join(sorted(unknown))}")
+        for name in names or (*JOB_EVENTS, *ENGINE_EVENTS):
+            self._subscribers.setdefault(name, []).append(subscriber)
+
+    def wanted(self, name: str) -> bool:
+        return name in self._subscribers
+
+    def emit(self, name: str, at: int, queue: str = "", job: Row | None = None, **details: Any) -> None:
+        for subscriber in self._subscribers.get(name, ()):
+            try:
+                subscriber(Event(name, at, queue, job, details))
+            except Exception:  # an observer's bug must not stop the work it observes
+                import logging
+
+                logging.getLogger("hipq").exception("a subscriber of %r raised", name)

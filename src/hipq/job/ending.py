@@ -1,0 +1,106 @@
+"""How a run ended, as plain data: what a worker thread, a task or a child process hands back to the engine."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from hipq.job import payload
+from hipq.job.fault import Fault, clean
+from hipq.job.outcome import UNSET, Failed, Ok, Retry, Wait
+from hipq.job.when import later, moment, seconds
+
+
+class Succeeded(msgspec.Struct, frozen=True, tag=True):
+    result: str
+    exitcode: int = 200
+
+
+class Refused(msgspec.Struct, frozen=True, tag=True):
+    """The handler said Failed: final at once."""
+
+    fault: Fault
+    exitcode: int = 400
+
+
+class Again(msgspec.Struct, frozen=True, tag=True):
+    """Asked for another run: at a moment, or after a delay counted from when it is saved."""
+
+    fault: Fault
+    exitcode: int = 100
+    delay: float = 0.0
+    at: int = 0
+    data: str = ""
+
+    def when(self, now: int) -> int:
+        return self.at or later(now, self.delay)
+
+
+class Waits(msgspec.Struct, frozen=True, tag=True):
+    timeout: float = 0.0
+    """Seconds from now; 0 = the job's own time-out, counted from its launch."""
+
+
+class Errored(msgspec.Struct, frozen=True, tag=True):
+    """It failed and the retry handler has not been asked."""
+
+    fault: Fault
+    exitcode: int = 500
+
+
+class Judged(msgspec.Struct, frozen=True, tag=True):
+    """It failed and the retry handler has spoken: again, or None to give up."""
+
+    fault: Fault
+    exitcode: int = 500
+    again: Again | None = None
+
+
+class Crashed(msgspec.Struct, frozen=True, tag=True):
+    """The child process that ran it, and it alone, died."""
+
+    fault: Fault
+
+
+class GivenBack(msgspec.Struct, frozen=True, tag=True):
+    """Not run to an end, through no fault of its own."""
+
+    reason: str
+    started: bool
+
+
+Ending = Succeeded | Refused | Again | Waits | Errored | Judged | Crashed | GivenBack
+
+
+def again(retry: Retry) -> Again:
+    data = "" if retry.data is UNSET else payload.encode(retry.data, "Retry's data")
+    fault = Fault("retry", clean(retry.reason))
+    if retry.at is not None:
+        return Again(fault, retry.exitcode, at=moment(retry.at, "Retry's at"), data=data)
+    return Again(fault, retry.exitcode, delay=seconds(retry.delay or 0, "Retry's delay"), data=data)
+
+
+def ending_of(value: Any) -> Ending:
+    """What a handler returned or raised, as an ending. A result that cannot be kept is an error like any other."""
+    try:
+        match value:
+            case None:
+                return Succeeded("null")
+            case Ok():
+                return Succeeded(payload.encode(value.result, "the result"), value.exitcode)
+            case Failed():
+                reason = value.reason if isinstance(value.reason, str) else payload.encode(value.reason, "the reason")
+                return Refused(Fault("failed", clean(reason)), value.exitcode)
+            case Retry() if value.delay is None and value.at is None and value.data is UNSET:
+                return Errored(Fault("retry", clean(value.reason)), value.exitcode)
+            case Retry():
+                return again(value)
+            case Wait():
+                return Waits(0.0 if value.timeout is None else seconds(value.timeout, "Wait's timeout", least=0.001))
+            case BaseException():
+                return Errored(Fault.of(value))
+            case _:
+                return Succeeded(payload.encode(value, "the result"))
+    except Exception as error:  # whatever is wrong with it must not cost the thread that runs it
+        return Errored(Fault.of(error))

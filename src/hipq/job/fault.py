@@ -1,0 +1,73 @@
+"""What went wrong with a job, in a form that survives the process it happened in."""
+
+from __future__ import annotations
+
+import builtins
+from typing import Any, Final
+
+import msgspec
+
+TEXT_LIMIT: Final = 4_000
+"""Characters kept of a message and of a traceback: an error is stored on the row, many times over in the history."""
+
+
+def _qualified(kind: type) -> str:
+    return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def clean(text: str, limit: int = TEXT_LIMIT) -> str:
+    """Text every store takes: no NUL, no lone surrogates, not too long (the end of a long text is the useful part)."""
+    text = text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= limit else "…" + text[-limit:]
+
+
+class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An error of a job. `kind` is error, retry, timeout, crash, given back, rescued or cancelled.
+
+    `kinds` names the exception's classes, so that a retry policy can filter by class in any process.
+    """
+
+    kind: str
+    message: str
+    type: str = ""
+    kinds: tuple[str, ...] = ()
+    traceback: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Fault:
+        import traceback  # not needed by those who only add jobs
+
+        kinds = [_qualified(k) for k in type(error).__mro__ if k not in (object, BaseException)]
+        trace = "".join(traceback.format_exception(error))
+        try:
+            message = str(error)
+        except BaseException as broken:  # a __str__ that raises must not lose the job's outcome
+            message = f"(its message could not be had: {type(broken).__name__})"
+        return cls("error", clean(message), kinds[0] if kinds else _qualified(type(error)), tuple(kinds), clean(trace))
+
+    @classmethod
+    def load(cls, text: str) -> Fault:
+        """The fault in an `error` column; text that is not ours is a message."""
+        try:
+            return msgspec.json.decode(text, type=cls)
+        except msgspec.DecodeError:
+            return cls("error", text)
+
+    def dump(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+    def is_a(self, *classes: builtins.type[BaseException]) -> bool:
+        """Whether the exception was of one of these classes. A time-out counts as TimeoutError."""
+        return any(_qualified(kind) in self.kinds for kind in classes)
+
+    def __str__(self) -> str:
+        return f"{self.type}: {self.message}" if self.type else self.message
+
+
+def timeout(message: str) -> Fault:
+    return Fault("timeout", message, "TimeoutError", ("TimeoutError", "OSError", "Exception"))
+
+
+def details(fault: Fault) -> dict[str, Any]:
+    """What the history keeps of a fault: short, no traceback."""
+    return {"kind": fault.kind, "error": clean(str(fault), 300)}

@@ -1,0 +1,136 @@
+"""What is stored. `Row` is a job as the database has it; `New` is one about to be added. Pure: no I/O, no clock.
+
+Moments are whole microseconds since 1970 (UTC), in the database and in the core; datetimes live at the public edge.
+Durations are seconds.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from hipq.job.states import NONE
+
+QUEUE_BITS: Final = 16
+"""The low bits of an id are the number of its queue, so an id finds its tables without a search."""
+
+
+def queue_of(id: int) -> int:
+    return id & ((1 << QUEUE_BITS) - 1)
+
+
+def numbered(sequence: int, queue: int) -> int:
+    return sequence << QUEUE_BITS | queue
+
+
+class New(msgspec.Struct, frozen=True):
+    """A job to be stored. `job_key` "" asks for its id as key."""
+
+    queue: int
+    job_type: str
+    job_key: str
+    job_data: str
+    phase: str
+    rank: int
+    scheduled_run_time: int
+    create_time: int
+    priority: int = 100
+    throttle_factor: int = 1
+    timeout: float = 86_400.0
+    lane: str = ""
+    tenant: str = ""
+    time_windows: str = "[]"
+
+
+class Row(msgspec.Struct, array_like=True, frozen=True):
+    """A job as stored, its columns in table order. Frozen: a change is another Row (`hipq.job.moves`)."""
+
+    id: int
+    tenant: str
+    lane: str
+    job_type: str
+    job_key: str
+    job_data: str
+    state: str
+    phase: str
+    rank: int
+    priority: int
+    throttle_factor: int
+    held: int
+    time_windows: str
+    timeout: float
+    scheduled_run_time: int
+    deadline: int
+    attempt: int
+    failures: int
+    crashes: int
+    owner: int
+    token: int
+    error: str
+    code: str
+    exitcode: int
+    result: str
+    history: str
+    create_time: int
+    update_time: int
+
+    @property
+    def suspect(self) -> bool:
+        """It was executing when its process died: it runs apart from others until it has proven itself."""
+        return self.crashes > 0
+
+
+COLUMNS: Final = Row.__struct_fields__
+UNCHANGING: Final = ("id", "tenant", "lane", "job_type", "create_time", "time_windows", "timeout", "throttle_factor")
+"""Columns no move ever changes: a settled row is written without them."""
+
+
+class Change(msgspec.Struct, frozen=True):
+    """One write of a live job: it happens only if the row still has `before.token`.
+
+    `children` are jobs its handler enqueued: they are stored with it or not at all.
+    """
+
+    before: Row
+    after: Row
+    children: tuple[New, ...] = ()
+    event: str = ""
+    """The name under which the change is announced."""
+
+
+HISTORY_LIMIT: Final = 40
+"""Entries kept on a row: the first few and the latest, with a note of how many were left out."""
+
+
+def remember(history: str, at: int, event: str, **details: Any) -> str:
+    """The history with one more entry, within its bound."""
+    entry = msgspec.json.encode({"at": at, "event": event, **details}).decode()
+    if history == "[]":
+        return f"[{entry}]"
+    history = f"{history[:-1]},{entry}]"
+    return history if history.count('"at":') <= HISTORY_LIMIT else _shortened(history)
+
+
+def _shortened(history: str) -> str:
+    entries: list[dict[str, Any]] = msgspec.json.decode(history)
+    if len(entries) <= HISTORY_LIMIT:  # an error's text may contain "at": too
+        return history
+    dropped = sum(entry.get("count", 0) for entry in entries if entry["event"] == "left out")
+    entries = [entry for entry in entries if entry["event"] != "left out"]
+    keep = HISTORY_LIMIT // 2
+    head, cut, tail = entries[:4], entries[4:-keep], entries[-keep:]
+    note = {"at": cut[-1]["at"], "event": "left out", "count": dropped + len(cut)}
+    return msgspec.json.encode([*head, note, *tail]).decode()
+
+
+def blank(new: New, id: int) -> Row:
+    """The row a new job becomes."""
+    return Row(
+        id=id, tenant=new.tenant, lane=new.lane, job_type=new.job_type, job_key=new.job_key or str(id),
+        job_data=new.job_data, state="initial", phase=new.phase, rank=new.rank, priority=new.priority,
+        throttle_factor=new.throttle_factor, held=0, time_windows=new.time_windows, timeout=new.timeout,
+        scheduled_run_time=new.scheduled_run_time, deadline=0, attempt=0, failures=0, crashes=0, owner=0, token=0,
+        error=NONE, code=NONE, exitcode=0, result="", history="[]", create_time=new.create_time,
+        update_time=new.create_time,
+    )  # fmt: skip

@@ -1,0 +1,98 @@
+"""Names, keys and numbers a user gives: what is allowed, said in one sentence when it is not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from hipq.errors import Invalid, shown
+from hipq.job.order import PRIORITY_MAX
+
+TableNaming = Callable[[str, str], str]
+
+_NAME: Final = re.compile(r"[a-z][a-z_]{0,39}")
+_TABLE: Final = re.compile(r"[a-z_][a-z0-9_]{0,49}")
+_TYPE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}")
+KEY_LIMIT: Final = 500
+LANE_LIMIT: Final = 100
+FACTOR_MAX: Final = 1_000_000
+
+
+def name(value: str, what: str) -> str:
+    """The name of an instance or a queue: lower case letters and underscores (seed 004)."""
+    if not isinstance(value, str) or not _NAME.fullmatch(value):
+        raise Invalid(
+            f"{what} must be 1 to 40 lower case letters and underscores, starting with a letter, not {shown(value)}"
+        )
+    return value
+
+
+def table(value: str) -> str:
+    """A table name made by a naming strategy; short enough that index names fit PostgreSQL's 63 characters."""
+    if not isinstance(value, str) or not _TABLE.fullmatch(value) or value.startswith(("hipq_", "sqlite_", "pg_")):
+        raise Invalid(
+            "a table name must be 1 to 50 lower case letters, digits and underscores and not start with "
+            f"hipq_, sqlite_ or pg_, not {shown(value)}"
+        )
+    return value
+
+
+def default_table_naming(hipq: str, queue: str) -> str:
+    return f"{hipq}_{queue}"
+
+
+def job_type(value: str) -> str:
+    if not isinstance(value, str) or not _TYPE.fullmatch(value):
+        raise Invalid(
+            "a job type must be 1 to 200 letters, digits, '_', '.' or '-', starting with a letter or '_', "
+            f"not {shown(value)}"
+        )
+    return value
+
+
+def key(value: str) -> str:
+    """A job key: any text one can print and store, up to 500 characters."""
+    if not isinstance(value, str):
+        raise Invalid(f"a job key must be a string, not {type(value).__name__}")
+    if not 1 <= len(value) <= KEY_LIMIT:
+        raise Invalid(f"a job key must have 1 to {KEY_LIMIT} characters, this one has {len(value)}")
+    if not value.isprintable():
+        raise Invalid(f"a job key must not contain control characters or broken Unicode: {shown(value)}")
+    return value
+
+
+def lane(value: str) -> str:
+    """A lane: a short text one can print; "" is the lane of jobs that have none."""
+    if not isinstance(value, str):
+        raise Invalid(f"a lane must be a string, not {type(value).__name__}")
+    if len(value) > LANE_LIMIT or not value.isprintable():
+        raise Invalid(f"a lane must have at most {LANE_LIMIT} characters, all of them printable, not {shown(value)}")
+    return value
+
+
+def reason(value: str) -> str:
+    """Why a job was cancelled: a line or two."""
+    if not isinstance(value, str) or not 1 <= len(value) <= 1000 or not value.isprintable():
+        raise Invalid("a reason must have 1 to 1000 characters, all of them printable")
+    return value
+
+
+def one_of(value: str, what: str, known: Iterable[str]) -> str:
+    if value not in known:
+        raise Invalid(f"there is no {what} {shown(value)}; there are {', '.join(known)}")
+    return value
+
+
+def whole(value: int, what: str, least: int, most: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+        raise Invalid(f"{what} must be a whole number from {least} to {most}, not {shown(value)}")
+    return value
+
+
+def priority(value: int) -> int:
+    return whole(value, "priority", 0, PRIORITY_MAX)
+
+
+def throttle_factor(value: int) -> int:
+    return whole(value, "throttle_factor", 1, FACTOR_MAX)

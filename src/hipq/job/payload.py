@@ -1,0 +1,113 @@
+"""Payloads and results are JSON, checked before anything is acknowledged. What one store would refuse, all refuse."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any, Final
+
+import msgspec
+
+from hipq.errors import Invalid
+
+DEPTH_LIMIT: Final = 100
+SIZE_LIMIT: Final = 16 << 20
+INT_MAX: Final = (1 << 63) - 1
+
+_LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+
+
+def encode(data: Any, what: str = "data") -> str:
+    """JSON text of this value, or one sentence saying why not.
+
+    The encoder is fast and lenient (NaN becomes null); a walk over the value follows only where its output shows
+    that something may be wrong.
+    """
+    try:
+        text = msgspec.json.encode(data)
+    except UnicodeEncodeError:
+        raise Invalid(f"{what} contains a lone surrogate, which is not Unicode text") from None
+    except RecursionError:
+        raise Invalid(f"{what} is nested deeper than {DEPTH_LIMIT} levels") from None
+    except OverflowError:
+        raise Invalid(f"{what} contains an integer outside 64 bits; send it as a string") from None
+    except (TypeError, ValueError) as error:
+        if "digits" in str(error):  # Python will not even print it
+            raise Invalid(f"{what} contains an integer outside 64 bits; send it as a string") from None
+        raise Invalid(f"{what} is not JSON: {error}") from None
+    if not _reads_back(text):
+        raise Invalid(f"{what} is not plain JSON: two keys of one object have the same name, or it contains raw text")
+    if len(text) > SIZE_LIMIT:
+        raise Invalid(f"{what} has {len(text):,} bytes of JSON; the limit is {SIZE_LIMIT:,}")
+    if (
+        b"null" in text
+        or b"\\u0000" in text
+        or text.count(b"[") + text.count(b"{") > DEPTH_LIMIT
+        or _LONG_NUMBER.search(text)
+    ):
+        _walk(msgspec.to_builtins(data) if not isinstance(data, (dict, list, str, float, int)) else data, what, 0)
+    return text.decode()
+
+
+def _reads_back(text: bytes) -> bool:
+    """Whether it means what it says: read and written again it is the same text."""
+    try:
+        return msgspec.json.encode(msgspec.json.decode(text)) == text
+    except (msgspec.DecodeError, UnicodeError):
+        return False
+
+
+def _walk(value: Any, what: str, depth: int) -> None:
+    if depth >= DEPTH_LIMIT and isinstance(value, (dict, list, tuple, set, frozenset)):
+        raise Invalid(f"{what} is nested deeper than {DEPTH_LIMIT} levels")
+    if isinstance(value, str):
+        if "\x00" in value:
+            raise Invalid(f"{what} contains a NUL character, which PostgreSQL cannot store")
+    elif isinstance(value, float):
+        if not math.isfinite(value):
+            raise Invalid(f"{what} contains {value}, which JSON does not have")
+    elif isinstance(value, int):
+        if not -INT_MAX - 1 <= value <= INT_MAX:
+            raise Invalid(f"{what} contains an integer outside 64 bits; send it as a string")
+    elif isinstance(value, dict):
+        for name, item in value.items():
+            _walk(name, what, depth)
+            _walk(item, what, depth + 1)
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        for item in value:
+            _walk(item, what, depth + 1)
+    elif value is not None:
+        _walk(msgspec.to_builtins(value), what, depth)
+
+
+def parse(text: str | bytes, what: str = "data") -> Any:
+    """A value from JSON a user typed: stricter than a decoder, because nobody meant a key twice."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Invalid(f"{what} is not UTF-8 text") from None
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found = dict(pairs)
+        if len(found) < len(pairs):
+            raise Invalid(f"{what} has the same key twice in one object")
+        return found
+
+    try:
+        value = json.loads(text, object_pairs_hook=once)
+    except RecursionError:
+        raise Invalid(f"{what} is nested deeper than {DEPTH_LIMIT} levels") from None
+    except json.JSONDecodeError as error:
+        raise Invalid(f"{what} is not JSON: {error}") from None
+    except ValueError as error:  # more digits than Python converts
+        if isinstance(error, Invalid):
+            raise
+        raise Invalid(f"{what} contains an integer outside 64 bits; send it as a string") from None
+    encode(value, what)
+    return value
+
+
+def decode(text: str) -> Any:
+    return msgspec.json.decode(text)

@@ -1,0 +1,163 @@
+"""`Job`: a job as its handler and its owner see it. The row underneath never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from hipq.errors import Invalid
+from hipq.job import payload
+from hipq.job.fault import Fault
+from hipq.job.model import Row
+from hipq.job.states import NONE
+from hipq.job.when import to_datetime
+
+if TYPE_CHECKING:
+    from hipq.job.spec import Spec
+
+T = TypeVar("T")
+Chain = Callable[[Any, Any, dict[str, Any]], None]
+_UNREAD: Any = object()
+
+
+class Job(Generic[T]):
+    """One job. `Job[Charge]` as a handler's annotation types its data, and is checked when the job is added."""
+
+    __slots__ = ("_chain", "_data", "_row", "_spec")
+
+    def __init__(self, row: Row, spec: Spec | None = None, chain: Chain | None = None) -> None:
+        self._row = row
+        self._spec = spec
+        self._chain = chain
+        self._data: Any = _UNREAD
+
+    def enqueue(self, job_type: Any, data: Any = None, **options: Any) -> None:
+        """Add a job together with this one's outcome: both are saved, or neither.
+
+        `job_type` is a job type, or the name of one in this job's queue. A live job with the same key is left alone.
+        """
+        if self._chain is None:
+            raise Invalid("job.enqueue works inside a handler only; elsewhere use the job type's enqueue")
+        self._chain(job_type, data, options)
+
+    @property
+    def data(self) -> T:
+        if self._data is _UNREAD:  # when it is asked for: a retry handler need not be able to read it
+            text = self._row.job_data
+            self._data = self._spec.load(text) if self._spec else payload.decode(text)
+        found: T = self._data
+        return found
+
+    @property
+    def id(self) -> int:
+        return self._row.id
+
+    @property
+    def key(self) -> str:
+        return self._row.job_key
+
+    @property
+    def type(self) -> str:
+        return self._row.job_type
+
+    job_key, job_type, job_data = key, type, data
+
+    @property
+    def state(self) -> str:
+        return self._row.state
+
+    @property
+    def phase(self) -> str:
+        return self._row.phase
+
+    @property
+    def attempt(self) -> int:
+        return self._row.attempt
+
+    @property
+    def failures(self) -> int:
+        return self._row.failures
+
+    @property
+    def error(self) -> str:
+        """NONE, or what went wrong, as text or JSON."""
+        return self._row.error
+
+    @property
+    def fault(self) -> Fault | None:
+        return None if self._row.error == NONE else Fault.load(self._row.error)
+
+    @property
+    def result(self) -> Any:
+        return payload.decode(self._row.result) if self._row.result else None
+
+    @property
+    def code(self) -> str:
+        return self._row.code
+
+    @property
+    def exitcode(self) -> int:
+        return self._row.exitcode
+
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """What happened to it, oldest first; `at` and `scheduled` are datetimes."""
+        entries: list[dict[str, Any]] = payload.decode(self._row.history)
+        return [
+            {name: to_datetime(value) if name in ("at", "scheduled") else value for name, value in entry.items()}
+            for entry in entries
+        ]
+
+    @property
+    def priority(self) -> int:
+        return self._row.priority
+
+    @property
+    def throttle_factor(self) -> int:
+        return self._row.throttle_factor
+
+    @property
+    def timeout(self) -> float:
+        return self._row.timeout
+
+    @property
+    def tenant(self) -> str:
+        return self._row.tenant
+
+    @property
+    def lane(self) -> str:
+        return self._row.lane
+
+    @property
+    def time_windows(self) -> list[Any]:
+        windows: list[Any] = payload.decode(self._row.time_windows)
+        return windows
+
+    @property
+    def owner(self) -> int:
+        return self._row.owner
+
+    @property
+    def crashes(self) -> int:
+        return self._row.crashes
+
+    @property
+    def scheduled_run_time(self) -> datetime:
+        return to_datetime(self._row.scheduled_run_time)
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When its time-out strikes, while it runs."""
+        return to_datetime(self._row.deadline) if self._row.deadline else None
+
+    @property
+    def create_time(self) -> datetime:
+        return to_datetime(self._row.create_time)
+
+    @property
+    def update_time(self) -> datetime:
+        return to_datetime(self._row.update_time)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.type} {self.key!r} {self.state}/{self.phase} attempt {self.attempt}>"

@@ -1,0 +1,48 @@
+"""Moments and durations: what a user writes, as whole microseconds. Refuses what no store could keep."""
+
+from __future__ import annotations
+
+import math
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from hipq.errors import Invalid, shown
+
+SECOND: Final = 1_000_000
+LATEST: Final = 253_402_300_799 * SECOND  # 9999-12-31T23:59:59Z
+LONGEST: Final = 3_155_760_000.0  # a hundred years, in seconds
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND: Final = timedelta(microseconds=1)
+
+
+def moment(value: datetime, name: str = "at") -> int:
+    if not isinstance(value, datetime):
+        raise Invalid(f"{name} must be a datetime with a time zone, not {type(value).__name__}")
+    if value.tzinfo is None or value.utcoffset() is None:
+        raise Invalid(f"{name} has no time zone: {value.isoformat()} could be any of some forty moments; add one")
+    try:
+        micros = (value - _EPOCH) // _MICROSECOND
+    except OverflowError:
+        raise Invalid(f"{name} must be between the years 1970 and 9999") from None
+    if not 0 <= micros <= LATEST:
+        raise Invalid(f"{name} must be between the years 1970 and 9999, not {value.isoformat()}")
+    return micros
+
+
+def seconds(value: float | timedelta, name: str, *, least: float = 0.0) -> float:
+    if isinstance(value, timedelta):
+        value = value.total_seconds()
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise Invalid(f"{name} must be a number of seconds or a timedelta, not {type(value).__name__}")
+    if not (isinstance(value, int) or math.isfinite(value)) or not least <= value <= LONGEST:
+        raise Invalid(f"{name} must be between {least:g} seconds and a hundred years, not {shown(value)}")
+    return float(value)
+
+
+def later(now: int, delay: float) -> int:
+    return min(now + round(delay * SECOND), LATEST)
+
+
+def to_datetime(micros: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=micros)

@@ -1,0 +1,117 @@
+"""Structured logs: the first subscriber of `hipq.events`. One event, one line, on the standard logger "hipq".
+
+    from hipq.observe import logs
+    logs.subscribe(app.events)
+
+A line is `event key=value ...`; a handler with `Formatter("json")` writes JSON instead. Payloads and results are never
+logged; control characters are escaped, so a job key cannot forge a line. The message of an exception is logged.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hipq.events import ENGINE_EVENTS, JOB_EVENTS, Event, Events
+from hipq.job.fault import Fault
+from hipq.job.states import NONE
+
+LOGGER: Final = logging.getLogger("hipq")
+ERROR_LIMIT: Final = 300
+"""Characters of an error in a line; the whole of it is on the job."""
+
+_WARNINGS: Final = frozenset({
+    "failed", "error", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
+    "lease lost", "store down", "thread stuck", "again", "rejected", "tick skipped", "tick failed",
+    "throttler slow", "throttler failed",
+})  # fmt: skip
+
+
+def level(name: str) -> int:
+    """The highest level an event is logged at."""
+    if name in _WARNINGS:
+        return logging.WARNING
+    return logging.INFO if name in ENGINE_EVENTS else logging.DEBUG
+
+
+def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
+    """Log these events. Those whose level is off at this moment are not subscribed to, so they cost nothing."""
+
+    def write(event: Event) -> None:
+        weight = level(event.name)
+        if event.name == "again" and event.job is not None and event.job.code != "error":
+            weight = logging.DEBUG  # its handler asked for it: nothing went wrong
+        if logger.isEnabledFor(weight):
+            logger.log(weight, Line(event.name, fields(event)))
+
+    wanted = [name for name in (*JOB_EVENTS, *ENGINE_EVENTS) if logger.isEnabledFor(level(name))]
+    if wanted:
+        events.subscribe(write, *wanted)
+
+
+def fields(event: Event) -> dict[str, Any]:
+    """What a line says of an event: never the payload, never the result."""
+    found: dict[str, Any] = {"queue": event.queue} if event.queue else {}
+    if job := event.job:
+        found |= {"job": job.id, "type": job.job_type, "key": job.job_key, "state": job.state, "phase": job.phase,
+                  "attempt": job.attempt, "failures": job.failures}  # fmt: skip
+        if job.error != NONE:
+            found["error"] = str(Fault.load(job.error))[:ERROR_LIMIT]
+    return found | event.details
+
+
+class Line:
+    """A log message: its text is `event key=value ...`, made only if somebody writes it."""
+
+    __slots__ = ("event", "fields")
+
+    def __init__(self, event: str, fields: Mapping[str, Any]) -> None:
+        self.event = event
+        self.fields = fields
+
+    def __str__(self) -> str:
+        return " ".join([self.event, *(f"{name}={_value(value)}" for name, value in self.fields.items())])
+
+
+def escaped(text: str) -> str:
+    """Text that stays on its line and does what it says: no control characters, no reversed writing."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _value(value: Any) -> str:
+    text = escaped(str(value))
+    if text and not set(text) & set(" =\"'\\"):
+        return text
+    return '"' + text.replace('"', '\\"') + '"'
+
+
+class Formatter(logging.Formatter):
+    """A record as one line: text, or JSON."""
+
+    def __init__(self, form: str = "text") -> None:
+        super().__init__()
+        self._json = form == "json"
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
+        found: dict[str, Any] = {"at": at, "level": record.levelname, "pid": record.process}
+        if not self._json:
+            return escaped(" ".join(map(str, [*found.values(), record.getMessage(), *self._trace(record)])))
+        if isinstance(record.msg, Line):
+            return json.dumps({**found, "event": record.msg.event, **record.msg.fields}, default=str)
+        return json.dumps({**found, "event": "message", "text": " ".join([record.getMessage(), *self._trace(record)])})
+
+    def _trace(self, record: logging.LogRecord) -> list[str]:
+        return [self.formatException(record.exc_info)] if record.exc_info else []
+
+
+def configure(to_level: str = "info", form: str = "text") -> None:
+    """Write hipq's log to standard error: what `hipq worker` does."""
+    handler = logging.StreamHandler()
+    handler.setFormatter(Formatter(form))
+    LOGGER.handlers[:] = [handler]
+    LOGGER.propagate = False  # an application that logs by itself would write each line twice
+    LOGGER.setLevel(to_level.upper())

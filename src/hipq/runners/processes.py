@@ -1,0 +1,281 @@
+"""Handlers in processes of their own: those that ask for it, and suspects after a crash.
+
+A nursery is forked when the engine is made, before it has threads or a connection: a quiet copy of the program that
+does nothing but fork children when asked. So a child has every handler, closures too, and none of the engine's locks.
+(A lock that some other thread of the program held at that moment stays held in the children.)
+
+    engine --- socket ---> nursery --- fork ---> child
+       \\______________ one socket a child __________/
+
+A child that dies takes nobody along. The nursery says on the child's socket how it ended; when the engine dies, the
+sockets close, and nursery and children end by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+Serve = Callable[[bytes], bytes]
+
+_DIED: Final = 1 << 63
+"""Set in a message's length when it is not a reply but the exit status of the child."""
+
+
+class NurseryGone(Exception):
+    """No more children can be forked in this process. Not the fault of the job that wanted one."""
+
+
+class Nursery:
+    """Forks children on request and lends them out, one job each at a time."""
+
+    def __init__(self, serve: Serve) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+        _flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks with threads: see above
+            self.pid = os.fork()
+        if self.pid == 0:
+            self._socket.close()
+            _tend(theirs, serve)
+        theirs.close()
+
+    @contextmanager
+    def child(self, reuse: bool) -> Iterator[Child]:
+        """A child to run one job. `reuse`: it may have run others before, and may run more after."""
+        child = (self._living() if reuse else None) or self._fork()
+        try:
+            yield child
+        except BaseException:
+            child.close()
+            raise
+        if not reuse or child.dead:
+            child.close()
+            return
+        with self._lock:
+            self._idle.append(child)
+
+    def _living(self) -> Child | None:
+        """An idle child. One that died meanwhile must not be blamed on the next job."""
+        with self._lock:
+            while self._idle:
+                child = self._idle.pop()
+                if child.silent:
+                    return child
+                child.close()
+        return None
+
+    def _fork(self) -> Child:
+        ours, theirs = socket.socketpair()
+        try:
+            with self._lock:
+                socket.send_fds(self._socket, [b"+"], [theirs.fileno()])
+            theirs.close()  # before waiting for the child's first word: else its end would not be seen
+            return Child(ours)
+        except (OSError, ValueError) as error:
+            ours.close()
+            raise NurseryGone(f"no child process could be had: {error}") from None
+        finally:
+            theirs.close()
+
+    def close(self) -> None:
+        for child in self._idle:
+            child.close()
+        self._socket.shutdown(socket.SHUT_RDWR)  # a close alone ends nothing while a forked process has the socket too
+        self._socket.close()
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass
+
+
+class Child:
+    """The engine's end of one child process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self.dead = False
+        self.pid = int(self._receive())
+
+    @property
+    def silent(self) -> bool:
+        """Nothing to read: while idle, all it could say is that it died."""
+        poll = select.poll()
+        poll.register(self._connection, select.POLLIN)
+        return not poll.poll(0)
+
+    def exchange(self, request: bytes) -> bytes:
+        """Send a job, wait for how it ended. ChildProcessError if the process died over it."""
+        try:
+            self._connection.sendall(struct.pack("!Q", len(request)) + request)
+        except OSError:
+            pass  # it died before it could read: what it left to read says how
+        return self._receive()
+
+    def _receive(self) -> bytes:
+        header = _read(self._connection, 8)
+        if len(header) == 8:
+            (length,) = struct.unpack("!Q", header)
+            body = _read(self._connection, length & ~_DIED)
+            if not length & _DIED:
+                return body
+            self.dead = True
+            raise ChildProcessError(f"the process that ran it {_how(int(body))}")
+        self.dead = True
+        raise ChildProcessError("the process that ran it vanished")
+
+    def kill(self) -> None:
+        """End it and whatever it started."""
+        self.dead = True
+        _kill_group(self.pid)
+
+    def close(self) -> None:
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is dead already
+        self._connection.close()
+
+
+def _kill_group(pid: int) -> None:
+    for kill in (os.killpg, os.kill):  # the second for one that left its group
+        try:
+            kill(pid, signal.SIGKILL)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was killed by {signal_name(os.WTERMSIG(status))}"
+    return f"exited with status {os.waitstatus_to_exitcode(status)}"
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, ValueError, OSError):
+            pass  # there is none, or the handler closed it
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    found = b""
+    while len(found) < length:
+        try:
+            more = connection.recv(min(length - len(found), 1 << 20))
+        except OSError:
+            break
+        if not more:
+            break
+        found += more
+    return found
+
+
+def _send(connection: socket.socket, body: bytes, flag: int = 0) -> None:
+    connection.sendall(struct.pack("!Q", len(body) | flag) + body)
+
+
+def _tend(engine: socket.socket, serve: Serve) -> NoReturn:
+    """The nursery's life, which must never end in the program it was forked from."""
+    try:
+        _fork_on_request(engine, serve)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(70)
+
+
+def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
+    """Fork when asked, report the dead, end with the engine."""
+    children: dict[int, socket.socket] = {}
+    wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda *_: None)  # Ctrl-C reaches the whole group; the engine decides when we end
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(engine, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    while True:
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if wake in ready:
+            os.read(wake, 4096)
+            _bury(children)
+        if engine.fileno() not in ready:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(engine, 1, 1)
+        if not message:  # the engine closed us, or died
+            for pid in children:
+                _kill_group(pid)
+            os._exit(0)
+        connection = socket.socket(fileno=descriptors[0])
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            engine.close()
+            for other in children.values():
+                other.close()
+            _live(connection, serve)
+        try:
+            os.setpgid(pid, pid)  # here and in the child: whoever is first
+        except OSError:
+            pass
+        children[pid] = connection
+
+
+def _bury(children: dict[int, socket.socket]) -> None:
+    while children:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        connection = children.pop(pid)
+        try:
+            _send(connection, str(status).encode(), _DIED)
+        except OSError:
+            pass  # the engine has let go of it already
+        connection.close()
+
+
+def _live(connection: socket.socket, serve: Serve) -> NoReturn:
+    """A child's life: one job after the other until the engine closes the socket."""
+    try:
+        os.setpgid(0, 0)
+        me = os.getpid()
+        _send(connection, str(me).encode())
+        while len(header := _read(connection, 8)) == 8:
+            reply = serve(_read(connection, struct.unpack("!Q", header)[0]))
+            _flush()
+            if os.getpid() != me:
+                os._exit(0)  # a process the handler forked came back here: the answer is not its to give
+            _send(connection, reply)
+        os._exit(0)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(70)

@@ -1,0 +1,103 @@
+"""`async def` handlers, on an event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+DEAF = 5.0
+"""Seconds without an answer after which the event loop counts as blocked."""
+
+
+class Tasks:
+    """At most `concurrency` coroutines, each taking one job after the other while there are any."""
+
+    def __init__(self, run: Callable[[Any], Awaitable[None]], concurrency: int) -> None:
+        self._run = run
+        self._concurrency = concurrency
+        self._pending: deque[Any] = deque()
+        self._hands: set[asyncio.Task[None]] = set()
+        self._stuck: set[asyncio.Task[None]] = set()
+        self._asked_at = 0.0
+        """When the loop was asked to cancel something and has not answered since; 0 = it has."""
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name="hipq-loop", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+
+    def launch(self, tasks: Iterable[Any]) -> None:
+        self._pending.extend(tasks)
+        self._loop.call_soon_threadsafe(self._more_hands)
+
+    def _more_hands(self) -> None:
+        for _ in range(min(len(self._pending), self._concurrency - len(self._hands - self._stuck))):
+            hand = self._loop.create_task(self._work())
+            self._hands.add(hand)
+            hand.add_done_callback(self._let_go)
+
+    def _let_go(self, hand: asyncio.Task[None]) -> None:
+        self._hands.discard(hand)
+        self._stuck.discard(hand)
+        self._more_hands()
+
+    async def _work(self) -> None:
+        while self._pending:
+            try:
+                task = self._pending.popleft()
+            except IndexError:  # the engine took it back just now
+                return
+            if task.abandoned:
+                continue
+            task.handle = asyncio.current_task()
+            try:
+                await self._run(task)
+            except BaseException:
+                return  # abandoned: this hand ends, another takes its place
+            finally:
+                task.handle = None
+            if task.abandoned:
+                return  # it took no notice, and was replaced meanwhile
+
+    def unstarted(self) -> list[Any]:
+        found = []
+        while self._pending:
+            try:
+                found.append(self._pending.popleft())
+            except IndexError:
+                break
+        return found
+
+    def abandon(self, task: Any) -> None:
+        def cancel() -> None:
+            self._asked_at = 0.0
+            if task.handle is not None:
+                self._stuck.add(task.handle)  # until it ends: it may take no notice
+                task.handle.cancel()
+                self._more_hands()
+
+        task.abandoned = True
+        self._asked_at = self._asked_at or time.monotonic()
+        self._loop.call_soon_threadsafe(cancel)
+
+    @property
+    def stuck(self) -> int:
+        if self._asked_at and time.monotonic() - self._asked_at > DEAF:
+            return self._concurrency  # a handler blocks the loop itself: none of its hands can move
+        return len(self._stuck)
+
+    def close(self) -> None:
+        def stop() -> None:
+            for hand in self._hands:
+                hand.cancel()
+            self._loop.call_soon(self._loop.stop)
+
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(stop)
+            self._thread.join(timeout=1)

@@ -1,0 +1,156 @@
+"""What may start now, by the rules of its queue: the same for every store, which only reads for it.
+
+In the transaction of the claim, under the queue's admission lock if it has limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from hipq.stores.strands import Head, Place, Seen, Strand, in_order, in_turn, seen
+from hipq.throttlers.admission import Admission
+from hipq.throttlers.rules import Rules
+
+After = tuple[str, str, int]
+"""A lane, windows and factor."""
+START: Final[After] = ("", "", 0)
+ALL: Final = 1 << 30
+LANES_AT_ONCE: Final = 64
+"""Strands a type that a fair claim looks at: to list all of 10,000 lanes takes some 70 ms."""
+_BEHIND: Final = "~"
+"""Sorts behind every list of windows."""
+
+
+class Reader(Protocol):
+    """What a claim reads of one queue."""
+
+    def held(self) -> dict[str, int]:
+        """The units that count against limits, by lane."""
+
+    def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
+        """The heads of these types' strands behind a place, up to so many strands a type, in order within each type."""
+
+    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
+        """For each of some strands, up to so many places after a given one, in order."""
+
+    def these(self, ids: Sequence[int]) -> list[Head]:
+        """Those of these jobs that can still start, in order."""
+
+
+class Picked(NamedTuple):
+    """What a claim may take, and what it left behind."""
+
+    ids: list[int]
+    memory: str = "{}"
+    """What the queue's limits must remember."""
+    refused: bool = False
+    again: int = 0
+    closed: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Admit:
+    """One claim of a queue, in a turn that began at `now`. `turns` remembers, by queue, which lane came last, where
+    lanes take turns."""
+
+    queue: int
+    types: Sequence[str]
+    critical: tuple[str, ...]
+    want: int
+    rules: Rules
+    memory: str
+    now: int
+    reader: Reader
+    clock: Callable[[], int]
+    turns: dict[int, str]
+    hands: int
+    """Where a rate counts starts, no more are picked than can start at once."""
+
+    @property
+    def _wanted(self) -> int:
+        return min(self.want, max(self.hands, 0)) if self.rules.has_rate else self.want
+
+    def pick(self) -> Picked:
+        """The first jobs that may start."""
+        admission = self._admission()
+        if self.rules.paused:
+            return Picked([], self.memory, refused=True)
+        types = self.types
+        if admission.full:
+            types = [name for name in types if name in self.critical]
+        if self.rules.lanes == "ordered":
+            found = seen(self.reader.heads(types, START, ALL), self.rules, self.now)
+            ids = in_order(found.able, self._wanted, admission, self.reader.more)
+        else:
+            ids, found = self._fairly(types, admission)
+        return self._picked(ids, found, admission)
+
+    def pick_of(self, ids: Sequence[int]) -> Picked:
+        """Of the jobs a throttler admitted those the other rules admit too."""
+        admission = self._admission()
+        found = seen(self.reader.these(ids), self.rules, self.now)
+        able = [] if self.rules.paused else found.able
+        return self._picked(in_order(able, self._wanted, admission, _no_more), found, admission)._replace(refused=True)
+
+    def _admission(self) -> Admission:
+        """By the time as it is under the lock: a process may have been stopped since its turn began, and starts that
+        are written down too early would let a rate be exceeded."""
+        held, now = (self.reader.held(), self.clock()) if self.rules.in_force else ({}, self.now)
+        return Admission(self.rules, self.critical, held, self.memory, now)
+
+    def _picked(self, ids: list[int], found: Seen, admission: Admission) -> Picked:
+        refused = admission.refused or found.paused or bool(found.closed) or self._wanted < self.want
+        return Picked(ids, admission.memory(), refused, admission.again, frozenset(found.closed))
+
+    def _fairly(self, types: Sequence[str], admission: Admission) -> tuple[list[int], Seen]:
+        """From the lane after the last one round to it again, some lanes at a time."""
+        first = self.turns.get(self.queue, "")
+        picked: list[int] = []
+        closed, paused = set[str](), False
+        position, wrapped = (first, _BEHIND, 0), False
+        want = self._wanted
+        while len(picked) < want:
+            heads, horizon = self._whole_lanes(types, position)
+            if wrapped:
+                heads = [head for head in heads if head.strand.lane <= first]
+            found = seen(heads, self.rules, self.now)
+            closed |= found.closed
+            paused |= found.paused
+            ids, last = in_turn(found.able, want - len(picked), admission, self.reader.more, position[0])
+            if ids:
+                picked += ids
+                self.turns[self.queue] = last
+            if horizon is not None and not (wrapped and horizon >= first):
+                position = (horizon, _BEHIND, 0)
+            elif wrapped:
+                break
+            else:
+                position, wrapped = START, True
+        return picked, Seen([], closed, paused)
+
+    def _whole_lanes(self, types: Sequence[str], after: After) -> tuple[list[Head], str | None]:
+        """Some lanes, each with all its strands, and the last of them; None = all that follow."""
+        depth = LANES_AT_ONCE
+        while True:
+            heads = self.reader.heads(types, after, depth)
+            cut = _cut(heads, depth)
+            if cut is None:
+                return heads, None
+            whole = [head for head in heads if head.strand.lane < cut]
+            if whole:
+                return whole, max(head.strand.lane for head in whole)
+            depth *= 4  # one lane has more strands than that
+
+
+def _cut(heads: Sequence[Head], depth: int) -> str | None:
+    """The first lane that may not be listed whole: the last one of a type that may have more. None = there is none."""
+    listed: dict[str, list[str]] = {}
+    for head in heads:
+        listed.setdefault(head.strand.job_type, []).append(head.strand.lane)
+    return min((lanes[-1] for lanes in listed.values() if len(lanes) >= depth), default=None)
+
+
+def _no_more(lines: Sequence[tuple[Strand, Place]], _count: int) -> list[list[Place]]:
+    return [[] for _ in lines]

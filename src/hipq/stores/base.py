@@ -1,0 +1,278 @@
+"""What hipq asks of a database: some batch verbs, one transaction each.
+
+What every store promises, and the contract suite (`hipq.testing.contract`) checks:
+
+- A verb that returned is durable. One that raised StoreUnavailable happened wholly or not at all.
+- A write of a live job names its token and changes it; where no row matches, nothing is written and the id is
+  reported as lost.
+- A job is in the live table or in the final table, never in both; a final row is never written again.
+- A claim holds only while the claiming engine's lease is alive, checked in the same transaction.
+- No user code runs inside a verb. Only what is passed in as `now` counts as the time of jobs; leases live on the
+  store's own clock, which does not jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import msgspec
+
+from hipq.job.model import Change, New, Row
+from hipq.job.states import DONE, FINAL
+
+if TYPE_CHECKING:
+    from hipq.stores.admit import Picked
+    from hipq.throttlers.rules import Rules
+
+
+class QueueTables(NamedTuple):
+    """A registered queue: its number (the low bits of its ids) and its table."""
+
+    number: int
+    app: str
+    name: str
+    table: str
+
+
+class Stored(NamedTuple):
+    """What became of one new job: its id, or, with `duplicate`, the id of the live job that has its key."""
+
+    id: int
+    duplicate: bool = False
+
+
+class Claim(NamedTuple):
+    """Up to `limit` jobs of these types from one queue, first in rank first, as the queue's rules allow."""
+
+    queue: int
+    types: tuple[str, ...]
+    limit: int
+    critical: tuple[str, ...] = ()
+    """Types that limits do not count and do not hold up."""
+    ticket: int = 0
+    """The ticket under which a code throttler was asked, where the queue has one;"""
+    admitted: tuple[int, ...] = ()
+    """and the jobs it admitted."""
+    hands: int = 1 << 30
+    """Free hands: where a rate counts starts no more are claimed, since they would not start at once."""
+
+
+class Asked(NamedTuple):
+    """What a code throttler is to decide on, and the ticket to claim with."""
+
+    ticket: int
+    due: list[Row]
+    """Ready and parked jobs, in the queue's order."""
+    running: list[Row]
+    last_parked: tuple[int, int] | None
+    """Rank and id of the last parked job that was read; None = there are no more."""
+
+
+class Holder(NamedTuple):
+    """A job that counts against limits."""
+
+    id: int
+    lane: str
+    held: int
+    owner: int
+
+
+class Limits(NamedTuple):
+    """A queue's rules, and how far its limits are used."""
+
+    rules: Rules
+    memory: str
+    held: dict[str, int]
+    """Units by lane."""
+    holders: list[Holder]
+    """Who holds them, the heaviest first; not all, if they are very many."""
+    note: str
+    """Why the queue's throttler could not be asked the last time; "" if it could."""
+
+
+class EngineSeen(NamedTuple):
+    """An engine that is alive."""
+
+    sysid: int
+    label: str
+    serves: dict[str, list[str]]
+    """The job types it has code for, by the number of their queue."""
+    critical: Mapping[str, list[str]] = MappingProxyType({})
+    """Of those the ones that limits do not hold up."""
+
+    @classmethod
+    def of(cls, sysid: int, label: str, serves: str) -> EngineSeen:
+        """From what `take_lease` was given; a critical type has a `!` before its name there."""
+        found: dict[str, list[str]] = msgspec.json.decode(serves)
+        return cls(
+            sysid,
+            label,
+            {queue: [name.lstrip("!") for name in types] for queue, types in found.items()},
+            {queue: [name[1:] for name in types if name.startswith("!")] for queue, types in found.items()},
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Turned:
+    """What a turn did."""
+
+    lost: frozenset[int]
+    """Ids whose token no longer matched."""
+    won: list[Row]
+    """The rows claimed, in order."""
+    children: list[tuple[New, Stored]] = field(default_factory=list)
+    """What became of the jobs that were chained to the changes."""
+    refused: dict[int, int] = field(default_factory=dict)
+    """Queues in which rules kept jobs from starting, and when to claim again (0 = when something changes)."""
+    closed: dict[int, frozenset[str]] = field(default_factory=dict)
+    """By queue, the windows of ready jobs that are closed."""
+
+    def add(self, queue: int, won: list[Row], picked: Picked) -> None:
+        """What one claim did. There may be two of one queue: what a throttler admitted, and what waits to be judged."""
+        self.won.extend(won)
+        if picked.refused:
+            times = [again for again in (self.refused.get(queue, 0), picked.again) if again]
+            self.refused[queue] = min(times, default=0)
+        if picked.closed:
+            self.closed[queue] = self.closed.get(queue, frozenset()) | picked.closed
+
+
+class Glance(NamedTuple):
+    """What there is to do in a queue: now, and when next."""
+
+    queue: int
+    ready: bool
+    """A job of the asked types can be claimed (or judged)."""
+    next_start: int
+    """When the first scheduled job is due; 0 = none."""
+    next_deadline: int
+    """When the first waiting job times out; 0 = none."""
+    owned: bool
+    """A job of this queue is in some engine's hands."""
+    parked: bool = False
+    """A code throttler has parked jobs here."""
+
+
+class Filter(NamedTuple):
+    """Which jobs to list. Empty fields do not filter."""
+
+    queue: int
+    job_type: str = ""
+    job_key: str = ""
+    state: str = ""
+    phase: str = ""
+    tenant: str = ""
+    after: int = 0
+    """Ids above this one only: the next page."""
+    limit: int = 100
+
+    @property
+    def tables(self) -> list[str]:
+        """The tables such jobs can be in: of "live" and "final" both, one or none."""
+        final = {value == last for value, last in ((self.state, FINAL), (self.phase, DONE)) if value}
+        return [table for table, is_final in (("live", False), ("final", True)) if final <= {is_final}]
+
+
+class Store(Protocol):
+    url: str
+    """Where this is, for people: no password in it."""
+
+    # -- setting up -------------------------------------------------------------------------------------------------
+    def migrate(self) -> list[str]:
+        """Bring the schema, and the tables of every queue, to this program's version; the names of what was applied."""
+
+    def queue(self, app: str, name: str, table: str) -> QueueTables:
+        """Register a queue or find it; its tables get what they lack. NameClash if another queue owns the table."""
+
+    def queues(self, app: str = "") -> list[QueueTables]:
+        """The registered queues, of one instance or of all."""
+
+    def close(self) -> None: ...
+
+    # -- the life of a job ------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
+        """Store jobs. With `all_or_nothing` a duplicate raises DuplicateKey and stores none of them. With `conn`, the
+        user's own connection, they commit with its transaction."""
+
+    def stage(self, queue: int, now: int, limit: int) -> int:
+        """Make due scheduled jobs ready, earliest first; how many."""
+
+    def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
+        """Save what stopped and claim what is next, in one transaction. Without a live lease nothing is claimed."""
+
+    def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
+        """Waiting jobs whose deadline has passed, earliest first."""
+
+    def shut_out(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
+        """Ready jobs of these types that have one of these windows."""
+
+    # -- rules ------------------------------------------------------------------------------------------------------
+    def limits(self, queue: int) -> Limits:
+        """The queue's rules as they are now, and what is held."""
+
+    def change_rules(self, queue: int, change: Callable[[Rules], Rules]) -> Rules:
+        """Read, change and write the rules; every claim from now on goes by them. `change` is pure."""
+
+    def ask(
+        self, sysid: int, claim: Claim, after: tuple[int, int], seconds: float, page: int, now: int
+    ) -> Asked | None:
+        """Take the queue's ticket for so many seconds, and read what its throttler is to be asked about: the first
+        ready jobs, and the parked ones after a place. None while another engine has the ticket. With 0 seconds it only
+        looks, and changes nothing."""
+
+    def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
+        """Give a ticket back unused, and say why."""
+
+    def unpark(self, queue: int, limit: int) -> int:
+        """Parked jobs are ready again; how many."""
+
+    # -- cron -------------------------------------------------------------------------------------------------------
+    def cron(self, queue: int, name: str, now: int) -> int:
+        """The tick of a schedule that was added last; one that is new here begins now."""
+
+    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
+        """Add the jobs of a tick if `last` is still the one before it: None if another engine was first."""
+
+    def prune(self, queue: int, before: int, limit: int) -> int:
+        """Delete final jobs last updated before a moment; how many."""
+
+    # -- engines and their leases -----------------------------------------------------------------------------------
+    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
+        """A fresh sysid with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
+
+    def engines(self) -> list[EngineSeen]:
+        """The engines whose lease is alive."""
+
+    def renew_lease(self, sysid: int, seconds: float) -> bool:
+        """Prolong a lease that is still alive; an expired one cannot be renewed."""
+
+    def drop_lease(self, sysid: int) -> None: ...
+
+    def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
+        """Jobs owned by an engine that has no live lease, up to so many a queue: one statement for all of them."""
+
+    def owned(self, queues: Sequence[int], sysid: int) -> list[Row]:
+        """Jobs this engine owns: one statement for all queues."""
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]]) -> list[Glance]:
+        """What there is to do in each queue for an engine that has these types: one statement for all of them."""
+
+    def get(self, id: int) -> Row | None:
+        """A job, live or final."""
+
+    def find(self, wanted: Filter) -> list[Row]:
+        """Jobs by filter, live and final, in id order."""
+
+    def now(self) -> int:
+        """The time of jobs: the store's clock where it has one of its own."""
+
+    # -- waking -----------------------------------------------------------------------------------------------------
+    def wait(self, seconds: float) -> bool:
+        """Sleep until something may have changed or `ring` is called (True), or the time is over (False)."""
+
+    def ring(self) -> None:
+        """Wake whoever waits in this process. Any thread, any signal handler."""

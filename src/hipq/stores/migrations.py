@@ -1,0 +1,84 @@
+"""Numbered SQL files, expand first and contract a release later: program N-1 runs on schema N.
+
+A file has a part for the database and, after `-- :each-queue`, one for each queue's tables. The schema *is* its
+migrations: a new queue gets every file's queue part, an old one the files it has not had. The first line of a file may
+say `-- :accepts N`: the oldest program (schema number it was written for) that still works on the schema it leaves.
+"""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from typing import NamedTuple
+
+from hipq.errors import NameClash, SchemaError
+from hipq.stores.base import QueueTables
+
+
+class Migration(NamedTuple):
+    number: int
+    name: str
+    accepts: int
+    database: str
+    queue: str
+
+
+def migrations(package: str) -> list[Migration]:
+    found = []
+    for file in sorted(files(package).joinpath("migrations").iterdir(), key=lambda file: file.name):
+        if match := re.fullmatch(r"(\d{4})_(\w+)\.sql", file.name):
+            text = file.read_text("utf-8")
+            database, _, queue = text.partition("-- :each-queue\n")
+            accepts = re.match(r"-- :accepts (\d+)\n", text)
+            found.append(Migration(int(match[1]), match[0], int(accepts[1]) if accepts else 1, database, queue))
+    return found
+
+
+def lacking(known: list[Migration], level: int) -> list[Migration]:
+    """What a queue's tables have not had. A program older than the schema adds queues at its own number."""
+    return [migration for migration in known if migration.number > level]
+
+
+def tables(template: str, queue: QueueTables) -> str:
+    """SQL of one queue: {live}, {final} and {number} filled in. Names were validated when the queue was registered."""
+    return (
+        template.replace("{live}", queue.table)
+        .replace("{final}", f"{queue.table}_final")
+        .replace("{number}", str(queue.number))
+    )
+
+
+def owner(queues: list[QueueTables], app: str, name: str, table: str) -> QueueTables | None:
+    """This queue, if it is registered. The registry owns the names: two queues never share a table."""
+    for queue in queues:
+        if (queue.app, queue.name) == (app, name):
+            if queue.table != table:
+                raise NameClash(
+                    f"queue {app}.{name} lives in the table {queue.table}; the naming strategy here says {table}"
+                )
+            return queue
+        if {queue.table, f"{queue.table}_final"} & {table, f"{table}_final"}:
+            raise NameClash(f"queue {app}.{name} wants the table {table}, which queue {queue.app}.{queue.name} owns")
+    return None
+
+
+def check_version(found: int, accepts: int, known: list[Migration], url: str) -> None:
+    """Raise unless this program can work on a database at that schema."""
+    mine = known[-1].number
+    if found < mine:
+        what = "has no hipq tables yet" if found == 0 else f"is at schema {found}, this program needs {mine}"
+        raise SchemaError(f"{url} {what}; run `hipq migrate --db URL` once")
+    if mine < accepts:
+        raise SchemaError(
+            f"{url} is at schema {found} and takes programs of schema {accepts} or later; this one is {mine}: "
+            "upgrade hipq here"
+        )
+
+
+def sql(package: str) -> dict[str, str]:
+    """The statements of a store, by the name of their file; the comments that open a file stay behind."""
+    return {
+        file.name.removesuffix(".sql"): re.sub(r"^--.*\n", "", file.read_text("utf-8"), flags=re.MULTILINE).strip()
+        for file in files(package).joinpath("sql").iterdir()
+        if file.name.endswith(".sql")
+    }

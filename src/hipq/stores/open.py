@@ -1,0 +1,67 @@
+"""From a URL, or a mapping of connection details, to a store. Only the chosen store is imported."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from hipq.errors import Invalid, shown
+from hipq.stores.base import Store
+from hipq.stores.clock import Clock
+from hipq.stores.password import without_password
+
+__all__ = ["open_store", "url_of", "without_password"]
+
+_FORMS = "use sqlite:///file.db, sqlite:// (in memory) or postgresql://user@host/database"
+
+
+def url_of(db: str | Mapping[str, Any]) -> str:
+    """The URL of a database. A mapping has `url`; or `driver` with `file` or host, port, user, password, database."""
+    if isinstance(db, str):
+        return db
+    if not isinstance(db, Mapping):
+        raise Invalid(f"db must be a URL or a mapping, not {type(db).__name__}; {_FORMS}")
+    known = {"url", "driver", "file", "host", "port", "user", "password", "database"}
+    if unknown := set(db) - known:
+        raise Invalid(
+            f"db has {', '.join(sorted(map(str, unknown)))}, which means nothing; known: {', '.join(sorted(known))}"
+        )
+    if "url" in db:
+        return str(db["url"])
+    driver = db.get("driver")
+    if driver == "sqlite":
+        return f"sqlite:///{db['file']}" if db.get("file") else "sqlite://"
+    if driver in ("postgresql", "postgres"):
+        from urllib.parse import quote
+
+        user = quote(str(db.get("user", "")), safe="")
+        password = f":{quote(str(db['password']), safe='')}" if db.get("password") else ""
+        at = "@" if user or password else ""
+        port = f":{db['port']}" if db.get("port") else ""
+        return (
+            f"postgresql://{user}{password}{at}{db.get('host', '')}{port}/{quote(str(db.get('database', '')), safe='')}"
+        )
+    raise Invalid(f"db's driver must be sqlite or postgresql, not {shown(driver)}")
+
+
+def open_store(url: str, clock: Clock | None = None) -> Store:
+    if "\x00" in url or not url.isprintable():
+        raise Invalid("a database URL must not contain control characters or broken Unicode")
+    if url in ("sqlite://", "sqlite:///:memory:"):
+        from hipq.stores.sqlite.store import SqliteStore
+
+        return SqliteStore("", clock)
+    if match := re.fullmatch(r"sqlite:///(.+)", url, re.DOTALL):
+        from hipq.stores.sqlite.store import SqliteStore
+
+        return SqliteStore(match[1], clock)
+    if re.match(r"postgres(ql)?://", url):
+        try:
+            from hipq.stores.postgres.store import PostgresStore
+        except ModuleNotFoundError as error:
+            if error.name and error.name.startswith("psycopg"):
+                raise Invalid("PostgreSQL needs psycopg: pip install 'hipq[postgres]'") from None
+            raise
+        return PostgresStore(url, clock)
+    raise Invalid(f"not a database URL: {re.sub(r'://.*', '://…', url):.60}; {_FORMS}")

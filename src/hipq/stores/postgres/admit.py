@@ -1,0 +1,152 @@
+"""What the rules of a queue need read. A queue with limits has an admission lock: its row in the registry."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from hipq.stores.admit import Admit, After, Picked
+from hipq.stores.base import Claim
+from hipq.stores.postgres.connection import Connection
+from hipq.stores.postgres.statements import Statements
+from hipq.stores.strands import Head, Place, Strand
+from hipq.throttlers.rules import Rules, load
+
+BESIDE_OTHERS: Final = 100
+"""Without the lock, other engines may have locked what is picked: so many more are picked than are wanted, at most
+three times as many."""
+_Line = msgspec.defstruct("_Line", ["number", "job_type", "lane", "time_windows", "factor", "rank", "id"])
+
+
+@dataclass(slots=True)
+class QueueReader:
+    conn: Connection
+    statements: Statements
+    queue: int
+    now: int
+
+    def held(self) -> dict[str, int]:
+        return dict(self._read("held", {}))
+
+    def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
+        lane, windows, factor = after
+        values = {"types": list(types), "lane": lane, "windows": windows, "factor": factor, "depth": depth}
+        return [_head(row) for row in self._read("strands", values | {"now": self.now})]
+
+    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
+        text = msgspec.json.encode([_Line(n, *strand, *place) for n, (strand, place) in enumerate(lines)]).decode()
+        found: list[list[Place]] = [[] for _ in lines]
+        for number, rank, id in self._read("strand", {"lines": text, "count": count, "now": self.now}):
+            found[number].append((rank, id))
+        return found
+
+    def these(self, ids: Sequence[int]) -> list[Head]:
+        return [_head(row) for row in self._read("admitted", {"ids": list(ids), "now": self.now})]
+
+    def _read(self, name: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        return self.conn.execute(self.statements.of(name, self.queue), values, binary=True).fetchall()
+
+
+def _head(row: tuple[Any, ...]) -> Head:
+    return Head(Strand(*row[:4]), (row[4], row[5]))
+
+
+class Ruled(NamedTuple):
+    """A queue as its row in the registry says."""
+
+    rules: Rules
+    memory: str
+    """What its limits remember."""
+    todo: bool
+    """Jobs of the asked types wait for user code other than their handler."""
+
+
+class Rulebook:
+    """The rules of queues, as far as they are known here, and what they let start."""
+
+    def __init__(self, statements: Statements, clock: Callable[[], int]) -> None:
+        self._statements = statements
+        self._clock = clock
+        self._known: dict[int, tuple[int, Rules]] = {}
+        """The rules of each queue as they were last read, and their version."""
+        self._mixed: set[int] = set()
+        """Queues in which there were strands other than the plain one."""
+        self._turns: dict[int, str] = {}
+
+    def limited(self, queue: int) -> bool:
+        """Whether the queue has limits, as far as is known."""
+        found = self._known.get(queue)
+        return bool(found and found[1].in_force)
+
+    def plain_version(self, queue: int) -> int | None:
+        """The version of rules under which nothing but the order decides; None if, as far as is known, something else
+        does."""
+        version, rules = self._known.get(queue, (-1, None))
+        return version if rules is not None and rules.plain and queue not in self._mixed else None
+
+    def still_plain(self, conn: Connection, claim: Claim) -> bool:
+        """Look: whether the rules are the known ones, and all ready jobs are in plain strands."""
+        query = self._statements.of("others", claim.queue)
+        found = conn.execute(query, {"types": list(claim.types)}).fetchone()
+        assert found is not None
+        if found[1]:
+            self._mixed.add(claim.queue)
+        else:
+            self._mixed.discard(claim.queue)
+        return not found[1] and self.plain_version(claim.queue) == found[0]
+
+    def read(self, conn: Connection, queue: int, types: Sequence[str] = (), *, lock: bool = False) -> Ruled:
+        query = self._statements.of("admission", queue, lock="FOR UPDATE" if lock else "")
+        found = conn.execute(query, {"types": list(types)}).fetchone()
+        assert found is not None
+        rules, memory, version, todo = found
+        self._known[queue] = (version, load(rules))
+        return Ruled(self._known[queue][1], memory, todo)
+
+    def locked(self, conn: Connection, claim: Claim) -> Ruled:
+        """In a transaction, which has the admission lock from here on if there are limits."""
+        limited = self.limited(claim.queue)
+        found = self.read(conn, claim.queue, claim.types, lock=limited)
+        if found.rules.in_force and not limited:
+            found = self.read(conn, claim.queue, claim.types, lock=True)
+        return found
+
+    def reader(self, conn: Connection, queue: int, now: int) -> QueueReader:
+        return QueueReader(conn, self._statements, queue, now)
+
+    def pick(self, conn: Connection, claim: Claim, found: Ruled, sysid: int, now: int) -> Picked:
+        """In the transaction of `locked`, which found this."""
+        rules, memory, _ = found
+        if rules.throttled:
+            if not self._has_ticket(conn, claim, sysid):
+                return Picked([], refused=True)
+            picked = self._admit(conn, claim, claim.limit, rules, memory, now).pick_of(claim.admitted)
+        else:
+            alone = rules.in_force or rules.lanes == "fair"  # lanes that take turns must not lose one for nothing
+            want = claim.limit if alone else claim.limit + min(3 * claim.limit, BESIDE_OTHERS)
+            picked = self._admit(conn, claim, want, rules, memory, now).pick()
+        if rules.in_force and picked.memory != memory:
+            query = b"UPDATE hipq_queues SET admission = %s WHERE number = %s"
+            conn.execute(query, (picked.memory, claim.queue))
+        return picked
+
+    def _has_ticket(self, conn: Connection, claim: Claim, sysid: int) -> bool:
+        values = {"queue": claim.queue, "ticket": claim.ticket, "sysid": sysid}
+        return bool(claim.ticket and conn.execute(self._statements.plain("use_ticket"), values).fetchall())
+
+    def first(self, conn: Connection, claim: Claim, want: int, now: int) -> tuple[list[int], Rules]:
+        """The first jobs that could start if a throttler had no say, and the rules of their queue."""
+        rules, memory, _ = self.read(conn, claim.queue)
+        looking = self._admit(conn, claim, want, rules, memory, now)
+        looking.turns = dict(self._turns)  # to look is not to take a turn
+        return looking.pick().ids, rules
+
+    def _admit(self, conn: Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
+        reader = self.reader(conn, claim.queue, now)
+        return Admit(
+            claim.queue, claim.types, claim.critical, want, rules, memory, now, reader, self._clock, self._turns,
+            claim.hands,
+        )  # fmt: skip

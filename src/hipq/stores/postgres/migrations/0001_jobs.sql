@@ -1,0 +1,123 @@
+-- The registry of queues and engines; each queue's pair of tables and the sequence of its ids.
+CREATE TABLE hipq_meta (                -- one row
+  version INTEGER NOT NULL,
+  accepts INTEGER NOT NULL,             -- the oldest program that works on this schema
+  identity TEXT NOT NULL DEFAULT gen_random_uuid()::text  -- tells a user's connection to another database apart
+);
+CREATE TABLE hipq_queues (
+  number INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 65535),
+  app TEXT NOT NULL,
+  name TEXT NOT NULL,
+  "table" TEXT NOT NULL UNIQUE,
+  schema INTEGER NOT NULL,              -- what its tables have had: less than the database if an older program added it
+  rules TEXT NOT NULL DEFAULT '{}',     -- limits, pauses: see hipq.throttlers.rules
+  version BIGINT NOT NULL DEFAULT 0,    -- grows with every change of the rules: a claim names the one it knows
+  admission TEXT NOT NULL DEFAULT '{}', -- what limits must remember from claim to claim
+  UNIQUE (app, name)
+) WITH (fillfactor = 50);               -- its row, locked, is the queue's admission lock
+CREATE TABLE hipq_engines (
+  sysid BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  lease_until TIMESTAMPTZ NOT NULL,     -- on clock_timestamp(): now() stands still while a transaction waits
+  label TEXT NOT NULL,
+  serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
+) WITH (fillfactor = 50);
+-- Who may ask a queue's throttler, until when; a new number each time, so that a late answer is told from a fresh one.
+CREATE TABLE hipq_tickets (
+  queue INTEGER PRIMARY KEY,
+  number BIGINT NOT NULL,
+  sysid BIGINT NOT NULL,
+  until TIMESTAMPTZ NOT NULL,
+  note TEXT NOT NULL DEFAULT ''         -- what went wrong the last time
+) WITH (fillfactor = 50);
+CREATE TABLE hipq_crons (
+  queue INTEGER NOT NULL,
+  name TEXT COLLATE "C" NOT NULL,
+  last BIGINT NOT NULL,                 -- the tick that was added last
+  PRIMARY KEY (queue, name)
+) WITH (fillfactor = 50);
+-- Payloads too large to be copied each time their job moves; the row's job_data is '' then.
+CREATE TABLE hipq_payloads (
+  id BIGINT PRIMARY KEY,
+  data TEXT NOT NULL
+);
+
+-- :each-queue
+CREATE SEQUENCE {live}_ids MAXVALUE 140737488355327;  -- an id is this and 16 bits more
+-- Names and keys are compared as bytes (COLLATE "C"): by the rules of a language each index entry costs far more. The
+-- defaults are what every new job has.
+CREATE TABLE {live} (
+  id BIGINT PRIMARY KEY,
+  tenant TEXT COLLATE "C" NOT NULL,
+  lane TEXT COLLATE "C" NOT NULL,
+  job_type TEXT COLLATE "C" NOT NULL,
+  job_key TEXT COLLATE "C" NOT NULL,
+  job_data TEXT NOT NULL,
+  state TEXT NOT NULL DEFAULT 'initial',
+  phase TEXT NOT NULL,
+  rank BIGINT NOT NULL,
+  priority BIGINT NOT NULL,
+  throttle_factor BIGINT NOT NULL,
+  held BIGINT NOT NULL DEFAULT 0,
+  time_windows TEXT COLLATE "C" NOT NULL,
+  timeout DOUBLE PRECISION NOT NULL,
+  scheduled_run_time BIGINT NOT NULL,
+  deadline BIGINT NOT NULL DEFAULT 0,
+  attempt BIGINT NOT NULL DEFAULT 0,
+  failures BIGINT NOT NULL DEFAULT 0,
+  crashes BIGINT NOT NULL DEFAULT 0,
+  owner BIGINT NOT NULL DEFAULT 0,
+  token BIGINT NOT NULL DEFAULT 0,
+  error TEXT NOT NULL DEFAULT 'NONE',
+  code TEXT NOT NULL DEFAULT 'NONE',
+  exitcode BIGINT NOT NULL DEFAULT 0,
+  result TEXT NOT NULL DEFAULT '',
+  history TEXT NOT NULL DEFAULT '[]',
+  create_time BIGINT NOT NULL,
+  update_time BIGINT NOT NULL,
+  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'calling off') AND error = 'NONE') OR (state = 'error' AND phase IN ('judging') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
+) WITH (
+  fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+  autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+);
+-- The key comes first: it tells rows apart, where tenant and type rarely do.
+CREATE UNIQUE INDEX {live}_key ON {live} (job_key, job_type, tenant);
+-- A strand is what limits, windows and pauses cannot tell apart: a claim merges the heads of strands.
+CREATE INDEX {live}_ready ON {live} (job_type, lane, time_windows, throttle_factor, rank, id) WHERE phase = 'ready';
+CREATE INDEX {live}_parked ON {live} (rank, id) WHERE phase = 'parked';
+CREATE INDEX {live}_stage ON {live} (scheduled_run_time) WHERE phase = 'scheduled';
+CREATE INDEX {live}_wait ON {live} (deadline) WHERE phase = 'waiting';
+CREATE INDEX {live}_owner ON {live} (owner, lane, held) WHERE owner <> 0 OR held <> 0;  -- also what sums of limits read
+CREATE INDEX {live}_todo ON {live} (job_type, id) WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0;
+CREATE TABLE {final} (
+  id BIGINT PRIMARY KEY,
+  tenant TEXT COLLATE "C" NOT NULL,
+  lane TEXT COLLATE "C" NOT NULL,
+  job_type TEXT COLLATE "C" NOT NULL,
+  job_key TEXT COLLATE "C" NOT NULL,
+  job_data TEXT NOT NULL,
+  state TEXT NOT NULL,
+  phase TEXT NOT NULL,
+  rank BIGINT NOT NULL,
+  priority BIGINT NOT NULL,
+  throttle_factor BIGINT NOT NULL,
+  held BIGINT NOT NULL,
+  time_windows TEXT NOT NULL,
+  timeout DOUBLE PRECISION NOT NULL,
+  scheduled_run_time BIGINT NOT NULL,
+  deadline BIGINT NOT NULL,
+  attempt BIGINT NOT NULL,
+  failures BIGINT NOT NULL,
+  crashes BIGINT NOT NULL,
+  owner BIGINT NOT NULL,
+  token BIGINT NOT NULL,
+  error TEXT NOT NULL,
+  code TEXT NOT NULL,
+  exitcode BIGINT NOT NULL,
+  result TEXT NOT NULL,
+  history TEXT NOT NULL,
+  create_time BIGINT NOT NULL,
+  update_time BIGINT NOT NULL,
+  CONSTRAINT {final}_states CHECK (((state = 'final' AND phase IN ('done'))) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
+);
+CREATE INDEX {final}_key ON {final} (job_key, job_type);
+CREATE INDEX {final}_time ON {final} (update_time);

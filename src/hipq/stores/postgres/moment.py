@@ -1,0 +1,47 @@
+"""The database's clock, read from here: never ahead of it, and without asking each time."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Final
+
+from hipq.errors import StoreUnavailable
+from hipq.stores.postgres.connection import Connections
+
+FRESH_SECONDS: Final = 1.0
+_QUERY: Final = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+class DatabaseClock:
+    """A sample of the database's clock, and what has passed here since its reply arrived."""
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self._lock = threading.Lock()
+        self._sample: tuple[int, int] | None = None
+        self._fresh_until = 0.0
+
+    def heard(self, micros: int) -> None:
+        """What the clock said in a reply that has just arrived."""
+        self._sample = (micros, time.monotonic_ns())
+        self._fresh_until = time.monotonic() + FRESH_SECONDS
+
+    def now(self) -> int:
+        with self._lock:
+            if time.monotonic() >= self._fresh_until:
+                self._ask()
+        assert self._sample
+        micros, at = self._sample
+        return micros + (time.monotonic_ns() - at) // 1000
+
+    def _ask(self) -> None:
+        try:
+            with self._connections.using() as conn:
+                found = conn.execute(_QUERY).fetchone()
+                assert found
+                self.heard(found[0])
+        except StoreUnavailable:
+            if self._sample is None:
+                raise
+            self._fresh_until = time.monotonic() + FRESH_SECONDS  # go on from the last one meanwhile

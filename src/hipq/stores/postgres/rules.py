@@ -1,0 +1,126 @@
+"""The verbs about rules, throttlers and schedules: the part of the store that says what may start and when."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from hipq.job.model import New, Row
+from hipq.job.when import LATEST
+from hipq.stores.admit import ALL, START
+from hipq.stores.asking import HOLDERS, MANY_RUNNING, asked, late
+from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
+from hipq.stores.postgres.admit import Rulebook
+from hipq.stores.postgres.connection import Connection, in_transaction
+from hipq.stores.postgres.floors import TOP
+from hipq.stores.postgres.insert import Insert
+from hipq.stores.postgres.statements import Statements
+from hipq.stores.postgres.turn import rows
+from hipq.stores.postgres.wake import lowest, notify, soon
+from hipq.stores.strands import Place
+from hipq.throttlers.rules import Rules
+
+
+class RuleVerbs:
+    _statements: Statements
+    _insert: Insert
+    _rulebook: Rulebook
+
+    @abstractmethod
+    def _using(self) -> AbstractContextManager[Connection]: ...
+    @abstractmethod
+    def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None: ...
+    @abstractmethod
+    def ring(self) -> None: ...
+
+    def shut_out(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
+        found: list[Row] = []
+        with self._using() as conn:
+            heads = self._rulebook.reader(conn, queue, LATEST).heads(types, START, ALL)
+            for strand in {head.strand._replace(factor=0) for head in heads if head.strand.time_windows in windows}:
+                values = {"type": strand.job_type, "lane": strand.lane, "windows": strand.time_windows}
+                found += rows(conn, self._statements.of("shut_out", queue), values | {"limit": limit - len(found)})
+        return found
+
+    # -- rules ------------------------------------------------------------------------------------------------------
+    def limits(self, queue: int) -> Limits:
+        with self._using() as conn:
+            rules, memory, _ = self._rulebook.read(conn, queue)
+            held = self._rulebook.reader(conn, queue, LATEST).held()
+            holders = conn.execute(self._statements.of("heaviest", queue), {"limit": HOLDERS}).fetchall()
+            query = b"SELECT note, sysid, sysid <> 0 AND until <= clock_timestamp() FROM hipq_tickets WHERE queue = %s"
+            ticket = conn.execute(query, (queue,)).fetchone()
+        return Limits(rules, memory, held, [Holder(*row) for row in holders], _note(ticket))
+
+    def change_rules(self, queue: int, change: Callable[[Rules], Rules]) -> Rules:
+        with self._using() as conn, conn.transaction():
+            before = self._rulebook.read(conn, queue, lock=True).rules
+            after = change(before)
+            if after != before:
+                query = b"UPDATE hipq_queues SET rules = %s, version = version + 1 WHERE number = %s"
+                conn.execute(query, (after.dump(), queue))
+                notify(conn, queue, TOP)
+        self.ring()
+        return after
+
+    def ask(self, sysid: int, claim: Claim, after: Place, seconds: float, page: int, now: int) -> Asked | None:
+        with self._using() as conn, conn.transaction():
+            ticket = 0
+            if seconds:
+                values = {"queue": claim.queue, "sysid": sysid, "seconds": seconds}
+                taken = conn.execute(self._statements.plain("take_ticket"), values).fetchone()
+                if not taken:
+                    return None
+                ticket = taken[0]
+            ids, rules = self._rulebook.first(conn, claim, page, now)
+            ready = rows(conn, self._statements.of("these", claim.queue), {"ids": ids})
+            place = {"rank": after[0], "id": after[1], "page": page}
+            parked = rows(conn, self._statements.of("parked", claim.queue), place)
+            running = rows(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})
+        return asked(ticket, ready, parked, running, page, claim.types, rules, now)
+
+    def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
+        values = {"queue": queue, "ticket": ticket, "note": note}
+        with self._using() as conn:
+            conn.execute(self._statements.plain("drop_ticket"), values)
+
+    def unpark(self, queue: int, limit: int) -> int:
+        with self._using() as conn:
+            found = conn.execute(self._statements.of("unpark", queue), {"limit": limit}, binary=True).fetchall()
+            self._announce(conn, lowest((queue, (rank, id)) for rank, id in found))
+        return len(found)
+
+    # -- cron -------------------------------------------------------------------------------------------------------
+    def cron(self, queue: int, name: str, now: int) -> int:
+        add = b"INSERT INTO hipq_crons (queue, name, last) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
+        with self._using() as conn:
+            conn.execute(add, (queue, name, now))
+            found = conn.execute(
+                b"SELECT last FROM hipq_crons WHERE queue = %s AND name = %s", (queue, name)
+            ).fetchone()
+        assert found is not None
+        return int(found[0])
+
+    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
+        query = b"UPDATE hipq_crons SET last = %s WHERE queue = %s AND name = %s AND last = %s"
+        with self._using() as conn:
+
+            def work() -> list[Stored] | None:
+                if conn.execute(query, (tick, queue, name, last)).rowcount == 0:
+                    return None
+                return self._insert.many(conn, jobs, all_or_nothing=False)
+
+            stored = in_transaction(conn, work)
+            if stored:
+                self._announce(conn, lowest(soon(jobs, stored)))
+        self.ring()
+        return stored
+
+
+def _note(ticket: tuple[Any, ...] | None) -> str:
+    if ticket is None:
+        return ""
+    note, sysid, over = ticket
+    return late(sysid) if over else str(note)

@@ -1,0 +1,104 @@
+"""The schema's version, its migrations, and the tables of each queue. Whoever changes them holds one advisory lock."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import psycopg
+
+from hipq.errors import NameClash, SchemaError
+from hipq.stores import migrations
+from hipq.stores.base import QueueTables
+from hipq.stores.postgres.connection import Connection
+from hipq.stores.postgres.statements import PACKAGE
+
+OLDEST_SERVER: Final = 13
+_LOCK: Final = 0x68697071  # "hipq"
+
+
+def version(conn: Connection) -> tuple[int, int, str]:
+    """The schema's number, the oldest program it accepts, and what tells this database from all others."""
+    if conn.info.server_version < OLDEST_SERVER * 10_000:
+        raise SchemaError(f"hipq needs PostgreSQL {OLDEST_SERVER} or later")
+    found = conn.execute("SELECT to_regclass('hipq_meta') IS NOT NULL").fetchone()
+    if found == (True,):
+        row = conn.execute("SELECT version, accepts, identity FROM hipq_meta").fetchone()
+        if row:
+            return row[0], row[1], row[2]
+    return 0, 0, ""
+
+
+def _levels(conn: Connection) -> list[tuple[QueueTables, int]]:
+    """The queues, each with the number of the last migration its tables have had."""
+    query = 'SELECT number, app, name, "table", schema FROM hipq_queues ORDER BY number'
+    return [(QueueTables(*row[:4]), row[4]) for row in conn.execute(query).fetchall()]
+
+
+def registered(conn: Connection) -> list[QueueTables]:
+    return [queue for queue, _ in _levels(conn)]
+
+
+def lock(conn: Connection) -> None:
+    """Alone until the transaction ends, however long somebody else's migration takes."""
+    conn.execute("SET LOCAL lock_timeout = 0")
+    conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+
+
+def migrate(conn: Connection, known: list[migrations.Migration]) -> list[str]:
+    """Apply what the database or a queue has not had, in the open transaction; the names of what was applied."""
+    lock(conn)
+    found, _, _ = version(conn)
+    applied = []
+    for migration in known:
+        if is_new := migration.number > found:
+            _script(conn, migration.database)
+            values = (migration.number, migration.accepts)
+            if conn.execute("UPDATE hipq_meta SET version = %s, accepts = %s", values).rowcount == 0:
+                conn.execute("INSERT INTO hipq_meta (version, accepts) VALUES (%s, %s)", values)
+        behind = [queue for queue, level in _levels(conn) if level < migration.number]
+        for queue in behind:
+            _extend(conn, [migration], queue)
+        if is_new or behind:
+            applied.append(migration.name)
+    return applied
+
+
+def complete(
+    conn: Connection, known: list[migrations.Migration], app: str, name: str, table: str
+) -> QueueTables | None:
+    """This queue, if it is registered and its tables lack nothing this program knows of."""
+    levels = dict(_levels(conn))
+    found = migrations.owner(list(levels), app, name, table)
+    return found if found and not migrations.lacking(known, levels[found]) else None
+
+
+def complete_now(conn: Connection, known: list[migrations.Migration], app: str, name: str, table: str) -> QueueTables:
+    """Register a queue, unless somebody was first, and give its tables what they lack, in the open transaction."""
+    lock(conn)
+    levels = dict(_levels(conn))
+    queue = migrations.owner(list(levels), app, name, table)
+    if not queue:
+        query = "SELECT coalesce(to_regclass(%s), to_regclass(%s), to_regclass(%s)) IS NOT NULL"
+        if conn.execute(query, (table, f"{table}_final", f"{table}_ids")).fetchone() == (True,):
+            raise NameClash(f"queue {app}.{name} wants the table {table}, and {table} or {table}_final exists already")
+        queue = QueueTables(max((queue.number for queue in levels), default=0) + 1, app, name, table)
+        conn.execute('INSERT INTO hipq_queues (number, app, name, "table", schema) VALUES (%s, %s, %s, %s, 0)', queue)
+    try:
+        _extend(conn, migrations.lacking(known, levels.get(queue, 0)), queue)
+    except psycopg.errors.DuplicateTable as error:  # an index of it
+        raise NameClash(f"queue {app}.{name} wants the table {table}: {error.diag.message_primary}") from None
+    return queue
+
+
+def _extend(conn: Connection, some: list[migrations.Migration], queue: QueueTables) -> None:
+    for migration in some:
+        _script(conn, migrations.tables(migration.queue, queue))
+        conn.execute("UPDATE hipq_queues SET schema = %s WHERE number = %s", (migration.number, queue.number))
+
+
+def _script(conn: Connection, text: str) -> None:
+    conn.execute(text.encode(), prepare=False)
+
+
+def known() -> list[migrations.Migration]:
+    return migrations.migrations(PACKAGE)

@@ -1,0 +1,2 @@
+-- An engine that leaves (primary key).
+DELETE FROM hipq_engines WHERE sysid = %(sysid)s RETURNING sysid

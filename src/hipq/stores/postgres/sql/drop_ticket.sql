@@ -1,0 +1,2 @@
+-- Give the ticket back unused (primary key).
+UPDATE hipq_tickets SET sysid = 0, note = %(note)s WHERE queue = %(queue)s AND number = %(ticket)s RETURNING queue

@@ -1,0 +1,326 @@
+"""The PostgreSQL store: every verb one statement or one transaction, from a small pool of connections.
+
+Safe beside any number of other processes without a lock of its own: a row is locked before it is written, every write
+names its token, and claims pass over rows that others have locked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Final
+from weakref import WeakSet
+
+import msgspec
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from hipq.errors import Invalid
+from hipq.job.model import Change, New, Row, queue_of
+from hipq.stores import large, migrations
+from hipq.stores.admit import Picked
+from hipq.stores.base import (
+    Claim,
+    EngineSeen,
+    Filter,
+    Glance,
+    QueueTables,
+    Stored,
+    Turned,
+)
+from hipq.stores.bell import Bell
+from hipq.stores.clock import Clock
+from hipq.stores.password import without_password
+from hipq.stores.postgres import schema
+from hipq.stores.postgres.admit import Rulebook
+from hipq.stores.postgres.connection import LOCK_SECONDS, Connection, Connections, in_transaction, translated
+from hipq.stores.postgres.floors import BOTTOM, TOP, Floors
+from hipq.stores.postgres.insert import Insert, cursor
+from hipq.stores.postgres.moment import DatabaseClock
+from hipq.stores.postgres.rules import RuleVerbs
+from hipq.stores.postgres.statements import READ, Statements
+from hipq.stores.postgres.turn import Saved, Settle, Take, rows
+from hipq.stores.postgres.wake import Listener, Notices, lowest, notify, soon
+from hipq.stores.strands import Place
+
+ENQUEUE_SECONDS: Final = 10.0
+"""How long a program that adds a job waits for a transaction that has taken its key."""
+
+
+class PostgresStore(RuleVerbs):
+    def __init__(self, url: str, clock: Clock | None = None) -> None:
+        self.url = without_password(url)
+        self._db = Connections(url, on_fork=self._start)
+        self._clock = clock
+        self._known = schema.known()
+        self._identity = ""
+        self._statements = Statements(self.queues)
+        self._insert = Insert(self._statements)
+        self._settle = Settle(self._statements, self._insert)
+        self._notices = Notices()
+        self._trusted: WeakSet[psycopg.Connection[Any]] = WeakSet()
+        self._listeners: list[Listener] = []
+        self._start()
+
+    def _start(self) -> None:
+        """What a child has of its own after a fork: descriptors, and locks that may have been held at that moment."""
+        self._bell = Bell()
+        self._database_clock = DatabaseClock(self._db)
+        self._floors = Floors()
+        self._rulebook = Rulebook(self._statements, self.now)
+        self._take = Take(self._statements, self._floors, self._rulebook)
+        self._listener = Listener(self._db.connect, self._floors.lower, self.ring)
+        self._listeners.append(self._listener)  # a child keeps its parent's, and does not touch it
+
+    def now(self) -> int:
+        if self._clock:
+            return self._clock.now()
+        self._db.check_fork()
+        return self._database_clock.now()
+
+    def close(self) -> None:
+        self._db.check_fork()
+        self._listener.close()
+        self._db.close()
+        self._bell.close()
+
+    # -- setting up -------------------------------------------------------------------------------------------------
+    def migrate(self) -> list[str]:
+        with self._db.using() as conn, conn.transaction():
+            applied = schema.migrate(conn, self._known)
+            self._check(conn)
+        return applied
+
+    def _check(self, conn: Connection) -> None:
+        found, accepts, identity = schema.version(conn)
+        migrations.check_version(found, accepts, self._known, self.url)
+        self._identity = identity
+
+    def _using(self) -> AbstractContextManager[Connection]:
+        """A connection to a database that is known to have our tables."""
+        if not self._identity:
+            with self._db.using() as conn:
+                self._check(conn)
+        return self._db.using()
+
+    def queue(self, app: str, name: str, table: str) -> QueueTables:
+        with self._using() as conn:
+            found = schema.complete(conn, self._known, app, name, table)
+            if not found:
+                with conn.transaction():
+                    found = schema.complete_now(conn, self._known, app, name, table)
+        self._statements.learn([found])
+        return found
+
+    def queues(self, app: str = "") -> list[QueueTables]:
+        with self._using() as conn:
+            found = schema.registered(conn)
+        self._statements.learn(found)
+        return [queue for queue in found if not app or queue.app == app]
+
+    def _table(self, queue: int) -> str:
+        return self._statements.table(queue).table
+
+    # -- adding -----------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
+        if not jobs:
+            return []
+        if conn is not None:
+            return self._insert_in(conn, jobs, all_or_nothing)
+        with self._using() as own:
+            stored = self._added(own, jobs, all_or_nothing)
+            self._announce(own, lowest(soon(jobs, stored)))
+        self.ring()
+        return stored
+
+    def _added(self, conn: Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
+        def patiently() -> list[Stored]:
+            conn.execute(f"SET LOCAL lock_timeout = '{ENQUEUE_SECONDS - LOCK_SECONDS}s'".encode())
+            return self._insert.many(conn, jobs, all_or_nothing)
+
+        try:
+            if len(jobs) == 1 and not large.oversized([(0, jobs[0].job_data)]):
+                return [self._insert.one(conn, jobs[0], all_or_nothing)]
+            return in_transaction(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
+        except psycopg.errors.LockNotAvailable:  # no engine's lease ends meanwhile, so this may wait longer
+            return in_transaction(conn, patiently)
+
+    def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
+        """Insert inside a user's transaction; an error undoes our part of it and no more."""
+        if not isinstance(conn, psycopg.Connection):
+            kind = f"{type(conn).__module__}.{type(conn).__name__}"
+            raise Invalid(f"conn must be a psycopg.Connection (psycopg 3, not async), not {kind}")
+        status = conn.info.transaction_status
+        if status == TransactionStatus.INERROR:
+            raise Invalid("conn is in a transaction that has failed; roll it back first")
+        try:
+            if not conn.autocommit and status == TransactionStatus.IDLE:
+                cursor(conn).execute("SELECT")  # begins their transaction, which is theirs to commit
+            with conn.transaction():  # a savepoint, unless they are in autocommit mode and in no transaction
+                self._trust(conn)
+                stored = self._insert.many(conn, jobs, all_or_nothing, may_copy=False)
+                for queue, place in lowest(soon(jobs, stored)).items():
+                    notify(conn, queue, place)
+        except (psycopg.Error, UnicodeError, OverflowError) as error:
+            raise translated(error) from error
+        return stored
+
+    def _trust(self, conn: psycopg.Connection[Any]) -> None:
+        """Refuse a connection to another database: a job stored there would never be run."""
+        if conn in self._trusted:
+            return
+        there = cursor(conn).execute("SELECT to_regclass('hipq_meta') IS NOT NULL").fetchone() == (True,)
+        found = cursor(conn).execute("SELECT identity FROM hipq_meta").fetchone() if there else None
+        with self._using():  # which knows whose database this should be
+            pass
+        if found != (self._identity,):
+            raise Invalid(f"conn is open on the database {conn.info.dbname!r} of {conn.info.host}, not on {self.url}")
+        self._trusted.add(conn)
+
+    def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None:
+        """Tell this process's claims and other processes' engines what was committed and is due."""
+        for queue, place in ready.items():
+            self._floors.lower(queue, place)
+            if self._notices.wanted(queue, place):
+                try:
+                    notify(conn, queue, place)
+                except psycopg.Error:
+                    pass  # the jobs are stored: that must not look like a failure, and engines look by themselves
+
+    # -- the turn ---------------------------------------------------------------------------------------------------
+    def stage(self, queue: int, now: int, limit: int) -> int:
+        with self._using() as conn:
+            query = self._statements.of("stage", queue)
+            staged = conn.execute(query, {"now": now, "limit": limit}, binary=True).fetchall()
+            self._announce(conn, lowest((queue, (rank, id)) for rank, id in staged))
+        return len(staged)
+
+    def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
+        entry = msgspec.json.encode({"at": now, "event": "claimed", "by": sysid}).decode()
+        values = {"sysid": sysid, "now": now, "entry": entry}
+        with self._using() as conn:
+            if self._listener.hear():
+                self.ring()  # what was heard now, no later wait hears
+
+            def work() -> tuple[Saved, dict[int, tuple[list[Row], Picked]]]:
+                saved = self._settle.save(conn, changes)
+                by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
+                return saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
+
+            try:
+                if not changes and len(claims) == 1:
+                    # One statement needs no transaction around it: one round trip, not three.
+                    won, enough = self._take.plainly(conn, claims[0], values)
+                    if enough:
+                        return Turned(frozenset(), won)
+                    claims = [claims[0]._replace(limit=claims[0].limit - len(won))]
+                else:
+                    won = []
+                saved, found = in_transaction(conn, work)
+            except BaseException:
+                for claim in claims:
+                    self._floors.lower(claim.queue, BOTTOM)  # what it claimed is ready as before
+                raise
+            self._announce(conn, saved.ready)
+            for queue in saved.freed - saved.ready.keys():
+                if self._rulebook.limited(queue):
+                    self._announce(conn, {queue: TOP})  # others may have waited for that
+        turned = Turned(saved.lost, won, saved.children)
+        for n, claim in enumerate(claims):
+            turned.add(claim.queue, *found[n])
+        return turned
+
+    def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
+        where = "phase = 'waiting' AND deadline <= %s ORDER BY deadline LIMIT %s"
+        return self._select(f"SELECT {READ} FROM {self._table(queue)} l WHERE {where}", (now, limit))
+
+    def prune(self, queue: int, before: int, limit: int) -> int:
+        with self._using() as conn:
+            query = self._statements.of("prune", queue)
+            found = conn.execute(query, {"before": before, "limit": limit}).fetchone()
+        return int(found[0]) if found else 0
+
+    # -- engines and their leases -----------------------------------------------------------------------------------
+    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
+        ((sysid,),) = self._lease("take_lease", seconds=seconds, label=label, serves=serves)
+        return int(sysid)
+
+    def renew_lease(self, sysid: int, seconds: float) -> bool:
+        return bool(self._lease("renew_lease", seconds=seconds, sysid=sysid))
+
+    def drop_lease(self, sysid: int) -> None:
+        self._lease("drop_lease", sysid=sysid)
+
+    def _lease(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
+        with self._using() as conn:
+            return conn.execute(self._statements.plain(name), values).fetchall()
+
+    def engines(self) -> list[EngineSeen]:
+        query = b"SELECT sysid, label, serves FROM hipq_engines WHERE lease_until > clock_timestamp() ORDER BY sysid"
+        with self._using() as conn:
+            found = conn.execute(query).fetchall()
+        return [EngineSeen.of(*row) for row in found]
+
+    def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
+        return self._of_each("orphans", queues, {"limit": limit})
+
+    def owned(self, queues: Sequence[int], sysid: int) -> list[Row]:
+        return self._of_each("owned", queues, {"sysid": sysid})
+
+    def _of_each(self, name: str, queues: Sequence[int], values: Mapping[str, int]) -> list[Row]:
+        """The rows a file's statement finds in each of these queues, in one statement."""
+        if not queues:
+            return []
+        query = b" UNION ALL ".join(b"(%s)" % self._statements.of(name, queue) for queue in queues)
+        with self._using() as conn:
+            return rows(conn, query, values)
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]]) -> list[Glance]:
+        if not queues:
+            return []
+        query = b" UNION ALL ".join(self._statements.of("glance", queue) for queue, _ in queues)
+        with self._using() as conn:
+            found = conn.execute(query, [list(types) for _, types in queues for _ in range(2)]).fetchall()
+        self._database_clock.heard(found[-1][-1])
+        return [Glance(*row[:-1]) for row in found]
+
+    def get(self, id: int) -> Row | None:
+        if not -(1 << 63) <= id < 1 << 63 or not self._statements.knows(queue_of(id)):
+            return None
+        table = self._table(queue_of(id))
+        query = " UNION ALL ".join(
+            f"SELECT {READ} FROM {name} l WHERE id = %(id)s" for name in (table, f"{table}_final")
+        )
+        found = self._select(query, {"id": id})
+        return found[0] if found else None
+
+    def find(self, wanted: Filter) -> list[Row]:
+        fields = ("job_type", "job_key", "state", "phase", "tenant")
+        where = [f"{field} = %({field})s" for field in fields if getattr(wanted, field)]
+        where += ["id > %(after)s"] if wanted.after else []
+        condition = " AND ".join(where) or "true"
+        parts = [
+            b"(%s)" % self._statements.of("find", wanted.queue, where=condition, table=f"{{{table}}}")
+            for table in wanted.tables
+        ]
+        if not parts:
+            return []
+        query = b"SELECT * FROM (%s) AS found ORDER BY id LIMIT %%(limit)s" % b" UNION ALL ".join(parts)
+        with self._using() as conn:
+            return rows(conn, query, wanted._asdict(), prepare=False)
+
+    def _select(self, query: str, values: Any) -> list[Row]:
+        with self._using() as conn:
+            return rows(conn, query.encode(), values)
+
+    # -- waking -----------------------------------------------------------------------------------------------------
+    def ring(self) -> None:
+        self._bell.ring()
+
+    def wait(self, seconds: float) -> bool:
+        self._db.check_fork()
+        descriptor = self._listener.fileno()
+        rang, news = self._bell.wait(seconds, () if descriptor < 0 else (descriptor,))
+        heard = bool(news) and self._listener.hear()
+        return rang or heard

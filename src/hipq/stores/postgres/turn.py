@@ -1,0 +1,180 @@
+"""Settling what stopped and claiming what is next, inside the turn's transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+import psycopg
+from psycopg.rows import args_row
+
+from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.states import EXECUTING, FINAL, READY
+from hipq.stores import large
+from hipq.stores.admit import Picked
+from hipq.stores.base import Claim, Stored
+from hipq.stores.postgres.admit import Rulebook
+from hipq.stores.postgres.connection import Connection
+from hipq.stores.postgres.floors import BOTTOM, Floors
+from hipq.stores.postgres.insert import Insert, in_json, keep
+from hipq.stores.postgres.statements import Statements
+from hipq.stores.postgres.wake import lowest, soon
+from hipq.stores.strands import Place
+
+_FINISHED: Final = ("attempt", "failures", "crashes", "error", "code", "exitcode", "result", "history", "update_time")
+_Finished = msgspec.defstruct("_Finished", ["id", "token", *_FINISHED])
+_MOVED: Final = (
+    "job_key", "job_data", "state", "phase", "rank", "priority", "held", "scheduled_run_time", "deadline", "attempt",
+    "failures", "crashes", "owner", "error", "code", "exitcode", "result", "history", "update_time",
+)  # fmt: skip
+_Moved = msgspec.defstruct("_Moved", ["id", "token", *_MOVED])
+
+
+def rows(conn: Connection, query: bytes, values: Any, *, prepare: bool | None = None) -> list[Row]:
+    return (
+        psycopg.Cursor(conn, row_factory=args_row(Row)).execute(query, values, prepare=prepare, binary=True).fetchall()
+    )
+
+
+class Saved(NamedTuple):
+    lost: frozenset[int]
+    children: list[tuple[New, Stored]]
+    ready: dict[int, Place]
+    """The queues that have something to do now, each with the place of the first."""
+    freed: set[int]
+    """The queues in which jobs that counted against limits do so no more."""
+
+
+class Settle:
+    """Saves changes: each happens only if its row still has the token it names."""
+
+    def __init__(self, statements: Statements, insert: Insert) -> None:
+        self._statements = statements
+        self._insert = insert
+
+    def save(self, conn: Connection, changes: Sequence[Change]) -> Saved:
+        first: dict[int, Change] = {}
+        for change in changes:
+            first.setdefault(change.before.id, change)
+        parts: dict[tuple[int, bool], list[Change]] = {}
+        for id in sorted(first):
+            parts.setdefault((queue_of(id), first[id].after.state == FINAL), []).append(first[id])
+        if len(parts) > 1:
+            self._lock(conn, first)
+        saved: set[int] = set()
+        for (queue, final), some in sorted(parts.items()):
+            saved |= self._finish(conn, queue, some) if final else self._update(conn, queue, some)
+        children = [child for id, change in first.items() if id in saved for child in change.children]
+        stored = self._insert.many(conn, children, all_or_nothing=False) if children else []
+        lost = {change.before.id for change in changes if change is not first[change.before.id]}
+        ready = [(queue_of(id), (first[id].after.rank, id)) for id in saved if first[id].after.phase == READY]
+        return Saved(
+            frozenset(lost | (first.keys() - saved)),
+            list(zip(children, stored, strict=True)),
+            lowest([*ready, *soon(children, stored)]),
+            {queue_of(id) for id in saved if first[id].before.held > first[id].after.held},
+        )
+
+    def _lock(self, conn: Connection, ids: Iterable[int]) -> None:
+        by_queue: dict[int, list[int]] = {}
+        for id in ids:
+            by_queue.setdefault(queue_of(id), []).append(id)
+        for queue in sorted(by_queue):
+            conn.execute(self._statements.of("lock", queue), {"ids": by_queue[queue]})
+
+    def _finish(self, conn: Connection, queue: int, changes: list[Change]) -> set[int]:
+        done = [
+            _Finished(
+                row.id, token, row.attempt, row.failures, row.crashes, row.error, row.code, row.exitcode, row.result,
+                row.history, row.update_time,
+            )
+            for row, token in ((change.after, change.before.token) for change in changes)
+        ]  # fmt: skip
+        return self._written(conn, "finish", queue, done)
+
+    def _update(self, conn: Connection, queue: int, changes: list[Change]) -> set[int]:
+        moved = [
+            _Moved(
+                row.id, token, row.job_key, large.inline(row.job_data), row.state, row.phase, row.rank, row.priority,
+                row.held, row.scheduled_run_time, row.deadline, row.attempt, row.failures, row.crashes, row.owner,
+                row.error, row.code, row.exitcode, row.result, row.history, row.update_time,
+            )
+            for row, token in ((change.after, change.before.token) for change in changes)
+        ]  # fmt: skip
+        saved = self._written(conn, "update", queue, moved)
+        keep(conn, large.changed(change for change in changes if change.before.id in saved))
+        return saved
+
+    def _written(self, conn: Connection, name: str, queue: int, some: list[Any]) -> set[int]:
+        query = self._statements.of(name, queue)
+        return {id for (id,) in conn.execute(query, {"rows": in_json(some)}, binary=True).fetchall()}
+
+
+class Take:
+    """Claims jobs for an engine."""
+
+    def __init__(self, statements: Statements, floors: Floors, rulebook: Rulebook) -> None:
+        self._statements = statements
+        self._floors = floors
+        self._rulebook = rulebook
+
+    def claim(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked]:
+        """In a transaction: the rows claimed, in order, and what the queue's rules had to say."""
+        won, enough = self.plainly(conn, claim, values)
+        if enough:
+            return won, Picked([])
+        more, picked = self.by_rules(conn, claim._replace(limit=claim.limit - len(won)), values)
+        return won + more, picked
+
+    def plainly(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], bool]:
+        """Where nothing but the order decides: one statement, no lock. Also whether that was all there is to claim."""
+        if claim.limit <= 0 or not claim.types:
+            return [], True
+        version = self._rulebook.plain_version(claim.queue)
+        if version is None:
+            return [], False
+        values = values | {"version": version}
+        won, floored = self._read(conn, claim, values)
+        if not won and floored:  # nothing must mean that there is nothing
+            won, _ = self._read(conn, claim, values, bottom=True)
+        return won, len(won) == claim.limit or self._rulebook.still_plain(conn, claim)
+
+    def by_rules(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked]:
+        """In a transaction: what the rules of the queue let start now. What waits to be judged is taken first, apart:
+        what limits remember must be what has started."""
+        found = self._rulebook.locked(conn, claim)
+        judged = self._take(conn, claim, [], values) if found.todo else []
+        claim = claim._replace(limit=claim.limit - len(judged))
+        if claim.limit <= 0 and not claim.ticket:
+            return judged, Picked([])
+        picked = self._rulebook.pick(conn, claim, found, values["sysid"], values["now"])
+        won = self._take(conn, claim, picked.ids, values) if picked.ids else []
+        if len(won) < claim.limit and not picked.refused:
+            self._rulebook.still_plain(conn, claim)  # then the next claim can be a plain one
+        return judged + won, picked
+
+    def _take(self, conn: Connection, claim: Claim, ids: list[int], values: dict[str, Any]) -> list[Row]:
+        """These jobs, and before them any that wait to be judged."""
+        query = self._statements.of("claim", claim.queue, pick="pick_these")
+        asked = {"types": list(claim.types), "critical": list(claim.critical), "limit": claim.limit, "picked": ids}
+        place = {id: number for number, id in enumerate(ids)}
+        return sorted(rows(conn, query, values | asked), key=lambda row: place.get(row.id, -1))
+
+    def _read(
+        self, conn: Connection, claim: Claim, values: dict[str, Any], bottom: bool = False
+    ) -> tuple[list[Row], bool]:
+        types = list(claim.types)
+        query = self._statements.of("claim", claim.queue, pick="pick_one" if len(types) == 1 else "pick_some")
+        with self._floors.reading(claim.queue, claim.types, bottom=bottom) as reading:
+            rank, id = reading.floor
+            values = values | {
+                "types": types, "type": types[0], "limit": claim.limit, "rank": rank, "id": id,
+                "critical": list(claim.critical),
+            }  # fmt: skip
+            won = rows(conn, query, values)
+            won.sort(key=lambda row: (row.phase == EXECUTING, row.rank, row.id))
+            if won and won[-1].phase == EXECUTING:
+                reading.stopped = (won[-1].rank, won[-1].id)
+                reading.claimed = sum(row.phase == EXECUTING for row in won)
+        return won, reading.floor != BOTTOM

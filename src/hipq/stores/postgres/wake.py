@@ -1,0 +1,134 @@
+"""Waking engines in other processes: NOTIFY when a job is due soon, and one connection that LISTENs.
+
+Both are accelerators. A notice that is lost, or a connection that broke, costs a wait until the engine looks again.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+import psycopg
+
+from hipq.job.model import New
+from hipq.job.states import READY
+from hipq.job.when import SECOND
+from hipq.stores.base import Stored
+from hipq.stores.postgres.connection import Connection
+from hipq.stores.strands import Place
+
+CHANNEL: Final = "hipq"
+SOON: Final = 120 * SECOND
+"""A job due later than this is found by the engines' own looking, which is once a minute at least."""
+QUIET_SECONDS: Final = 0.01
+"""NOTIFY takes a lock of the whole cluster when it commits: on average at most one a queue in this time."""
+BURST: Final = 3
+"""How many may follow each other at once. A program that adds a job now and then is never held back."""
+RETRY_SECONDS: Final = 1.0
+_TOLD: Final = re.compile(rb"(\d{1,5}):(-?\d{1,19}):(\d{1,19})")
+_NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
+
+
+def soon(jobs: Iterable[New], stored: Iterable[Stored]) -> Iterator[tuple[int, Place]]:
+    """The queues and places of those that were added and are due soon."""
+    for job, (id, duplicate) in zip(jobs, stored, strict=True):
+        if not duplicate and (job.phase == READY or job.scheduled_run_time <= job.create_time + SOON):
+            yield job.queue, (job.rank, id)
+
+
+def lowest(places: Iterable[tuple[int, Place]]) -> dict[int, Place]:
+    """The first place of each queue."""
+    found: dict[int, Place] = {}
+    for queue, place in places:
+        if queue not in found or place < found[queue]:
+            found[queue] = place
+    return found
+
+
+def notify(conn: psycopg.Connection[Any], queue: int, place: Place) -> None:
+    """Tell other processes when the transaction commits: `queue:rank:id`."""
+    psycopg.Cursor(conn).execute(_NOTIFY, (f"{queue}:{place[0]}:{place[1]}",))
+
+
+class Notices:
+    """Which notices to send: of each queue one in 10 ms on average, and any of a lower place than the last."""
+
+    def __init__(self) -> None:
+        self._sent: dict[int, tuple[float, Place]] = {}
+
+    def wanted(self, queue: int, place: Place) -> bool:
+        now = time.monotonic()
+        used_until, last = self._sent.get(queue, (0.0, place))
+        if used_until > now + QUIET_SECONDS * BURST and place >= last:
+            return False
+        self._sent[queue] = (min(max(used_until, now), now + QUIET_SECONDS * BURST) + QUIET_SECONDS, place)
+        return True
+
+
+class Listener:
+    """A connection that hears notices. It is opened in the background: no wait is longer for it."""
+
+    def __init__(
+        self, connect: Callable[[], Connection], heard: Callable[[int, Place], None], ring: Callable[[], None]
+    ) -> None:
+        self._connect, self._heard, self._ring = connect, heard, ring
+        self._lock = threading.Lock()
+        self._conn: Connection | None = None
+        self._opening = self._closed = False
+        self._try_at = 0.0
+
+    def fileno(self) -> int:
+        """What to select on; -1 while there is nothing to hear."""
+        with self._lock:
+            if self._conn:
+                return self._conn.fileno()
+            if not self._opening and not self._closed and time.monotonic() >= self._try_at:
+                self._opening = True
+                threading.Thread(target=self._open, name="hipq-listen", daemon=True).start()
+            return -1
+
+    def _open(self) -> None:
+        conn = None
+        try:
+            conn = self._connect()
+            conn.execute(f"LISTEN {CHANNEL}".encode())
+        except psycopg.Error:
+            if conn:
+                conn.close()
+        with self._lock:
+            self._opening = False
+            self._try_at = time.monotonic() + RETRY_SECONDS
+            if conn and self._closed:
+                conn.close()
+            if conn is None or conn.closed:
+                return
+            self._conn = conn
+        self._ring()  # what happened before it listened was not heard
+
+    def hear(self) -> bool:
+        """Take in what has arrived; whether there was anything."""
+        with self._lock:
+            if self._conn is None:
+                return False
+            try:
+                self._conn.pgconn.consume_input()
+            except psycopg.OperationalError:
+                self._conn.close()
+                self._conn = None
+                return True
+            found = False
+            while notice := self._conn.pgconn.notifies():
+                found = True
+                if told := _TOLD.fullmatch(notice.extra):  # anybody may use the channel
+                    self._heard(int(told[1]), (int(told[2]), int(told[3])))
+            return found
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            if self._conn:
+                self._conn.close()
+                self._conn = None

@@ -1,0 +1,67 @@
+"""Whole batches in one step: rows go in as VALUES and come out as one JSON array.
+
+A statement that steps through rows gives up Python's interpreter lock at each of them, and beside a busy handler each
+of those costs milliseconds: a turn of 500 jobs took 8 s that way, and takes 0.2 s this way.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from hipq.errors import StoreRefused
+from hipq.job.model import COLUMNS, Row
+from hipq.stores import large
+
+T = TypeVar("T")
+NAMES: Final = ", ".join(COLUMNS)
+_EXACT: Final = NAMES.replace(" timeout,", " json(printf('%!.17g', timeout)),")
+"""SQLite writes 15 digits of a number as JSON; a float has up to 17."""
+_CHUNKS: Final = (256, 64, 16, 4, 1)
+"""Rows a statement takes: few sizes, so that prepared statements are found again."""
+_rows = msgspec.json.Decoder(list[Row])
+_ids = msgspec.json.Decoder(list[int])
+
+
+def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
+    start = 0
+    for size in _CHUNKS:
+        while len(items) - start >= size:
+            yield items[start : start + size]
+            start += size
+
+
+def in_json(values: Sequence[int]) -> str:
+    return msgspec.json.encode(values).decode()
+
+
+def ids(conn: sqlite3.Connection, query: str, values: Any) -> list[int]:
+    """What a query finds, as ids."""
+    return _ids.decode(conn.execute(f"SELECT json_group_array(id) FROM ({query})", values).fetchone()[0])
+
+
+def no_nul(values: list[Any]) -> None:
+    """SQLite would keep a NUL; PostgreSQL cannot, and what one store refuses, all refuse."""
+    for value in values:
+        if type(value) is str and "\x00" in value:
+            raise StoreRefused("a text contains a NUL character, which PostgreSQL cannot store")
+
+
+def keep(conn: sqlite3.Connection, payloads: Any) -> None:
+    """Put large payloads aside, in the transaction that stores their rows."""
+    for id, data in large.oversized(payloads):
+        no_nul([data])
+        conn.execute("INSERT OR REPLACE INTO hipq_payloads (id, data) VALUES (?, ?)", (id, data))
+
+
+def read(conn: sqlite3.Connection, query: str, values: Any) -> list[Row]:
+    """What a query finds, as rows with their payloads."""
+    text = conn.execute(f"SELECT json_group_array(json_array({_EXACT})) FROM ({query})", values).fetchone()[0]
+    rows = _rows.decode(text)
+    if missing := large.absent(rows):
+        query = "SELECT id, data FROM hipq_payloads WHERE id IN (SELECT value FROM json_each(?))"
+        rows = large.filled(rows, dict(conn.execute(query, (in_json(missing),)).fetchall()))
+    return rows

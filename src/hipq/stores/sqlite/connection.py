@@ -1,0 +1,215 @@
+"""One SQLite connection a process, every write under one lock, and no trust left after a failed sync.
+
+- Below SQLite 3.51.3 two connections that write or checkpoint at once can corrupt a WAL file (DESIGN 5.14). There,
+  every hipq writer also holds a lock file beside the database, and so does whoever opens or closes it.
+  A user's own connection (`conn=`) does not hold it, since its commit cannot be hooked: let one process write that way.
+- After a failed fsync SQLite may acknowledge later commits that are not on disk. The first such error is remembered
+  and every later use refused.
+- A connection must not cross a fork. SQLite keeps its locks on a file in the process's memory: a child that inherits an
+  open connection believes it has locks it has not, and what it commits can vanish. So a fork closes the connection
+  first, and parent and child each open another when they need one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+from weakref import WeakSet
+
+from hipq.errors import Invalid, StoreBroken, StoreError, StoreRefused, StoreUnavailable
+
+BUSY_SECONDS: Final = 5.0
+SAFE_VERSION: Final = (3, 51, 3)
+OLDEST_VERSION: Final = (3, 35, 0)
+
+
+def translated(error: Exception) -> StoreError:
+    """A database error as one of ours: it may pass, it never will, or nothing can be trusted any more."""
+    if isinstance(
+        error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeError)
+    ):
+        return StoreRefused(f"SQLite will not store this: {error}")
+    name = getattr(error, "sqlite_errorname", None) or ""
+    if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return StoreBroken(f"SQLite: {error} ({name}); later writes cannot be trusted, so this process stops using it")
+    return StoreUnavailable(f"SQLite: {error}")
+
+
+_opened: WeakSet[Connection] = WeakSet()
+
+
+class Connection:
+    def __init__(self, path: str, on_fork: Callable[[], None] = lambda: None) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_VERSION:
+            raise Invalid(f"hipq needs SQLite 3.35 or later; this Python has {sqlite3.sqlite_version}")
+        self.path = path
+        self._on_fork = on_fork
+        self._needs_lock_file = path != "" and sqlite3.sqlite_version_info < SAFE_VERSION
+        self._broken: StoreBroken | None = None
+        self._conn: sqlite3.Connection | None = None
+        self._closed = False
+        self._start()
+        with self._alone(), self._lock:
+            self._usable()
+        _opened.add(self)
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.RLock()  # one thread at a time uses the connection
+        self._writers = threading.RLock()  # one thread at a time waits for the lock file: readers need not wait with it
+        self._lock_file = -1
+        if self._needs_lock_file:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
+            try:
+                self._lock_file = os.open(self.path + "-hipq", flags, 0o666)
+            except OSError as error:
+                raise StoreUnavailable(f"cannot open {self.path}-hipq: {error.strerror}") from None
+
+    def _connect(self) -> sqlite3.Connection:
+        try:
+            conn = sqlite3.connect(
+                self.path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False,
+                cached_statements=512,
+            )  # fmt: skip
+            conn.execute("PRAGMA journal_mode = WAL").fetchone()
+            conn.execute("PRAGMA synchronous = FULL")
+        except sqlite3.Error as error:
+            raise translated(error) from error
+        return conn
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Hold the lock file, where this SQLite needs one. The kernel frees it if the process dies."""
+        if self._lock_file < 0:
+            yield
+            return
+        with self._writers:
+            self._take_lock_file()
+            try:
+                yield
+            finally:
+                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+
+    def _take_lock_file(self) -> None:
+        """A stopped process may hold it for hours: give up after a while, as SQLite does with its own lock."""
+        until, pause = time.monotonic() + BUSY_SECONDS, 0.0001
+        while True:
+            try:
+                fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise StoreUnavailable(
+                        f"SQLite: another process has held {self.path}-hipq for {BUSY_SECONDS:g} s"
+                    ) from None
+                time.sleep(pause)
+                pause = min(pause * 2, 0.005)
+
+    def before_fork(self) -> None:
+        """No thread uses the connection, and it is closed: there is nothing a child could inherit."""
+        self._writers.acquire()
+        self._lock.acquire()
+        if self.path and self._conn is not None:
+            with self._alone():
+                self._conn.close()
+            self._conn = None
+
+    def after_fork(self) -> None:
+        self._lock.release()
+        self._writers.release()
+
+    def born(self) -> None:
+        """In the child: nothing of this is the parent's any more."""
+        if self._lock_file >= 0:
+            os.close(self._lock_file)  # else the lock outlives a parent that dies with it
+        if self.path:
+            self._start()
+            self._on_fork()
+
+    def _usable(self) -> sqlite3.Connection:
+        """The connection, opened if need be: hold the lock file and the lock."""
+        if self._broken:
+            raise self._broken
+        if self._pid != os.getpid():
+            raise Invalid("an in-memory database cannot be used from another process; give the app a file")
+        if self._closed:
+            raise StoreUnavailable("this store was closed")
+        if self._conn is None:
+            self._conn = self._connect()
+        return self._conn
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        if self._conn is None:
+            with self._alone(), self._lock:
+                self._usable()
+        with self._lock:
+            conn = self._usable()
+            try:
+                yield conn
+            except sqlite3.Error as error:
+                raise self._noted(error) from error
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """A transaction: committed at the end of the block, undone if it raises."""
+        with self._alone(), self._lock:
+            conn = self._usable()
+            try:
+                conn.execute("BEGIN IMMEDIATE")
+                yield conn
+                conn.execute("COMMIT")
+            except BaseException as error:
+                self._undo(conn)
+                if isinstance(error, (sqlite3.Error, OverflowError, UnicodeError)):
+                    raise self._noted(error) from error
+                raise
+
+    def _undo(self, conn: sqlite3.Connection) -> None:
+        if conn.in_transaction:
+            try:
+                conn.execute("ROLLBACK")
+            except sqlite3.Error as error:
+                self._noted(error)
+
+    def _noted(self, error: Exception) -> StoreError:
+        found = translated(error)
+        if isinstance(found, StoreBroken):
+            self._broken = found
+        return found
+
+    def close(self) -> None:
+        if self._pid != os.getpid():
+            return
+        with self._alone(), self._lock:  # the last connection to close checkpoints
+            self._closed = True
+            if self._conn is not None:
+                self._conn.close()
+                self._conn = None
+        if self._lock_file >= 0:
+            os.close(self._lock_file)
+            self._lock_file = -1
+
+
+def _before_fork() -> None:
+    for connection in _opened:
+        connection.before_fork()
+
+
+def _after_fork() -> None:
+    for connection in _opened:
+        connection.after_fork()
+
+
+def _born() -> None:
+    for connection in _opened:
+        connection.born()
+
+
+os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_born)

@@ -1,0 +1,114 @@
+-- The registry of queues, engines and ids; each queue's pair of tables.
+CREATE TABLE hipq_queues (
+  number INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 65535),
+  app TEXT NOT NULL,
+  name TEXT NOT NULL,
+  "table" TEXT NOT NULL UNIQUE,
+  schema INTEGER NOT NULL,              -- what its tables have had: less than the database if an older program added it
+  last_id INTEGER NOT NULL DEFAULT 0,   -- the sequence of ids: never goes back, also after a prune
+  rules TEXT NOT NULL DEFAULT '{}',     -- limits, pauses: see hipq.throttlers.rules
+  admission TEXT NOT NULL DEFAULT '{}', -- what limits must remember from claim to claim
+  UNIQUE (app, name)
+);
+CREATE TABLE hipq_engines (
+  sysid INTEGER PRIMARY KEY AUTOINCREMENT,
+  lease_until INTEGER NOT NULL,         -- on the boot's own clock, which no clock step moves
+  boot TEXT NOT NULL,                   -- a lease of an earlier boot is dead
+  label TEXT NOT NULL,
+  serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
+);
+-- Who may ask a queue's throttler, until when; a new number each time, so that a late answer is told from a fresh one.
+CREATE TABLE hipq_tickets (
+  queue INTEGER PRIMARY KEY,
+  number INTEGER NOT NULL,
+  sysid INTEGER NOT NULL,
+  until INTEGER NOT NULL,               -- on the boot's own clock, as leases
+  boot TEXT NOT NULL,
+  note TEXT NOT NULL DEFAULT ''         -- what went wrong the last time
+);
+CREATE TABLE hipq_crons (
+  queue INTEGER NOT NULL,
+  name TEXT NOT NULL,
+  last INTEGER NOT NULL,                -- the tick that was added last
+  PRIMARY KEY (queue, name)
+) WITHOUT ROWID;
+-- Payloads too large to be copied each time their job moves; the row's job_data is '' then.
+CREATE TABLE hipq_payloads (
+  id INTEGER PRIMARY KEY,
+  data TEXT NOT NULL
+);
+
+-- :each-queue
+CREATE TABLE {live} (
+  id INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  lane TEXT NOT NULL,
+  job_type TEXT NOT NULL,
+  job_key TEXT NOT NULL,
+  job_data TEXT NOT NULL,
+  state TEXT NOT NULL,
+  phase TEXT NOT NULL,
+  rank INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  throttle_factor INTEGER NOT NULL,
+  held INTEGER NOT NULL,
+  time_windows TEXT NOT NULL,
+  timeout REAL NOT NULL,
+  scheduled_run_time INTEGER NOT NULL,
+  deadline INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  crashes INTEGER NOT NULL,
+  owner INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  error TEXT NOT NULL,
+  code TEXT NOT NULL,
+  exitcode INTEGER NOT NULL,
+  result TEXT NOT NULL,
+  history TEXT NOT NULL,
+  create_time INTEGER NOT NULL,
+  update_time INTEGER NOT NULL,
+  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'calling off') AND error = 'NONE') OR (state = 'error' AND phase IN ('judging') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
+);
+-- The key comes first: it tells rows apart, where tenant and type rarely do.
+CREATE UNIQUE INDEX {live}_key ON {live} (job_key, job_type, tenant);
+-- A strand is what limits, windows and pauses cannot tell apart: a claim merges the heads of strands.
+CREATE INDEX {live}_ready ON {live} (job_type, lane, time_windows, throttle_factor, rank, id) WHERE phase = 'ready';
+CREATE INDEX {live}_parked ON {live} (rank, id) WHERE phase = 'parked';
+CREATE INDEX {live}_stage ON {live} (scheduled_run_time) WHERE phase = 'scheduled';
+CREATE INDEX {live}_wait ON {live} (deadline) WHERE phase = 'waiting';
+CREATE INDEX {live}_owner ON {live} (owner, lane, held) WHERE owner <> 0 OR held <> 0;  -- also what sums of limits read
+CREATE INDEX {live}_todo ON {live} (job_type, id) WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0;
+CREATE TABLE {final} (
+  id INTEGER PRIMARY KEY,
+  tenant TEXT NOT NULL,
+  lane TEXT NOT NULL,
+  job_type TEXT NOT NULL,
+  job_key TEXT NOT NULL,
+  job_data TEXT NOT NULL,
+  state TEXT NOT NULL,
+  phase TEXT NOT NULL,
+  rank INTEGER NOT NULL,
+  priority INTEGER NOT NULL,
+  throttle_factor INTEGER NOT NULL,
+  held INTEGER NOT NULL,
+  time_windows TEXT NOT NULL,
+  timeout REAL NOT NULL,
+  scheduled_run_time INTEGER NOT NULL,
+  deadline INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  failures INTEGER NOT NULL,
+  crashes INTEGER NOT NULL,
+  owner INTEGER NOT NULL,
+  token INTEGER NOT NULL,
+  error TEXT NOT NULL,
+  code TEXT NOT NULL,
+  exitcode INTEGER NOT NULL,
+  result TEXT NOT NULL,
+  history TEXT NOT NULL,
+  create_time INTEGER NOT NULL,
+  update_time INTEGER NOT NULL,
+  CONSTRAINT {final}_states CHECK (((state = 'final' AND phase IN ('done'))) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
+);
+CREATE INDEX {final}_key ON {final} (job_key, job_type);
+CREATE INDEX {final}_time ON {final} (update_time);

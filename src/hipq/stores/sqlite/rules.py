@@ -1,0 +1,102 @@
+"""The verbs about rules, throttlers and schedules: the part of the store that says what may start and when."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+
+from hipq.job.model import New, Row
+from hipq.job.when import LATEST
+from hipq.stores.admit import ALL, START
+from hipq.stores.asking import HOLDERS, MANY_RUNNING, asked
+from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
+from hipq.stores.sqlite.admit import Rulebook
+from hipq.stores.sqlite.batch import read
+from hipq.stores.sqlite.connection import Connection
+from hipq.stores.sqlite.insert import Insert
+from hipq.stores.sqlite.statements import Statements
+from hipq.stores.sqlite.tickets import Tickets
+from hipq.stores.sqlite.turn import Take
+from hipq.stores.strands import Place
+from hipq.throttlers.rules import Rules
+
+
+class RuleVerbs:
+    _db: Connection
+    _statements: Statements
+    _insert: Insert
+    _rulebook: Rulebook
+    _take: Take
+    _tickets: Tickets
+
+    @abstractmethod
+    def _alive(self, conn: sqlite3.Connection, sysid: int) -> bool: ...
+    @abstractmethod
+    def ring(self) -> None: ...
+
+    def shut_out(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
+        found: list[Row] = []
+        with self._db.reading() as conn:
+            heads = self._rulebook.reader(conn, queue, LATEST).heads(types, START, ALL)
+            for strand in {head.strand._replace(factor=0) for head in heads if head.strand.time_windows in windows}:
+                values = (strand.job_type, strand.lane, strand.time_windows, limit - len(found))
+                found += read(conn, self._statements.of("shut_out", queue), values)
+        return found
+
+    # -- rules ------------------------------------------------------------------------------------------------------
+    def limits(self, queue: int) -> Limits:
+        with self._db.reading() as conn:
+            rules, memory = self._rulebook.read(conn, queue)
+            held = self._rulebook.reader(conn, queue, LATEST).held()
+            holders = conn.execute(self._statements.of("heaviest", queue), (HOLDERS,)).fetchall()
+            note = self._tickets.note(conn, queue)
+        return Limits(rules, memory, held, [Holder(*row) for row in holders], note)
+
+    def change_rules(self, queue: int, change: Callable[[Rules], Rules]) -> Rules:
+        with self._db.writing() as conn:
+            before, _ = self._rulebook.read(conn, queue)
+            after = change(before)
+            if after != before:
+                query = "UPDATE hipq_queues SET rules = ? WHERE number = ?"
+                conn.execute(query, (after.dump(), queue))
+        self.ring()
+        return after
+
+    def ask(self, sysid: int, claim: Claim, after: Place, seconds: float, page: int, now: int) -> Asked | None:
+        with self._db.writing() as conn:
+            ticket = 0
+            if seconds:
+                ticket = self._tickets.take(conn, claim.queue, sysid, seconds) if self._alive(conn, sysid) else 0
+                if not ticket:
+                    return None
+            ready, rules = self._rulebook.first(conn, claim, page, now)
+            due = self._take.by_id(conn, claim.queue, ready)
+            values = {"rank": after[0], "id": after[1], "page": page}
+            parked = read(conn, self._statements.of("parked", claim.queue), values)
+            running = read(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})
+        return asked(ticket, due, parked, running, page, claim.types, rules, now)
+
+    def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
+        with self._db.writing() as conn:
+            self._tickets.drop(conn, queue, ticket, note)
+
+    def unpark(self, queue: int, limit: int) -> int:
+        with self._db.writing() as conn:
+            return conn.execute(self._statements.of("unpark", queue), {"limit": limit}).rowcount
+
+    # -- cron -------------------------------------------------------------------------------------------------------
+    def cron(self, queue: int, name: str, now: int) -> int:
+        with self._db.writing() as conn:
+            conn.execute("INSERT INTO hipq_crons VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (queue, name, now))
+            query = "SELECT last FROM hipq_crons WHERE queue = ? AND name = ?"
+            return int(conn.execute(query, (queue, name)).fetchone()[0])
+
+    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
+        with self._db.writing() as conn:
+            query = "UPDATE hipq_crons SET last = ? WHERE queue = ? AND name = ? AND last = ?"
+            if conn.execute(query, (tick, queue, name, last)).rowcount == 0:
+                return None
+            stored = self._insert.jobs(conn, jobs, all_or_nothing=False)
+        self.ring()
+        return stored

@@ -1,0 +1,100 @@
+"""The schema's version, its migrations, and the tables of each queue. Whoever changes them holds the write lock."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+from hipq.errors import NameClash
+from hipq.stores import migrations
+from hipq.stores.base import QueueTables
+
+PACKAGE: Final = "hipq.stores.sqlite"
+
+
+def version(conn: sqlite3.Connection) -> tuple[int, int]:
+    """The schema's number and the oldest program it accepts, kept together in the file's header."""
+    found = int(conn.execute("PRAGMA user_version").fetchone()[0])
+    return found >> 8, found & 0xFF
+
+
+def _levels(conn: sqlite3.Connection) -> list[tuple[QueueTables, int]]:
+    """The queues, each with the number of the last migration its tables have had."""
+    query = 'SELECT number, app, name, "table", schema FROM hipq_queues ORDER BY number'
+    return [(QueueTables(*row[:4]), row[4]) for row in conn.execute(query).fetchall()]
+
+
+def registered(conn: sqlite3.Connection) -> list[QueueTables]:
+    return [queue for queue, _ in _levels(conn)]
+
+
+def migrated(conn: sqlite3.Connection, known: list[migrations.Migration]) -> bool:
+    """Whether neither the database nor a queue lacks anything this program knows of."""
+    mine = known[-1].number
+    return version(conn)[0] >= mine and all(level >= mine for _, level in _levels(conn))
+
+
+def migrate(conn: sqlite3.Connection, known: list[migrations.Migration]) -> list[str]:
+    """Apply what the database or a queue has not had, in the open transaction; the names of what was applied."""
+    found, _ = version(conn)
+    applied = []
+    for migration in known:
+        if is_new := migration.number > found:
+            _script(conn, migration.database)
+            conn.execute(f"PRAGMA user_version = {migration.number << 8 | migration.accepts}")
+        behind = [queue for queue, level in _levels(conn) if level < migration.number]
+        for queue in behind:
+            _extend(conn, [migration], queue)
+        if is_new or behind:
+            applied.append(migration.name)
+    return applied
+
+
+def complete(
+    conn: sqlite3.Connection, known: list[migrations.Migration], app: str, name: str, table: str
+) -> QueueTables | None:
+    """This queue, if it is registered and its tables lack nothing this program knows of."""
+    levels = dict(_levels(conn))
+    found = migrations.owner(list(levels), app, name, table)
+    return found if found and not migrations.lacking(known, levels[found]) else None
+
+
+def complete_now(
+    conn: sqlite3.Connection, known: list[migrations.Migration], app: str, name: str, table: str
+) -> QueueTables:
+    """Register a queue, unless somebody was first, and give its tables what they lack, in the open transaction."""
+    levels = dict(_levels(conn))
+    queue = migrations.owner(list(levels), app, name, table)
+    if not queue:
+        query = "SELECT name FROM sqlite_master WHERE name IN (?, ?)"
+        if conn.execute(query, (table, f"{table}_final")).fetchall():
+            raise NameClash(f"queue {app}.{name} wants the table {table}, and {table} or {table}_final exists already")
+        queue = QueueTables(max((queue.number for queue in levels), default=0) + 1, app, name, table)
+        conn.execute('INSERT INTO hipq_queues (number, app, name, "table", schema) VALUES (?, ?, ?, ?, 0)', queue)
+    try:
+        _extend(conn, migrations.lacking(known, levels.get(queue, 0)), queue)
+    except sqlite3.OperationalError as error:
+        if "already" not in str(error):
+            raise
+        raise NameClash(f"queue {app}.{name} wants the table {table}: {error}") from None
+    return queue
+
+
+def _extend(conn: sqlite3.Connection, some: list[migrations.Migration], queue: QueueTables) -> None:
+    for migration in some:
+        _script(conn, migrations.tables(migration.queue, queue))
+        conn.execute("UPDATE hipq_queues SET schema = ? WHERE number = ?", (migration.number, queue.number))
+
+
+def _script(conn: sqlite3.Connection, text: str) -> None:
+    """Several statements in the open transaction (executescript would commit it)."""
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            conn.execute(statement)
+            statement = ""
+
+
+def known() -> list[migrations.Migration]:
+    return migrations.migrations(PACKAGE)

@@ -1,0 +1,5 @@
+-- Scheduled rows that are due become ready, earliest first (index _stage).
+UPDATE {live} SET phase = 'ready', token = token + 1
+WHERE id IN (
+  SELECT id FROM {live} WHERE phase = 'scheduled' AND scheduled_run_time <= :now ORDER BY scheduled_run_time LIMIT :limit
+)

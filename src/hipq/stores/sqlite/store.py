@@ -1,0 +1,259 @@
+"""The SQLite store: every verb one `BEGIN IMMEDIATE` transaction on one connection."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeVar
+
+from hipq.job.model import Change, New, Row, queue_of
+from hipq.stores import migrations
+from hipq.stores.base import (
+    Claim,
+    EngineSeen,
+    Filter,
+    Glance,
+    QueueTables,
+    Stored,
+    Turned,
+)
+from hipq.stores.bell import Bell
+from hipq.stores.clock import Clock, SystemClock, boot_id
+from hipq.stores.sqlite import schema
+from hipq.stores.sqlite.admit import Rulebook, texts
+from hipq.stores.sqlite.batch import NAMES, ids, in_json, read
+from hipq.stores.sqlite.connection import Connection
+from hipq.stores.sqlite.insert import Insert, checked
+from hipq.stores.sqlite.rules import RuleVerbs
+from hipq.stores.sqlite.statements import Statements
+from hipq.stores.sqlite.tickets import Tickets
+from hipq.stores.sqlite.turn import Settle, Take
+from hipq.stores.sqlite.watch import Watch
+
+T = TypeVar("T")
+_MANY_QUEUES: Final = 100
+"""SQLite joins at most 500 SELECTs in one statement."""
+
+
+class SqliteStore(RuleVerbs):
+    def __init__(self, path: str, clock: Clock | None = None) -> None:
+        self.url = f"sqlite:///{path}" if path else "sqlite://"
+        self.path = path
+        self._clock = clock or SystemClock()
+        self._boot = boot_id()
+        self._known = schema.known()
+        self._statements = Statements(self.queues)
+        self._insert = Insert(self._statements)
+        self._settle = Settle(self._statements, self._insert)
+        self._rulebook = Rulebook(self._statements, self.now)
+        self._take = Take(self._statements, self._rulebook)
+        self._tickets = Tickets(self._clock, self._boot)
+        self._db = Connection(path, on_fork=self._start)
+        self._start()
+        self.migrate()
+
+    def _start(self) -> None:
+        """What a child has of its own after a fork: its parent's descriptors would take each other's news."""
+        self._bell = Bell()
+        self._watch: Watch | None = None
+        self._version_seen = 0
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def close(self) -> None:
+        self._db.close()
+        self._bell.close()
+        if self._watch:
+            self._watch.close()
+
+    # -- setting up -------------------------------------------------------------------------------------------------
+    def migrate(self) -> list[str]:
+        applied = []
+        with self._db.reading() as conn:
+            found, accepts = schema.version(conn)
+            migrated = found > 0 and schema.migrated(conn, self._known)
+        if not migrated:
+            with self._db.writing() as conn:
+                applied = schema.migrate(conn, self._known)  # nothing, if another process was first
+                migrations.check_version(*schema.version(conn), self._known, self.url)
+        else:
+            migrations.check_version(found, accepts, self._known, self.url)
+        return applied
+
+    def queue(self, app: str, name: str, table: str) -> QueueTables:
+        with self._db.reading() as conn:
+            found = schema.complete(conn, self._known, app, name, table)
+        if not found:
+            with self._db.writing() as conn:
+                found = schema.complete_now(conn, self._known, app, name, table)
+        self._statements.learn([found])
+        return found
+
+    def queues(self, app: str = "") -> list[QueueTables]:
+        with self._db.reading() as conn:
+            found = schema.registered(conn)
+        self._statements.learn(found)
+        return [queue for queue in found if not app or queue.app == app]
+
+    # -- adding -----------------------------------------------------------------------------------------------------
+    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
+        if conn is not None:
+            for queue in {job.queue for job in jobs}:
+                self._statements.table(
+                    queue
+                )  # before their transaction holds the write lock our connection may wait for
+            return self._insert.inside(checked(conn, self.path), jobs, all_or_nothing)
+        with self._db.writing() as own:
+            stored = self._insert.jobs(own, jobs, all_or_nothing)
+        self.ring()
+        return stored
+
+    # -- the turn ---------------------------------------------------------------------------------------------------
+    def stage(self, queue: int, now: int, limit: int) -> int:
+        with self._db.writing() as conn:
+            return conn.execute(self._statements.of("stage", queue), {"now": now, "limit": limit}).rowcount
+
+    def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
+        with self._db.writing() as conn:
+            lost, children = self._settle.save(conn, changes)
+            turned = Turned(lost, [], children)
+            if claims and self._alive(conn, sysid):
+                for claim in claims:
+                    if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, sysid):
+                        turned.add(claim.queue, *self._take.claim(conn, sysid, claim, now))
+        return turned
+
+    def _alive(self, conn: sqlite3.Connection, sysid: int) -> bool:
+        query = "SELECT 1 FROM hipq_engines WHERE sysid = ? AND lease_until > ? AND boot = ?"
+        return bool(conn.execute(query, (sysid, self._clock.steady(), self._boot)).fetchall())
+
+    def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
+        where = "phase = 'waiting' AND deadline <= ? ORDER BY deadline LIMIT ?"
+        return self._select(f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE {where}", (now, limit))
+
+    def prune(self, queue: int, before: int, limit: int) -> int:
+        with self._db.writing() as conn:
+            gone = ids(conn, self._statements.of("prune", queue), {"before": before, "limit": limit})
+            for table in (f"{self._statements.table(queue)}_final", "hipq_payloads"):
+                conn.execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (in_json(gone),))
+        return len(gone)
+
+    # -- engines and their leases -----------------------------------------------------------------------------------
+    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
+        with self._db.writing() as conn:
+            steady = self._clock.steady()
+            conn.execute("DELETE FROM hipq_engines WHERE lease_until <= ? OR boot <> ?", (steady, self._boot))
+            query = "INSERT INTO hipq_engines (lease_until, boot, label, serves) VALUES (?, ?, ?, ?)"
+            return conn.execute(query, (steady + round(seconds * 1e6), self._boot, label, serves)).lastrowid or 0
+
+    def renew_lease(self, sysid: int, seconds: float) -> bool:
+        with self._db.writing() as conn:
+            steady = self._clock.steady()
+            query = "UPDATE hipq_engines SET lease_until = ? WHERE sysid = ? AND lease_until > ? AND boot = ?"
+            return conn.execute(query, (steady + round(seconds * 1e6), sysid, steady, self._boot)).rowcount == 1
+
+    def drop_lease(self, sysid: int) -> None:
+        with self._db.writing() as conn:
+            conn.execute("DELETE FROM hipq_engines WHERE sysid = ?", (sysid,))
+
+    def engines(self) -> list[EngineSeen]:
+        query = "SELECT sysid, label, serves FROM hipq_engines WHERE lease_until > ? AND boot = ? ORDER BY sysid"
+        with self._db.reading() as conn:
+            rows = conn.execute(query, (self._clock.steady(), self._boot)).fetchall()
+        return [EngineSeen.of(*row) for row in rows]
+
+    def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
+        values = {"steady": self._clock.steady(), "boot": self._boot, "limit": limit}
+        return sorted(self._of_each("orphans", queues, values), key=lambda row: row.id)
+
+    def owned(self, queues: Sequence[int], sysid: int) -> list[Row]:
+        return self._of_each("owned", queues, {"sysid": sysid})
+
+    def _of_each(self, name: str, queues: Sequence[int], values: Mapping[str, Any]) -> list[Row]:
+        """The rows a file's statement finds in each of these queues, in one statement."""
+        found: list[Row] = []
+        for start in range(0, len(queues), _MANY_QUEUES):
+            parts = [f"SELECT * FROM ({self._statements.of(name, q)})" for q in queues[start : start + _MANY_QUEUES]]
+            found += self._select(" UNION ALL ".join(parts), values)
+        return found
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]]) -> list[Glance]:
+        found: list[Glance] = []
+        for start in range(0, len(queues), _MANY_QUEUES):
+            some = queues[start : start + _MANY_QUEUES]
+            parts = [self._statements.of("glance", queue) for queue, _ in some]
+            values = [texts(types) for _, types in some for _ in range(2)]
+            with self._db.reading() as conn:
+                rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
+            found += [
+                Glance(queue, bool(ready), due, late, bool(owned), bool(parked))
+                for queue, ready, due, late, owned, parked in rows
+            ]
+        return found
+
+    def get(self, id: int) -> Row | None:
+        if not 0 < id < 1 << 63 or not self._statements.knows(queue_of(id)):
+            return None
+        table = self._statements.table(queue_of(id))
+        query = " UNION ALL ".join(f"SELECT {NAMES} FROM {name} WHERE id = :id" for name in (table, f"{table}_final"))
+        rows = self._select(query, {"id": id})
+        return rows[0] if rows else None
+
+    def find(self, wanted: Filter) -> list[Row]:
+        fields = ("job_type", "job_key", "state", "phase", "tenant")
+        where = [f"{field} = :{field}" for field in fields if getattr(wanted, field)]
+        where += ["id > :after"] if wanted.after else []
+        one = (
+            self._statements.files["find"].replace("{columns}", NAMES).replace("{where}", " AND ".join(where) or "true")
+        )
+        parts = [f"SELECT * FROM ({one})".replace("{table}", f"{{{table}}}") for table in wanted.tables]
+        if not parts:
+            return []
+        query = f"SELECT * FROM ({' UNION ALL '.join(parts)}) ORDER BY id LIMIT :limit"
+        return self._select(migrations.tables(query, self._statements.tables(wanted.queue)), wanted._asdict())
+
+    def _select(self, query: str, values: Any) -> list[Row]:
+        with self._db.reading() as conn:
+            return read(conn, query, values)
+
+    # -- waking -----------------------------------------------------------------------------------------------------
+    def ring(self) -> None:
+        self._bell.ring()
+
+    def wait(self, seconds: float) -> bool:
+        if self._watch is None and self.path:
+            self._watch = Watch(self.path)
+            self._version_seen = self._version()
+            return True  # what was written between the caller's last look and this moment would not show: look again
+        if self._watch is None or self._watch.fd < 0:
+            return self._bell.wait(seconds)[0]
+        self._watch.heard()  # our own writes; whatever another process wrote meanwhile shows in the version
+        if self._changed():
+            return True
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            rang, news = self._bell.wait(left, (self._watch.fd,))
+            if rang or (news and self._watch.heard() and self._committed()):
+                return True
+        return False
+
+    def _version(self) -> int:
+        with self._db.reading() as conn:
+            return int(conn.execute("PRAGMA data_version").fetchone()[0])
+
+    def _changed(self) -> bool:
+        version = self._version()
+        changed = version != self._version_seen
+        self._version_seen = version
+        return changed
+
+    def _committed(self) -> bool:
+        """The kernel reports the write before SQLite shows the commit: look again for up to 20 ms."""
+        for _ in range(20):
+            if self._changed() or self._bell.rung:  # a write of our own comes with a ring, not with a new version
+                return True
+            time.sleep(0.001)
+        return False

@@ -1,0 +1,150 @@
+"""Settling what stopped and claiming what is next, inside the turn's transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+
+from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.states import FINAL
+from hipq.stores import large
+from hipq.stores.admit import Picked
+from hipq.stores.base import Claim, Stored
+from hipq.stores.sqlite.admit import Rulebook, texts
+from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, keep, no_nul, read
+from hipq.stores.sqlite.insert import Insert
+from hipq.stores.sqlite.statements import Statements
+
+_MANY_TYPES: Final = 400
+"""SQLite joins at most 500 SELECTs in one statement."""
+_pairs = msgspec.json.Decoder(list[tuple[int, int]])
+
+
+class Settle:
+    """Saves what stopped."""
+
+    def __init__(self, statements: Statements, insert: Insert) -> None:
+        self._statements = statements
+        self._insert = insert
+
+    def save(
+        self, conn: sqlite3.Connection, changes: Sequence[Change]
+    ) -> tuple[frozenset[int], list[tuple[New, Stored]]]:
+        """The ids that were lost, and what became of the children of the others."""
+        first: dict[int, Change] = {}
+        for change in changes:
+            first.setdefault(change.before.id, change)  # one write a row and turn
+        by_queue: dict[int, list[Change]] = {}
+        for id, change in first.items():
+            by_queue.setdefault(queue_of(id), []).append(change)
+        saved: set[int] = set()
+        for queue, some in by_queue.items():
+            tokens = self._tokens(conn, queue, [change.before.id for change in some])
+            kept = [change for change in some if tokens.get(change.before.id) == change.before.token]
+            self._finish(conn, queue, [change for change in kept if change.after.state == FINAL])
+            self._update(conn, queue, [change for change in kept if change.after.state != FINAL])
+            saved.update(change.before.id for change in kept)
+        children = [child for id, change in first.items() if id in saved for child in change.children]
+        stored = self._insert.jobs(
+            conn, children, all_or_nothing=False
+        )  # last: a key that was freed above is free to them
+        lost = {change.before.id for change in changes if change is not first[change.before.id]}
+        return frozenset(lost | (first.keys() - saved)), list(zip(children, stored, strict=True))
+
+    def _tokens(self, conn: sqlite3.Connection, queue: int, ids: list[int]) -> dict[int, int]:
+        """The tokens of live jobs as they are; nobody can change them before this transaction ends."""
+        query = (
+            f"SELECT json_group_array(json_array(id, token)) FROM {self._statements.table(queue)} "
+            "WHERE id IN (SELECT value FROM json_each(?))"
+        )
+        return dict(_pairs.decode(conn.execute(query, (in_json(ids),)).fetchone()[0]))
+
+    def _finish(self, conn: sqlite3.Connection, queue: int, changes: list[Change]) -> None:
+        for chunk in chunks(changes):
+            values: list[Any] = []
+            for change in chunk:
+                row = change.after
+                values += (
+                    row.id, change.before.token, row.attempt, row.failures, row.crashes, row.error, row.code,
+                    row.exitcode, row.result, row.history, row.update_time,
+                )  # fmt: skip
+            no_nul(values)
+            conn.execute(self._statements.of("finish", queue, len(chunk), 11), values)
+        if changes:
+            query = f"DELETE FROM {self._statements.table(queue)} WHERE id IN (SELECT value FROM json_each(?))"
+            conn.execute(query, (in_json([change.before.id for change in changes]),))
+
+    def _update(self, conn: sqlite3.Connection, queue: int, changes: list[Change]) -> None:
+        for chunk in chunks(changes):
+            values: list[Any] = []
+            for change in chunk:
+                row = change.after
+                values += (
+                    row.id, change.before.token, row.job_key, large.inline(row.job_data), row.state, row.phase,
+                    row.rank, row.priority, row.held, row.scheduled_run_time, row.deadline, row.attempt, row.failures,
+                    row.crashes, row.owner, row.error, row.code, row.exitcode, row.result, row.history,
+                    row.update_time,
+                )  # fmt: skip
+            no_nul(values)
+            conn.execute(self._statements.of("update", queue, len(chunk), 21), values)
+        keep(conn, large.changed(changes))
+
+
+class Take:
+    """Claims jobs for an engine."""
+
+    def __init__(self, statements: Statements, rulebook: Rulebook) -> None:
+        self._statements = statements
+        self._rulebook = rulebook
+
+    def claim(self, conn: sqlite3.Connection, sysid: int, claim: Claim, now: int) -> tuple[list[Row], Picked]:
+        """The rows claimed, in order, and what the queue's rules had to say."""
+        won: list[Row] = []
+        entry = msgspec.json.encode({"at": now, "event": "claimed", "by": sysid}).decode()
+        todo = self._pick(conn, "pick_todo", claim, (claim.limit,))
+        ready = self._ready(conn, claim, claim.limit - len(todo), now)
+        for verb, picked in (("take", todo), ("claim", ready.ids)):
+            if picked:
+                values = {"sysid": sysid, "now": now, "entry": entry, "ids": in_json(picked)}
+                values["critical"] = texts(claim.critical)
+                conn.execute(self._statements.of(verb, claim.queue), values)
+                won += self.by_id(conn, claim.queue, picked)
+        return won, ready
+
+    def _ready(self, conn: sqlite3.Connection, claim: Claim, want: int, now: int) -> Picked:
+        if want <= 0 or not claim.types:
+            return Picked([])
+        rules, memory = self._rulebook.read(conn, claim.queue)
+        if self._rulebook.is_plain(conn, claim, rules):
+            return Picked(self._pick(conn, "pick_ready", claim, (now, want)))
+        return self._rulebook.pick(conn, claim, want, rules, memory, now)
+
+    def _pick(self, conn: sqlite3.Connection, name: str, claim: Claim, values: tuple[int, ...]) -> list[int]:
+        """Ids from one SELECT a type, merged. Its parameters are the type and these; the last is the limit."""
+        limit = values[-1]
+        if limit <= 0 or not claim.types:
+            return []
+        if len(claim.types) > _MANY_TYPES:
+            return self._pick_in_parts(conn, name, claim, values)
+        one = self._statements.of(name, claim.queue)
+        order = "rank, id" if name == "pick_ready" else "id"
+        query = " UNION ALL ".join([f"SELECT * FROM ({one})"] * len(claim.types))
+        parameters = [value for job_type in claim.types for value in (job_type, *values)]
+        return ids(conn, f"SELECT id FROM ({query}) ORDER BY {order} LIMIT ?", (*parameters, limit))
+
+    def _pick_in_parts(self, conn: sqlite3.Connection, name: str, claim: Claim, values: tuple[int, ...]) -> list[int]:
+        heads = []
+        for start in range(0, len(claim.types), _MANY_TYPES):
+            part = claim._replace(types=claim.types[start : start + _MANY_TYPES])
+            heads += self._pick(conn, name, part, values)
+        table = self._statements.table(claim.queue)
+        order = "rank, id" if name == "pick_ready" else "id"
+        query = f"SELECT id FROM {table} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY {order} LIMIT ?"
+        return ids(conn, query, (in_json(heads), values[-1]))
+
+    def by_id(self, conn: sqlite3.Connection, queue: int, picked: list[int]) -> list[Row]:
+        query = f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE id IN (SELECT value FROM json_each(?))"
+        return read(conn, f"{query} ORDER BY rank, id", (in_json(picked),))

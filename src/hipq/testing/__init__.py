@@ -1,0 +1,1 @@
+"""For tests: a clock to turn by hand, and the contract suite every store runs."""

@@ -1,0 +1,109 @@
+"""Jobs for the suite: new ones, and ones taken to a given place by the moves that lead there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from hipq.job import moves
+from hipq.job.ending import Again
+from hipq.job.fault import Fault
+from hipq.job.model import Change, New, Row
+from hipq.job.order import ByTime
+from hipq.job.states import READY, SCHEDULED
+from hipq.job.when import SECOND
+from hipq.stores.base import Claim, Filter, Store
+from hipq.testing.clock import START
+
+NOW: Final = START
+LATER: Final = NOW + 3600 * SECOND
+ORDER: Final = ByTime()
+TYPE: Final = "charge"
+FAULT: Final = Fault(
+    "error", "the bank is closed: ünïcödé 🏦", "BankClosed", ("BankClosed", "Exception"), "Traceback …"
+)
+
+
+def new(queue: int, key: str = "", **more: Any) -> New:
+    """A job of type `charge` that is due now. With a time after NOW it is scheduled."""
+    at = more.setdefault("scheduled_run_time", NOW)
+    more.setdefault("job_type", TYPE)
+    more.setdefault("job_data", '{"amount":5}')
+    more.setdefault("phase", SCHEDULED if at > NOW else READY)
+    more.setdefault("rank", ORDER.rank(at, more.get("priority", 100)))
+    more.setdefault("create_time", NOW)
+    return New(queue=queue, job_key=key, **more)
+
+
+def add(store: Store, jobs: Iterable[New]) -> list[int]:
+    """Store jobs none of which is a duplicate; their ids."""
+    stored = store.enqueue(list(jobs))
+    assert not any(one.duplicate for one in stored)
+    return [one.id for one in stored]
+
+
+def add_one(store: Store, job: New) -> int:
+    (id,) = add(store, [job])
+    return id
+
+
+def row_of(store: Store, id: int) -> Row:
+    row = store.get(id)
+    assert row is not None, f"job {id} is not in the store"
+    return row
+
+
+def claim(
+    store: Store, sysid: int, queue: int, *, types: Sequence[str] = (TYPE,), limit: int = 100, now: int = NOW
+) -> list[Row]:
+    turned = store.turn(sysid, [], [Claim(queue, tuple(types), limit)], now)
+    assert turned.lost == frozenset()
+    return turned.won
+
+
+def save(store: Store, before: Row, after: Row, *, sysid: int = 0) -> Row:
+    """Write one change that must be taken; the row after it."""
+    turned = store.turn(sysid, [Change(before, after)], [], after.update_time)
+    assert turned.lost == frozenset()
+    return after
+
+
+def finish(store: Store, row: Row, now: int = NOW) -> Row:
+    return save(store, row, moves.succeeded(row, '{"paid":true}', 200, now))
+
+
+def everything(store: Store, queue: int) -> list[Row]:
+    """All jobs of a queue, page by page."""
+    rows: list[Row] = []
+    while page := store.find(Filter(queue, after=rows[-1].id if rows else 0, limit=1000)):
+        rows += page
+    return rows
+
+
+def bring(store: Store, sysid: int, queue: int, place: str, **more: Any) -> Row:
+    """A job in one of PLACES, as the store has it."""
+    if place == "initial scheduled":
+        more.setdefault("scheduled_run_time", LATER)
+    job = new(queue, **more)
+    id = add_one(store, job)
+    if place.startswith("initial"):
+        return row_of(store, id)
+    (row,) = claim(store, sysid, queue, types=[job.job_type], limit=1)
+    assert row.id == id
+    if place == "waiting":
+        return save(store, row, moves.waits(row, LATER, NOW))
+    if place == "retry ready":
+        return save(store, row, moves.given_back(row, "shutting down", True, NOW))
+    if place in ("judging", "being judged", "retry scheduled"):
+        row = save(store, row, moves.errored(row, FAULT, 500, NOW))
+    if place == "being judged":
+        (row,) = claim(store, sysid, queue, types=[job.job_type], limit=1)
+    if place == "retry scheduled":
+        row = save(store, row, moves.retried(row, Again(FAULT, delay=60.0), ORDER, NOW))
+    return row
+
+
+PLACES: Final = (
+    "initial ready", "initial scheduled", "executing", "waiting", "judging", "being judged", "retry ready",
+    "retry scheduled",
+)  # fmt: skip

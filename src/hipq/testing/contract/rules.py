@@ -1,0 +1,274 @@
+"""Limits, lanes, pauses and windows: what a claim takes is what they allow, in order, and never more."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from msgspec.structs import replace
+
+from hipq.job import moves, windows
+from hipq.job.model import Row
+from hipq.job.windows import window
+from hipq.stores.base import Claim, Filter, QueueTables, Store
+from hipq.testing.clock import HandClock
+from hipq.testing.contract.jobs import NOW, add, add_one, bring, claim, everything, new
+from hipq.testing.contract.oracle import Oracle
+from hipq.throttlers.limit import limit, per_lane
+from hipq.throttlers.rate import rate
+from hipq.throttlers.rules import AnyLimit, Rules, checked
+from hipq.throttlers.share import share
+
+TYPES = ("charge", "mail", "report", "urgent")
+OPEN = windows.dump([window("00:00", "24:00")])
+SHUT = windows.dump([window("00:00", "00:01")])
+assert windows.is_open(OPEN, NOW)
+assert not windows.is_open(SHUT, NOW)
+SETS: dict[str, list[AnyLimit]] = {
+    "none": [],
+    "limit": [limit(7)],
+    "per lane": [per_lane(3)],
+    "both": [limit(10), per_lane(4)],
+    "shares": [limit(10), share({"east": 40, "north": 30, "west": 30})],
+    "shares with others": [limit(10), share({"east": 50}, other=30)],
+}
+
+
+def set_rules(store: Store, queue: int, limits: list[AnyLimit] = (), **more: object) -> Rules:  # type: ignore[assignment]
+    return store.change_rules(queue, lambda rules: replace(rules, limits=checked(limits), **more))
+
+
+def live(store: Store, queue: int) -> list[Row]:
+    return [row for row in everything(store, queue) if row.state != "final"]
+
+
+class TestRules:
+    @pytest.mark.parametrize("name", SETS)
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_claim_takes_what_a_slow_look_at_every_job_finds(
+        self, store: Store, engine: int, queue: QueueTables, name: str, seed: int
+    ) -> None:
+        draw = random.Random(f"{name}{seed}")
+        number = queue.number
+        lanes = ["east", "north", "west"] if name == "shares" else ["", "east", "north", "west", "süd"]
+        rules = set_rules(store, number, SETS[name])
+        oracle = Oracle(rules, ("urgent",), {"[]": True, OPEN: True, SHUT: False})
+        jobs = [
+            new(
+                number, job_type=draw.choice(TYPES), rank=draw.randrange(30), lane=draw.choice(lanes),
+                throttle_factor=draw.choice([1, 1, 1, 2, 3]), time_windows=draw.choice(["[]", "[]", OPEN, SHUT]),
+            )
+            for _ in range(150)
+        ]  # fmt: skip
+        add(store, jobs)
+        taken = 0
+        for step in range(60):
+            if step % 10 == 9:
+                paused = {"paused": draw.random() < 0.2, "paused_lanes": tuple(draw.sample(lanes, draw.randrange(2)))}
+                oracle.rules = set_rules(
+                    store, number, SETS[name], **paused, paused_types=tuple(draw.sample(TYPES, draw.randrange(2)))
+                )
+            types = tuple(draw.sample(TYPES, draw.choice([1, 3, 4, 4, 4])))
+            want = draw.choice([1, 2, 5, 20])
+            expected = oracle.claim(live(store, number), types, want)
+            won = store.turn(engine, [], [Claim(number, types, want, ("urgent",))], NOW).won
+            assert [row.id for row in won] == expected, f"step {step}"
+            assert all(row.held == (0 if row.job_type == "urgent" else row.throttle_factor) for row in won)
+            taken += len(won)
+            running = store.find(Filter(number, state="running", limit=1000))
+            for row in draw.sample(running, draw.randrange(min(len(running), 6) + 1)):
+                ended = draw.choice([moves.succeeded(row, "1", 200, NOW), moves.given_back(row, "no", True, NOW)])
+                waits = row.phase == "executing" and draw.random() < 0.3
+                store.turn(engine, [_change(row, moves.waits(row, NOW + 10**9, NOW) if waits else ended)], [], NOW)
+        assert taken > 60
+
+    def test_what_is_used_is_seen_by_the_next_claim_of_another_engine(
+        self, store: Store, other: Store, engine: int, queue: QueueTables
+    ) -> None:
+        rival = other.take_lease(60, "rival")
+        set_rules(store, queue.number, [limit(5)])
+        ids = add(store, [new(queue.number, throttle_factor=2)] * 4)
+        assert [row.id for row in claim(store, engine, queue.number, limit=1)] == ids[:1]
+        assert [row.id for row in claim(other, rival, queue.number)] == ids[1:2]
+        assert claim(store, engine, queue.number) == []
+
+    def test_a_changed_limit_counts_from_the_next_claim_on(
+        self, store: Store, other: Store, engine: int, queue: QueueTables
+    ) -> None:
+        ids = add(store, [new(queue.number)] * 20)
+        assert len(claim(store, engine, queue.number, limit=4)) == 4  # it knows the rules by now: none
+        set_rules(other, queue.number, [limit(6)])
+        assert len(claim(store, engine, queue.number)) == 2
+        other.change_rules(queue.number, lambda rules: replace(rules, changed=(limit(9),)))
+        assert len(claim(store, engine, queue.number)) == 3
+        other.change_rules(queue.number, lambda rules: replace(rules, changed=()))
+        assert [row.id for row in claim(store, engine, queue.number)] == ids[9:]
+
+    def test_a_rate_is_never_exceeded_in_any_span(
+        self, store: Store, engine: int, queue: QueueTables, clock: HandClock
+    ) -> None:
+        set_rules(store, queue.number, [rate(10, per=1)])
+        add(store, [new(queue.number, throttle_factor=1 + n % 3) for n in range(120)])
+        draw = random.Random(5)
+        starts: list[tuple[int, int]] = []
+        again = 0
+        for _ in range(200):
+            now = clock.now()
+            turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 100)], now)
+            starts += [(now, row.throttle_factor) for row in turned.won]
+            if queue.number in turned.refused:
+                again = turned.refused[queue.number]
+                assert turned.won or now < again <= now + 1_000_000
+            step = again - now if again > now and draw.random() < 0.3 else draw.randrange(150_000)
+            clock.advance(seconds=step / 1e6)
+        assert len(starts) == 120
+        for at, _ in starts:
+            assert sum(units for when, units in starts if at <= when < at + 1_000_000) <= 10
+
+    def test_a_rate_counts_starts_when_they_happen(
+        self, store: Store, engine: int, queue: QueueTables, clock: HandClock
+    ) -> None:
+        set_rules(store, queue.number, [rate(2, per=10)])
+        add(store, [new(queue.number)] * 6)
+        began = clock.now()
+        clock.advance(seconds=9)  # the process was stopped between the beginning of its turn and this
+        assert len(store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], began).won) == 2
+        clock.advance(seconds=9)
+        assert store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], clock.now()).won == []
+        clock.advance(seconds=1)
+        assert len(store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], clock.now()).won) == 2
+
+    def test_a_rate_is_not_used_up_by_what_is_judged(self, store: Store, engine: int, queue: QueueTables) -> None:
+        bring(store, engine, queue.number, "judging")
+        set_rules(store, queue.number, [rate(1, per=3600)])
+        id = add_one(store, new(queue.number))
+        (judged,) = claim(store, engine, queue.number, limit=1)
+        assert judged.id != id
+        assert [row.id for row in claim(store, engine, queue.number, limit=1)] == [id]
+
+    def test_what_a_rate_refuses_in_the_claim_that_fills_it_is_told_when(
+        self, store: Store, engine: int, queue: QueueTables, clock: HandClock
+    ) -> None:
+        set_rules(store, queue.number, [rate(2, per=10)])
+        add(store, [new(queue.number)] * 3)
+        turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], NOW)
+        assert (len(turned.won), turned.refused) == (2, {queue.number: clock.now() + 10_000_000})
+
+    def test_a_heavy_job_is_passed_by_one_poolful_at_most(self, store: Store, engine: int, queue: QueueTables) -> None:
+        set_rules(store, queue.number, [limit(10)])
+        add(store, [new(queue.number, rank=0)] * 5)
+        running = claim(store, engine, queue.number)
+        (heavy,) = add(store, [new(queue.number, rank=1, throttle_factor=10)])
+        add(store, [new(queue.number, rank=2)] * 500)
+        passed = 0
+        for _ in range(100):
+            won = claim(store, engine, queue.number, limit=2)
+            if heavy in [row.id for row in won]:
+                break
+            passed += len(won)
+            running += won
+            done = running.pop(0)
+            store.turn(engine, [_change(done, moves.succeeded(done, "1", 200, NOW))], [], NOW)
+        else:
+            pytest.fail("the heavy job never came")
+        assert 0 < passed <= 10
+
+    def test_a_job_heavier_than_a_lowered_limit_runs_alone(self, store: Store, engine: int, queue: QueueTables) -> None:
+        set_rules(store, queue.number, [limit(10)])
+        light, heavy, later = add(
+            store, [new(queue.number, throttle_factor=n, rank=r) for n, r in ((1, 0), (8, 1), (1, 2))]
+        )
+        set_rules(store, queue.number, [limit(4)])
+        (first,) = claim(store, engine, queue.number, limit=1)
+        assert first.id == light
+        (passing,) = claim(store, engine, queue.number)
+        assert passing.id == later
+        store.turn(engine, [_change(r, moves.succeeded(r, "1", 200, NOW)) for r in (first, passing)], [], NOW)
+        add(store, [new(queue.number, rank=3)])
+        assert [row.id for row in claim(store, engine, queue.number)] == [heavy]
+
+    def test_fair_lanes_take_turns(self, store: Store, engine: int, queue: QueueTables) -> None:
+        set_rules(store, queue.number, lanes="fair")
+        lanes = [f"lane{n:03}" for n in range(150)]
+        add(store, [new(queue.number, lane="lane070", rank=0, job_type=t) for t in ("charge", "mail")] * 300)
+        add(store, [new(queue.number, lane=lane, rank=9, job_type="charge") for lane in lanes for _ in range(2)])
+        add(store, [new(queue.number, lane=lane, rank=9, job_type="mail") for lane in lanes[::7]])
+        served: list[str] = []
+        for _ in range(40):
+            served += [row.lane for row in claim(store, engine, queue.number, types=("charge", "mail"), limit=10)]
+        hog = served.count("lane070")
+        assert set(served) == set(lanes)
+        assert hog < 100, "one lane with most of the jobs does not get most of the turns"
+
+    def test_fair_lanes_keep_their_order_whatever_they_are_made_of(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        set_rules(store, queue.number, lanes="fair")
+        add(store, [new(queue.number, lane="a", rank=-n, throttle_factor=n) for n in range(1, 101)])
+        add(store, [new(queue.number, lane=f"b{n}", rank=n) for n in range(70)])
+        factors: list[int] = []
+        while won := claim(store, engine, queue.number, limit=5):
+            factors += [row.throttle_factor for row in won if row.lane == "a"]
+        assert factors == [*range(100, 0, -1)]
+
+    def test_a_changed_rate_goes_on_counting(
+        self, store: Store, engine: int, queue: QueueTables, clock: HandClock
+    ) -> None:
+        add(store, [new(queue.number)] * 50)
+        for wanted in (rate(5, per=30), rate(4, per=30), rate(3, per=30), rate(5, per=20), rate(5, per=30)):
+            set_rules(store, queue.number, [wanted])
+            claim(store, engine, queue.number)
+            clock.advance(seconds=1)
+        assert len(store.find(Filter(queue.number, state="running"))) == 5
+
+    def test_where_a_rate_counts_starts_no_more_are_claimed_than_can_start(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        set_rules(store, queue.number, [rate(20, per=1)])
+        add(store, [new(queue.number)] * 9)
+        turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 9, hands=2)], NOW)
+        assert len(turned.won) == 2
+        assert queue.number in turned.refused
+        assert store.turn(engine, [], [Claim(queue.number, ("charge",), 9, hands=0)], NOW).won == []
+
+    def test_fair_lanes_leave_nothing_behind(self, store: Store, engine: int, queue: QueueTables) -> None:
+        set_rules(store, queue.number, [per_lane(1)], lanes="fair")
+        ids = add(store, [new(queue.number, lane=f"l{n % 90}") for n in range(180)])
+        seen: list[int] = []
+        while won := claim(store, engine, queue.number, limit=7):
+            seen += [row.id for row in won]
+            if len(won) < 7:
+                rows = store.find(Filter(queue.number, state="running", limit=1000))
+                store.turn(engine, [_change(r, moves.succeeded(r, "1", 200, NOW)) for r in rows], [], NOW)
+        assert sorted(seen) == ids
+
+    def test_a_paused_queue_starts_nothing_and_judges_still(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        add(store, [new(queue.number)] * 2)
+        (row, _) = claim(store, engine, queue.number)
+        from hipq.testing.contract.jobs import FAULT
+
+        store.turn(engine, [_change(row, moves.errored(row, FAULT, 500, NOW))], [], NOW)
+        add(store, [new(queue.number)])
+        set_rules(store, queue.number, paused=True)
+        turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], NOW)
+        assert [won.id for won in turned.won] == [row.id]
+        assert turned.refused == {queue.number: 0}
+
+    def test_closed_windows_are_told(self, store: Store, engine: int, queue: QueueTables) -> None:
+        shut = add(store, [new(queue.number, time_windows=SHUT, lane=lane) for lane in ("a", "b")])
+        (able,) = add(store, [new(queue.number, rank=1 << 60)])
+        turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], NOW)
+        assert [row.id for row in turned.won] == [able]
+        assert turned.closed == {queue.number: frozenset({SHUT})}
+        found = store.shut_out(queue.number, ("charge",), (SHUT,), 10)
+        assert sorted(row.id for row in found) == shut
+        assert len(store.shut_out(queue.number, ("charge",), (SHUT,), 1)) == 1
+        assert store.shut_out(queue.number, ("mail",), (SHUT,), 10) == []
+
+
+def _change(before: Row, after: Row):  # type: ignore[no-untyped-def]
+    from hipq.job.model import Change
+
+    return Change(before, after)

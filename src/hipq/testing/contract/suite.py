@@ -1,0 +1,31 @@
+"""Every test of the contract, for a store's test module to import whole."""
+
+from hipq.testing.contract.asking import (
+    TestChangingRules,
+    TestCron,
+    TestEngines,
+    TestPages,
+    TestTickets,
+    throttled,
+)
+from hipq.testing.contract.bad_rows import TestBadRows
+from hipq.testing.contract.claim import TestClaim, TestStage
+from hipq.testing.contract.enqueue import TestEnqueue, TestKeys
+from hipq.testing.contract.leases import TestLeases, TestOrphans, TestOwned
+from hipq.testing.contract.looking import TestFind, TestGet, TestGlance, TestNow, TestOverdue, TestPrune
+from hipq.testing.contract.payloads import TestLargePayloads
+from hipq.testing.contract.registry import TestQueues, shop
+from hipq.testing.contract.rules import TestRules
+from hipq.testing.contract.schema import TestChecks, TestMigrations
+from hipq.testing.contract.together import TestProcesses, TestThreads, stores
+from hipq.testing.contract.transactions import TestUserTransaction, orders
+from hipq.testing.contract.turn import TestChildren, TestMoves, TestTokens, TestTurn
+from hipq.testing.contract.waking import TestWaking
+
+__all__ = [
+    "TestBadRows", "TestChangingRules", "TestChecks", "TestChildren", "TestClaim", "TestCron", "TestEngines",
+    "TestEnqueue", "TestFind", "TestGet", "TestGlance", "TestKeys", "TestLargePayloads", "TestLeases",
+    "TestMigrations", "TestMoves", "TestNow", "TestOrphans", "TestOverdue", "TestOwned", "TestPages",
+    "TestProcesses", "TestPrune", "TestQueues", "TestRules", "TestStage", "TestThreads", "TestTickets", "TestTokens",
+    "TestTurn", "TestUserTransaction", "TestWaking", "orders", "shop", "stores", "throttled",
+]  # fmt: skip

@@ -1,0 +1,103 @@
+"""Whoever is not an engine: those who add and cancel jobs, the operator who changes rules, the hand on the clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hipq.errors import Conflict, DuplicateKey, Invalid, NotFound, StoreUnavailable
+from hipq.job import payload
+from hipq.testing.simulation.audit import Broken
+from hipq.testing.simulation.scene import URGENT, draw_limits
+
+if TYPE_CHECKING:
+    from hipq.testing.simulation.world import World
+
+
+class Clients:
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._numbers = 0
+        self.submitted: dict[str, str] = {}
+        """Payloads by marker: what anybody ever wanted to add."""
+        self.acknowledged: dict[int, str] = {}
+        self.poison: set[str] = set()
+        self.stepped = False
+
+    def add(self) -> None:
+        world, chance = self._world, self._world.chance
+        self._numbers += 1
+        marker = f"m{self._numbers}"
+        data: dict[str, Any] = {"marker": marker, "depth": 0}
+        key = chance.choice([None, marker, f"shared{chance.randrange(4)}"])
+        if chance.random() < 0.05:
+            self.poison.add(marker)
+        delay = chance.choice([0, 0, chance.uniform(0, 30)])
+        options: dict[str, Any] = {"key": key, "delay": delay, "priority": chance.randrange(200)}
+        job_type = "work"
+        if world.scene.ruled:
+            data["lane"] = chance.choice(world.scene.lanes)
+            options["throttle_factor"] = chance.randint(1, world.scene.heaviest)
+            options["windows"] = chance.choice([(), *world.scene.windows])
+            job_type = chance.choices(["work", URGENT], [85, 15])[0]
+        self.submitted[marker] = payload.encode(data)
+        try:
+            id = world.queue.enqueue(job_type, data, **options)
+            if id in self.acknowledged:
+                raise Broken(f"I1: {marker} and {self.acknowledged[id]} were both acknowledged as job {id}")
+            self.acknowledged[id] = marker
+        except (DuplicateKey, StoreUnavailable):
+            pass
+        except Invalid:
+            if not world.scene.limits and not world.relimited:
+                raise  # else it is too heavy for a limit
+        world.ring()
+
+    def meddle(self) -> None:
+        app, chance = self._world.app, self._world.chance
+        if not self.acknowledged:
+            return
+        id = chance.choice(sorted(self.acknowledged))
+        try:
+            chance.choice([app.cancel, app.retry_now])(id)
+        except (Conflict, NotFound, StoreUnavailable):
+            pass
+
+    def change_rules(self) -> None:
+        """An operator pauses, resumes, sets limits; now and then the programs that add jobs do not hear of it."""
+        world, chance = self._world, self._world.chance
+        app, known = world.app, world.queue._rules
+        what = chance.choice(["pause", "pause", "resume", "set_limit", "set_limit", "dry_run"])
+        of: dict[str, Any] = chance.choice([{}, {"lane": chance.choice(world.scene.lanes)}, {"type": "work"}])
+        to: Any = chance.choice([chance.randrange(1, 11), chance.randrange(2, 8), 0, None, draw_limits(chance)])
+        world.trace(None, f"{what} {to if what == 'set_limit' else of}")
+        try:
+            if what == "set_limit":
+                world.relimited = True
+                app.set_limit("jobs", to)
+            elif what == "dry_run":
+                app.dry_run("jobs", lambda _due, _running, _now: ())
+            else:
+                getattr(app, what)("jobs", **of)
+        except (Invalid, StoreUnavailable):
+            pass  # Invalid: the limit has shares of less than one unit
+        if chance.random() < 0.3:
+            world.queue._rules = known
+        world.ring()
+
+    def resume_all(self) -> None:
+        rules = self._world.store.limits(self._world.queue.number).rules
+        self._world.app.resume("jobs")
+        for lane in rules.paused_lanes:
+            self._world.app.resume("jobs", lane=lane)
+        for job_type in rules.paused_types:
+            self._world.app.resume("jobs", type=job_type)
+
+    def step_clock(self) -> None:
+        """The calendar is set; where windows and schedules go by it, sometimes by minutes."""
+        chance = self._world.chance
+        seconds = chance.uniform(-20, 20)
+        if self._world.scene.ruled and chance.random() < 0.3:
+            seconds = chance.choice([1, 1, -1]) * chance.uniform(20, 240)
+        self._world.trace(None, f"the calendar is set by {seconds:.1f} s")
+        self.stepped = True
+        self._world.clock.step(seconds)

@@ -1,0 +1,118 @@
+"""What a seed makes of the queue: its limits, lanes, windows, schedule, throttler. Every second seed has none of it."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import Final
+
+from hipq.job.when import SECOND
+from hipq.job.windows import Window, window
+from hipq.testing.clock import START
+from hipq.throttlers.limit import limit, per_lane
+from hipq.throttlers.rate import Rate, rate
+from hipq.throttlers.rules import AnyLimit
+from hipq.throttlers.share import share
+
+LANES: Final = ("east", "north", "west")
+URGENT: Final = "urgent"
+"""The job type that limits do not count."""
+_DAY: Final = 86_400
+_LAST_MINUTE: Final = 1_439
+
+
+@dataclass(frozen=True)
+class Scene:
+    start: int = START
+    faulty: float = 60.0
+    """Seconds of simulated time with faults."""
+    ruled: bool = False
+    """There is more than the plain queue, and somebody changes its rules while it runs."""
+    limits: tuple[AnyLimit, ...] = ()
+    lanes: tuple[str, ...] = ()
+    turns: str = "ordered"
+    heaviest: int = 1
+    windows: tuple[tuple[Window, ...], ...] = ()
+    most_running: int = 0
+    """What the code throttler lets run at a time; 0 = there is no throttler."""
+    rejects: float = 0.0
+    page: int = 500
+    """How many jobs it is shown at a time."""
+    slow: float = 0.0
+    """How often it takes long."""
+    withdrawn: bool = False
+    """Engines that start late have code without it."""
+    missed: str = ""
+    """What the schedule does about missed ticks; "" = there is no schedule."""
+    overlap: bool = False
+    cron_factor: int = 1
+    steps: int | None = None
+    """How often the calendar is set; None = as chance has it."""
+
+
+def scene_of(seed: int) -> Scene:
+    if seed % 2 == 0:
+        return Scene()
+    chance = random.Random(f"scene {seed}")
+    minute = chance.choice([_LAST_MINUTE, chance.randrange(_LAST_MINUTE)])
+    limits = draw_limits(chance)
+    throttled = chance.random() < 0.3
+    ticks = chance.random() < 0.25
+    missed = chance.choice(["one", "all", "skip"]) if ticks else ""
+    rated = any(isinstance(one, Rate) for one in limits)
+    return Scene(
+        start=START - START % (_DAY * SECOND) + (minute * 60 + chance.randrange(60)) * SECOND,
+        faulty=150.0 if ticks else 60.0,
+        ruled=True,
+        limits=limits,
+        lanes=LANES if chance.random() < 0.7 else (*LANES, "south"),
+        turns=chance.choice(["ordered", "fair"]),
+        heaviest=chance.choice([1, 2, 3]),
+        windows=_windows(minute) if chance.random() < 0.4 else (),
+        most_running=chance.randrange(3, 9) if throttled else 0,
+        rejects=chance.choice([0.0, 0.1]),
+        page=chance.choice([3, 10, 500, 500]),
+        slow=chance.choice([0.0, 0.1, 0.4]),
+        withdrawn=throttled and chance.random() < 0.25,
+        missed=missed,
+        overlap=missed == "all" or chance.random() < 0.5,
+        cron_factor=chance.randrange(1, 4),
+        steps=0 if rated and chance.random() < 0.7 else None,  # a rate is only sure while nobody sets the calendar
+    )
+
+
+def draw_limits(chance: random.Random) -> tuple[AnyLimit, ...]:
+    whole, some, parts = limit(chance.randrange(4, 11)), per_lane(chance.randrange(2, 5)), _shares(chance)
+    starts = rate(chance.randrange(3, 9), per=chance.choice([0.5, 2, 10]))
+    return chance.choice(
+        [
+            (), (whole,), (some,), (whole, some), (whole, parts), (whole, parts), (starts,), (starts,), (whole, starts),
+            (some, starts), (whole, parts, starts), (whole, some, parts, starts),
+        ]
+    )  # fmt: skip
+
+
+def _shares(chance: random.Random) -> AnyLimit:
+    if chance.random() < 0.5:
+        return share({"east": 40, "north": 30, "west": 30})
+    return share({"east": 40}, other=50)
+
+
+def _windows(minute: int) -> tuple[tuple[Window, ...], ...]:
+    """Three sets that open and close while the jobs run, the second the other way round than the first, and after a
+    while stay open. From the last minute of the day on, they lie over midnight."""
+    odd, even = range(minute, minute + 20, 2), range(minute + 1, minute + 20, 2)
+    last = _between(minute + 20, minute + 300)
+    return (
+        (*(_between(at, at + 1) for at in odd), last),
+        (*(_between(at, at + 1) for at in even), last),
+        (_between(minute - 30, minute + 1), _between(minute + 3, minute + 200)),
+    )
+
+
+def _between(opens: int, closes: int) -> Window:
+    return window(_clock(opens), _clock(closes))
+
+
+def _clock(minute: int) -> str:
+    return f"{minute // 60 % 24:02}:{minute % 60:02}"

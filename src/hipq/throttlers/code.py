@@ -1,0 +1,122 @@
+"""Throttlers that are code: they see what is due and what runs, and say of each due job what is to become of it.
+
+    def by_server(due, running, now):
+        busy = Counter(job.data["server"] for job in running)
+        for job in due:
+            if job.data["server"] in DECOMMISSIONED:
+                yield reject(job, "its server is gone")
+            elif busy[job.data["server"]] < 3:
+                busy[job.data["server"]] += 1
+                yield admit(job)
+
+Of jobs it does not mention it is asked again: they are parked until something changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+
+from hipq.errors import Invalid, shown
+from hipq.job import names
+from hipq.job.model import Row
+from hipq.job.spec import Spec
+from hipq.job.view import Job
+from hipq.job.when import later, moment, seconds, to_datetime
+
+
+class Admit(NamedTuple):
+    job: Job[Any]
+
+
+class Defer(NamedTuple):
+    job: Job[Any]
+    until: datetime | float | timedelta
+
+
+class Reject(NamedTuple):
+    job: Job[Any]
+    reason: str
+
+
+Decision = Admit | Defer | Reject
+Throttler = Callable[[list[Job[Any]], list[Job[Any]], datetime], Iterable[Decision] | None]
+
+
+def admit(job: Job[Any]) -> Admit:
+    """It may start now."""
+    return Admit(job)
+
+
+def defer(job: Job[Any], until: datetime | float | timedelta) -> Defer:
+    """It is scheduled anew: for a moment, or so many seconds from now."""
+    return Defer(job, until)
+
+
+def reject(job: Job[Any], reason: str) -> Reject:
+    """It never runs: it ends, failed, with this reason."""
+    return Reject(job, reason)
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a throttler said, row by row."""
+
+    admitted: list[Row] = field(default_factory=list)
+    deferred: list[tuple[Row, int]] = field(default_factory=list)
+    rejected: list[tuple[Row, str]] = field(default_factory=list)
+    parked: list[Row] = field(default_factory=list)
+
+
+def verdict(
+    throttler: Throttler, due: Sequence[Row], running: Sequence[Row], specs: Mapping[str, Spec], now: int
+) -> Verdict:
+    """Ask it. Raises what it raises, and Invalid for an answer that cannot be read."""
+    rows = {row.id: row for row in due}
+    found = Verdict()
+    answer = throttler(
+        [Job(row, specs.get(row.job_type)) for row in due],
+        [Job(row, specs.get(row.job_type)) for row in running],
+        to_datetime(now),
+    )
+    for decision in () if answer is None else answer:
+        if not isinstance(decision, Decision) or not isinstance(decision.job, Job):
+            raise Invalid(f"a throttler answers with admit(job), defer(job, until) or reject(job, reason), not "
+                          f"{shown(decision)}")  # fmt: skip
+        row = rows.pop(decision.job.id, None)
+        if row is None:
+            raise Invalid(f"job {decision.job.id} is not due, or was decided on twice")
+        match decision:
+            case Admit():
+                found.admitted.append(row)
+            case Defer(_, until):
+                at = moment(until, "until") if isinstance(until, datetime) else later(now, seconds(until, "until"))
+                found.deferred.append((row, at))
+            case Reject(_, reason):
+                found.rejected.append((row, names.reason(reason)))
+    found.parked = list(rows.values())
+    return found
+
+
+class DryRun(NamedTuple):
+    """What a throttler would do."""
+
+    admitted: list[Job[Any]]
+    deferred: list[tuple[Job[Any], datetime]]
+    rejected: list[tuple[Job[Any], str]]
+    parked: list[Job[Any]]
+    """Not mentioned: they stay where they are, and it is asked about them again."""
+    running: int
+    """How many running jobs it was shown."""
+
+    @classmethod
+    def of(cls, found: Verdict, running: int) -> DryRun:
+        return cls(
+            [Job(row) for row in found.admitted],
+            [(Job(row), to_datetime(until)) for row, until in found.deferred],
+            [(Job(row), reason) for row, reason in found.rejected],
+            [Job(row) for row in found.parked],
+            running,
+        )

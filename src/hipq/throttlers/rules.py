@@ -1,0 +1,102 @@
+"""What a queue's row in the registry says about starts: its limits, its pauses, how its lanes take turns.
+
+Code gives the defaults, written by every engine that starts. What an operator changed is kept beside them, and wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hipq.errors import Invalid, shown
+from hipq.throttlers.limit import Limit, PerLane, limit
+from hipq.throttlers.rate import Rate
+from hipq.throttlers.share import Share
+
+AnyLimit = Limit | PerLane | Share | Rate
+
+
+class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
+    limits: tuple[AnyLimit, ...] = ()
+    """What the code says."""
+    changed: tuple[AnyLimit, ...] | None = None
+    """What an operator says instead."""
+    lanes: str = "ordered"
+    throttled: bool = False
+    """Jobs start by the leave of a code throttler only."""
+    paused: bool = False
+    paused_lanes: tuple[str, ...] = ()
+    paused_types: tuple[str, ...] = ()
+
+    @property
+    def in_force(self) -> tuple[AnyLimit, ...]:
+        return self.limits if self.changed is None else self.changed
+
+    @property
+    def plain(self) -> bool:
+        """Nothing but the order decides what starts."""
+        return not (self.in_force or self.throttled or self.paused or self.paused_lanes or self.paused_types)
+
+    @property
+    def most(self) -> int:
+        """The limit of the whole queue; 0 = none."""
+        return next((one.n for one in self.in_force if isinstance(one, Limit)), 0)
+
+    @property
+    def has_rate(self) -> bool:
+        return any(isinstance(one, Rate) for one in self.in_force)
+
+    def dump(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+NO_RULES = Rules()
+_decoder = msgspec.json.Decoder(Rules)
+
+
+def load(text: str) -> Rules:
+    return NO_RULES if text == "{}" else _decoder.decode(text)
+
+
+def checked(limits: Sequence[Any], throttle_limit: int = 0) -> tuple[AnyLimit, ...]:
+    """A list of limits that makes sense together. `throttle_limit` below 1 = none (seed 004)."""
+    if isinstance(throttle_limit, bool) or not isinstance(throttle_limit, int):
+        raise Invalid(f"throttle_limit must be a whole number, not {shown(throttle_limit)}")
+    if isinstance(limits, (str, bytes)) or not isinstance(limits, Sequence):
+        raise Invalid(f"limits must be a list like [limit(100), per_lane(10)], not {shown(limits)}")
+    found: list[AnyLimit] = [limit(throttle_limit)] if throttle_limit >= 1 else []
+    for one in limits:
+        if not isinstance(one, AnyLimit):
+            raise Invalid(f"a limit is one of limit(), per_lane(), share() and rate(), not {shown(one)}")
+        found.append(one)
+    for kind, name in ((Limit, "limit"), (PerLane, "per_lane"), (Share, "share")):
+        if sum(isinstance(one, kind) for one in found) > 1:
+            raise Invalid(f"a queue has one {name} at most" + (" (throttle_limit is one)" if kind is Limit else ""))
+    if len({str(one) for one in found}) < len(found):
+        raise Invalid("the same rate is given twice")
+    whole = next((one.n for one in found if isinstance(one, Limit)), 0)
+    for one in found:
+        if isinstance(one, Share):
+            if not whole:
+                raise Invalid("shares are parts of a limit: give throttle_limit=, or limit(n), too")
+            for lane in (*one.percent, *([""] if one.other else [])):
+                if one.cap(lane, whole) < 1:
+                    raise Invalid(f"the share of {lane or 'other lanes'} in a limit of {whole} is less than one unit")
+    return tuple(found)
+
+
+def refusal(rules: Rules, lane: str, factor: int) -> str:
+    """Why a job of this lane and weight could never run as others do; "" if it can."""
+    whole = rules.most
+    for one in rules.in_force:
+        if isinstance(one, (Limit, PerLane, Rate)) and factor > one.n:
+            return f"throttle_factor {factor} is above the queue's {one}"
+        if isinstance(one, Share) and whole:
+            if not one.knows(lane):
+                return f"lane {shown(lane)} has no share in this queue: there are {', '.join(one.percent)}"
+            if factor > one.cap(lane, whole):
+                part = one.cap(lane, whole)
+                return f"throttle_factor {factor} is above the {part} units of {whole} that lane {shown(lane)} has"
+    return ""

@@ -1,0 +1,247 @@
+"""An application in a folder of its own, the command line in this process, and workers in processes of their own."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import psycopg
+import pytest
+
+from hipq import Hipq
+from hipq.cli.main import run
+from tests.servers import fresh_database
+
+SHOP = '''
+"""The application of the command line's tests. Gates open when the file `go` is there."""
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from hipq import Failed, Hipq, Job, Wait, fixed
+
+app = Hipq("shop")
+orders = app.queue("orders")
+mails = app.queue("mails", order="priority")
+nothing = 5
+
+
+@orders.job
+def quick(job: Job):
+    return os.getpid()
+
+
+@orders.job
+def gate(job: Job):
+    Path(f"started-{job.id}").touch()
+    while not os.path.exists("go"):
+        time.sleep(0.01)
+    return os.getpid()
+
+
+@orders.job
+async def gate_on_a_loop(job: Job):
+    Path(f"started-{job.id}").touch()
+    while not os.path.exists("go"):
+        await asyncio.sleep(0.01)
+
+
+orders.job("gate_in_a_process", process=True)(gate.fn)
+
+
+@orders.job(run_timeout=0.2)
+def stuck(job: Job):
+    time.sleep(600)
+
+
+@orders.job(retry=fixed(3600))
+def flaky(job: Job):
+    raise ConnectionError("the bank does not answer")
+
+
+@mails.job
+def mail(job: Job):
+    return Wait()
+'''
+
+
+class Ran(NamedTuple):
+    status: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+    @property
+    def complaint(self) -> str:
+        """The one sentence of a failure; what else there is on standard error may only name the database."""
+        lines = [line for line in self.err.splitlines() if not line.startswith("database: ")]
+        assert len(lines) == 1, self.err
+        assert lines[0].startswith("hipq: ")
+        assert "Traceback" not in self.err
+        assert len(lines[0]) < 800
+        return lines[0]
+
+
+HipqCommand = Callable[..., Ran]
+
+
+def eventually(true: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """Wait until this is true, and what it was; fail after so long."""
+    deadline = time.monotonic() + seconds
+    while not (found := true()):
+        assert time.monotonic() < deadline, "it did not come true"
+        time.sleep(0.01)
+    return found
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current directory, with shop.py in it."""
+    (tmp_path / "shop.py").write_text(SHOP)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, "shop", raising=False)
+    monkeypatch.delenv("HIPQ_APP", raising=False)
+    monkeypatch.delenv("HIPQ_DATABASE_URL", raising=False)
+    return tmp_path
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    with fresh_database() as url:
+        app = Hipq("shop", url)
+        app.migrate()
+        app.close()
+        yield url
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """A database for the shop; calling it counts the rows this test has added: jobs, and payloads put aside."""
+    if request.param == "sqlite":
+        return lambda: _count(sqlite3.connect(folder / "shop.db"), "SELECT name FROM sqlite_master")
+    url = request.getfixturevalue("postgres")
+    monkeypatch.setenv("HIPQ_DATABASE_URL", url)
+
+    def count() -> int:
+        return _count(psycopg.connect(url), "SELECT tablename FROM pg_tables")
+
+    before = count()
+    return lambda: count() - before
+
+
+def _count(connection: Any, tables: str) -> int:
+    with closing(connection) as conn:
+        names = [row[0] for row in conn.execute(tables).fetchall()]
+        counted = [name for name in names if re.fullmatch(r"shop_(orders|mails|bills)(_final)?|hipq_payloads", name)]
+        return sum(int(conn.execute(f"SELECT count(*) FROM {name}").fetchone()[0]) for name in counted)
+
+
+@pytest.fixture
+def hipq(folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> HipqCommand:  # noqa: ARG001
+    """A command line, run in this process: an exception it lets through fails the test."""
+
+    def command(*arguments: str, stdin: bytes = b"") -> Ran:
+        monkeypatch.delitem(sys.modules, "shop", raising=False)
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin)))
+        capfd.readouterr()
+        try:
+            status = run(arguments)
+        except SystemExit as left:
+            status = int(left.code or 0)
+        return Ran(status, *capfd.readouterr())
+
+    return command
+
+
+class Worker:
+    """`hipq worker` in a process of its own, its log in memory as JSON lines."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._log = folder / f"worker-{time.monotonic_ns()}.log"
+        command = [sys.executable, "-m", "hipq.cli.main", "worker", "shop:app", "--log-format", "json", *arguments]
+        with self._log.open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
+
+    def log(self, event: str = "") -> list[dict[str, Any]]:
+        lines = [json.loads(line) for line in self._log.read_text().splitlines() if line.startswith("{")]
+        return [line for line in lines if not event or line["event"] == event]
+
+    def text(self) -> str:
+        return self._log.read_text()
+
+    def wait_for(self, event: str, count: int = 1) -> list[dict[str, Any]]:
+        def found() -> list[dict[str, Any]]:
+            assert self.process.poll() is None or len(self.log(event)) >= count, self.text()
+            return self.log(event) if len(self.log(event)) >= count else []
+
+        lines: list[dict[str, Any]] = eventually(found)
+        return lines
+
+    def send(self, number: int) -> None:
+        self.process.send_signal(number)
+
+    def ended(self, seconds: float = 20.0) -> int:
+        return self.process.wait(seconds)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; a zombie nobody has buried does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def worker(folder: Path) -> Iterator[Callable[..., Worker]]:
+    started: list[Worker] = []
+
+    def start(*arguments: str) -> Worker:
+        started.append(Worker(folder, *arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        pids = [line["worker"] for line in one.log("worker started")]
+        for pid in [one.process.pid, *pids]:
+            if alive(pid):
+                os.kill(pid, 9)
+        one.process.wait()
+
+
+@pytest.fixture
+def shop(folder: Path) -> Iterator[Hipq]:
+    """The shop as another program has it: its SQLite database, none of its code."""
+    with shop_on(f"sqlite:///{folder}/shop.db") as app:
+        yield app
+
+
+@contextmanager
+def shop_on(url: str) -> Iterator[Hipq]:
+    app = Hipq("shop", url)
+    app.migrate()
+    app.queue("orders")
+    app.queue("mails", order="priority")
+    yield app
+    app.close()
+
+
+def started(folder: Path) -> set[int]:
+    """The gates whose handlers have begun."""
+    return {int(path.name.removeprefix("started-")) for path in folder.glob("started-*")}

@@ -1,0 +1,257 @@
+"""The same bad input through `import hipq`: Invalid, one sentence, nothing stored. On every store."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hipq import Hipq, Invalid, Job, JobType, aged, backoff, fixed, schedule
+from tests.cli.bad_input import BAD_KEYS, BAD_NAMES
+
+HUGE = 10**5_000
+LOOP: list[Any] = []
+LOOP.append(LOOP)
+
+
+def nested(levels: int) -> Any:
+    value: Any = 1
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@dataclass
+class Charge:
+    amount: float
+
+
+class NoOffset(tzinfo):
+    def utcoffset(self, _when: datetime | None) -> None:
+        return None
+
+    dst = tzname = utcoffset
+
+
+BAD_DATA: dict[str, Any] = {
+    "NaN": math.nan,
+    "infinity inside": {"a": [1, -math.inf]},
+    "NaN in a tuple": (1.0, math.nan),
+    "NaN in a dataclass": Charge(math.nan),
+    "NaN in a set": {1.0, math.nan},
+    "2^63": 1 << 63,
+    "-2^63-1": [-(1 << 63) - 1],
+    "5,000 digits": HUGE,
+    "5,000 digits inside": {"a": [HUGE]},
+    "a list in itself": LOOP,
+    "150 levels": nested(150),
+    "100,000 levels": nested(100_000),
+    "a lone surrogate": "\ud800",
+    "a lone surrogate as a name": {"\ud800": 1},
+    "NUL": ["a\x00b"],
+    "NUL in a name": {"a\x00b": 1},
+    "an object": object(),
+    "a function": print,
+    "a complex number": 1j,
+    "one byte too many": "a" * (16 << 20),
+}
+BAD_OPTIONS: dict[str, list[Any]] = {
+    "priority": [-1, 32_768, 1 << 63, HUGE, -HUGE, 1.5, math.nan, True, "5"],
+    "throttle_factor": [0, -1, 1_000_001, 1 << 63, HUGE, 1.5, math.nan, True, "1"],
+    "timeout": [0, -1, 0.0001, math.nan, math.inf, 1e300, 1 << 63, HUGE, True, "5", timedelta(-1), timedelta.max, []],
+    "delay": [-1, -0.001, math.nan, math.inf, 1e300, 1 << 63, HUGE, -HUGE, True, "5", timedelta(-1), timedelta.max],
+    "at": [
+        datetime(2031, 1, 15),
+        datetime(2031, 1, 15, tzinfo=NoOffset()),
+        datetime(1, 1, 1, tzinfo=UTC),
+        datetime(1969, 12, 31, tzinfo=UTC),
+        datetime.max.replace(tzinfo=UTC),
+        datetime.max.replace(tzinfo=timezone(timedelta(hours=-12))),
+        datetime.min.replace(tzinfo=timezone(timedelta(hours=12))),
+        date(2031, 1, 15),
+        "2031-01-15T08:00:00Z",
+        1_900_000_000,
+    ],
+    "key": [*BAD_KEYS.values(), 5, b"a", ["a"]],
+    "on_duplicate": ["ignore", "", None, "a" * 65_536],
+    "conn": [5, "sqlite:///shop.db"],
+}
+
+
+@pytest.fixture
+def app(database: Callable[[], int], folder: Path) -> Iterator[Hipq]:  # noqa: ARG001
+    app = Hipq("shop", os.environ.get("HIPQ_DATABASE_URL"))
+    app.queue("orders").job(_quick)
+    yield app
+    app.close()
+
+
+def _quick(job: Job[Any]) -> None: ...
+
+
+@pytest.fixture
+def quick(app: Hipq) -> JobType:
+    return app.queues[0].job_types[0]
+
+
+@pytest.fixture
+def refused(database: Callable[[], int], quick: JobType) -> Callable[..., str]:
+    def enqueue(data: Any = 1, job_type: JobType | None = None, **options: Any) -> str:
+        before = database()
+        with pytest.raises(Invalid) as raised:
+            (job_type or quick).enqueue(data, **options)
+        assert database() == before
+        sentence = str(raised.value)
+        assert 0 < len(sentence) < 600
+        assert "\n" not in sentence
+        return sentence
+
+    return enqueue
+
+
+@pytest.mark.parametrize("data", BAD_DATA.values(), ids=BAD_DATA)
+def test_bad_data_is_refused(refused: Callable[..., str], data: Any) -> None:
+    assert "data" in refused(data)
+
+
+@pytest.mark.parametrize("option", BAD_OPTIONS)
+def test_bad_options_are_refused(refused: Callable[..., str], option: str) -> None:
+    for value in BAD_OPTIONS[option]:
+        assert refused(**{option: value})
+
+
+def test_one_bad_job_of_many_stores_none(database: Callable[[], int], quick: JobType) -> None:
+    cases: list[tuple[list[Any], dict[str, Any]]] = [
+        ([1, 2, math.nan], {}),
+        ([1, 2, 3], {"keys": ["a", "b", "c\x00"]}),
+        ([1, 2, 3], {"keys": ["a", "b"]}),
+        ([1, 2, 3], {"keys": ["a", "b", "a"]}),
+        ([1, 2, 3], {"delay": -1}),
+    ]
+    for data, options in cases:
+        with pytest.raises(Invalid):
+            quick.enqueue_many(data, **options)
+        with pytest.raises(Invalid):
+            asyncio.run(quick.aenqueue_many(data, **options))
+    with pytest.raises(Invalid):
+        asyncio.run(quick.aenqueue(math.nan))
+    assert database() == 0
+
+
+@pytest.mark.parametrize("name", [*BAD_NAMES.values(), 5, None, b"a"], ids=[*BAD_NAMES, "a number", "None", "bytes"])
+def test_bad_names_are_refused(database: Callable[[], int], app: Hipq, name: Any) -> None:
+    for declare in (
+        lambda: Hipq(name),
+        lambda: app.queue(name),
+        lambda: app.queues[0].enqueue(name),
+        lambda: Hipq("shop", table_naming=lambda _hipq, _queue: name).queue("mails").number,
+    ):
+        with pytest.raises(Invalid) as raised:
+            declare()
+        assert len(str(raised.value)) < 600
+    assert database() == 0
+
+
+def test_a_payload_that_does_not_fit_its_type_is_refused(app: Hipq, refused: Callable[..., str]) -> None:
+    @app.queue("bills").job
+    def charge(_job: Job[Charge]) -> None: ...
+
+    bad: list[Any] = [{}, {"amount": "five"}, {"amount": None}, [], None, "amount"]
+    for data in bad:
+        assert "Charge" in refused(data, charge)
+
+
+def test_bad_declarations_are_refused(app: Hipq) -> None:
+    (orders,) = app.queues
+    bad: list[Callable[[], Any]] = [
+        lambda: orders.job("a", timeout=0),
+        lambda: orders.job("b", run_timeout=math.nan),
+        lambda: orders.job("c", lifetime=-1),
+        lambda: orders.job("d", priority=-1),
+        lambda: orders.job("e", throttle_factor=0),
+    ]
+    for one in bad:
+        with pytest.raises(Invalid):
+            one()(lambda _job: None)
+    for two in (
+        lambda: app.queue("orders"),
+        lambda: app.queue("x", order="fast"),
+        lambda: app.queue("x", grain=0),
+        lambda: app.queue("x", grain=math.nan),
+        lambda: aged(-1),
+        lambda: aged(math.inf),
+        lambda: backoff(0),
+        lambda: backoff(factor=math.nan),
+        lambda: backoff(jitter=2),
+        lambda: fixed(-1),
+        lambda: schedule([1, math.nan]),
+        lambda: app.engine(["orders", "fly"]),
+        lambda: app.engine(concurrency=0),
+        lambda: app.engine(concurrency=HUGE),
+        lambda: app.engine(poll=0),
+    ):
+        with pytest.raises(Invalid):
+            two()
+
+
+def test_bad_questions_are_refused(app: Hipq, quick: JobType) -> None:
+    id = quick.enqueue()
+    questions: list[Callable[[], Any]] = [
+        lambda: app.job(0),
+        lambda: app.job(-1),
+        lambda: app.job(1 << 63),
+        lambda: app.job(HUGE),
+        lambda: app.job("1"),  # type: ignore[arg-type]
+        lambda: app.job(True),
+        lambda: app.jobs("fly"),
+        lambda: app.jobs("orders", limit=0),
+        lambda: app.prune(-1),
+        lambda: app.prune(math.nan),
+        lambda: app.prune(HUGE),
+        lambda: app.prune(1, "fly"),
+    ]
+    for ask in questions:
+        with pytest.raises(Invalid):
+            ask()
+    assert app.job(id).state == "initial"
+
+
+@pytest.mark.parametrize(
+    "db",
+    [5, "", "shop", "sqlite:", "sqlite:/shop.db", "mysql://a:s3cret@b/c", {"driver": "db2"}, {"a": 1}],
+)  # fmt: skip
+def test_bad_databases_are_refused(folder: Path, db: Any) -> None:  # noqa: ARG001
+    with pytest.raises(Invalid) as raised:
+        Hipq("shop", db).queue("orders").enqueue("quick")
+    assert "s3cret" not in str(raised.value)
+
+
+ALSO: dict[str, Callable[[JobType], Any]] = {
+    "malformed JSON as it is": lambda quick: quick.enqueue(msgspec.Raw(b'{"a": NaN')),
+    "bytes that are not UTF-8 as they are": lambda quick: quick.enqueue([msgspec.Raw(b'"\xff"')]),
+    "the same name twice": lambda quick: quick.enqueue({1: "a", "1": "b"}),
+    "a page after 2^63": lambda quick: quick.queue.app.jobs("orders", after=1 << 63),
+    "a lone surrogate to look for": lambda quick: quick.queue.app.jobs("orders", key="\ud800"),
+    "a lone surrogate as a reason": lambda quick: quick.queue.app.cancel(quick.enqueue(key="a"), "\ud800"),
+    "a reason of 10 MB": lambda quick: quick.queue.app.cancel(quick.enqueue(key="b"), "a" * 10_000_000),
+    "a NUL in a file name": lambda quick: Hipq("shop", f"sqlite:///{quick.name}\x00").queue("orders").number,
+    "a lone surrogate in a file name": lambda _quick: Hipq("shop", "sqlite:///\ud800").queue("orders").number,
+}
+
+
+@pytest.mark.parametrize("ask", ALSO.values(), ids=ALSO)
+def test_what_is_easily_forgotten_is_refused_too(folder: Path, ask: Callable[[JobType], Any]) -> None:
+    app = Hipq("shop", f"sqlite:///{folder}/poisoned.db")
+    try:
+        with pytest.raises(Invalid):
+            ask(app.queue("orders").job(_quick))
+    finally:
+        app.close()

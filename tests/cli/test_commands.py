@@ -1,0 +1,229 @@
+"""Each command, as a user types it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from hipq import Hipq
+from hipq.cli.target import shown
+from tests.cli.conftest import HipqCommand
+
+
+def test_a_job_is_enqueued_shown_and_listed(hipq: HipqCommand) -> None:
+    added = hipq("enqueue", "shop:app", "orders", "quick", '{"amount": 5}', "--key", "order-17")
+    assert added.status == 0
+    id = added.out.strip()
+    shown = hipq("job", "show", "shop:app", id, "--json").json
+    assert (shown["id"], shown["key"], shown["data"]) == (int(id), "order-17", {"amount": 5})
+    assert (shown["app"], shown["queue"], shown["state"], shown["attempt"]) == ("shop", "orders", "initial", 0)
+    text = hipq("job", "show", "shop:app", id).out
+    assert "order-17" in text
+    assert "added" in text
+    assert [job["id"] for job in hipq("job", "list", "shop:app", "--json").json] == [int(id)]
+    assert "order-17" in hipq("job", "list", "shop:app").out
+
+
+def test_the_options_of_enqueue_reach_the_job(hipq: HipqCommand) -> None:
+    moment = "2031-01-15T08:00:00+01:00"
+    options = ("--at", moment, "--priority", "7", "--timeout", "5m", "--key", "k")
+    id = hipq("enqueue", "shop:app", "orders", "quick", *options, "--json").json["id"]
+    job = hipq("job", "show", "shop:app", str(id), "--json").json
+    assert (job["priority"], job["timeout"], job["phase"]) == (7, 300.0, "scheduled")
+    assert job["scheduled_run_time"] == "2031-01-15T07:00:00+00:00"
+    assert job["data"] is None
+
+
+def test_data_comes_from_a_file_or_standard_input(hipq: HipqCommand, folder: Path) -> None:
+    (folder / "data.json").write_text("[1, 2]")
+    first = hipq("enqueue", "shop:app", "orders", "quick", "--data-file", "data.json").out.strip()
+    second = hipq("enqueue", "shop:app", "orders", "quick", "--data-file", "-", stdin='"héllo"'.encode()).out.strip()
+    assert hipq("job", "show", "shop:app", first, "--json").json["data"] == [1, 2]
+    assert hipq("job", "show", "shop:app", second, "--json").json["data"] == "héllo"
+
+
+def test_a_taken_key_is_refused_or_its_job_returned(hipq: HipqCommand) -> None:
+    command = ("enqueue", "shop:app", "orders", "quick", "1", "--key", "k")
+    first = hipq(*command)
+    refused = hipq(*command)
+    assert refused.status == 2
+    assert "has the key 'k' already" in refused.complaint
+    assert hipq(*command, "--on-duplicate", "return").out == first.out
+    assert len(hipq("job", "list", "shop:app", "--json").json) == 1
+
+
+def test_the_application_may_come_from_the_environment(hipq: HipqCommand, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert hipq("job", "list").status == 2
+    assert "HIPQ_APP" in hipq("job", "list").complaint
+    monkeypatch.setenv("HIPQ_APP", "shop:app")
+    id = hipq("enqueue", "orders", "quick", '{"a": "b:c"}', "--key", "x:y").out.strip()
+    assert hipq("job", "show", id, "--json").json["data"] == {"a": "b:c"}
+    assert hipq("job", "cancel", id).status == 0
+    assert hipq("queue", "list").status == 0
+    assert hipq("migrate").status == 0
+    assert hipq("prune", "--older-than", "30d").status == 0
+
+
+def test_every_command_says_which_database_it_opened(hipq: HipqCommand, folder: Path) -> None:
+    for command in (
+        ("enqueue", "shop:app", "orders", "quick"),
+        ("job", "list", "shop:app"),
+        ("job", "show", "shop:app", "65537"),
+        ("queue", "list", "shop:app"),
+        ("migrate", "shop:app"),
+        ("prune", "shop:app", "--older-than", "1d"),
+        ("job", "retry", "shop:app", "65537"),
+        ("job", "cancel", "shop:app", "65537"),
+        ("job", "why", "shop:app", "65537"),
+        ("queue", "pause", "shop:app", "orders"),
+        ("queue", "resume", "shop:app", "orders"),
+        ("queue", "limit", "shop:app", "orders"),
+        ("job", "list", "--db", "sqlite:///shop.db"),
+    ):
+        assert f"database: sqlite:///{folder}/shop.db" in hipq(*command).err.splitlines()
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql://ann:s3cret@db:5432/shop", "postgresql://ann:…@db:5432/shop"),
+        ("postgresql://ann:s3c:r@et@db/shop", "postgresql://ann:…@db/shop"),
+        ("postgres://db/shop?user=ann&password=s3cret", "postgres://db/shop?user=ann&password=…"),
+        ("postgresql://ann@db/shop", "postgresql://ann@db/shop"),
+        ("postgresql:///shop?host=/run/pg", "postgresql:///shop?host=/run/pg"),
+        ("postgresql://ann:s3/cr?et@[::1]:5432/shop", "postgresql://ann:…@[::1]:5432/shop"),
+        ("sqlite:///shop.db", f"sqlite:///{os.getcwd()}/shop.db"),
+        ("sqlite:////var/shop.db", "sqlite:////var/shop.db"),
+    ],
+)
+def test_a_database_is_shown_without_its_password(url: str, expected: str) -> None:
+    assert shown(url) == expected
+
+
+def test_jobs_are_filtered_and_paged(hipq: HipqCommand) -> None:
+    ids = [hipq("enqueue", "shop:app", "orders", "quick", str(n)).out.strip() for n in range(3)]
+    ids.append(hipq("enqueue", "shop:app", "mails", "mail", "--key", "m", "--delay", "1h").out.strip())
+
+    def listed(*options: str) -> list[str]:
+        return [str(job["id"]) for job in hipq("job", "list", "shop:app", "--json", *options).json]
+
+    assert sorted(listed()) == sorted(ids)
+    assert listed("-q", "orders") == ids[:3]
+    assert listed("--type", "mail") == ids[3:]
+    assert listed("--key", "m", "--phase", "scheduled") == ids[3:]
+    assert listed("--state", "final") == []
+    every = listed()
+    assert listed("--limit", "2") == every[:2]
+    assert listed("--limit", "2", "--after", every[1]) == every[2:]
+
+
+def test_a_job_is_cancelled_once(hipq: HipqCommand) -> None:
+    id = hipq("enqueue", "shop:app", "orders", "quick").out.strip()
+    cancelled = hipq("job", "cancel", "shop:app", id, "--reason", "not wanted", "--json").json
+    assert (cancelled["state"], cancelled["code"], cancelled["error"]) == ("final", "failed", "not wanted")
+    again = hipq("job", "cancel", "shop:app", id)
+    assert again.status == 1
+    assert "final" in again.complaint
+
+
+def test_a_scheduled_job_is_hurried_and_a_ready_one_is_not(hipq: HipqCommand) -> None:
+    id = hipq("enqueue", "shop:app", "orders", "quick", "--delay", "12h").out.strip()
+    assert hipq("job", "retry", "shop:app", id, "--json").json["phase"] == "ready"
+    again = hipq("job", "retry", "shop:app", id)
+    assert again.status == 1
+    assert "only a scheduled job" in again.complaint
+
+
+def test_a_job_that_is_not_there_is_exit_1(hipq: HipqCommand) -> None:
+    for command in ("show", "why", "cancel", "retry"):
+        missing = hipq("job", command, "shop:app", "99999")
+        assert missing.status == 1
+        assert "there is no job 99999" in missing.complaint
+
+
+def test_old_final_jobs_are_pruned(hipq: HipqCommand) -> None:
+    ids = [hipq("enqueue", "shop:app", "orders", "quick").out.strip() for _ in range(2)]
+    hipq("job", "cancel", "shop:app", ids[0])
+    assert hipq("prune", "shop:app", "--older-than", "1h", "--json").json == {"deleted": 0}
+    assert hipq("prune", "shop:app", "--older-than", "0", "-q", "mails", "--json").json == {"deleted": 0}
+    assert hipq("prune", "shop:app", "--older-than", "0").out == "deleted 1\n"
+    assert [str(job["id"]) for job in hipq("job", "list", "shop:app", "--json").json] == ids[1:]
+
+
+def test_queues_are_listed_with_what_they_have_to_do(hipq: HipqCommand) -> None:
+    hipq("enqueue", "shop:app", "orders", "quick")
+    hipq("enqueue", "shop:app", "mails", "mail", "--at", "2031-01-15T07:00:00Z")
+    orders, mails = hipq("queue", "list", "shop:app", "--json").json
+    assert (orders["queue"], orders["table"], orders["ready"]) == ("orders", "shop_orders", True)
+    assert orders["types"][:2] == ["quick", "gate"]
+    assert (mails["ready"], mails["next_start"]) == (False, "2031-01-15T07:00:00+00:00")
+    assert "shop_mails" in hipq("queue", "list", "shop:app").out
+
+
+def test_queues_only_the_database_knows_are_there_too(hipq: HipqCommand, folder: Path) -> None:
+    """Another program's queue of the same instance; another instance; tables with names of their own."""
+    other = Hipq("shop", f"sqlite:///{folder}/shop.db")
+    id = other.queue("returns").enqueue("send_back", {"a": 1}, delay=60)
+    other.close()
+    foreign = Hipq("farm", f"sqlite:///{folder}/shop.db", table_naming=lambda _hipq, queue: f"barn_{queue}")
+    id2 = foreign.queue("cows").enqueue("milk", key="rosa")
+    foreign.close()
+    assert hipq("job", "show", "shop:app", str(id), "--json").json["queue"] == "returns"
+    assert hipq("job", "show", "shop:app", str(id2)).status == 1  # not this instance's
+    queues = hipq("queue", "list", "--db", "sqlite:///shop.db", "--json").json
+    assert {(one["app"], one["queue"], one["table"]) for one in queues} >= {
+        ("shop", "returns", "shop_returns"),
+        ("farm", "cows", "barn_cows"),
+    }
+    assert hipq("job", "show", "--db", "sqlite:///shop.db", str(id2), "--json").json["key"] == "rosa"
+    assert {job["id"] for job in hipq("job", "list", "--db", "sqlite:///shop.db", "--json").json} == {id, id2}
+    assert hipq("job", "retry", "--db", "sqlite:///shop.db", str(id), "--json").json["phase"] == "ready"
+    assert hipq("job", "cancel", "--db", "sqlite:///shop.db", str(id2), "--json").json["state"] == "final"
+    assert hipq("prune", "--db", "sqlite:///shop.db", "--older-than", "0", "--json").json == {"deleted": 1}
+
+
+def test_looking_at_a_database_that_is_not_there_does_not_make_one(hipq: HipqCommand, folder: Path) -> None:
+    missing = hipq("job", "list", "--db", "sqlite:///typo.db")
+    assert missing.status == 2
+    assert "there is no database file" in missing.complaint
+    assert not (folder / "typo.db").exists()
+
+
+def test_migrate_makes_a_database_and_says_so(hipq: HipqCommand, folder: Path) -> None:
+    made = hipq("migrate", "--db", "sqlite:///new.db", "--json")
+    assert made.status == 0
+    assert isinstance(made.json["applied"], list)
+    assert (folder / "new.db").exists()
+    assert "nothing to do" in hipq("migrate", "--db", "sqlite:///new.db").out
+
+
+def test_the_demo_ends_by_itself_and_shows_every_kind_of_ending(hipq: HipqCommand) -> None:
+    jobs = hipq("demo", "--json").json
+    assert [(job["type"], job["code"], job["attempt"]) for job in jobs] == [
+        ("receipt", "ok", 1),
+        ("charge", "ok", 3),
+        ("reserve", "failed", 1),
+        ("ship", "error", 1),
+        ("receipt", "ok", 1),
+    ]
+
+
+def test_help_and_version(hipq: HipqCommand) -> None:
+    assert hipq("--version").out.startswith("hipq")
+    for command in (
+        "",
+        "worker",
+        "enqueue",
+        "job",
+        "job list",
+        "job why",
+        "queue",
+        "queue list",
+        "queue pause",
+        "prune",
+    ):
+        helped = hipq(*command.split(), "--help")
+        assert helped.status == 0
+        assert "Usage: hipq" in helped.out

@@ -1,0 +1,250 @@
+"""`hipq queue` and `hipq job why`: limits and pauses from outside, with the code and without it, on both stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hipq import Hipq, limit, per_lane, rate, share, window
+from hipq.engine.admit import HEAD
+from hipq.stores.base import Claim
+from hipq.throttlers.rules import Rules
+from tests.cli.conftest import HipqCommand, Worker, eventually, started
+from tests.servers import fresh_database
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The database of shop:app."""
+    if request.param == "sqlite":
+        monkeypatch.setenv("HIPQ_DATABASE_URL", f"sqlite:///{folder}/shop.db")
+        yield f"sqlite:///{folder}/shop.db"
+    else:
+        with fresh_database() as found:
+            monkeypatch.setenv("HIPQ_DATABASE_URL", found)
+            yield found
+
+
+@pytest.fixture
+def other(url: str) -> Iterator[Hipq]:
+    """Another program of the shop, which has run with limits that shop.py knows nothing of."""
+    app = Hipq("shop", url)
+    app.migrate()
+    app.queue("orders", limits=[limit(10), per_lane(3)]).for_engine()
+    yield app
+    app.close()
+
+
+@pytest.fixture(params=["with the code", "by URL"])
+def where(request: pytest.FixtureRequest, url: str) -> list[str]:
+    """What says which database: all commands do the same with both."""
+    return ["shop:app"] if request.param == "with the code" else ["--db", url]
+
+
+def rules(app: Hipq) -> Rules:
+    (orders,) = app.queues
+    return app.store.limits(orders.number).rules
+
+
+def listed(hipq: HipqCommand, where: list[str]) -> dict[str, Any]:
+    rows = hipq("queue", "list", *where, "--json").json
+    (found,) = [row for row in rows if row["queue"] == "orders"]
+    return dict(found)
+
+
+def test_looking_never_changes_the_rules(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    before = rules(other)
+    id = other.queues[0].enqueue("quick")
+    for command in (("queue", "list"), ("queue", "limit"), ("job", "list"), ("job", "why"), ("job", "show")):
+        subject = {"limit": ["orders"], "why": [str(id)], "show": [str(id)]}.get(command[1], [])
+        for json in ([], ["--json"]):
+            assert hipq(*command, *where, *subject, *json).status == 0
+    assert rules(other) == before
+
+
+def test_the_list_has_limits_and_pauses(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    found = listed(hipq, where)
+    assert found["limits"] == [{"type": "limit", "n": 10}, {"type": "per lane", "n": 3}]
+    assert (found["limits_changed"], found["paused"], found["paused_lanes"]) == (False, False, [])
+    other.pause("orders", lane="east")
+    other.pause("orders", type="quick")
+    other.set_limit("orders", 4)
+    text = hipq("queue", "list", *where).out
+    assert "limit 4, 3 a lane" in text
+    assert "lane east, type quick" in text
+    assert listed(hipq, where)["limits_changed"] is True
+
+
+# -- pause, resume ---------------------------------------------------------------------------------------------------
+def test_a_queue_a_lane_and_a_type_are_paused_and_resumed(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    assert hipq("queue", "pause", *where, "orders").out == "paused in orders: everything\n"
+    assert hipq("queue", "pause", *where, "orders", "--lane", "east").out == "paused in orders: everything, lane east\n"
+    paused = hipq("queue", "pause", *where, "orders", "--type", "quick", "--json").json
+    assert paused == {
+        "app": "shop", "queue": "orders", "paused": True, "paused_lanes": ["east"], "paused_types": ["quick"]
+    }  # fmt: skip
+    found = rules(other)
+    assert (found.paused, found.paused_lanes, found.paused_types) == (True, ("east",), ("quick",))
+    assert hipq("queue", "resume", *where, "orders").out == "paused in orders: lane east, type quick\n"
+    assert hipq("queue", "resume", *where, "orders", "--type", "quick").out == "paused in orders: lane east\n"
+    assert hipq("queue", "resume", *where, "orders", "--lane", "east", "--json").json["paused_lanes"] == []
+    assert hipq("queue", "resume", *where, "orders").out == "paused in orders: nothing\n"  # it was not paused
+    assert hipq("queue", "pause", *where, "orders", "--lane", "").out == "paused in orders: lane (none)\n"
+    assert rules(other).limits == (limit(10), per_lane(3))
+
+
+# -- limit -----------------------------------------------------------------------------------------------------------
+def test_a_number_replaces_the_limit_and_leaves_the_others(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    shown = hipq("queue", "limit", *where, "orders", "5").out
+    assert rules(other).in_force == (limit(5), per_lane(3))
+    assert shown.splitlines() == [
+        "queue              orders",
+        "limits in force    limit 5, 3 a lane",
+        "the code says      limit 10, 3 a lane",
+        "units used         0",
+    ]
+    hipq("queue", "limit", *where, "orders", "0")
+    assert rules(other).in_force == (per_lane(3),)
+    assert hipq("queue", "limit", *where, "orders", "--default").status == 0
+    assert rules(other).changed is None
+
+
+def test_options_replace_all_limits(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    options = (
+        "20",
+        "--share",
+        "east=40, north=30",
+        "--other",
+        "10",
+        "--per-lane",
+        "7",
+        "--rate",
+        "50/1",
+        "--rate",
+        "9/2m",
+    )
+    shown = hipq("queue", "limit", *where, "orders", *options, "--json").json
+    assert rules(other).in_force == (
+        limit(20), per_lane(7), share({"east": 40, "north": 30}, other=10), rate(50, per=1), rate(9, per=120)
+    )  # fmt: skip
+    assert [one["type"] for one in shown["limits"]] == ["limit", "per lane", "share", "rate", "rate"]
+    assert (shown["changed"], [one["type"] for one in shown["code"]]) == (True, ["limit", "per lane"])
+    assert shown["lanes"] == [{"lane": "east", "used": 0, "most": 7}, {"lane": "north", "used": 0, "most": 6}]
+    hipq("queue", "limit", *where, "orders", "--rate", "5/0.5")
+    assert rules(other).in_force == (rate(5, per=0.5),)
+
+
+def test_bad_limits_change_nothing(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    before = rules(other)
+    for bad in (
+        ["10", "--share", "east=60,west=50"],
+        ["1", "--share", "east=60"],
+        ["--rate", "1/0"],
+        ["5", "--default"],
+    ):
+        ran = hipq("queue", "limit", *where, "orders", *bad)
+        assert (ran.status, ran.out) == (2, "")
+        assert ran.complaint
+    assert rules(other) == before
+
+
+def test_what_is_used_is_shown_by_lane(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    (orders,) = other.queues
+    sysid = other.store.take_lease(60, "test")
+    for lane in ("east", "east", "", "west"):
+        orders.enqueue("quick", lane=lane)
+    other.store.turn(sysid, [], [Claim(orders.number, ("quick",), 3)], other.store.now())
+    shown = hipq("queue", "limit", *where, "orders", "--json").json
+    assert shown["used"] == 3
+    assert shown["lanes"] == [{"lane": "", "used": 1, "most": 3}, {"lane": "east", "used": 2, "most": 3}]
+    assert hipq("queue", "limit", *where, "orders").out.splitlines()[-3:] == [
+        "lane    used  most",
+        "(none)  1     3",
+        "east    2     3",
+    ]
+
+
+def test_limits_the_code_has_and_no_engine_has_brought_yet(hipq: HipqCommand, other: Hipq, folder: Path) -> None:
+    text = (folder / "shop.py").read_text().replace('app.queue("orders")', 'app.queue("orders", throttle_limit=77)')
+    (folder / "shop.py").write_text(text)
+    shown = hipq("queue", "limit", "shop:app", "orders").out
+    assert "limits in force    limit 10, 3 a lane" in shown
+    assert "the code says      limit 77 (once an engine has started with it)" in shown
+    assert hipq("queue", "limit", "shop:app", "orders", "--json").json["code_is_newer"] is True
+    assert rules(other).in_force == (limit(10), per_lane(3))
+
+
+def test_a_throttler_that_fails_is_shown(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    (orders,) = other.queues
+    other.store.change_rules(orders.number, lambda found: replace(found, throttled=True))
+    assert "throttler          decides too" in hipq("queue", "limit", *where, "orders").out
+    sysid = other.store.take_lease(60, "test")
+    asked = other.store.ask(sysid, Claim(orders.number, ("quick",), 1), HEAD, 60, 10, other.store.now())
+    assert asked is not None
+    other.store.drop_ticket(orders.number, asked.ticket, "KeyError: 'server'")
+    assert "throttler          KeyError: 'server'" in hipq("queue", "limit", *where, "orders").out
+
+
+def test_a_queue_of_several_instances_is_named_with_its_own(hipq: HipqCommand, other: Hipq, url: str) -> None:
+    farm = Hipq("farm", url)
+    farm.queue("orders").enqueue("milk")
+    farm.close()
+    ran = hipq("queue", "pause", "--db", url, "orders")
+    assert ran.status == 2
+    assert "farm.orders" in ran.complaint
+    assert "shop.orders" in ran.complaint
+    assert hipq("queue", "pause", "--db", url, "farm.orders", "--json").json["app"] == "farm"
+    assert not rules(other).paused
+    assert hipq("queue", "limit", "--db", url, "shop.orders", "6", "--json").json["app"] == "shop"
+    assert rules(other).most == 6
+
+
+# -- why -------------------------------------------------------------------------------------------------------------
+def test_why_is_one_sentence_or_json(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    (orders,) = other.queues
+    id = orders.enqueue("quick", windows=[window("01:00", "02:00", days=["mon"])], delay=timedelta(days=8))
+    ran = hipq("job", "why", *where, str(id))
+    assert ran.status == 0
+    assert ran.out.startswith("it is scheduled for ")
+    assert ran.out.count("\n") == 1
+    found = hipq("job", "why", *where, str(id), "--json").json
+    assert (found["id"], found["reason"]) == (id, "scheduled")
+    assert datetime.fromisoformat(found["details"]["scheduled_run_time"]) == other.job(id).scheduled_run_time
+    assert found["sentence"] == ran.out.strip()
+
+
+def test_why_cannot_play_tricks_on_a_terminal(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
+    (orders,) = other.queues
+    id = orders.enqueue("quick")
+    other.cancel(id, "why not")
+    sysid = other.store.take_lease(60, "a\x1b[2J\nb")
+    assert "\\x1b[2J\\nb" in hipq("job", "why", *where, str(orders.enqueue("quick"))).out
+    other.store.drop_lease(sysid)
+    assert "it ended with failed" in hipq("job", "why", *where, str(id)).out
+
+
+def test_why_beside_a_worker(
+    hipq: HipqCommand, other: Hipq, worker: Callable[..., Worker], folder: Path, where: list[str]
+) -> None:
+    del other  # it is there for its schema
+    assert hipq("queue", "limit", *where, "orders", "1").status == 0
+    first, second = (hipq("enqueue", "shop:app", "orders", "gate").out.strip() for _ in range(2))
+    assert hipq("job", "why", *where, second).out == "no engine is alive\n"
+    running = worker("-q", "orders")
+    eventually(lambda: started(folder))
+    executing = hipq("job", "why", *where, first, "--json").json
+    assert executing["reason"] == "executing"
+    assert executing["details"]["label"].endswith(f":{running.process.pid}")
+    full = hipq("job", "why", *where, second).out
+    assert full == f"its queue's limit 1 is full: 1 of 1 unit taken by job {first}\n"
+    hipq("queue", "pause", *where, "orders", "--type", "gate")
+    assert hipq("job", "why", *where, second).out == "job type gate is paused\n"
+    (folder / "go").touch()
+    eventually(lambda: hipq("job", "why", *where, first, "--json").json["reason"] == "final")
+    hipq("queue", "resume", *where, "orders", "--type", "gate")
+    eventually(lambda: hipq("job", "why", *where, second, "--json").json["reason"] == "final")

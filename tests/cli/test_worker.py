@@ -1,0 +1,139 @@
+"""`hipq worker` in one process: signals, what becomes of its jobs, its exit status, its log."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hipq import Hipq, Job
+from tests.cli.conftest import HipqCommand, Worker, eventually, shop_on, started
+from tests.servers import fresh_database
+
+Start = Callable[..., Worker]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def shop(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hipq]:
+    """The shop as another program has it, on each store."""
+    if request.param == "sqlite":
+        with shop_on(f"sqlite:///{folder}/shop.db") as app:
+            yield app
+        return
+    with fresh_database() as url, shop_on(url) as app:
+        monkeypatch.setenv("HIPQ_DATABASE_URL", url)
+        yield app
+
+
+def events(job: Job[Any]) -> list[str]:
+    return [entry["event"] for entry in job.history]
+
+
+def test_until_empty_runs_what_is_due_and_ends(shop: Hipq, worker: Start) -> None:
+    orders = shop.queues[0]
+    due = orders.enqueue_many("quick", range(30))
+    later = orders.enqueue("quick", delay=3600)
+    assert worker("--until-empty").ended() == 0
+    assert [shop.job(id).state for id in due] == ["final"] * 30
+    assert shop.job(later).state == "initial"
+
+
+def test_only_the_queues_asked_for_are_served(shop: Hipq, worker: Start) -> None:
+    orders, mails = (queue.enqueue(name) for queue, name in zip(shop.queues, ("quick", "mail"), strict=True))
+    assert worker("--until-empty", "-q", "mails").ended() == 0
+    assert (shop.job(orders).state, shop.job(mails).phase) == ("initial", "waiting")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_lets_handlers_finish_and_gives_back_what_was_not_started(
+    shop: Hipq, worker: Start, folder: Path, number: signal.Signals
+) -> None:
+    orders = shop.queues[0]
+    orders.enqueue_many("quick", range(200))  # a fast pace, so that the worker claims ahead
+    gates = orders.enqueue_many("gate", range(5))
+    running = worker("-c", "1")
+    (first,) = eventually(lambda: started(folder))
+    eventually(lambda: sum(shop.job(id).state == "running" for id in gates) > 1)
+    running.send(number)
+    running.wait_for("engine stopping")
+    others = [id for id in gates if id != first]
+    eventually(lambda: all(shop.job(id).phase == "ready" for id in others))
+    assert running.process.poll() is None
+    (folder / "go").touch()
+    assert running.ended() == 0
+    assert (shop.job(first).code, shop.job(first).attempt) == ("ok", 1)
+    assert {(job.attempt, job.failures, job.owner) for job in map(shop.job, others)} == {(0, 0, 0)}
+    assert any("given back" in events(shop.job(id)) for id in others)
+    assert started(folder) == {first}
+
+
+def test_a_second_signal_gives_running_jobs_back_at_no_cost(shop: Hipq, worker: Start, folder: Path) -> None:
+    kinds = ("gate", "gate_on_a_loop", "gate_in_a_process")
+    gates = [shop.queues[0].enqueue(kind) for kind in kinds]
+    running = worker("-c", "3")
+    eventually(lambda: started(folder) == set(gates))
+    running.send(signal.SIGTERM)
+    running.wait_for("engine stopping")
+    running.send(signal.SIGTERM)
+    assert running.ended(5) == 0
+    for job in map(shop.job, gates):
+        assert (job.state, job.phase, job.failures, job.attempt, job.owner) == ("retry", "ready", 0, 1, 0)
+        assert events(job)[-1] == "given back"
+    (folder / "go").touch()
+    assert worker("--until-empty").ended() == 0
+    for job in map(shop.job, gates):
+        assert (job.code, job.failures, job.attempt) == ("ok", 0, 2)
+
+
+def test_a_worker_whose_threads_are_all_stuck_says_so_and_ends(shop: Hipq, worker: Start) -> None:
+    stuck = shop.queues[0].enqueue_many("stuck", range(2))
+    running = worker("-c", "2")
+    assert running.ended() == 3
+    assert running.log("thread stuck")
+    for job in map(shop.job, stuck):
+        assert (job.code, job.failures, job.owner) == ("error", 1, 0)
+
+
+def test_a_database_that_cannot_be_opened_is_exit_1(worker: Start, folder: Path) -> None:
+    (folder / "shop.db").mkdir()
+    running = worker()
+    assert running.ended() == 1
+    assert "Traceback" not in running.text()
+    assert running.text().splitlines()[-1].startswith("hipq: SQLite")
+
+
+def test_the_log_has_a_line_for_every_change_and_never_a_payload(shop: Hipq, worker: Start) -> None:
+    orders = shop.queues[0]
+    ids = [orders.enqueue(kind, {"card": "canary-4711"}) for kind in ("quick", "flaky")]
+    running = worker("--until-empty", "--log-level", "debug")
+    assert running.ended() == 0
+    assert "canary-4711" not in running.text()
+    lines = running.log()
+    assert [line["event"] for line in lines if line.get("job") == ids[0]] == ["claimed", "ok"]
+    (again,) = running.log("again")
+    assert again["level"] == "WARNING"
+    assert again["error"] == "ConnectionError: the bank does not answer"
+    assert (again["queue"], again["type"], again["failures"]) == ("orders", "flaky", 1)
+    assert {"engine started", "engine stopped"} <= {line["event"] for line in lines}
+
+
+def test_without_debug_the_log_is_quiet_about_jobs_that_go_well(shop: Hipq, worker: Start) -> None:
+    shop.queues[0].enqueue("quick")
+    running = worker("--until-empty")
+    assert running.ended() == 0
+    assert {line["event"] for line in running.log()} == {"engine started", "engine stopped"}
+
+
+def test_the_log_is_text_unless_asked_otherwise(hipq: HipqCommand, worker: Start) -> None:
+    hipq("enqueue", "shop:app", "orders", "flaky", "--key", "a b")
+    running = worker("--until-empty", "--log-format", "text")
+    assert running.ended() == 0
+    (line,) = [line for line in running.text().splitlines() if " again " in line]
+    assert " WARNING " in line
+    assert 'key="a b"' in line
+    with pytest.raises(json.JSONDecodeError):
+        json.loads(line)

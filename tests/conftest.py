@@ -1,0 +1,59 @@
+"""Fixtures of the contract suite. `database` and `empty_database` come from the module of each store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+pytest.register_assert_rewrite("hipq.testing.contract")
+
+from hipq.stores.base import QueueTables, Store  # noqa: E402
+from hipq.testing.clock import HandClock  # noqa: E402
+from hipq.testing.contract.database import Database  # noqa: E402
+
+_apps = count(1)
+
+
+@pytest.fixture
+def clock() -> HandClock:
+    return HandClock()
+
+
+@pytest.fixture
+def store(database: Database, clock: HandClock) -> Iterator[Store]:
+    store = database.open(clock)
+    yield store
+    store.close()
+
+
+@pytest.fixture
+def app() -> str:
+    """A name no other test uses: some stores share one database between tests."""
+    return f"app{next(_apps)}"
+
+
+@pytest.fixture
+def queue(store: Store, app: str) -> QueueTables:
+    return store.queue(app, "jobs", f"{app}_jobs")
+
+
+@pytest.fixture
+def queue2(store: Store, app: str) -> QueueTables:
+    return store.queue(app, "mails", f"{app}_mails")
+
+
+@pytest.fixture
+def other(store: Store, queue: QueueTables, database: Database, clock: HandClock) -> Iterator[Store]:  # noqa: ARG001
+    """A second store object on the same database, as another process has it."""
+    other = database.open(clock)
+    other.queues()
+    yield other
+    other.close()
+
+
+@pytest.fixture
+def engine(store: Store) -> int:
+    """The sysid of an engine with a live lease."""
+    return store.take_lease(3600, "test")

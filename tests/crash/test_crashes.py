@@ -1,0 +1,110 @@
+"""Real processes, real signals, both databases: nothing acknowledged is ever lost."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipq import Hipq
+from tests.crash.checks import check_all_done, more_run, pids, ran, unfinished
+from tests.crash.program import make_app
+from tests.crash.workers import Workers, eventually
+from tests.servers import OwnPostgres
+
+
+@pytest.fixture
+def app(url: str, tmp_path: Path) -> Iterator[Hipq]:
+    app = make_app(url, tmp_path)
+    app.migrate()
+    yield app
+    app.close()
+
+
+def test_twenty_kills_in_the_middle_of_batches_lose_nothing(app: Hipq, url: str, tmp_path: Path) -> None:
+    work, flaky = app.queues[0].job_types[:2]
+    chance = random.Random(1)
+    ids: list[int] = []
+    with Workers(url, tmp_path, 2) as workers:
+        for kill in range(20):
+            seen = len(ran(tmp_path))
+            ids += work.enqueue_many([kill] * 150) + flaky.enqueue_many([kill] * 30)
+            more_run(tmp_path, seen, chance.randrange(60))
+            workers.kill(chance.randrange(2))
+        eventually(lambda: unfinished(app) == 0, 60, "every job is final")
+    assert len(ids) == 3600
+    check_all_done(app, ids, tmp_path)
+
+
+def test_a_stopped_engine_that_wakes_after_its_lease_commits_nothing(app: Hipq, url: str, tmp_path: Path) -> None:
+    id = app.queues[0].enqueue("gate", "stop me")
+    with Workers(url, tmp_path, 1) as workers:
+        eventually(lambda: ran(tmp_path)[id], 20, "the gate job runs")
+        first = workers.processes[0]
+        first.send_signal(signal.SIGSTOP)
+        workers.start()
+        eventually(lambda: app.job(id).state == "final", 20, "the other engine finishes it")
+        before = app.job(id)
+        assert before.result == "second"
+        (tmp_path / "open").touch()
+        first.send_signal(signal.SIGCONT)
+        more = app.queues[0].enqueue_many("work", ["after"] * 50)
+        workers.processes[1].terminate()
+        workers.processes[1].wait()
+        eventually(lambda: unfinished(app) == 0, 20, "the woken engine works on, under a new lease")
+        first.terminate()
+        assert first.wait(10) == 0
+    after = app.job(id)
+    assert after._row == before._row
+    assert ran(tmp_path)[id] == 2
+    assert all(app.job(one).code == "ok" for one in more)
+
+
+def test_a_poison_job_ends_alone(app: Hipq, url: str, tmp_path: Path) -> None:
+    queue = app.queues[0]
+    before = queue.enqueue_many("work", ["innocent"] * 100)
+    poison = queue.enqueue("poison", "poison")
+    after = queue.enqueue_many("work", ["innocent"] * 100)
+    died = 0
+    with Workers(url, tmp_path, 1) as workers:
+
+        def settled() -> bool:
+            nonlocal died
+            died += workers.replace_dead()
+            return unfinished(app) == 0
+
+        eventually(settled, 60, "every job is final")
+    assert died <= 3, "it takes its engine along while it is not known; after that it runs apart"
+    job = app.job(poison)
+    assert job.code == "error"
+    assert job.fault is not None
+    assert (job.fault.kind, "SIGSEGV" in job.fault.message) == ("crash", True)
+    assert ran(tmp_path)[poison] >= 4  # once among others, three times apart
+    assert all(app.job(id).code == "ok" for id in [*before, *after])
+
+
+def test_postgresql_restarted_under_load_loses_nothing(tmp_path: Path) -> None:
+    server = OwnPostgres()
+    server.start()
+    try:
+        app = make_app(server.url, tmp_path)
+        app.migrate()
+        ids: list[int] = []
+        with Workers(server.url, tmp_path, 2, lease=10.0) as workers:
+            ids += app.queues[0].enqueue_many("work", ["first"] * 200)
+            eventually(lambda: len(pids(tmp_path)) == 2, 20, "both workers work")
+            for wave in range(4):
+                seen = len(ran(tmp_path))
+                ids += app.queues[0].enqueue_many("work", [wave] * 300)
+                more_run(tmp_path, seen, 50)
+                server.restart()
+            ids += app.queues[0].enqueue_many("work", ["last"] * 100)
+            eventually(lambda: unfinished(app) == 0, 5 + 15, "work goes on once the server is back")
+            assert all(process.poll() is None for process in workers.processes), "a worker gave up"
+        check_all_done(app, ids, tmp_path)
+        app.close()
+    finally:
+        server.close()

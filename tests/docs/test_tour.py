@@ -1,0 +1,123 @@
+"""docs/life-of-a-job.md: it visits every step, and the rows it shows are the rows there are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+from hipq import Hipq, Job, Wait, fixed
+from hipq.engine import rescue
+from hipq.engine.launch import Launcher, Running
+from hipq.engine.prune import prune
+from hipq.engine.settle import settle
+from hipq.engine.stage import stage
+from hipq.job.model import Row
+from hipq.stores.base import Claim
+from hipq.testing.clock import HandClock
+
+ROOT = Path(__file__).parents[2]
+TOUR = (ROOT / "docs/life-of-a-job.md").read_text()
+
+
+def test_the_tour_visits_every_file_of_the_engine_in_the_order_of_the_steps() -> None:
+    files = {path.name for path in (ROOT / "src/hipq/engine").glob("*.py")} - {"__init__.py"}
+    visited = re.findall(r"\]\(\.\./src/hipq/engine/(\w+\.py)\)", TOUR)
+    assert set(visited) == files
+    steps = [
+        "accept.py",
+        "stage.py",
+        "tick.py",
+        "claim.py",
+        "admit.py",
+        "launch.py",
+        "settle.py",
+        "rescue.py",
+        "prune.py",
+        "loop.py",
+    ]
+    assert [name for name in visited if name in steps] == steps
+
+
+def test_each_step_says_what_a_crash_there_means() -> None:
+    parts = TOUR.split("\n## ")[1:]
+    assert len(parts) == 8
+    for part in parts:
+        assert re.search(r"\*\*A crash (here|anywhere)", part), part.splitlines()[0]
+
+
+class Walk:
+    """The steps the loop calls, one by one."""
+
+    def __init__(self, folder: Path) -> None:
+        self.clock = HandClock()
+        self.app = Hipq("shop", f"sqlite:///{folder}/shop.db", clock=self.clock)
+        self.queue = self.app.queue("orders")
+        self.charge = self.queue.job(timeout=3600, retry=fixed(60, attempts=2))(_charge)
+        self.store = self.app.store
+        self.launcher = Launcher(self.store.now, self.clock.steady, lambda _row: self.queue.chained)
+        self.seen: list[str] = []
+
+    def look(self, id: int) -> None:
+        row = self.store.get(id)
+        assert row is not None
+        columns = ("state", "phase", "attempt", "failures", "crashes", "owner", "token")
+        self.seen.append(" ".join(f"{name}={getattr(row, name)}" for name in columns))
+
+    def stage(self) -> None:
+        assert stage(self.store, self.queue.number, self.clock.now()) == (1, False)
+
+    def claim(self, sysid: int) -> Row:
+        claim = Claim(self.queue.number, ("charge",), 10)
+        (row,) = self.store.turn(sysid, [], [claim], self.clock.now()).won
+        return row
+
+    def run(self, row: Row) -> None:
+        running = Running(row, self.charge.spec, self.clock.steady())
+        self.launcher.run(running)
+        change = settle(running, self.queue.order, self.clock.now())
+        assert not self.store.turn(0, [change], [], self.clock.now()).lost
+
+
+def _charge(job: Job[Any]) -> Wait:
+    if job.attempt == 1:
+        raise ConnectionError("the bank does not answer")
+    return Wait()
+
+
+_charge.__name__ = "charge"
+
+
+def test_the_rows_in_the_tour_are_those_of_a_real_walk(tmp_path: Path) -> None:
+    walk = Walk(tmp_path)
+    id = walk.charge.enqueue(key="order-17", delay=30)
+    walk.look(id)
+    engine = walk.store.take_lease(120, "first")
+    walk.clock.advance(seconds=30)
+    walk.stage()
+    walk.look(id)
+    row = walk.claim(engine)
+    walk.look(id)
+    walk.run(row)
+    walk.look(id)
+    walk.clock.advance(seconds=60)
+    walk.stage()
+    walk.claim(engine)  # and nobody ever settles it
+    walk.look(id)
+    walk.clock.advance(seconds=200)
+    changes = rescue.orphans(walk.store, [walk.queue.number], walk.clock.now())
+    assert not walk.store.turn(0, changes, [], walk.clock.now()).lost
+    walk.look(id)
+    engine = walk.store.take_lease(36_000, "second")
+    walk.run(walk.claim(engine))
+    walk.look(id)
+    walk.clock.advance(hours=1)
+    changes = rescue.overdue(walk.store, walk.queue.number, walk.clock.now())
+    assert not walk.store.turn(0, changes, [], walk.clock.now()).lost
+    walk.look(id)
+    walk.run(walk.claim(engine))
+    walk.look(id)
+    assert sum(prune(walk.store, walk.queue.number, walk.clock.now() + 1)) == 1
+    assert walk.store.get(id) is None
+    walk.app.close()
+    assert re.findall(r"```row\n(.*)\n```", TOUR) == walk.seen

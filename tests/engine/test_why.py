@@ -1,0 +1,660 @@
+"""Why a job does not run: one test a reason, on both stores, and what is said once the reason is gone."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hipq import (
+    Hipq,
+    Invalid,
+    Job,
+    JobType,
+    NotFound,
+    Queue,
+    Wait,
+    Why,
+    admit,
+    defer,
+    fixed,
+    limit,
+    per_lane,
+    rate,
+    share,
+    window,
+)
+from hipq.engine.loop import Engine
+from hipq.engine.why import HOLDERS, why
+from hipq.job.model import Row, queue_of
+from hipq.job.when import SECOND, to_datetime
+from hipq.stores.base import Claim, EngineSeen, Limits
+from hipq.testing.clock import HandClock
+from hipq.throttlers.rules import AnyLimit, Rules
+
+START = datetime(2027, 1, 15, 8, tzinfo=UTC)  # a Friday, and where the clock stands at first
+Work = Callable[..., Engine]
+
+
+@pytest.fixture
+def work(app: Hipq) -> Iterator[Work]:
+    """Engines of the app, alive from their first turn on; `until` drives one."""
+    engines: list[Engine] = []
+
+    def start(**options: Any) -> Engine:
+        engines.append(app.engine(lease=86_400, **options))
+        engines[-1].turn()
+        return engines[-1]
+
+    yield start
+    for engine in engines:
+        engine.hands.close()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Closed as long as the test runs: a handler that waits for it keeps what it holds."""
+    found = threading.Event()
+    yield found
+    found.set()
+
+
+def until(engine: Engine, condition: Callable[[], object]) -> None:
+    end = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < end, "did not happen"
+        engine.wake()
+        engine.turn()
+        time.sleep(0.002)
+
+
+def idle(_: Job[Any]) -> None: ...
+
+
+def holder(queue: Queue, gate: threading.Event, name: str = "hold", **options: Any) -> JobType:
+    return queue.job(name, **options)(lambda _: gate.wait(20))
+
+
+def running(app: Hipq, engine: Engine, ids: Sequence[int]) -> None:
+    until(engine, lambda: all(app.job(id).phase == "executing" for id in ids))
+
+
+def label(engine: Engine) -> str:
+    (found,) = [one.label for one in engine.store.engines() if one.sysid == engine.sysid]
+    return found
+
+
+# -- it has started --------------------------------------------------------------------------------------------------
+def test_final_says_how_it_ended(app: Hipq, queue: Queue) -> None:
+    good = queue.job("good")(idle)
+
+    @queue.job
+    def bad(_: Job[Any]) -> None:
+        raise ValueError("two\nlines")
+
+    first, second = good.enqueue(), bad.enqueue()
+    app.run(until_empty=True)
+    found = app.why(first)
+    assert (found.reason, found.sentence) == ("final", "it ended with ok at 2027-01-15 08:00:00 UTC")
+    assert found.details == {"code": "ok", "exitcode": 200, "error": None, "attempt": 1, "ended": START}
+    found = app.why(second)
+    assert found.sentence == "it ended with error at 2027-01-15 08:00:00 UTC: ValueError: two lines"
+    assert found.details["error"] == "ValueError: two lines"
+
+
+def test_executing_names_the_engine_and_since_when(
+    app: Hipq, queue: Queue, work: Work, gate: threading.Event, clock: HandClock
+) -> None:
+    hold = holder(queue, gate)
+    engine = work()
+    id = hold.enqueue()
+    running(app, engine, [id])
+    clock.advance(seconds=5)
+    found = app.why(id)
+    assert found.reason == "executing"
+    assert found.sentence == (
+        f"it is executing: engine {engine.sysid} ({label(engine)}) has had it since 2027-01-15 08:00:00 UTC"
+    )
+    assert found.details == {
+        "engine": engine.sysid, "label": label(engine), "alive": True, "since": START, "attempt": 1
+    }  # fmt: skip
+
+
+def test_executing_in_an_engine_that_died_says_so(app: Hipq, queue: Queue, work: Work, gate: threading.Event) -> None:
+    hold = holder(queue, gate)
+    engine = work()
+    id = hold.enqueue()
+    running(app, engine, [id])
+    app.store.drop_lease(engine.sysid)
+    found = app.why(id)
+    assert found.reason == "executing"
+    assert f"engine {engine.sysid} had it since" in found.sentence
+    assert "not alive any more: no engine of its queue is there to notice" in found.sentence
+    assert (found.details["alive"], found.details["label"]) == (False, None)
+    other = app.store.take_lease(60, "other", f'{{"{queue.number}": []}}')
+    assert "an engine will notice that soon" in app.why(id).sentence
+    app.store.drop_lease(other)
+
+
+def test_waiting_says_until_when(app: Hipq, queue: Queue, clock: HandClock) -> None:
+    ask = queue.job("ask", timeout=3600)(lambda _: Wait())
+    id = ask.enqueue()
+    app.run(until_empty=True)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "waiting", "it waits for its answer, until 2027-01-15 09:00:00 UTC at the latest"
+    )  # fmt: skip
+    assert found.details == {"since": START, "deadline": START + timedelta(hours=1), "attempt": 1}
+    clock.advance(hours=2)
+    late = app.why(id)
+    assert late.reason == "waiting"
+    assert late.sentence.startswith("no answer came before its time-out at 2027-01-15 09:00:00 UTC: no engine")
+
+
+def test_judging_names_who_could_ask_its_retry_handler(
+    app: Hipq, make_app: Callable[[], Hipq], queue: Queue, clock: HandClock
+) -> None:
+    ask = queue.job("ask", timeout=60, retry=fixed(10))(lambda _: Wait())
+    id = ask.enqueue()
+    app.run(until_empty=True)
+    clock.advance(seconds=61)
+    other = make_app()
+    other.queue("orders").job("another")(idle)
+    other.run(until_empty=True)
+    found = app.why(id)
+    assert found.reason == "judging"
+    assert found.sentence == (
+        "it failed, and its retry handler has not been asked: no engine is alive "
+        "(its error: TimeoutError: no answer came before its time-out)"
+    )
+    assert found.details["engines"] == []
+    stranger = app.store.take_lease(60, "stranger", f'{{"{queue.number}": ["another"]}}')
+    assert f"no engine that has the code of ask is alive, only engine {stranger} (stranger)" in app.why(id).sentence
+    friend = app.store.take_lease(60, "friend", f'{{"{queue.number}": ["ask"]}}')
+    found = app.why(id)
+    assert f"that is for engine {friend} (friend) to do" in found.sentence
+    assert found.details["engines"] == [{"sysid": friend, "label": "friend"}]
+
+
+# -- its time has not come -------------------------------------------------------------------------------------------
+def test_retry_pending_has_the_fault_and_the_time(app: Hipq, queue: Queue) -> None:
+    @queue.job(retry=fixed(90))
+    def flaky(_: Job[Any]) -> None:
+        raise ConnectionError("the bank does not answer")
+
+    id = flaky.enqueue()
+    app.run(until_empty=True)
+    found = app.why(id)
+    assert found.reason == "retry pending"
+    assert found.sentence == (
+        "it is tried again at 2027-01-15 08:01:30 UTC, after ConnectionError: the bank does not answer"
+    )
+    assert found.details == {
+        "scheduled_run_time": START + timedelta(seconds=90), "error": "ConnectionError: the bank does not answer",
+        "attempt": 1, "failures": 1,
+    }  # fmt: skip
+
+
+def test_a_retry_that_waits_for_its_window_says_both(app: Hipq, queue: Queue, clock: HandClock) -> None:
+    @queue.job(retry=fixed(60), windows=[window("08:00", "08:01")])
+    def flaky(_: Job[Any]) -> None:
+        clock.advance(minutes=2)
+        raise ConnectionError("no")
+
+    id = flaky.enqueue()
+    app.run(until_empty=True, lease=3600)
+    found = app.why(id)
+    assert found.reason == "retry pending"
+    assert "tried again at 2027-01-16 08:00:00 UTC, when its window opens, after ConnectionError: no" in found.sentence
+
+
+def test_scheduled_for_its_own_time(app: Hipq, queue: Queue, clock: HandClock) -> None:
+    id = queue.job("later")(idle).enqueue(delay=30.5)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == ("scheduled", "it is scheduled for 2027-01-15 08:00:30.500 UTC")
+    assert found.details == {"scheduled_run_time": START + timedelta(seconds=30.5)}
+    clock.advance(seconds=31)
+    assert app.why(id).reason == "no engine"  # nobody is there to make it ready
+    app.run(until_empty=True)
+    assert app.why(id).reason == "final"
+
+
+def test_a_closed_window_says_when_it_opens(app: Hipq, queue: Queue) -> None:
+    night = queue.job("night", windows=[window("22:00", "05:00", tz="Europe/Rome")])(idle)
+    id = night.enqueue()
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "window closed",
+        "its window is closed and opens at 2027-01-15 21:00:00 UTC (22:00-05:00 Europe/Rome)",
+    )
+    opens = START.replace(hour=21)
+    assert found.details == {"windows": "22:00-05:00 Europe/Rome", "opens": opens}
+
+
+def test_a_job_wanted_after_the_next_opening_is_scheduled_not_shut_out(app: Hipq, queue: Queue) -> None:
+    night = queue.job("night", windows=[window("22:00", "05:00")])(idle)
+    assert app.why(night.enqueue(delay=timedelta(days=1, hours=14, minutes=10))).reason == "scheduled"
+    assert app.why(night.enqueue(delay=timedelta(days=1))).reason == "scheduled"  # rolled to the opening after that
+    assert app.why(night.enqueue(delay=timedelta(hours=10))).reason == "window closed"
+
+
+def test_a_ready_job_whose_window_closed_says_so_before_and_after_it_is_rolled(
+    app: Hipq, queue: Queue, work: Work, gate: threading.Event, clock: HandClock
+) -> None:
+    morning = queue.job("morning", windows=[window("07:00", "09:00")])(idle)
+    hold = holder(queue, gate)
+    engine = work(concurrency=1)
+    first = hold.enqueue()
+    running(app, engine, [first])
+    id = morning.enqueue()
+    assert app.why(id).reason == "next"
+    clock.advance(hours=1)
+    found = app.why(id)
+    assert app.job(id).phase == "ready"
+    assert (found.reason, found.details["opens"]) == ("window closed", START.replace(day=16, hour=7))
+    gate.set()
+    until(engine, lambda: app.job(id).phase == "scheduled")
+    assert app.why(id) == found
+
+
+def test_a_job_that_was_put_off_by_the_throttler_is_scheduled(app: Hipq, work: Work) -> None:
+    queue = app.queue(
+        "orders", throttler=lambda due, _running, now: [defer(job, now + timedelta(hours=1)) for job in due]
+    )
+    id = queue.job("a")(idle).enqueue()
+    engine = work()
+    until(engine, lambda: app.job(id).phase == "scheduled")
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "scheduled", "its queue's throttler has put it off until 2027-01-15 09:00:00 UTC"
+    )  # fmt: skip
+    assert found.details["deferred"] is True
+
+
+def test_a_ready_job_is_scheduled_when_the_clock_was_set_back(
+    app: Hipq, queue: Queue, work: Work, clock: HandClock
+) -> None:
+    job_type = queue.job("a")(idle)
+    engine = work()
+    id = job_type.enqueue()
+    clock.step(-3600)
+    engine.wake()
+    engine.turn()
+    assert app.job(id).phase == "ready"
+    assert app.why(id).reason == "scheduled"
+
+
+# -- its time has come -----------------------------------------------------------------------------------------------
+def test_due_until_an_engine_makes_it_ready(app: Hipq, queue: Queue, work: Work, clock: HandClock) -> None:
+    soon = queue.job("soon")(idle)
+    engine = work()
+    id = soon.enqueue(delay=30)
+    clock.advance(seconds=31)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "due", "it is due since 2027-01-15 08:00:30 UTC: an engine makes it ready at its next turn"
+    )  # fmt: skip
+    assert found.details == {"scheduled_run_time": START + timedelta(seconds=30)}
+    app.pause("orders")
+    assert app.why(id).reason == "paused"  # to be ready would not help it
+    app.resume("orders")
+    until(engine, lambda: app.job(id).phase == "done")
+
+
+def test_no_engine(app: Hipq, queue: Queue, work: Work) -> None:
+    id = queue.job("a")(idle).enqueue()
+    found = app.why(id)
+    assert (found.reason, found.sentence) == ("no engine", "no engine is alive")
+    assert found.details == {"job_type": "a", "engines": []}
+    until(work(), lambda: app.why(id).reason == "final")
+
+
+def test_no_code_names_the_engines_that_are_there(app: Hipq, queue: Queue) -> None:
+    id = queue.enqueue("unheard_of")
+    elsewhere = app.store.take_lease(60, "elsewhere:1", "{}")
+    found = app.why(id)
+    assert found.reason == "no code"
+    assert found.sentence == f"no engine that works on its queue is alive, only engine {elsewhere} (elsewhere:1)"
+    here = app.store.take_lease(60, "here:2", f'{{"{queue.number}": ["other"]}}')
+    found = app.why(id)
+    assert found.sentence == (
+        f"no engine that has the code of unheard_of is alive, only engines {elsewhere} (elsewhere:1), {here} (here:2)"
+    )
+    assert found.details["engines"][1] == {"sysid": here, "label": "here:2"}
+    able = app.store.take_lease(60, "able:3", f'{{"{queue.number}": ["other", "unheard_of"]}}')
+    assert app.why(id).reason == "next"
+    app.store.drop_lease(able)
+    assert app.why(id).reason == "no code"
+
+
+def test_paused_says_what_is(app: Hipq, queue: Queue, work: Work) -> None:
+    job_type = queue.job("a")(idle)
+    engine = work()
+    app.pause("orders")
+    app.pause("orders", lane="east")
+    app.pause("orders", type="a")
+    id = job_type.enqueue(lane="east")
+    for pause, sentence, details in (
+        ({}, "its queue is paused", {"paused": "queue"}),
+        ({"lane": "east"}, "lane east is paused", {"paused": "lane", "lane": "east"}),
+        ({"type": "a"}, "job type a is paused", {"paused": "type", "job_type": "a"}),
+    ):
+        found = app.why(id)
+        assert (found.reason, found.sentence, found.details) == ("paused", sentence, details)
+        for _ in range(3):
+            engine.wake()
+            engine.turn()
+        assert app.why(id) == found  # and so it is: no turn starts it
+        app.resume("orders", **pause)
+    assert app.why(id).reason == "next"
+    until(engine, lambda: app.why(id).reason == "final")
+
+
+def test_critical_jobs_are_paused_too(app: Hipq, work: Work) -> None:
+    queue = app.queue("orders", throttle_limit=1)
+    urgent = queue.job("urgent", critical=True)(idle)
+    engine = work()
+    app.pause("orders")
+    id = urgent.enqueue()
+    assert app.why(id).reason == "paused"
+    app.resume("orders")
+    until(engine, lambda: app.why(id).reason == "final")
+
+
+def test_parked_until_the_throttler_admits_it(app: Hipq, work: Work, clock: HandClock) -> None:
+    room: list[int] = []
+    queue = app.queue("orders", throttler=lambda due, _running, _now: [admit(job) for job in due if job.id in room])
+    id = queue.job("a")(idle).enqueue()
+    engine = work()
+    until(engine, lambda: app.job(id).phase == "parked")
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "parked", "its queue's throttler has not admitted it, and is asked about it again"
+    )  # fmt: skip
+    assert found.details == {"since": START}
+    app.pause("orders")
+    assert app.why(id).reason == "paused"
+    app.resume("orders")
+    app.store.change_rules(queue.number, lambda rules: replace(rules, throttled=False))
+    assert "is gone: an engine makes it ready" in app.why(id).sentence
+    app.store.change_rules(queue.number, lambda rules: replace(rules, throttled=True))
+    room.append(id)
+    clock.advance(seconds=1)
+    until(engine, lambda: app.why(id).reason == "final")
+
+
+def test_a_throttler_that_failed_is_the_reason_for_ready_jobs_and_parked_ones(
+    app: Hipq, work: Work, clock: HandClock
+) -> None:
+    broken = [KeyError("server")]
+
+    def throttler(due: list[Job[Any]], _running: list[Job[Any]], _now: datetime) -> list[Any]:
+        if broken:
+            raise broken[0]
+        return [admit(job) for job in due]
+
+    queue = app.queue("orders", throttler=throttler)
+    id = queue.job("a")(idle).enqueue()
+    assert app.why(id).reason == "no engine"
+    engine = work()
+    until(engine, lambda: app.store.limits(queue.number).note)
+    found = app.why(id)
+    assert (found.reason, app.job(id).phase) == ("throttler failed", "ready")
+    assert found.sentence == "its queue's throttler could not be asked: KeyError: 'server'"
+    assert found.details == {"note": "KeyError: 'server'"}
+    parked = app.store.get(id)
+    assert parked is not None
+    limits, engines = app.store.limits(queue.number), app.store.engines()
+    assert why(replace(parked, phase="parked"), limits, engines, clock.now()).reason == "throttler failed"
+    broken.clear()
+    clock.advance(seconds=2)
+    until(engine, lambda: app.why(id).reason == "final")
+
+
+def test_next_when_nothing_stands_in_its_way(app: Hipq, queue: Queue, work: Work, gate: threading.Event) -> None:
+    hold = holder(queue, gate)
+    engine = work(concurrency=1)
+    ids = [hold.enqueue() for _ in range(2)]
+    running(app, engine, ids[:1])
+    found = app.why(ids[1])
+    assert (found.reason, found.details) == ("next", {})
+    assert found.sentence == "nothing stands in its way: it starts when it is its turn and a hand is free"
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+def test_limit_full_says_who_holds_it(app: Hipq, work: Work, gate: threading.Event) -> None:
+    queue = app.queue("orders", throttle_limit=5)
+    hold = holder(queue, gate)
+    engine = work()
+    held = [hold.enqueue(throttle_factor=factor) for factor in (3, 1, 1)]
+    running(app, engine, held)
+    id = hold.enqueue()
+    found = app.why(id)
+    assert found.reason == "limit full"
+    named = ", ".join(map(str, held))
+    assert found.sentence == f"its queue's limit 5 is full: 5 of 5 units taken by jobs {named}"
+    assert found.details == {
+        "limit": "limit 5", "cap": 5, "used": 5, "needs": 1, "lane": "",
+        "holders": [{"id": held[0], "units": 3}, {"id": held[1], "units": 1}, {"id": held[2], "units": 1}],
+    }  # fmt: skip
+    app.set_limit("orders", 6)
+    assert app.why(id).reason == "next"
+    app.set_limit("orders", 2)
+    assert app.why(id).sentence.startswith("its queue's limit 2 is full: 5 of 2 units taken")
+    gate.set()
+    until(engine, lambda: app.why(id).reason == "final")
+
+
+def test_a_limit_names_ten_holders_at_most(app: Hipq, work: Work, gate: threading.Event) -> None:
+    queue = app.queue("orders", throttle_limit=12)
+    hold = holder(queue, gate)
+    engine = work(concurrency=20)
+    held = hold.enqueue_many(range(12))
+    running(app, engine, held)
+    found = app.why(hold.enqueue())
+    assert [one["id"] for one in found.details["holders"]] == held[:HOLDERS]
+    assert found.sentence.endswith(f"by jobs {held[0]}, {held[1]}, {held[2]} and others")
+
+
+def test_a_heavy_job_says_what_it_needs_and_what_is_left(app: Hipq, work: Work, gate: threading.Event) -> None:
+    queue = app.queue("orders", throttle_limit=5)
+    hold = holder(queue, gate)
+    engine = work()
+    held = hold.enqueue(throttle_factor=2)
+    running(app, engine, [held])
+    heavy = hold.enqueue(throttle_factor=4)
+    found = app.why(heavy)
+    assert (found.reason, found.details["used"], found.details["needs"]) == ("limit full", 2, 4)
+    assert found.sentence == (f"it needs 4 units of its queue's limit 5, and 3 are left: 2 taken by job {held}")
+    app.set_limit("orders", 3)
+    assert app.why(heavy).sentence == (
+        f"it needs 4 units and its queue's limit 3 has 3, so it runs alone: 2 taken by job {held}"
+    )
+    gate.set()
+    until(engine, lambda: app.why(heavy).reason == "final")
+
+
+def test_limits_do_not_hold_critical_jobs(app: Hipq, work: Work, gate: threading.Event) -> None:
+    queue = app.queue("orders", throttle_limit=1)
+    hold, urgent = holder(queue, gate), holder(queue, gate, "urgent", critical=True)
+    engine = work(concurrency=2)
+    held = [hold.enqueue(), urgent.enqueue()]
+    running(app, engine, held)
+    assert app.why(hold.enqueue()).reason == "limit full"
+    assert app.why(urgent.enqueue()).reason == "next"
+
+
+def test_lane_full_names_those_of_the_lane_only(app: Hipq, work: Work, gate: threading.Event) -> None:
+    queue = app.queue("orders", limits=[per_lane(2)])
+    hold = holder(queue, gate)
+    engine = work()
+    east = hold.enqueue(lane="east", throttle_factor=2)
+    bare = [hold.enqueue() for _ in range(2)]
+    running(app, engine, [east, *bare])
+    found = app.why(hold.enqueue(lane="east"))
+    assert (found.reason, found.sentence) == (
+        "lane full", f"lane east is full: 2 of 2 units taken by job {east}"
+    )  # fmt: skip
+    assert found.details == {
+        "limit": "2 a lane", "cap": 2, "used": 2, "needs": 1, "lane": "east", "holders": [{"id": east, "units": 2}]
+    }  # fmt: skip
+    assert app.why(hold.enqueue()).sentence.startswith("the lane of jobs without one is full")
+    assert app.why(hold.enqueue(lane="west")).reason == "next"
+
+
+def test_a_share_that_is_full_is_a_full_lane(app: Hipq, work: Work, gate: threading.Event) -> None:
+    queue = app.queue("orders", limits=[limit(10), share({"east": 20}, other=10)])
+    hold = holder(queue, gate)
+    engine = work()
+    east = [hold.enqueue(lane="east") for _ in range(2)]
+    other = hold.enqueue(lane="mars")
+    running(app, engine, [*east, other])
+    found = app.why(hold.enqueue(lane="east"))
+    assert (found.reason, found.details["cap"], found.details["used"]) == ("lane full", 2, 2)
+    assert found.sentence == f"the share of lane east is full: 2 of 2 units taken by jobs {east[0]}, {east[1]}"
+    assert found.details["limit"] == "shares east 20 %, others 10 %"
+    found = app.why(hold.enqueue(lane="venus"))
+    assert found.sentence == f"the share of other lanes is full: 1 of 1 unit taken by job {other}"
+    assert found.details["holders"] == [{"id": other, "units": 1}]
+
+
+def test_a_rate_says_when_it_fits_again(app: Hipq, work: Work, clock: HandClock) -> None:
+    queue = app.queue("orders", limits=[rate(2, per=10)])
+    quick = queue.job("quick")(idle)
+    engine = work()
+    ids = [quick.enqueue() for _ in range(3)]
+    until(engine, lambda: sum(app.job(id).state == "final" for id in ids) == 2)
+    clock.advance(seconds=4)
+    found = app.why(ids[2])
+    assert (found.reason, found.sentence) == (
+        "rate", "its queue's rate 2 in 10 s is used up: there is room for it at 2027-01-15 08:00:10 UTC"
+    )  # fmt: skip
+    assert found.details == {
+        "limit": "rate 2 in 10 s", "cap": 2, "used": 2, "needs": 1, "lane": "", "holders": [],
+        "again": START + timedelta(seconds=10),
+    }  # fmt: skip
+    clock.advance(seconds=6)
+    assert app.why(ids[2]).reason == "next"
+    until(engine, lambda: app.why(ids[2]).reason == "final")
+
+
+@pytest.mark.parametrize("lanes", ["ordered", "fair"])
+def test_behind_a_heavy_job_that_enough_others_have_passed(
+    app: Hipq, work: Work, gate: threading.Event, lanes: str
+) -> None:
+    queue = app.queue("orders", throttle_limit=4, lanes=lanes)
+    hold, quick = holder(queue, gate), queue.job("quick")(idle)
+    engine = work()
+    held = hold.enqueue()
+    running(app, engine, [held])
+    heavy = hold.enqueue(throttle_factor=4)
+    light = [quick.enqueue() for _ in range(4)]
+    until(engine, lambda: all(app.job(id).state == "final" for id in light))
+    id = quick.enqueue()
+    found = app.why(id)
+    assert found.reason == "behind"
+    assert found.sentence == (
+        f"it may not pass job {heavy} any more: enough others have, and that one needs 4 units of its queue's limit 4"
+    )
+    assert (found.details["behind"], found.details["limit"], found.details["used"]) == (heavy, "limit 4", 1)
+    assert found.details["holders"] == [{"id": held, "units": 1}]
+    assert app.why(heavy).reason == "limit full"
+    for _ in range(5):
+        engine.wake()
+        engine.turn()
+    assert app.why(id) == found  # and so it is: no turn starts it
+    app.pause("orders", type="hold")
+    assert app.why(id).reason == "next"  # claims do not come to what is paused
+    app.resume("orders", type="hold")
+    app.cancel(heavy)
+    assert app.why(id).reason == "next"
+    until(engine, lambda: app.why(id).reason == "final")
+
+
+# -- all the rest ----------------------------------------------------------------------------------------------------
+def test_ids_that_are_not_there(app: Hipq, make_app: Callable[[], Hipq], queue: Queue) -> None:
+    id = queue.enqueue("a")
+    for unknown in (id + (1 << 16), id + 1, (1 << 63) - 1):
+        with pytest.raises(NotFound):
+            app.why(unknown)
+    with pytest.raises(NotFound):
+        make_app().why(id)  # a program that does not have its queue
+    for bad in (0, -1, 1 << 63, True, "1"):
+        with pytest.raises(Invalid):
+            app.why(bad)  # type: ignore[arg-type]
+
+
+def test_asking_changes_nothing(app: Hipq, queue: Queue, work: Work) -> None:
+    work()
+    id = queue.enqueue("a", lane="b")
+    before = app.store.get(id), app.store.limits(queue.number)
+    assert isinstance(app.why(id), Why)
+    assert (app.store.get(id), app.store.limits(queue.number)) == before
+
+
+def a_row(app: Hipq, queue: Queue, **changes: Any) -> Row:
+    row = app.store.get(queue.enqueue("a"))
+    assert row is not None
+    return replace(row, **changes)
+
+
+def test_a_window_this_machine_cannot_read(app: Hipq, queue: Queue, clock: HandClock) -> None:
+    row = a_row(app, queue, time_windows='[{"start":"01:00","end":"02:00","tz":"Mars/Olympus"}]')
+    engines = [EngineSeen(1, "here", {str(queue_of(row.id)): ["a"]})]
+    found = why(row, Limits(Rules(), "{}", {}, [], ""), engines, clock.now())
+    assert (found.reason, found.details) == ("window unknown", {"windows": "01:00-02:00 Mars/Olympus"})
+    assert "Mars/Olympus" in found.sentence
+    later = replace(row, phase="scheduled", scheduled_run_time=clock.now() + SECOND)
+    assert why(later, Limits(Rules(), "{}", {}, [], ""), engines, clock.now()).reason == "scheduled"
+
+
+@pytest.mark.parametrize("phase", ["answered", "calling off"])
+def test_phases_of_later_releases_have_their_words(app: Hipq, queue: Queue, clock: HandClock, phase: str) -> None:
+    row = a_row(app, queue, state="running", phase=phase)
+    limits = Limits(Rules(), "{}", {}, [], "")
+    assert "no engine is alive" in why(row, limits, [], clock.now()).sentence
+    engine = EngineSeen(1, "here", {str(queue_of(row.id)): ["a"]})
+    found = why(replace(row, owner=1), limits, [engine], clock.now())
+    assert (found.reason, found.details["since"]) == (phase, to_datetime(row.update_time))
+
+
+@pytest.mark.parametrize("lanes", ["ordered", "fair"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_claim_takes_the_first_job_in_whose_way_nothing_is_said_to_stand(
+    app: Hipq, clock: HandClock, seed: int, lanes: str
+) -> None:
+    chance = random.Random(seed)
+    some: list[AnyLimit] = [per_lane(7), share({"a": 80}, other=20), rate(8, per=2), rate(25, per=10)]
+    queue = app.queue("orders", limits=[limit(9), *chance.sample(some, chance.randint(0, 2))], lanes=lanes)
+    queue.for_engine()
+    sysid = app.store.take_lease(86_400, "test", f'{{"{queue.number}": ["a"]}}')
+    ready: list[Row] = []
+    started: list[Row] = []
+    for _ in range(40):
+        for _ in range(chance.randint(0, 2)):
+            with suppress(Invalid):  # heavier than its lane allows
+                id = queue.enqueue("a", lane=chance.choice("abcd"), throttle_factor=chance.choice([1, 1, 1, 2, 7]))
+                ready.append(app.store.get(id) or pytest.fail("it is gone"))
+        ready.sort(key=lambda row: (row.rank, row.id))
+        said = {row.id: app.why(row.id).reason for row in ready}
+        assert set(said.values()) <= {"next", "limit full", "lane full", "rate", "behind"}
+        won = app.store.turn(sysid, [], [Claim(queue.number, ("a",), 1)], clock.now()).won
+        free = [row.id for row in ready if said[row.id] == "next"]
+        if lanes == "ordered":
+            assert [row.id for row in won] == free[:1]
+        else:  # each engine has its own turn of the lanes
+            assert {said[row.id] for row in won} <= {"next", "behind"}
+            assert won or not free
+        taken = {row.id for row in won}
+        ready, started = [row for row in ready if row.id not in taken], started + won
+        for row in [row for row in started if chance.random() < 0.2]:
+            app.cancel(row.id)
+            started.remove(row)
+        clock.advance(seconds=chance.choice([0, 0.1, 0.5]))

@@ -1,0 +1,126 @@
+"""Every move: legal, a new token, an entry in the history, and nothing touched that must not change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hipq.job import moves
+from hipq.job.ending import Again
+from hipq.job.fault import Fault
+from hipq.job.model import HISTORY_LIMIT, UNCHANGING, New, Row, blank, numbered, queue_of, remember
+from hipq.job.order import ByTime
+from hipq.job.states import MOVES, PHASES, reachable
+
+FAULT = Fault("error", "no")
+ORDER = ByTime()
+NOW = 2_000_000_000_000_000
+
+READY = blank(New(1, "work", "", "{}", "ready", 5, NOW - 10, NOW - 10), 65537)
+RUNNING = moves.claimed(READY, 3, NOW)
+WAITING = moves.waits(RUNNING, NOW + 5, NOW)
+ERRORED = moves.errored(RUNNING, FAULT, 500, NOW)
+RETRYING = moves.retried(ERRORED, Again(FAULT, delay=5.0), ORDER, NOW)
+
+MOVED: dict[str, tuple[Row, Callable[[Row], Row]]] = {
+    "claimed": (READY, lambda row: moves.claimed(row, 3, NOW)),
+    "claimed again": (RETRYING, lambda row: moves.claimed(row, 4, NOW)),
+    "taken to be judged": (ERRORED, lambda row: moves.claimed(row, 4, NOW)),
+    "succeeded": (RUNNING, lambda row: moves.succeeded(row, "1", 200, NOW)),
+    "refused": (RUNNING, lambda row: moves.refused(row, FAULT, 400, NOW)),
+    "errored": (RUNNING, lambda row: moves.errored(row, FAULT, 500, NOW)),
+    "gave up": (ERRORED, lambda row: moves.gave_up(row, FAULT, NOW)),
+    "retried": (ERRORED, lambda row: moves.retried(row, Again(FAULT, at=NOW + 9, data="1"), ORDER, NOW)),
+    "asked again": (RUNNING, lambda row: moves.asked_again(row, Again(FAULT), ORDER, NOW)),
+    "outlived": (RUNNING, lambda row: moves.outlived(row, FAULT, 100, NOW)),
+    "waits": (RUNNING, lambda row: moves.waits(row, NOW + 1, NOW)),
+    "timed out": (WAITING, lambda row: moves.timed_out(row, NOW)),
+    "given back": (RUNNING, lambda row: moves.given_back(row, "x", True, NOW)),
+    "given back unstarted": (RUNNING, lambda row: moves.given_back(row, "x", False, NOW)),
+    "given back unjudged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.given_back(row, "x", False, NOW)),
+    "rescued": (RUNNING, lambda row: moves.rescued(row, NOW)),
+    "crashed": (RUNNING, lambda row: moves.crashed(row, FAULT, NOW)),
+    "crashed when judged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.crashed(row, FAULT, NOW)),
+    "rescued when judged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.rescued(row, NOW)),
+    "hurried": (RETRYING, lambda row: moves.hurried(row, ORDER, NOW)),
+    **{
+        f"cancelled when {row.phase}": (row, lambda row: moves.cancelled(row, "x", NOW))
+        for row in (READY, RUNNING, WAITING, ERRORED, RETRYING)
+    },
+}
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_a_move_is_legal_and_changes_the_token(name: str) -> None:
+    before, move = MOVED[name]
+    after = move(before)
+    assert after.state == before.state or reachable(before.state, after.state)
+    assert after.phase in PHASES[after.state]
+    assert after.token == before.token + 1
+    assert (after.error == "NONE") == (after.state in ("initial", "running") or after.code == "ok")
+    assert after.held == (before.throttle_factor if after.phase in ("executing", "waiting") else 0)
+    assert all(getattr(after, field) == getattr(before, field) for field in UNCHANGING)
+    assert None not in msgspec.structs.astuple(after)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_attempt_grows_at_a_claim_and_nowhere_else(name: str) -> None:
+    """I5."""
+    before, move = MOVED[name]
+    grown = move(before).attempt - before.attempt
+    assert grown == {"claimed": 1, "claimed again": 1, "given back unstarted": -1}.get(name, 0)
+
+
+@pytest.mark.parametrize("name", MOVED)
+def test_nobody_owns_a_job_that_is_not_in_somebodys_hands(name: str) -> None:
+    before, move = MOVED[name]
+    after = move(before)
+    assert bool(after.owner) == (name in ("claimed", "claimed again", "taken to be judged"))
+
+
+def test_three_crashes_alone_end_a_job_and_the_first_among_others_does_not_count() -> None:
+    row = moves.rescued(RUNNING, NOW)
+    assert row.suspect
+    for crash in range(3):
+        assert row.state == "retry", crash
+        row = moves.crashed(moves.claimed(row, 3, NOW), FAULT, NOW)
+    assert (row.state, row.code, row.failures) == ("final", "error", 0)
+
+
+def test_a_run_that_came_to_an_end_clears_a_suspect() -> None:
+    suspect = moves.claimed(moves.rescued(RUNNING, NOW), 3, NOW)
+    for after in (moves.errored(suspect, FAULT, 500, NOW), moves.waits(suspect, NOW, NOW)):
+        assert not after.suspect
+
+
+def test_a_rescued_job_keeps_its_place() -> None:
+    after = moves.rescued(RUNNING, NOW)
+    assert (after.rank, after.scheduled_run_time) == (RUNNING.rank, RUNNING.scheduled_run_time)
+
+
+def test_history_is_bounded_and_says_what_it_left_out() -> None:
+    history = "[]"
+    for number in range(500):
+        history = remember(history, number, "error", error='tricky "at": text')
+    entries = msgspec.json.decode(history)
+    assert len(entries) <= HISTORY_LIMIT
+    assert entries[0]["at"] == 0
+    assert entries[-1]["at"] == 499
+    left = sum(entry.get("count", 0) for entry in entries if entry["event"] == "left out")
+    assert left + len(entries) - 1 == 500
+
+
+@given(st.integers(1, 2**46), st.integers(1, 65535))
+def test_an_id_knows_its_queue(sequence: int, queue: int) -> None:
+    id = numbered(sequence, queue)
+    assert queue_of(id) == queue
+    assert 0 < id < 2**63
+
+
+def test_there_is_a_move_into_and_out_of_every_state() -> None:
+    reached = {move(before).state for before, move in MOVED.values()}
+    assert reached == set(MOVES) - {"initial"}

@@ -1,0 +1,193 @@
+"""The log: one line an event, at the right level, with no payload and no forged lines in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hipq import Failed, Hipq, Job, Retry, Wait, fixed
+from hipq.events import ENGINE_EVENTS, JOB_EVENTS, Events
+from hipq.job.model import New, Row, blank
+from hipq.observe import logs
+
+CANARY = "canary-4711"
+
+
+class Lines(logging.Handler):
+    def __init__(self, form: str) -> None:
+        super().__init__()
+        self.setFormatter(logs.Formatter(form))
+        self.lines: list[str] = []
+        self.levels: dict[str, str] = {}
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.lines.append(self.format(record))
+        if isinstance(record.msg, logs.Line):
+            self.levels[record.msg.event] = record.levelname
+
+
+@pytest.fixture
+def logger() -> Iterator[logging.Logger]:
+    logger = logging.getLogger("hipq.test")
+    logger.propagate = False
+    yield logger
+    logger.handlers.clear()
+
+
+def listening(logger: logging.Logger, level: int, form: str = "text") -> Lines:
+    logger.setLevel(level)
+    lines = Lines(form)
+    logger.handlers[:] = [lines]
+    return lines
+
+
+def row(**changed: Any) -> Row:
+    new = New(1, "charge", "order-17", f'{{"card": "{CANARY}"}}', "ready", 0, 0, 0)
+    fields = {name: getattr(blank(new, 65537), name) for name in Row.__struct_fields__}
+    return Row(**(fields | changed))
+
+
+def test_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
+    warnings = {"error", "failed", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
+                "lease lost", "store down", "thread stuck", "again", "rejected", "tick skipped", "tick failed",
+                "throttler slow", "throttler failed"}  # fmt: skip
+    for name in (*JOB_EVENTS, *ENGINE_EVENTS):
+        expected = logging.WARNING if name in warnings else logging.INFO if name in ENGINE_EVENTS else logging.DEBUG
+        assert logs.level(name) == expected, name
+
+
+@pytest.mark.parametrize(
+    ("level", "heard", "unheard"),
+    [
+        (logging.DEBUG, {"claimed", "ok", "engine started", "lost"}, set()),
+        (logging.INFO, {"engine started", "lost"}, {"claimed", "ok", "added"}),
+        (logging.WARNING, {"lost", "lease lost"}, {"claimed", "ok", "engine started"}),
+        (logging.ERROR, set(), {*JOB_EVENTS, *ENGINE_EVENTS}),
+    ],
+)
+def test_events_below_the_level_are_not_even_subscribed_to(
+    logger: logging.Logger, level: int, heard: set[str], unheard: set[str]
+) -> None:
+    listening(logger, level)
+    events = Events()
+    logs.subscribe(events, logger)
+    assert {name for name in heard if events.wanted(name)} == heard
+    assert {name for name in unheard if events.wanted(name)} == set()
+
+
+def test_a_line_says_what_happened_to_which_job(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.DEBUG)
+    events = Events()
+    logs.subscribe(events, logger)
+    events.emit("claimed", 5, "orders", row(attempt=2))
+    events.emit("pruned", 5, "orders", count=7)
+    first, second = lines.lines
+    assert first.split(" ", 3)[3] == (
+        "claimed queue=orders job=65537 type=charge key=order-17 state=initial phase=ready attempt=2 failures=0"
+    )
+    assert second.endswith("pruned queue=orders count=7")
+
+
+def test_a_job_that_asked_to_run_again_is_no_warning_one_that_failed_is(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.INFO, "json")
+    events = Events()
+    logs.subscribe(events, logger)
+    events.emit("again", 5, "orders", row(code="retry", error='{"kind":"retry","message":"not yet"}'))
+    assert lines.lines == []
+    events.emit("again", 5, "orders", row(code="error", error='{"kind":"error","message":"no","type":"ValueError"}'))
+    (line,) = lines.lines
+    assert json.loads(line)["error"] == "ValueError: no"
+
+
+NASTY = 'a\nWARNING ok job=1\r\x1b[31m\x00\u202e\u2028"=\\ b\ud800'
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_nothing_in_a_job_can_forge_a_line(logger: logging.Logger, form: str) -> None:
+    lines = listening(logger, logging.DEBUG, form)
+    events = Events()
+    logs.subscribe(events, logger)
+    error = json.dumps({"kind": "error", "message": NASTY.replace("\ud800", "")})
+    events.emit("gave up", 5, NASTY, row(job_key=NASTY, error=error), reason=NASTY)
+    logger.warning("a message %s", NASTY)
+    for line in lines.lines:
+        assert line.isprintable()
+        assert line.encode()
+    assert len(lines.lines) == 2
+    if form == "json":
+        assert json.loads(lines.lines[0])["key"] == NASTY
+
+
+def test_text_values_can_be_told_apart(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.DEBUG)
+    logger.info(logs.Line("store down", {"empty": "", "space": "a b", "quote": 'a"b', "equals": "a=b", "plain": "a-b"}))
+    assert lines.lines[0].split("store down ")[1] == 'empty="" space="a b" quote="a\\"b" equals="a=b" plain=a-b'
+
+
+def test_an_exception_of_a_subscriber_is_one_line_too(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.DEBUG, "json")
+    try:
+        raise ValueError("a\nb")
+    except ValueError:
+        logger.exception("a subscriber of %r raised", "ok")
+    (line,) = lines.lines
+    assert "ValueError" in json.loads(line)["text"]
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_payloads_and_results_are_never_logged(logger: logging.Logger, form: str) -> None:
+    lines = listening(logger, logging.DEBUG, form)
+    app = Hipq("shop", "sqlite://")
+    logs.subscribe(app.events, logger)
+    orders = app.queue("orders")
+
+    @orders.job
+    def good(job: Job[Any]) -> Any:
+        job.enqueue("good_too", job.data)
+        return job.data
+
+    @orders.job
+    def good_too(job: Job[Any]) -> Any:
+        return Retry(3600, data=[job.data]) if job.attempt < 2 else job.data
+
+    @orders.job
+    def bad(_job: Job[Any]) -> None:
+        raise Failed("no")
+
+    @orders.job(retry=fixed(3600))
+    def flaky(_job: Job[Any]) -> None:
+        raise ConnectionError("no")
+
+    @orders.job
+    def waits(_job: Job[Any]) -> Wait:
+        return Wait()
+
+    for job_type in (good, bad, flaky, waits):
+        job_type.enqueue({"card": CANARY})
+    cancelled = good.enqueue({"card": CANARY}, delay=60)
+    hurried = good.enqueue({"card": CANARY}, delay=60)
+    app.cancel(cancelled)
+    app.retry_now(hurried)
+    app.run(until_empty=True)
+    app.prune(0)
+    app.close()
+    assert {"added", "claimed", "ok", "failed", "again", "waits", "cancelled", "hurried", "pruned"} <= set(lines.levels)
+    assert CANARY not in "".join(lines.lines)
+
+
+def test_configure_writes_to_standard_error_only(capsys: pytest.CaptureFixture[str]) -> None:
+    before = (logs.LOGGER.handlers[:], logs.LOGGER.level, logs.LOGGER.propagate)
+    try:
+        logs.configure("warning", "json")
+        logs.LOGGER.info("not this")
+        logs.LOGGER.warning(logs.Line("lost", {"job": 1}))
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert json.loads(err)["event"] == "lost"
+    finally:
+        logs.LOGGER.handlers[:], logs.LOGGER.propagate = before[0], before[2]
+        logs.LOGGER.setLevel(before[1])

@@ -1,0 +1,71 @@
+"""`make proof-bugs`: plant each bug in a copy of the source and see the simulation catch it.
+
+A check that no bug can fail proves nothing. Each bug gets its own copy and its own process.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.planted.bug import Bug
+from tests.planted.bugs import BUGS
+
+SOURCE = Path(__file__).parents[2] / "src"
+RUNS = 300
+
+
+def plant(bug: Bug, target: Path) -> None:
+    shutil.copytree(SOURCE, target, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in bug.edits:
+        file = target / "hipq" / name
+        text = file.read_text()
+        if text.count(old) != 1:
+            raise SystemExit(f"{bug.name}: {name} has the text to replace {text.count(old)} times, not once:\n{old}")
+        file.write_text(text.replace(old, new))
+
+
+def simulate(source: Path, runs: int) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hipq.testing.simulation", "--runs", str(runs)]
+    return subprocess.run(
+        command, env={**os.environ, "PYTHONPATH": str(source)}, capture_output=True, text=True, check=False
+    )
+
+
+def caught_by(bug: Bug) -> str:
+    """The invariant that caught it and the seed, or '' if every run went well."""
+    with tempfile.TemporaryDirectory() as folder:
+        plant(bug, Path(folder) / "src")
+        done = simulate(Path(folder) / "src", RUNS)
+    if done.returncode == 0:
+        return ""
+    found = re.search(r"seed (\d+): (\w+): (.{0,90})", done.stderr)
+    if not found:
+        raise SystemExit(f"{bug.name}: the simulation did not run:\n{done.stderr}")
+    return f"seed {found[1]}: {found[3]}" if found[2] == "Broken" else f"seed {found[1]}: {found[2]} {found[3]}"
+
+
+def main() -> int:
+    missed = 0
+    if proof := caught_by(Bug("no bug", ())):
+        print(f"without any bug planted the simulation fails: {proof}")
+        return 1
+    for bug in BUGS:
+        began = time.monotonic()
+        proof = caught_by(bug)
+        missed += not proof
+        print(
+            f"{'caught' if proof else 'MISSED'}  {bug.name:48} {time.monotonic() - began:5.1f} s  {proof}", flush=True
+        )
+    print(f"{len(BUGS) - missed} passed, {missed} failed")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

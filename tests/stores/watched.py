@@ -1,0 +1,191 @@
+"""Stores whose databases tell how each statement was run."""
+
+from __future__ import annotations
+
+import json
+import re
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import psycopg
+import pytest
+
+from hipq.stores.base import Claim, Store
+from hipq.stores.postgres import connection
+from hipq.stores.postgres.store import PostgresStore
+from hipq.stores.sqlite.store import SqliteStore
+from hipq.testing.clock import HandClock
+from hipq.throttlers.rules import NO_RULES
+
+
+class Seen(NamedTuple):
+    """A statement as it was run."""
+
+    text: str
+    indexes: frozenset[str]
+    whole: frozenset[str]
+    """What it reads without an index, or joins by reading all of it: a plan made while that was little is kept."""
+    ways: frozenset[str]
+    """How PostgreSQL reads what it reads."""
+    work: int
+
+
+class Watch(Protocol):
+    """A store, and what its database has to say about each statement."""
+
+    @property
+    def store(self) -> Store: ...
+
+    def during(self, call: Callable[[], object]) -> list[Seen]: ...
+
+    def execute(self, query: str) -> None:
+        """Behind the store's back."""
+
+    def sweep(self) -> None:
+        """Remove what earlier calls left behind."""
+
+    def pattern(self, name: str, queue: int) -> str:
+        """What finds the statement of a file."""
+
+    def look_at_others(self, claim: Claim) -> None:
+        """Whether nothing but the order decides in this queue."""
+
+
+# -- SQLite ---------------------------------------------------------------------------------------------------------
+class Recorder(sqlite3.Connection):
+    """Counts the steps of each statement."""
+
+    ran: Final[list[tuple[str, Any, int]]] = []
+
+    def execute(self, query: str, values: Any = ()) -> sqlite3.Cursor:
+        steps = Counter[str]()
+
+        def step() -> None:
+            steps[query] += 1
+
+        self.set_progress_handler(step, 1)
+        try:
+            return super().execute(query, values)
+        finally:
+            self.set_progress_handler(None, 0)
+            self.ran.append((query, values, steps[query]))
+
+
+class WatchedSqlite:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.store = SqliteStore(str(path), HandClock())
+
+    def execute(self, query: str) -> None:
+        conn = sqlite3.connect(self._path, isolation_level=None)
+        conn.execute(query)
+        conn.close()
+
+    def sweep(self) -> None:
+        """Nothing is left behind."""
+
+    def pattern(self, name: str, queue: int) -> str:
+        text = re.escape(self.store._statements.of(name, queue))
+        return text.replace(r"\{types\}", "[?, ]+").replace(r"VALUES\ \)", r"VALUES [(),? ]+\)")
+
+    def look_at_others(self, claim: Claim) -> None:
+        with self.store._db.reading() as conn:
+            assert self.store._rulebook.is_plain(conn, claim, NO_RULES)
+
+    def during(self, call: Callable[[], object]) -> list[Seen]:
+        Recorder.ran.clear()
+        call()
+        conn = sqlite3.connect(self._path)
+        found = [
+            Seen(query, *self._plan(conn, query, values), frozenset(), work)
+            for query, values, work in tuple(Recorder.ran)
+            if not re.match("BEGIN|COMMIT|PRAGMA", query)
+        ]
+        conn.close()
+        return found
+
+    def _plan(self, conn: sqlite3.Connection, query: str, values: Any) -> tuple[frozenset[str], frozenset[str]]:
+        steps = [row[3] for row in conn.execute(f"EXPLAIN QUERY PLAN {query}", values)]
+        indexes = {found[1] for step in steps if (found := re.search(r"USING (?:COVERING )?INDEX (\w+)", step))}
+        whole = {step for step in steps if re.fullmatch(r"SCAN (shop_\w+|l|s)", step) or "AUTOMATIC" in step}
+        return frozenset(indexes), frozenset(whole)
+
+
+# -- PostgreSQL -----------------------------------------------------------------------------------------------------
+class WatchedPostgres:
+    """Its server tells the plan of each statement as it was run (auto_explain)."""
+
+    def __init__(self, url: str, patch: pytest.MonkeyPatch) -> None:
+        self._url = url
+        self._plans: list[dict[str, Any]] = []
+        self._settled = connection._settled
+        patch.setattr(connection, "_settled", self._settle)
+        self.store = PostgresStore(url)
+        self.store.migrate()
+
+    def _settle(self, conn: connection.Connection) -> None:
+        """As hipq does it; but tables of this size, as large ones are, seem worth several processes."""
+        self._settled(conn)
+        conn.execute("LOAD 'auto_explain'")
+        more = {"log_min_duration": "0", "log_analyze": "on", "log_buffers": "on", "log_format": "json"}
+        settings = {f"auto_explain.{name}": value for name, value in more.items()}
+        settings |= {
+            "min_parallel_table_scan_size": "0",
+            "min_parallel_index_scan_size": "0",
+            "parallel_setup_cost": "0",
+        }
+        settings |= {"client_min_messages": "log"}
+        for name, value in settings.items():
+            conn.execute(f"SET {name} = {value}".encode())
+        conn.add_notice_handler(self._heard)
+
+    def _heard(self, message: psycopg.errors.Diagnostic) -> None:
+        _, _, plan = (message.message_primary or "").partition("plan:\n")
+        self._plans += [json.loads(plan)] if plan else []
+
+    def execute(self, query: str) -> None:
+        with psycopg.connect(self._url, autocommit=True) as conn:
+            conn.execute(query.encode())
+
+    def sweep(self) -> None:
+        self.execute("VACUUM (INDEX_CLEANUP ON) shop_plain, shop_ruled, hipq_queues, hipq_tickets")
+
+    def pattern(self, name: str, queue: int) -> str:
+        statements = self.store._statements
+        if name.endswith("_ticket"):
+            text = statements.plain(name)
+        elif name.startswith("pick_"):
+            text = statements.of("claim", queue, pick=name)
+        elif name == "admission":
+            text = statements.of(name, queue, lock="FOR UPDATE")
+        else:
+            text = statements.of(name, queue)
+        return re.sub(r"%(\\\(\w+\\\))?s", r"\\$\\d+", re.escape(text.decode()))
+
+    def look_at_others(self, claim: Claim) -> None:
+        with self.store._db.using() as conn:
+            assert self.store._rulebook.still_plain(conn, claim)
+
+    def during(self, call: Callable[[], object]) -> list[Seen]:
+        self._plans.clear()
+        call()
+        return [self._seen(plan["Query Text"], plan["Plan"]) for plan in self._plans]
+
+    def _seen(self, text: str, plan: dict[str, Any]) -> Seen:
+        nodes = list(_nodes(plan))
+        indexes = {node["Index Name"] for node in nodes if "Index Name" in node}
+        whole = {node["Relation Name"] for node in nodes if node["Node Type"] == "Seq Scan"}
+        joined = [node for node in nodes if node["Node Type"] == "Hash" or node["Node Type"] == "Merge Join"]
+        whole |= {one.get("Relation Name", "") for node in joined for one in _nodes(node)}
+        ways = {node["Node Type"] for node in nodes}
+        pages = plan["Shared Hit Blocks"] + plan["Shared Read Blocks"]
+        return Seen(text, frozenset(indexes), frozenset(whole), frozenset(ways), pages)
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for part in plan.get("Plans", ()):
+        yield from _nodes(part)
