@@ -513,7 +513,6 @@ def test_fair_lanes_take_turns(app: Hipq, concurrency: int) -> None:
         assert order[:20].count(lane) == 4, order
 
 
-@pytest.mark.xfail(strict=True, reason="in_turn: after the wrap, the lane that sorts first comes last")
 @real_time
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_jobs_without_a_lane_have_their_turn_too(app: Hipq, concurrency: int) -> None:

@@ -693,7 +693,6 @@ def test_a_throttler_without_handlers_keeps_nobody_busy(app: Hipq) -> None:
     assert app.job(id).code == "ok"
 
 
-@pytest.mark.xfail(strict=True, reason="next_ask is in the past for ever: the engine turns without a pause")
 @real_time
 def test_an_engine_with_a_throttler_and_no_handlers_sleeps(app: Hipq) -> None:
     app.queue("orders", throttler=admit_all)

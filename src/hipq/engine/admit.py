@@ -82,7 +82,9 @@ class Throttling:
     @property
     def next_ask(self) -> int:
         """When to ask; 0 = when something happens."""
-        return max(self._next_ask, self._failed_until, 1) if self.hungry and not self.asking else 0
+        if not self.hungry or self.asking or not self._queue.types:
+            return 0
+        return max(self._next_ask, self._failed_until, 1)
 
     @property
     def busy(self) -> bool:
@@ -117,7 +119,7 @@ class Throttling:
 
     def ask(self, sysid: int, room: int, now: int, steady: int) -> None:
         """Begin to ask, if this is the time and nobody else does."""
-        if not 0 < self.next_ask <= steady or room <= 0 or not self._queue.types:
+        if not 0 < self.next_ask <= steady or room <= 0:
             return
         claim = Claim(self._queue.number, self._queue.types, room, self._queue.critical)
         head = self._ended and not self._was_head

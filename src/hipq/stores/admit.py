@@ -5,11 +5,11 @@ In the transaction of the claim, under the queue's admission lock if it has limi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from hipq.stores.strands import Head, Place, Seen, Strand, in_order, in_turn, seen
+from hipq.stores.strands import Head, Place, Seen, Strand, Turns, in_order, seen
 from hipq.throttlers.admission import Admission
 from hipq.throttlers.rules import Rules
 
@@ -105,30 +105,32 @@ class Admit:
         return Picked(ids, admission.memory(), refused, admission.again, frozenset(found.closed))
 
     def _fairly(self, types: Sequence[str], admission: Admission) -> tuple[list[int], Seen]:
-        """From the lane after the last one round to it again, some lanes at a time."""
-        first = self.turns.get(self.queue, "")
-        picked: list[int] = []
+        turns = Turns(self._wanted, admission, self.reader.more)
         closed, paused = set[str](), False
-        position, wrapped = (first, _BEHIND, 0), False
-        want = self._wanted
-        while len(picked) < want:
-            heads, horizon = self._whole_lanes(types, position)
-            if wrapped:
-                heads = [head for head in heads if head.strand.lane <= first]
+        for heads in self._round(types, self.turns.get(self.queue, "")):
             found = seen(heads, self.rules, self.now)
             closed |= found.closed
             paused |= found.paused
-            ids, last = in_turn(found.able, want - len(picked), admission, self.reader.more, position[0])
-            if ids:
-                picked += ids
-                self.turns[self.queue] = last
-            if horizon is not None and not (wrapped and horizon >= first):
-                position = (horizon, _BEHIND, 0)
-            elif wrapped:
+            turns.first(found.able)
+            if turns.done:
                 break
-            else:
-                position, wrapped = START, True
-        return picked, Seen([], closed, paused)
+        turns.go_on()
+        if turns.picked:
+            self.turns[self.queue] = turns.last
+        return turns.picked, Seen([], closed, paused)
+
+    def _round(self, types: Sequence[str], last: str) -> Iterator[list[Head]]:
+        """All lanes, some at a time, from the one after `last` round to it again."""
+        after: After | None = (last, _BEHIND, 0)
+        while after:
+            heads, horizon = self._whole_lanes(types, after)
+            yield heads
+            after = None if horizon is None else (horizon, _BEHIND, 0)
+        after = START
+        while after:
+            heads, horizon = self._whole_lanes(types, after)
+            yield [head for head in heads if head.strand.lane <= last]
+            after = None if horizon is None or horizon >= last else (horizon, _BEHIND, 0)
 
     def _whole_lanes(self, types: Sequence[str], after: After) -> tuple[list[Head], str | None]:
         """Some lanes, each with all its strands, and the last of them; None = all that follow."""

@@ -85,13 +85,12 @@ class _Line:
         self.ended = False
 
 
-class _Lines:
-    def __init__(self, heads: Sequence[Head], want: int, more: More) -> None:
+class _Reading:
+    def __init__(self, want: int, more: More) -> None:
         self._want = want
         self._more = more
-        self.lines = [_Line(head) for head in sorted(heads, key=lambda head: head.place)]
 
-    def following(self, line: _Line, of: Sequence[_Line]) -> bool:
+    def next(self, line: _Line, of: Sequence[_Line]) -> bool:
         """Step to its next place; False when it has none. The first time, the lines `of` are read along with it."""
         if not line.ahead and not line.ended:
             fresh = [one for one in of if not one.step and not one.ended] if not line.step else [line]
@@ -109,51 +108,77 @@ class _Lines:
 
 def in_order(heads: Sequence[Head], want: int, admission: Admission, more: More) -> list[int]:
     """The first jobs of all strands that may start, in the queue's order."""
-    lines = _Lines(heads, want, more)
-    near = lines.lines[:want]  # no more strands than that can have a part in it, if all may start
-    heap = [(line.place, index) for index, line in enumerate(lines.lines)]
+    reading = _Reading(want, more)
+    lines = [_Line(head) for head in sorted(heads, key=lambda head: head.place)]
+    near = lines[:want]  # no more strands than that can have a part in it, if all may start
+    heap = [(line.place, index) for index, line in enumerate(lines)]
     heapify(heap)
     picked: list[int] = []
     while heap and len(picked) < want:
         place, index = heappop(heap)
-        line = lines.lines[index]
+        line = lines[index]
         if not _admitted(line, admission):
             continue  # what does not fit now fits no more in this claim: nor does anything else of its strand
         picked.append(place[1])
-        if len(picked) < want and lines.following(line, near):
+        if len(picked) < want and reading.next(line, near):
             heappush(heap, (line.place, index))
     return picked
 
 
-def in_turn(heads: Sequence[Head], want: int, admission: Admission, more: More, after: str) -> tuple[list[int], str]:
-    """One job of each lane in turn, beginning behind the lane `after`; within a lane in order. Also the lane that came
-    last."""
-    lines = _Lines(heads, want, more)
-    lanes: dict[str, list[tuple[Place, int]]] = {}
-    for index, line in enumerate(lines.lines):
-        lanes.setdefault(line.strand.lane, []).append((line.place, index))  # sorted, so a heap
-    turn = sorted(lanes, key=lambda lane: (lane <= after, lane))
-    picked: list[int] = []
-    last = after
-    while turn and len(picked) < want:
-        round_, turn = turn, []
-        for number, lane in enumerate(round_):
-            if len(picked) == want:
-                turn += round_[number:]
-                break
-            heap = lanes[lane]
-            while heap:
-                place, index = heappop(heap)
-                line = lines.lines[index]
-                if _admitted(line, admission):
-                    picked.append(place[1])
-                    last = lane
-                    if lines.following(line, lines.lines):
-                        heappush(heap, (line.place, index))
+class _Lane:
+    """The strands of one lane; the one served last has not stepped on yet."""
+
+    def __init__(self, lines: list[_Line]) -> None:
+        self.lines = lines
+        self.served: _Line | None = None
+
+
+class Turns:
+    """One job of each lane in turn, within a lane in order, until there are as many as are wanted. Every lane has had
+    its first before any has its second: lanes are shown some at a time, and `go_on` comes when all were."""
+
+    def __init__(self, want: int, admission: Admission, more: More) -> None:
+        self._want = want
+        self._admission = admission
+        self._reading = _Reading(want, more)
+        self._lanes: list[_Lane] = []
+        self.picked: list[int] = []
+        self.last = ""
+        """The lane that came last."""
+
+    @property
+    def done(self) -> bool:
+        return len(self.picked) >= self._want
+
+    def first(self, heads: Iterable[Head]) -> None:
+        """A first job of each of these lanes, in the order of their names."""
+        lanes: dict[str, list[_Line]] = {}
+        for head in heads:
+            lanes.setdefault(head.strand.lane, []).append(_Line(head))
+        self._serve([_Lane(lanes[name]) for name in sorted(lanes)])
+
+    def go_on(self) -> None:
+        """Round after round."""
+        while self._lanes and not self.done:
+            waiting, self._lanes = self._lanes, []
+            served = [lane.served for lane in waiting if lane.served]
+            for lane in waiting:
+                if lane.served and not self._reading.next(lane.served, served):
+                    lane.lines.remove(lane.served)
+            self._serve(waiting)
+
+    def _serve(self, lanes: Iterable[_Lane]) -> None:
+        for lane in lanes:
+            if self.done:
+                return
+            for line in sorted(lane.lines, key=lambda line: line.place):
+                if _admitted(line, self._admission):
+                    self.picked.append(line.place[1])
+                    self.last = line.strand.lane
+                    lane.served = line
+                    self._lanes.append(lane)
                     break
-            if heap:
-                turn.append(lane)
-    return picked, last
+                lane.lines.remove(line)
 
 
 def _admitted(line: _Line, admission: Admission) -> bool:
