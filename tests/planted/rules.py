@@ -49,7 +49,7 @@ RULE_BUGS = (
     Bug("what a rate has started is not saved", ((READER, "if picked.memory != memory:", "if False:"),)),
     Bug(
         "a rate goes by the time of the turn",
-        ((ADMIT, "(self.reader.held(), self.clock())", "(self.reader.held(), self.now)"),),
+        ((ADMIT, "self.reader.held(), self.memory, self.clock())", "self.reader.held(), self.memory, self.now)"),),
     ),
     Bug("a critical job holds units", (("stores/sqlite/sql/claim.sql", "THEN 0 ELSE", "THEN throttle_factor ELSE"),)),
     Bug("a claim does not look at windows", ((STRANDS, "elif is_open:", "elif True:"),)),

@@ -223,7 +223,6 @@ def test_no_statement_waits_for_other_processes_to_start(measured: Measured, cas
         assert not [seen for seen in measured.seen[stage, case] if seen.ways & {"Gather", "Gather Merge"}]
 
 
-@pytest.mark.xfail(reason="needs enable_bitmapscan = off in postgres/connection.py")
 @pytest.mark.parametrize("case", CASES)
 def test_no_statement_reads_dead_entries_twice(measured: Measured, case: str) -> None:
     """An index scan marks the entries of jobs that are gone, and the next one skips them. A bitmap scan does not: the

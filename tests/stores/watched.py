@@ -160,7 +160,7 @@ class WatchedPostgres:
         elif name.startswith("pick_"):
             text = statements.of("claim", queue, pick=name)
         elif name == "admission":
-            text = statements.of(name, queue, lock="FOR UPDATE")
+            text = statements.of(name, queue, lock="FOR UPDATE", current="version")
         else:
             text = statements.of(name, queue)
         return re.sub(r"%(\\\(\w+\\\))?s", r"\\$\\d+", re.escape(text.decode()))

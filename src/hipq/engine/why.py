@@ -60,7 +60,7 @@ def passed(row: Row, limits: Limits) -> list[int]:
     """The heavy jobs which, as claims remember, others pass in the limits that this job is under."""
     found = _remembered.decode(limits.memory).passed
     places = [found[name] for name in _by_pool(limits.rules, row.lane) if name in found]
-    return [id for id, _ in places if id != row.id]
+    return [id for id, _, _ in places if id != row.id]
 
 
 # -- it has started --------------------------------------------------------------------------------------------------
@@ -216,10 +216,11 @@ def _limited(row: Row, limits: Limits, engines: Sequence[EngineSeen], now: int, 
     rules = limits.rules
     ahead = {one.id: one for one in sorted(heavy, key=_place) if _before(one, row, rules)}
     admission = Admission(rules, (), limits.held, limits.memory, now)
-    for one in ahead.values():
-        if _barred(one, rules, engines, now) is None:
-            admission.refusal(one.lane, one.throttle_factor, one.id)  # a claim, too, comes to it first
-    refusal = admission.refusal(row.lane, row.throttle_factor, row.id)
+    able = [one for one in ahead.values() if _barred(one, rules, engines, now) is None]
+    admission.still([(one.job_type, _place(one)) for one in able], ())
+    for one in able:
+        admission.refusal(one.lane, one.throttle_factor, _place(one))  # a claim, too, comes to it first
+    refusal = admission.refusal(row.lane, row.throttle_factor, _place(row))
     if refusal is None:
         return None
     pool, limit = refusal.pool, _by_pool(rules, row.lane)[refusal.pool.name]

@@ -77,14 +77,11 @@ class Admit:
         admission = self._admission()
         if self.rules.paused:
             return Picked([], self.memory, refused=True)
-        types = self.types
-        if admission.full:
-            types = [name for name in types if name in self.critical]
         if self.rules.lanes == "ordered":
-            found = seen(self.reader.heads(types, START, ALL), self.rules, self.now)
+            found = seen(self.reader.heads(self.types, START, ALL), self.rules, self.now)
             ids = in_order(found.able, self._wanted, admission, self.reader.more)
         else:
-            ids, found = self._fairly(types, admission)
+            ids, found = self._fairly(admission)
         return self._picked(ids, found, admission)
 
     def pick_of(self, ids: Sequence[int]) -> Picked:
@@ -97,17 +94,22 @@ class Admit:
     def _admission(self) -> Admission:
         """By the time as it is under the lock: a process may have been stopped since its turn began, and starts that
         are written down too early would let a rate be exceeded."""
-        held, now = (self.reader.held(), self.clock()) if self.rules.in_force else ({}, self.now)
-        return Admission(self.rules, self.critical, held, self.memory, now)
+        if not self.rules.in_force:
+            return Admission(self.rules, self.critical, {}, self.memory, self.now)
+        admission = Admission(self.rules, self.critical, self.reader.held(), self.memory, self.clock())
+        if admission.passed:
+            waiting = [(head.strand.job_type, head.place) for head in self.reader.these(admission.passed)]
+            admission.still(waiting, self.types)
+        return admission
 
     def _picked(self, ids: list[int], found: Seen, admission: Admission) -> Picked:
         refused = admission.refused or found.paused or bool(found.closed) or self._wanted < self.want
         return Picked(ids, admission.memory(), refused, admission.again, frozenset(found.closed))
 
-    def _fairly(self, types: Sequence[str], admission: Admission) -> tuple[list[int], Seen]:
+    def _fairly(self, admission: Admission) -> tuple[list[int], Seen]:
         turns = Turns(self._wanted, admission, self.reader.more)
         closed, paused = set[str](), False
-        for heads in self._round(types, self.turns.get(self.queue, "")):
+        for heads in self._round(self.turns.get(self.queue, "")):
             found = seen(heads, self.rules, self.now)
             closed |= found.closed
             paused |= found.paused
@@ -119,24 +121,24 @@ class Admit:
             self.turns[self.queue] = turns.last
         return turns.picked, Seen([], closed, paused)
 
-    def _round(self, types: Sequence[str], last: str) -> Iterator[list[Head]]:
+    def _round(self, last: str) -> Iterator[list[Head]]:
         """All lanes, some at a time, from the one after `last` round to it again."""
         after: After | None = (last, _BEHIND, 0)
         while after:
-            heads, horizon = self._whole_lanes(types, after)
+            heads, horizon = self._whole_lanes(after)
             yield heads
             after = None if horizon is None else (horizon, _BEHIND, 0)
         after = START
         while after:
-            heads, horizon = self._whole_lanes(types, after)
+            heads, horizon = self._whole_lanes(after)
             yield [head for head in heads if head.strand.lane <= last]
             after = None if horizon is None or horizon >= last else (horizon, _BEHIND, 0)
 
-    def _whole_lanes(self, types: Sequence[str], after: After) -> tuple[list[Head], str | None]:
+    def _whole_lanes(self, after: After) -> tuple[list[Head], str | None]:
         """Some lanes, each with all its strands, and the last of them; None = all that follow."""
         depth = LANES_AT_ONCE
         while True:
-            heads = self.reader.heads(types, after, depth)
+            heads = self.reader.heads(self.types, after, depth)
             cut = _cut(heads, depth)
             if cut is None:
                 return heads, None

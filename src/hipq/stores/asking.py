@@ -12,16 +12,19 @@ from hipq.throttlers.rules import Rules
 
 MANY_RUNNING: Final = 10_000
 """Running jobs a throttler is shown at most."""
+BESIDE_NEW: Final = 50
+"""Parked jobs that are asked about along with jobs that nobody has asked about yet."""
 HOLDERS: Final = 100
 """Holders of a limit that are named at most."""
 
 
 def asked(
-    ticket: int, ready: list[Row], parked: list[Row], running: list[Row], page: int, types: Sequence[str],
+    ticket: int, ready: list[Row], parked: list[Row], more: bool, running: list[Row], types: Sequence[str],
     rules: Rules, now: int,
 ) -> Asked:  # fmt: skip
-    """Ready and parked jobs together, in the queue's order; of the parked ones those that could start."""
-    last = (parked[-1].rank, parked[-1].id) if len(parked) == page else None
+    """Ready and parked jobs together, in the queue's order; of the parked ones those that could start. `more`: there
+    may be more parked ones."""
+    last = (parked[-1].rank, parked[-1].id) if more else None
     able = [
         row for row in parked
         if row.job_type in types and row.job_type not in rules.paused_types and row.lane not in rules.paused_lanes

@@ -183,4 +183,4 @@ class Turns:
 
 def _admitted(line: _Line, admission: Admission) -> bool:
     strand = line.strand
-    return admission.admits(strand.job_type, strand.lane, strand.factor, line.place[1])
+    return admission.admits(strand.job_type, strand.lane, strand.factor, line.place)

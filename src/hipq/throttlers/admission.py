@@ -2,13 +2,14 @@
 
 A heavy job that does not fit lets lighter ones behind it pass, for a while: once a whole pool's worth of units has
 passed it, nothing that uses that pool passes it any more, and what runs now makes room for it. So it waits for at most
-one poolful of others (of each pool it does not fit), and for those that were running.
+one poolful of others (of each pool it does not fit), and for those that were running. Engines that have no code for it
+wait for it too, as long as one that has comes to it every so often: one that is gone, or busy, holds nobody up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -24,8 +25,8 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
 
     rates: dict[str, Log] = {}
     """By the seconds of their span."""
-    passed: dict[str, tuple[int, int]] = {}
-    """By pool: the job that is passed, and the units that have passed it."""
+    passed: dict[str, tuple[int, int, int]] = {}
+    """By pool: the job that is passed, the units that have passed it, and when a claim of its type last met it."""
 
 
 class Refusal(NamedTuple):
@@ -38,7 +39,10 @@ class Refusal(NamedTuple):
 
 
 _decoder = msgspec.json.Decoder(Remembered)
-MOST_REMEMBERED = 1000
+_NOBODY: Final = (0, 0, 0)
+FRESH: Final = 10_000_000
+"""Microseconds for which claims of other types wait for a job that a claim of its own type has met."""
+MOST_REMEMBERED: Final = 200
 """Pools of which it is remembered whom others pass: there may be one a lane. Those that most have passed come first."""
 
 
@@ -49,7 +53,11 @@ class Admission:
         self._held = held
         self._now = now
         self.unchanged = memory
-        self._remembered = _decoder.decode(memory)
+        remembered = _decoder.decode(memory)
+        self._rates = remembered.rates
+        self._passed = remembered.passed
+        self._elsewhere: dict[str, tuple[int, int]] = {}
+        """By pool: the place of a passed job that this claim could not take."""
         self._shared: dict[str, Pool] = {}
         """Pools of the whole queue, and of several lanes."""
         self._by_lane: dict[str, list[Pool]] = {}
@@ -59,34 +67,45 @@ class Admission:
         self.refused = False
 
     @property
-    def full(self) -> bool:
-        """Nothing that counts can start."""
-        blocked = [pool for pool in self._whole if pool.full]
-        for pool in blocked:
-            self._refuse(self._later(pool, 1))
-        return bool(blocked)
+    def passed(self) -> list[int]:
+        """The jobs that others pass, as is remembered."""
+        return [id for id, _, _ in self._passed.values()]
 
-    def admits(self, job_type: str, lane: str, factor: int, id: int) -> bool:
+    def still(self, waiting: Collection[tuple[str, tuple[int, int]]], types: Collection[str]) -> None:
+        """Of those jobs these, by their type and place, wait still; this claim is for these types."""
+        known = {place[1]: (job_type, place) for job_type, place in waiting}
+        kept = {}
+        for pool, (id, units, met) in self._passed.items():
+            job_type, place = known.get(id, ("", (0, 0)))
+            if job_type in types:
+                met = self._met(met)
+            if self._now - met < FRESH:
+                kept[pool] = (id, units, met)
+                if job_type and job_type not in types:
+                    self._elsewhere[pool] = place
+        self._passed = kept
+
+    def admits(self, job_type: str, lane: str, factor: int, place: tuple[int, int]) -> bool:
         """Whether this job starts. Asked in the order of the queue: what is refused now fits no more in this claim."""
         if job_type in self._critical:
             return True
-        refusal = self.refusal(lane, factor, id)
+        refusal = self.refusal(lane, factor, place)
         if refusal:
             self._refuse(refusal)
             return False
         for pool in self._pools(lane):
             pool.take(factor)
-            if self._remembered.passed.get(pool.name, (0, 0))[0] == id:
+            if self._passed.get(pool.name, _NOBODY)[0] == place[1]:
                 pool.came = True
         return True
 
-    def refusal(self, lane: str, factor: int, id: int) -> Refusal | None:
+    def refusal(self, lane: str, factor: int, place: tuple[int, int]) -> Refusal | None:
         for pool in self._pools(lane):
+            if pool.name in self._elsewhere and place > self._elsewhere[pool.name]:
+                self._pass(pool, self._elsewhere[pool.name][1])
             if not pool.fits(factor):
-                if not pool.full and not pool.first_refused:
-                    # The count goes on if another was passed before: engines that have other types come to other jobs
-                    # first, and must not begin anew with each of them.
-                    pool.first_refused, pool.passed = id, 0 if pool.came else self._passed(pool)
+                if factor > 1:  # what is refused a single unit is passed by nobody
+                    self._pass(pool, place[1])
                 return self._later(pool, factor)
         for pool in self._pools(lane):
             if pool.first_refused and pool.passed + factor > pool.cap:
@@ -96,22 +115,34 @@ class Admission:
     def memory(self) -> str:
         """What the next claim must know; the same text if nothing changed. A job that is passed is remembered until
         another is: this claim may not have come as far as it, or be for other types."""
-        rates, passed = {}, dict(self._remembered.passed)
+        rates, passed = {}, dict(self._passed)
         for pool in self._all():
             if pool.rate:
                 rates[f"{pool.rate[0] / 1e6:g}"] = noted(pool, self._now)
             if pool.came:
                 passed.pop(pool.name, None)
             if pool.first_refused:
-                passed[pool.name] = (pool.first_refused, pool.passed)
+                met = passed.get(pool.name, _NOBODY)[2]
+                met = met if pool.first_refused in self._elsewhere.get(pool.name, ()) else self._met(met)
+                passed[pool.name] = (pool.first_refused, pool.passed, met)
         most = sorted(passed.items(), key=lambda item: -item[1][1])[:MOST_REMEMBERED]
-        passed = {name: (id, units) for name, (id, units) in most if units}
-        if passed == self._remembered.passed and not any(pool.taken for pool in self._all() if pool.rate):
+        passed = dict(most)
+        if passed == _decoder.decode(self.unchanged).passed and not any(
+            pool.taken for pool in self._all() if pool.rate
+        ):
             return self.unchanged
         return msgspec.json.encode(Remembered(rates, passed)).decode()
 
-    def _passed(self, pool: Pool) -> int:
-        return self._remembered.passed.get(pool.name, (0, 0))[1]
+    def _pass(self, pool: Pool, id: int) -> None:
+        """Those that follow in this claim pass this job. The count goes on if another was passed before: engines that
+        have other types come to other jobs first, and must not begin anew with each of them."""
+        if not pool.first_refused:
+            pool.first_refused = id
+            pool.passed = 0 if pool.came else self._passed.get(pool.name, _NOBODY)[1]
+
+    def _met(self, before: int) -> int:
+        """When it was met, if that is now: not to the microsecond, or every claim would have to write it."""
+        return before if 0 <= self._now - before < FRESH // 4 else self._now
 
     def _refuse(self, refusal: Refusal) -> None:
         self.refused = True
@@ -138,7 +169,7 @@ class Admission:
             case Limit():
                 found = one.pool(self._held)
             case Rate():
-                found = one.pool(one.log(self._remembered.rates), self._now)
+                found = one.pool(one.log(self._rates), self._now)
             case PerLane():
                 found = one.pool(lane, self._held)
             case Share():

@@ -98,21 +98,38 @@ class Rulebook:
             self._mixed.discard(claim.queue)
         return not found[1] and self.plain_version(claim.queue) == found[0]
 
-    def read(self, conn: Connection, queue: int, types: Sequence[str] = (), *, lock: bool = False) -> Ruled:
-        query = self._statements.of("admission", queue, lock="FOR UPDATE" if lock else "")
-        found = conn.execute(query, {"types": list(types)}).fetchone()
-        assert found is not None
-        rules, memory, version, todo = found
-        self._known[queue] = (version, load(rules))
-        return Ruled(self._known[queue][1], memory, todo)
+    def read(
+        self, conn: Connection, queue: int, types: Sequence[str] = (), *, lock: str = "", current: str = "version"
+    ) -> Ruled:
+        query = self._statements.of("admission", queue, lock=lock, current=current)
+        while True:
+            found = conn.execute(query, {"types": list(types)}).fetchone()
+            assert found is not None
+            rules, memory, version, todo, newest = found
+            if version == newest:
+                self._known[queue] = (version, load(rules))
+                return Ruled(self._known[queue][1], memory, todo)
+
+    def change(self, conn: Connection, queue: int, change: Callable[[Rules], Rules]) -> tuple[Rules, bool]:
+        """In a transaction: the rules as they are then, and whether that is a change."""
+        before = self.read(conn, queue).rules
+        if change(before) == before:
+            return before, False
+        conn.execute(self._statements.plain("bar"), {"queue": queue})
+        before = self.read(conn, queue, lock="FOR UPDATE").rules
+        after = change(before)
+        query = b"UPDATE hipq_queues SET rules = %s, version = version + 1 WHERE number = %s"
+        conn.execute(query, (after.dump(), queue))
+        return after, after != before
 
     def locked(self, conn: Connection, claim: Claim) -> Ruled:
-        """In a transaction, which has the admission lock from here on if there are limits."""
-        limited = self.limited(claim.queue)
-        found = self.read(conn, claim.queue, claim.types, lock=limited)
-        if found.rules.in_force and not limited:
-            found = self.read(conn, claim.queue, claim.types, lock=True)
-        return found
+        """In a transaction, which has the admission lock from here on if there are limits; if there are none, whoever
+        makes some waits for it."""
+        if not self.limited(claim.queue):
+            found = self.read(conn, claim.queue, claim.types, current="hipq_version(number)")
+            if not found.rules.in_force:
+                return found
+        return self.read(conn, claim.queue, claim.types, lock="FOR UPDATE")
 
     def reader(self, conn: Connection, queue: int, now: int) -> QueueReader:
         return QueueReader(conn, self._statements, queue, now)

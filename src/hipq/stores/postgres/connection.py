@@ -49,6 +49,7 @@ _SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_mergejoin": "off",
+    "enable_bitmapscan": "off",  # it reads the entries of jobs that are gone, every time, until the next vacuum
     "max_parallel_workers_per_gather": "0",  # to start one takes longer than any statement here
     "jit": "off",
 }

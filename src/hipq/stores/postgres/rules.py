@@ -10,7 +10,7 @@ from typing import Any
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.stores.admit import ALL, START
-from hipq.stores.asking import HOLDERS, MANY_RUNNING, asked, late
+from hipq.stores.asking import BESIDE_NEW, HOLDERS, MANY_RUNNING, asked, late
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.postgres.admit import Rulebook
 from hipq.stores.postgres.connection import Connection, in_transaction
@@ -56,11 +56,8 @@ class RuleVerbs:
 
     def change_rules(self, queue: int, change: Callable[[Rules], Rules]) -> Rules:
         with self._using() as conn, conn.transaction():
-            before = self._rulebook.read(conn, queue, lock=True).rules
-            after = change(before)
-            if after != before:
-                query = b"UPDATE hipq_queues SET rules = %s, version = version + 1 WHERE number = %s"
-                conn.execute(query, (after.dump(), queue))
+            after, changed = self._rulebook.change(conn, queue, change)
+            if changed:
                 notify(conn, queue, TOP)
         self.ring()
         return after
@@ -76,10 +73,11 @@ class RuleVerbs:
                 ticket = taken[0]
             ids, rules = self._rulebook.first(conn, claim, page, now)
             ready = rows(conn, self._statements.of("these", claim.queue), {"ids": ids})
+            page = min(page, BESIDE_NEW) if ids else page
             place = {"rank": after[0], "id": after[1], "page": page}
             parked = rows(conn, self._statements.of("parked", claim.queue), place)
             running = rows(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})
-        return asked(ticket, ready, parked, running, page, claim.types, rules, now)
+        return asked(ticket, ready, parked, len(parked) == page, running, claim.types, rules, now)
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         values = {"queue": queue, "ticket": ticket, "note": note}

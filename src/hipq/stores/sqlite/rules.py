@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.stores.admit import ALL, START
-from hipq.stores.asking import HOLDERS, MANY_RUNNING, asked
+from hipq.stores.asking import BESIDE_NEW, HOLDERS, MANY_RUNNING, asked
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.sqlite.admit import Rulebook
 from hipq.stores.sqlite.batch import read
@@ -72,10 +72,11 @@ class RuleVerbs:
                     return None
             ready, rules = self._rulebook.first(conn, claim, page, now)
             due = self._take.by_id(conn, claim.queue, ready)
+            page = min(page, BESIDE_NEW) if ready else page
             values = {"rank": after[0], "id": after[1], "page": page}
             parked = read(conn, self._statements.of("parked", claim.queue), values)
             running = read(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})
-        return asked(ticket, due, parked, running, page, claim.types, rules, now)
+        return asked(ticket, due, parked, len(parked) == page, running, claim.types, rules, now)
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         with self._db.writing() as conn:

@@ -23,6 +23,8 @@ class Oracle:
 
     def claim(self, live: Iterable[Row], types: tuple[str, ...], want: int) -> list[int]:
         rows = list(live)
+        if self.rules.paused:
+            return []
         held = [(row.lane, row.held) for row in rows if row.held]
         waiting = sorted((row for row in rows if row.phase == "ready"), key=lambda row: (row.rank, row.id))
         taken: list[int] = []
@@ -30,6 +32,8 @@ class Oracle:
         for row in waiting:
             if len(taken) == want:
                 return taken
+            if row.job_type not in types:
+                first |= {name: id for name, (id, _) in self.passed.items() if id == row.id and name not in first}
             if self._may(row, types) and self._fits(row, held, first):
                 taken.append(row.id)
                 if row.job_type not in self.critical:
@@ -39,7 +43,7 @@ class Oracle:
     def _may(self, row: Row, types: tuple[str, ...]) -> bool:
         rules = self.rules
         return (
-            not rules.paused and row.job_type in types and row.job_type not in rules.paused_types
+            row.job_type in types and row.job_type not in rules.paused_types
             and row.lane not in rules.paused_lanes and self.open[row.time_windows]
         )  # fmt: skip
 
@@ -50,7 +54,7 @@ class Oracle:
         for name in names:
             cap, used = self._cap(name), self._used(name, held)
             if used + row.throttle_factor > cap and not (row.throttle_factor > cap and used == 0):
-                if used < max(cap, 1) and name not in first:
+                if row.throttle_factor > 1 and name not in first:
                     first[name] = row.id
                     self.passed[name] = (row.id, self.passed.get(name, (0, 0))[1])
                 return False

@@ -173,6 +173,31 @@ class TestRules:
             pytest.fail("the heavy job never came")
         assert 0 < passed <= 10
 
+    def test_engines_without_its_code_pass_a_heavy_job_as_little(
+        self, store: Store, engine: int, queue: QueueTables, clock: HandClock
+    ) -> None:
+        set_rules(store, queue.number, [limit(4)])
+        add(store, [new(queue.number, job_type="mail", rank=5)] * 100)
+        running = claim(store, engine, queue.number, types=("mail",), limit=2)
+        add(store, [new(queue.number, job_type="charge", rank=1, throttle_factor=4)])
+        assert claim(store, engine, queue.number, types=("charge",)) == []
+        passed = 0
+
+        def go_on() -> int:
+            """The first that runs ends: how many start in its place?"""
+            row = running.pop(0)
+            store.turn(engine, [_change(row, moves.succeeded(row, "1", 200, NOW))], [], NOW)
+            running.extend(won := claim(store, engine, queue.number, types=("mail",)))
+            return len(won)
+
+        while passed <= 4 and running:
+            passed += go_on()
+        assert (passed, running) == (4, []), "it has its poolful, and then waits for the other"
+        add(store, [new(queue.number, job_type="mail", rank=0)])
+        assert len(running := claim(store, engine, queue.number, types=("mail",))) == 1, "what comes first may start"
+        clock.advance(seconds=11)
+        assert go_on() == 4, "those who have its code do not come"
+
     def test_a_job_heavier_than_a_lowered_limit_runs_alone(self, store: Store, engine: int, queue: QueueTables) -> None:
         set_rules(store, queue.number, [limit(10)])
         light, heavy, later = add(
@@ -199,6 +224,23 @@ class TestRules:
         hog = served.count("lane070")
         assert set(served) == set(lanes)
         assert hog < 100, "one lane with most of the jobs does not get most of the turns"
+
+    @pytest.mark.parametrize("most", [3, 20, 100])
+    @pytest.mark.parametrize("lanes", [1, 3, 60, 150])
+    def test_no_lane_is_ahead_of_another_by_more_than_one_turn(
+        self, store: Store, engine: int, queue: QueueTables, lanes: int, most: int
+    ) -> None:
+        set_rules(store, queue.number, lanes="fair")
+        names = ["", *(f"lane{n:03}" for n in range(1, lanes))]
+        waiting = {lane: 5 + 40 * (n % 3) for n, lane in enumerate(names)}
+        add(store, [new(queue.number, lane=lane) for lane in names for _ in range(waiting[lane])])
+        served = dict.fromkeys(names, 0)
+        while won := claim(store, engine, queue.number, limit=most):
+            for row in won:
+                served[row.lane] += 1
+            had = [served[lane] for lane in names if served[lane] < waiting[lane]]
+            assert max(had, default=0) - min(had, default=0) <= 1
+        assert served == waiting
 
     def test_fair_lanes_keep_their_order_whatever_they_are_made_of(
         self, store: Store, engine: int, queue: QueueTables

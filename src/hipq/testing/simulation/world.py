@@ -250,7 +250,10 @@ class World:
     def _check_reclaimed_soon(self) -> None:
         """I13: with the faults over, a lease and two sweeps after the last crash nothing is left in dead hands."""
         self._last_death = self.clock.steady()
+        limit = self._last_death + int(QUIET * SECOND)
         while self.clock.steady() < (until := self._last_death + round((LEASE + 2 * LEASE / 3 + 25) * SECOND)):
+            if self.clock.steady() >= limit:
+                raise audit.Broken("I13: some job takes one engine after another with it")
             self._step(until)
         dead = self.store.orphans([self.queue.number], 100)
         if dead:

@@ -15,6 +15,14 @@ CREATE TABLE hipq_queues (
   admission TEXT NOT NULL DEFAULT '{}', -- what limits must remember from claim to claim
   UNIQUE (app, name)
 ) WITH (fillfactor = 50);               -- its row, locked, is the queue's admission lock
+-- The version as it is after waiting for whoever changes the rules, who waits in turn for the transaction this was called
+-- in: so what is claimed without the admission lock is counted by the first who claims with it. Volatile, in plpgsql: it
+-- reads what was committed while it waited, which the statement that calls it does not.
+CREATE FUNCTION hipq_version(queue INTEGER) RETURNS BIGINT LANGUAGE plpgsql VOLATILE AS $$
+BEGIN
+  PERFORM pg_advisory_xact_lock_shared(1751740529, queue);  -- 'hipq'
+  RETURN (SELECT version FROM hipq_queues WHERE number = queue);
+END $$;
 CREATE TABLE hipq_engines (
   sysid BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   lease_until TIMESTAMPTZ NOT NULL,     -- on clock_timestamp(): now() stands still while a transaction waits

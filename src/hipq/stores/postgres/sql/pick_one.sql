@@ -4,7 +4,7 @@
 SELECT id FROM {live}
   WHERE phase = 'ready' AND job_type = %(type)s AND lane = '' AND time_windows = '[]' AND throttle_factor = 1
     AND (rank, id) >= (%(rank)s, %(id)s) AND scheduled_run_time <= %(now)s
-    AND (SELECT version FROM hipq_queues WHERE number = {number}) = %(version)s
+    AND (SELECT hipq_version({number})) = %(version)s
     AND NOT EXISTS (
       SELECT FROM {live} WHERE phase = 'ready' AND job_type = %(type)s
         AND (lane, time_windows, throttle_factor) > ('', '[]', 1)

@@ -14,7 +14,7 @@ WITH wanted AS MATERIALIZED (
       ORDER BY rank, id LIMIT (SELECT heads FROM wanted)
     ) AS head ORDER BY head.rank, head.id LIMIT (SELECT heads FROM wanted)
   ))
-    AND (SELECT version FROM hipq_queues WHERE number = {number}) = %(version)s
+    AND (SELECT hipq_version({number})) = %(version)s
     AND NOT EXISTS (
       SELECT FROM unnest(%(types)s::text[]) AS type (name) CROSS JOIN LATERAL (
         SELECT FROM {live} WHERE phase = 'ready' AND job_type = type.name
