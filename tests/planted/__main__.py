@@ -21,13 +21,16 @@ SOURCE = Path(__file__).parents[2] / "src"
 RUNS = 300
 
 
+def misfits(bug: Bug) -> list[str]:
+    """The texts of a bug that are not in the source exactly once."""
+    return [old for name, old, _ in bug.edits if (SOURCE / "hipq" / name).read_text().count(old) != 1]
+
+
 def plant(bug: Bug, target: Path) -> None:
     shutil.copytree(SOURCE, target, ignore=shutil.ignore_patterns("__pycache__"))
     for name, old, new in bug.edits:
         file = target / "hipq" / name
         text = file.read_text()
-        if text.count(old) != 1:
-            raise SystemExit(f"{bug.name}: {name} has the text to replace {text.count(old)} times, not once:\n{old}")
         file.write_text(text.replace(old, new))
 
 
@@ -52,18 +55,23 @@ def caught_by(bug: Bug) -> str:
 
 
 def main() -> int:
+    """All of them, or those whose names have one of the given words in it."""
+    words = sys.argv[1:]
+    bugs = [bug for bug in BUGS if not words or any(word in bug.name for word in words)]
+    if unfit := {bug.name: texts for bug in bugs if (texts := misfits(bug))}:
+        raise SystemExit(f"the source has changed: {unfit}")
     missed = 0
     if proof := caught_by(Bug("no bug", ())):
         print(f"without any bug planted the simulation fails: {proof}")
         return 1
-    for bug in BUGS:
+    for bug in bugs:
         began = time.monotonic()
         proof = caught_by(bug)
         missed += not proof
         print(
             f"{'caught' if proof else 'MISSED'}  {bug.name:48} {time.monotonic() - began:5.1f} s  {proof}", flush=True
         )
-    print(f"{len(BUGS) - missed} passed, {missed} failed")
+    print(f"{len(bugs) - missed} passed, {missed} failed")
     return 1 if missed else 0
 
 

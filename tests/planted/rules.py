@@ -93,6 +93,6 @@ RULE_BUGS = (
     ),
     Bug(
         "jobs stay parked when their throttler is gone",
-        (("engine/loop.py", "and self.store.unpark(queue, STEP):", "and queue < 0:"),),
+        (("engine/loop.py", "self.store.unpark(glance.queue, STEP) > 0", "glance.queue < 0"),),
     ),
 )  # fmt: skip

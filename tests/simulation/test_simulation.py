@@ -10,7 +10,7 @@ import pytest
 from hipq.testing.simulation import Broken, World, simulate
 from hipq.testing.simulation.audit import check_table
 from hipq.testing.simulation.scene import scene_of
-from tests.planted.__main__ import caught_by
+from tests.planted.__main__ import caught_by, misfits
 from tests.planted.bugs import BUGS
 
 
@@ -80,3 +80,7 @@ def test_a_planted_bug_is_caught(name: str) -> None:
     """The quick ones; `make proof-bugs` runs them all."""
     (bug,) = [bug for bug in BUGS if bug.name == name]
     assert caught_by(bug)
+
+
+def test_every_bug_can_be_planted() -> None:
+    assert {bug.name: texts for bug in BUGS if (texts := misfits(bug))} == {}

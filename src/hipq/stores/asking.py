@@ -12,7 +12,7 @@ from hipq.throttlers.rules import Rules
 
 MANY_RUNNING: Final = 10_000
 """Running jobs a throttler is shown at most."""
-BESIDE_NEW: Final = 50
+BESIDE_NEW: Final = 25
 """Parked jobs that are asked about along with jobs that nobody has asked about yet."""
 HOLDERS: Final = 100
 """Holders of a limit that are named at most."""
