@@ -705,6 +705,33 @@ def test_an_engine_with_a_throttler_and_no_handlers_sleeps(app: Hipq) -> None:
     assert next(turns) < 50
 
 
+@real_time
+def test_a_throttler_that_never_answers_is_asked_again(app: Hipq, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipq.engine.admit.TICKET_SECONDS", 0.3)
+    questions = count()
+    queue = app.queue("orders", throttler=lambda *asked: slow(*asked) if next(questions) < 2 else admit_all(*asked))
+    queue.job("work")(lambda _: None)
+    id = queue.enqueue("work")
+    said = heard("throttler failed", of=[app])
+    with working(app):
+        until(lambda: app.job(id).state == "final", 10)
+    assert [event.details["error"] for event in said] == ["it has not answered for 0.3 s"] * 2
+    assert app.job(id).code == "ok"
+
+
+@real_time
+def test_a_process_whose_throttler_never_answers_is_replaced(
+    app: Hipq, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hipq.engine.admit.TICKET_SECONDS", 0.1)
+    monkeypatch.setattr("hipq.engine.admit.LONGEST_BACKOFF", 100_000)
+    app.queue("orders", throttler=slow).job("work")(lambda _: None)
+    app.queues[0].enqueue("work")
+    with working(app) as engines:
+        until(lambda: bool(engines[0].unfit), 20)
+    assert "throttler" in engines[0].unfit
+
+
 # -- dry runs ---------------------------------------------------------------------------------------------------------
 @real_time
 def test_a_dry_run_reports_and_changes_nothing(app: Hipq) -> None:
@@ -725,6 +752,16 @@ def test_a_dry_run_reports_and_changes_nothing(app: Hipq) -> None:
     with pytest.raises(ZeroDivisionError):
         app.dry_run("orders", lambda *_: 1 / 0)  # type: ignore[arg-type]
     assert tables(app) == before
+
+
+@real_time
+def test_a_dry_run_shows_all_that_are_parked(app: Hipq) -> None:
+    queue = app.queue("orders", throttler=lambda *_: ())
+    queue.job("work")(lambda _: None)
+    queue.enqueue_many("work", range(200))
+    until_empty(app)
+    queue.enqueue("work")
+    assert len(app.dry_run("orders", lambda *_: ()).parked) == 201
 
 
 @real_time

@@ -10,11 +10,12 @@ from typing import Final
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
 from hipq.errors import StoreBusy
 from hipq.job import moves
 from hipq.job.model import Change
-from hipq.stores.base import QueueTables, Stored
+from hipq.stores.base import Claim, QueueTables, Stored
 from hipq.stores.open import without_password
 from hipq.stores.postgres import connection
 from hipq.stores.postgres import store as postgres
@@ -103,3 +104,21 @@ def test_there_is_one_way_to_hide_a_password(url: str) -> None:
     sign = "&" if "?" in url else "?"
     with closing(PostgresStore(f"{url}{sign}password=s3cret")) as store:
         assert store.url == without_password(f"{url}{sign}password=s3cret")
+
+
+@pytest.mark.parametrize("lanes", ["ordered", "fair"])
+def test_a_claim_finds_what_is_behind_those_that_others_are_claiming(
+    store: PostgresStore, url: str, lanes: str
+) -> None:
+    queue = store.queue("shop", lanes, f"shop_{lanes}")
+    store.change_rules(queue.number, lambda rules: replace(rules, lanes=lanes))
+    add(store, [new(queue.number, lane=f"lane{n:03}") for n in range(20) for _ in range(5)])
+    engine = store.take_lease(60, "test")
+    with closing(psycopg.connect(url)) as other:
+        other.execute(f"SELECT FROM {queue.table} WHERE lane < 'lane004' FOR UPDATE".encode())
+        won = claim(store, engine, queue.number, limit=10)
+        assert [row.lane for row in won if row.lane < "lane004"] == []
+        assert len(won) == 10
+        other.execute(f"SELECT FROM {queue.table} FOR UPDATE".encode())
+        turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 10)], NOW)
+        assert (turned.won, turned.refused) == ([], {queue.number: NOW}), "they are all taken: look again"

@@ -23,7 +23,9 @@ from hipq.throttlers.code import Verdict, verdict
 
 PAGE: Final = 500
 TICKET_SECONDS: Final = 60.0
-"""How long a throttler may take; then another engine may ask its own."""
+"""How long a throttler may take. Then another engine may ask its own, and this one asks again, in another thread."""
+MANY_HUNG: Final = 5
+"""Threads with questions that were never answered, at which the process is of no use any more."""
 SLOW: Final = 1_000_000
 """Microseconds after which it is said that a throttler is slow."""
 LAP: Final = 50_000
@@ -52,7 +54,10 @@ class Throttling:
         self._events = events
         self._aside = run_aside
         self._asked: Asked | None = None
-        self._answer: Verdict | BaseException | None = None
+        self._answer: list[Verdict | BaseException] = []
+        """What came of it, once it is there; another list for every question."""
+        self._hung: set[int] = set()
+        """The tickets of questions that nobody waits for any more and that may be answered yet."""
         self._asked_at = 0
         self._said_slow = False
         self._lap = HEAD
@@ -90,6 +95,10 @@ class Throttling:
     def busy(self) -> bool:
         return self.asking or (self.hungry and not self.fruitless and bool(self._queue.types))
 
+    @property
+    def hung(self) -> bool:
+        return len(self._hung) >= MANY_HUNG
+
     def leave(self) -> None:
         """The engine is stopping: it will not use an answer, so others may ask."""
         if self._asked is not None:
@@ -100,7 +109,7 @@ class Throttling:
         """Something may have happened; its own answer is not such a thing."""
         if self._asked is None:
             self.fruitless, self._in_vain = False, 0
-        elif self._answer is None:
+        elif not self._answer:
             self._woken = True
 
     def stir(self, *, ended: bool = False) -> None:
@@ -139,38 +148,41 @@ class Throttling:
             self.fruitless = self._all_asked
             self._store.drop_ticket(claim.queue, asked.ticket, "")
             return
-        self._asked, self._answer, self._said_slow, self._woken = asked, None, False, False
-        self._aside(lambda: self._consult(asked, now))
+        self._asked, self._said_slow, self._woken = asked, False, False
+        answer: list[Verdict | BaseException] = []
+        self._answer = answer
+        self._aside(lambda: self._consult(asked, answer, now))
 
     @property
     def _all_asked(self) -> bool:
         return self._lap == HEAD and not self._ended
 
-    def _consult(self, asked: Asked, now: int) -> None:
-        """In a thread of its own. Whatever comes of it is handed over in one assignment."""
+    def _consult(self, asked: Asked, answer: list[Verdict | BaseException], now: int) -> None:
+        """In a thread of its own. Whatever comes of it is handed over in one step."""
         try:
-            self._answer = verdict(self._throttler, asked.due, asked.running, self._queue.specs, now)
+            answer.append(verdict(self._throttler, asked.due, asked.running, self._queue.specs, now))
         except BaseException as error:
-            self._answer = error
+            answer.append(error)
+        self._hung.discard(asked.ticket)
         self._store.ring()
 
     def answered(self, room: int, now: int, steady: int) -> tuple[list[Claim], list[Change]]:
         """What its answer comes to, once it is there: what to claim, and what to write."""
-        asked, answer = self._asked, self._answer
+        asked = self._asked
         if asked is None:
             return [], []
-        if answer is None:
-            self._complain(now, steady)
+        if not self._answer:
+            self._complain(asked, now, steady)
             return [], []
-        self._asked = self._answer = None
+        self._asked, answer = None, self._answer[0]
         if isinstance(answer, BaseException):
             self._failed(asked.ticket, str(Fault.of(answer)), now, steady)
             return [], []
         self._failures = 0
         self.fruitless = not answer.admitted and self._all_asked and not self._woken
         if room <= 0:  # the hands are full by now: another engine may have more of them
-            self._store.drop_ticket(self._queue.number, asked.ticket, "")
             self.hungry = True
+            self._store.drop_ticket(self._queue.number, asked.ticket, "")
             return [], self._changes(answer, now)
         return self._claims(asked, answer, room), self._changes(answer, now)
 
@@ -196,7 +208,11 @@ class Throttling:
         self._events.emit("throttler failed", now, self._queue.name, error=note)
         self._store.drop_ticket(self._queue.number, ticket, note[:1000])
 
-    def _complain(self, now: int, steady: int) -> None:
+    def _complain(self, asked: Asked, now: int, steady: int) -> None:
         if not self._said_slow and steady - self._asked_at > SLOW:
             self._said_slow = True
             self._events.emit("throttler slow", now, self._queue.name, seconds=SLOW / 1e6)
+        if steady - self._asked_at > TICKET_SECONDS * 1e6:
+            self._asked = None
+            self._hung.add(asked.ticket)
+            self._failed(asked.ticket, f"it has not answered for {TICKET_SECONDS:g} s", now, steady)

@@ -139,6 +139,8 @@ class Engine:
         room = self._room()
         admitted: list[Claim] = []
         for throttling in self._throttling.values():
+            if throttling.hung:
+                self._retire("a throttler has not answered, time and again")
             claims, decided = throttling.answered(room, now, steady)
             admitted += claims
             changes += decided

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from hipq.stores.strands import Head, Place, Seen, Strand, Turns, in_order, seen
-from hipq.throttlers.admission import Admission
+from hipq.throttlers.admission import FRESH, Admission
 from hipq.throttlers.rules import Rules
 
 After = tuple[str, str, int]
@@ -21,6 +21,10 @@ LANES_AT_ONCE: Final = 64
 """Strands a type that a fair claim looks at: to list all of 10,000 lanes takes some 70 ms."""
 _BEHIND: Final = "~"
 """Sorts behind every list of windows."""
+_REST: Final = 20
+"""Times as long as it took to look through a full queue, nobody looks again,"""
+_LONGEST_REST: Final = FRESH // 4
+"""and no longer than this: those who wait for a heavy job go by when it was last met."""
 
 
 class Reader(Protocol):
@@ -51,11 +55,19 @@ class Picked(NamedTuple):
 
 
 @dataclass(slots=True)
-class Admit:
-    """One claim of a queue, in a turn that began at `now`. `turns` remembers, by queue, which lane came last, where
-    lanes take turns."""
+class Past:
+    """What this process remembers of its claims of a queue."""
 
-    queue: int
+    lane: str = ""
+    """The lane that came last, where lanes take turns."""
+    rest_until: int = 0
+    """Until then, nobody looks for heavy jobs while the queue is full."""
+
+
+@dataclass(slots=True)
+class Admit:
+    """One claim of a queue, in a turn that began at `now`."""
+
     types: Sequence[str]
     critical: tuple[str, ...]
     want: int
@@ -64,7 +76,7 @@ class Admit:
     now: int
     reader: Reader
     clock: Callable[[], int]
-    turns: dict[int, str]
+    past: Past
     hands: int
     """Where a rate counts starts, no more are picked than can start at once."""
 
@@ -74,42 +86,66 @@ class Admit:
 
     def pick(self) -> Picked:
         """The first jobs that may start."""
-        admission = self._admission()
         if self.rules.paused:
             return Picked([], self.memory, refused=True)
-        if self.rules.lanes == "ordered":
-            found = seen(self.reader.heads(self.types, START, ALL), self.rules, self.now)
-            ids = in_order(found.able, self._wanted, admission, self.reader.more)
-        else:
-            ids, found = self._fairly(admission)
-        return self._picked(ids, found, admission)
+        admission = self._admission(self.types)
+        ids, found = self._first(admission)
+        return self._picked(ids, found, admission, admission.memory())
+
+    def look(self) -> Picked:
+        """The same, for a throttler to choose from: nothing starts yet."""
+        if self.rules.paused:
+            return Picked([], self.memory)
+        admission, lane = self._admission(self.types), self.past.lane
+        ids, found = self._first(admission)
+        self.past.lane = lane  # to look is not to take a turn
+        return self._picked(ids, found, admission, admission.glimpsed())
 
     def pick_of(self, ids: Sequence[int]) -> Picked:
-        """Of the jobs a throttler admitted those the other rules admit too."""
-        admission = self._admission()
+        """Of the jobs a throttler admitted those the other rules admit too. Heavy ones that it was not shown, since
+        there was no room for them, are not met here: they are waited for like those of other engines."""
+        admission = self._admission(())
         found = seen(self.reader.these(ids), self.rules, self.now)
         able = [] if self.rules.paused else found.able
-        return self._picked(in_order(able, self._wanted, admission, _no_more), found, admission)._replace(refused=True)
+        picked = in_order(able, self._wanted, admission, _no_more)
+        return self._picked(picked, found, admission, admission.memory())._replace(refused=True)
 
-    def _admission(self) -> Admission:
+    def _admission(self, types: Sequence[str]) -> Admission:
         """By the time as it is under the lock: a process may have been stopped since its turn began, and starts that
         are written down too early would let a rate be exceeded."""
         if not self.rules.in_force:
             return Admission(self.rules, self.critical, {}, self.memory, self.now)
         admission = Admission(self.rules, self.critical, self.reader.held(), self.memory, self.clock())
         if admission.passed:
-            waiting = [(head.strand.job_type, head.place) for head in self.reader.these(admission.passed)]
-            admission.still(waiting, self.types)
+            able = seen(self.reader.these(admission.passed), self.rules, self.now).able
+            admission.still([(head.strand.job_type, head.place) for head in able], types)
         return admission
 
-    def _picked(self, ids: list[int], found: Seen, admission: Admission) -> Picked:
-        refused = admission.refused or found.paused or bool(found.closed) or self._wanted < self.want
-        return Picked(ids, admission.memory(), refused, admission.again, frozenset(found.closed))
+    def _first(self, admission: Admission) -> tuple[list[int], Seen]:
+        """Where a limit of the whole queue is full, only critical jobs can start, and heavy ones be met: all lanes are
+        looked through for those, but not all the time."""
+        types, began = self.types, self.clock()
+        full = admission.full
+        if full and began < self.past.rest_until < began + _LONGEST_REST:
+            types = [name for name in types if name in self.critical]
+        if self.rules.lanes == "ordered":
+            found = seen(self.reader.heads(types, START, ALL), self.rules, self.now)
+            ids = in_order(found.able, self._wanted, admission, self.reader.more)
+        else:
+            ids, found = self._fairly(types, admission)
+        if full and types is self.types:
+            now = self.clock()
+            self.past.rest_until = now + _REST * (now - began)
+        return ids, found
 
-    def _fairly(self, admission: Admission) -> tuple[list[int], Seen]:
+    def _picked(self, ids: list[int], found: Seen, admission: Admission, memory: str) -> Picked:
+        refused = admission.refused or found.paused or bool(found.closed) or self._wanted < self.want
+        return Picked(ids, memory, refused, admission.again, frozenset(found.closed))
+
+    def _fairly(self, types: Sequence[str], admission: Admission) -> tuple[list[int], Seen]:
         turns = Turns(self._wanted, admission, self.reader.more)
         closed, paused = set[str](), False
-        for heads in self._round(self.turns.get(self.queue, "")):
+        for heads in self._round(types, self.past.lane):
             found = seen(heads, self.rules, self.now)
             closed |= found.closed
             paused |= found.paused
@@ -118,27 +154,27 @@ class Admit:
                 break
         turns.go_on()
         if turns.picked:
-            self.turns[self.queue] = turns.last
+            self.past.lane = turns.last
         return turns.picked, Seen([], closed, paused)
 
-    def _round(self, last: str) -> Iterator[list[Head]]:
+    def _round(self, types: Sequence[str], last: str) -> Iterator[list[Head]]:
         """All lanes, some at a time, from the one after `last` round to it again."""
         after: After | None = (last, _BEHIND, 0)
         while after:
-            heads, horizon = self._whole_lanes(after)
+            heads, horizon = self._whole_lanes(types, after)
             yield heads
             after = None if horizon is None else (horizon, _BEHIND, 0)
         after = START
         while after:
-            heads, horizon = self._whole_lanes(after)
+            heads, horizon = self._whole_lanes(types, after)
             yield [head for head in heads if head.strand.lane <= last]
             after = None if horizon is None or horizon >= last else (horizon, _BEHIND, 0)
 
-    def _whole_lanes(self, after: After) -> tuple[list[Head], str | None]:
+    def _whole_lanes(self, types: Sequence[str], after: After) -> tuple[list[Head], str | None]:
         """Some lanes, each with all its strands, and the last of them; None = all that follow."""
         depth = LANES_AT_ONCE
         while True:
-            heads = self.reader.heads(self.types, after, depth)
+            heads = self.reader.heads(types, after, depth)
             cut = _cut(heads, depth)
             if cut is None:
                 return heads, None

@@ -79,11 +79,19 @@ class Admission:
             job_type, place = known.get(id, ("", (0, 0)))
             if job_type in types:
                 met = self._met(met)
-            if self._now - met < FRESH:
+            if abs(self._now - met) < FRESH:  # it may be later than now: calendars are set back
                 kept[pool] = (id, units, met)
                 if job_type and job_type not in types:
                     self._elsewhere[pool] = place
         self._passed = kept
+
+    @property
+    def full(self) -> bool:
+        """Nothing that counts can start."""
+        blocked = [pool for pool in self._whole if pool.full]
+        for pool in blocked:
+            self._refuse(self._later(pool, 1))
+        return bool(blocked)
 
     def admits(self, job_type: str, lane: str, factor: int, place: tuple[int, int]) -> bool:
         """Whether this job starts. Asked in the order of the queue: what is refused now fits no more in this claim."""
@@ -101,7 +109,7 @@ class Admission:
 
     def refusal(self, lane: str, factor: int, place: tuple[int, int]) -> Refusal | None:
         for pool in self._pools(lane):
-            if pool.name in self._elsewhere and place > self._elsewhere[pool.name]:
+            if place > self._elsewhere.get(pool.name, place) and not pool.came:
                 self._pass(pool, self._elsewhere[pool.name][1])
             if not pool.fits(factor):
                 if factor > 1:  # what is refused a single unit is passed by nobody
@@ -109,7 +117,9 @@ class Admission:
                 return self._later(pool, factor)
         for pool in self._pools(lane):
             if pool.first_refused and pool.passed + factor > pool.cap:
-                return Refusal(pool, behind=pool.first_refused)
+                id = pool.first_refused
+                again = self._passed[pool.name][2] + FRESH if self._is_elsewhere(pool, id) else 0
+                return Refusal(pool, again, behind=id)
         return None
 
     def memory(self) -> str:
@@ -122,9 +132,19 @@ class Admission:
             if pool.came:
                 passed.pop(pool.name, None)
             if pool.first_refused:
-                met = passed.get(pool.name, _NOBODY)[2]
-                met = met if pool.first_refused in self._elsewhere.get(pool.name, ()) else self._met(met)
-                passed[pool.name] = (pool.first_refused, pool.passed, met)
+                passed[pool.name] = (pool.first_refused, pool.passed, self._met_at(pool))
+        return self._remember(rates, passed)
+
+    def glimpsed(self) -> str:
+        """The same, if nothing that was admitted starts for that: who was met, not who passed."""
+        passed = dict(self._passed)
+        for pool in self._all():
+            if pool.first_refused:
+                units = passed.get(pool.name, _NOBODY)[1]
+                passed[pool.name] = (pool.first_refused, units, self._met_at(pool))
+        return self._remember(self._rates, passed)
+
+    def _remember(self, rates: dict[str, Log], passed: dict[str, tuple[int, int, int]]) -> str:
         most = sorted(passed.items(), key=lambda item: -item[1][1])[:MOST_REMEMBERED]
         passed = dict(most)
         if passed == _decoder.decode(self.unchanged).passed and not any(
@@ -139,6 +159,13 @@ class Admission:
         if not pool.first_refused:
             pool.first_refused = id
             pool.passed = 0 if pool.came else self._passed.get(pool.name, _NOBODY)[1]
+
+    def _is_elsewhere(self, pool: Pool, id: int) -> bool:
+        return self._elsewhere.get(pool.name, (0, 0))[1] == id
+
+    def _met_at(self, pool: Pool) -> int:
+        before = self._passed.get(pool.name, _NOBODY)[2]
+        return before if self._is_elsewhere(pool, pool.first_refused) else self._met(before)
 
     def _met(self, before: int) -> int:
         """When it was met, if that is now: not to the microsecond, or every claim would have to write it."""

@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.stores.admit import Admit, After, Picked
+from hipq.stores.admit import Admit, After, Past, Picked
 from hipq.stores.base import Claim
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.statements import Statements
@@ -74,7 +74,7 @@ class Rulebook:
         """The rules of each queue as they were last read, and their version."""
         self._mixed: set[int] = set()
         """Queues in which there were strands other than the plain one."""
-        self._turns: dict[int, str] = {}
+        self._past: dict[int, Past] = {}
 
     def limited(self, queue: int) -> bool:
         """Whether the queue has limits, as far as is known."""
@@ -118,8 +118,9 @@ class Rulebook:
         conn.execute(self._statements.plain("bar"), {"queue": queue})
         before = self.read(conn, queue, lock="FOR UPDATE").rules
         after = change(before)
-        query = b"UPDATE hipq_queues SET rules = %s, version = version + 1 WHERE number = %s"
-        conn.execute(query, (after.dump(), queue))
+        if after != before:
+            query = b"UPDATE hipq_queues SET rules = %s, version = version + 1 WHERE number = %s"
+            conn.execute(query, (after.dump(), queue))
         return after, after != before
 
     def locked(self, conn: Connection, claim: Claim) -> Ruled:
@@ -142,28 +143,37 @@ class Rulebook:
                 return Picked([], refused=True)
             picked = self._admit(conn, claim, claim.limit, rules, memory, now).pick_of(claim.admitted)
         else:
-            alone = rules.in_force or rules.lanes == "fair"  # lanes that take turns must not lose one for nothing
-            want = claim.limit if alone else claim.limit + min(3 * claim.limit, BESIDE_OTHERS)
+            want = claim.limit if rules.in_force else claim.limit + min(3 * claim.limit, BESIDE_OTHERS)
             picked = self._admit(conn, claim, want, rules, memory, now).pick()
-        if rules.in_force and picked.memory != memory:
-            query = b"UPDATE hipq_queues SET admission = %s WHERE number = %s"
-            conn.execute(query, (picked.memory, claim.queue))
+        if rules.in_force:
+            self._remember(conn, claim.queue, memory, picked)
         return picked
+
+    def _remember(self, conn: Connection, queue: int, memory: str, picked: Picked) -> None:
+        if picked.memory != memory:
+            conn.execute(b"UPDATE hipq_queues SET admission = %s WHERE number = %s", (picked.memory, queue))
+
+    def came_last(self, queue: int, lane: str) -> None:
+        """Without the lock, not all that is picked is taken: the next turn is that of the lane after this one."""
+        self._past[queue].lane = lane
 
     def _has_ticket(self, conn: Connection, claim: Claim, sysid: int) -> bool:
         values = {"queue": claim.queue, "ticket": claim.ticket, "sysid": sysid}
         return bool(claim.ticket and conn.execute(self._statements.plain("use_ticket"), values).fetchall())
 
-    def first(self, conn: Connection, claim: Claim, want: int, now: int) -> tuple[list[int], Rules]:
-        """The first jobs that could start if a throttler had no say, and the rules of their queue."""
-        rules, memory, _ = self.read(conn, claim.queue)
-        looking = self._admit(conn, claim, want, rules, memory, now)
-        looking.turns = dict(self._turns)  # to look is not to take a turn
-        return looking.pick().ids, rules
+    def first(
+        self, conn: Connection, claim: Claim, want: int, now: int, *, leave_traces: bool
+    ) -> tuple[list[int], Rules]:
+        """In a transaction: the first jobs that could start if a throttler had no say, and the rules of their queue."""
+        rules, memory, _ = self.locked(conn, claim) if leave_traces else self.read(conn, claim.queue)
+        picked = self._admit(conn, claim, want, rules, memory, now).look()
+        if leave_traces and rules.in_force:
+            self._remember(conn, claim.queue, memory, picked)
+        return picked.ids, rules
 
     def _admit(self, conn: Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
         reader = self.reader(conn, claim.queue, now)
+        past = self._past.setdefault(claim.queue, Past())
         return Admit(
-            claim.queue, claim.types, claim.critical, want, rules, memory, now, reader, self._clock, self._turns,
-            claim.hands,
+            claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands
         )  # fmt: skip

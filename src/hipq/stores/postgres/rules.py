@@ -71,9 +71,9 @@ class RuleVerbs:
                 if not taken:
                     return None
                 ticket = taken[0]
-            ids, rules = self._rulebook.first(conn, claim, page, now)
+            ids, rules = self._rulebook.first(conn, claim, page, now, leave_traces=ticket > 0)
             ready = rows(conn, self._statements.of("these", claim.queue), {"ids": ids})
-            page = min(page, BESIDE_NEW) if ids else page
+            page = min(page, BESIDE_NEW) if ids and ticket else page
             place = {"rank": after[0], "id": after[1], "page": page}
             parked = rows(conn, self._statements.of("parked", claim.queue), place)
             running = rows(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})

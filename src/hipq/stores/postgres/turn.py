@@ -150,6 +150,10 @@ class Take:
             return judged, Picked([])
         picked = self._rulebook.pick(conn, claim, found, values["sysid"], values["now"])
         won = self._take(conn, claim, picked.ids, values) if picked.ids else []
+        if won and found.rules.lanes == "fair":
+            self._rulebook.came_last(claim.queue, won[-1].lane)
+        if len(won) < min(claim.limit, len(picked.ids)):  # others had them locked: there may be more behind those
+            picked = picked._replace(refused=True, again=values["now"])
         if len(won) < claim.limit and not picked.refused:
             self._rulebook.still_plain(conn, claim)  # then the next claim can be a plain one
         return judged + won, picked

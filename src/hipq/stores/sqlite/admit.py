@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hipq.stores.admit import Admit, After, Picked
+from hipq.stores.admit import Admit, After, Past, Picked
 from hipq.stores.base import Claim
 from hipq.stores.sqlite.batch import in_json
 from hipq.stores.sqlite.statements import Statements
@@ -60,7 +60,7 @@ class Rulebook:
     def __init__(self, statements: Statements, clock: Callable[[], int]) -> None:
         self._statements = statements
         self._clock = clock
-        self._turns: dict[int, str] = {}
+        self._past: dict[int, Past] = {}
 
     def read(self, conn: sqlite3.Connection, queue: int) -> tuple[Rules, str]:
         """A queue's rules, and what its limits remember."""
@@ -80,20 +80,26 @@ class Rulebook:
     def pick(self, conn: sqlite3.Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Picked:
         admit = self._admit(conn, claim, want, rules, memory, now)
         picked = admit.pick_of(claim.admitted) if rules.throttled else admit.pick()
-        if picked.memory != memory:
-            conn.execute("UPDATE hipq_queues SET admission = ? WHERE number = ?", (picked.memory, claim.queue))
+        self._remember(conn, claim.queue, memory, picked)
         return picked
 
-    def first(self, conn: sqlite3.Connection, claim: Claim, want: int, now: int) -> tuple[list[int], Rules]:
+    def _remember(self, conn: sqlite3.Connection, queue: int, memory: str, picked: Picked) -> None:
+        if picked.memory != memory:
+            conn.execute("UPDATE hipq_queues SET admission = ? WHERE number = ?", (picked.memory, queue))
+
+    def first(
+        self, conn: sqlite3.Connection, claim: Claim, want: int, now: int, *, leave_traces: bool
+    ) -> tuple[list[int], Rules]:
         """The first jobs that could start if a throttler had no say, and the rules of their queue."""
         rules, memory = self.read(conn, claim.queue)
-        looking = self._admit(conn, claim, want, rules, memory, now)
-        looking.turns = dict(self._turns)  # to look is not to take a turn
-        return looking.pick().ids, rules
+        picked = self._admit(conn, claim, want, rules, memory, now).look()
+        if leave_traces:
+            self._remember(conn, claim.queue, memory, picked)
+        return picked.ids, rules
 
     def _admit(self, conn: sqlite3.Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
         reader = self.reader(conn, claim.queue, now)
+        past = self._past.setdefault(claim.queue, Past())
         return Admit(
-            claim.queue, claim.types, claim.critical, want, rules, memory, now, reader, self._clock, self._turns,
-            claim.hands,
+            claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands
         )  # fmt: skip

@@ -70,9 +70,9 @@ class RuleVerbs:
                 ticket = self._tickets.take(conn, claim.queue, sysid, seconds) if self._alive(conn, sysid) else 0
                 if not ticket:
                     return None
-            ready, rules = self._rulebook.first(conn, claim, page, now)
+            ready, rules = self._rulebook.first(conn, claim, page, now, leave_traces=ticket > 0)
             due = self._take.by_id(conn, claim.queue, ready)
-            page = min(page, BESIDE_NEW) if ready else page
+            page = min(page, BESIDE_NEW) if ready and ticket else page
             values = {"rank": after[0], "id": after[1], "page": page}
             parked = read(conn, self._statements.of("parked", claim.queue), values)
             running = read(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})

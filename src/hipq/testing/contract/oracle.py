@@ -32,20 +32,19 @@ class Oracle:
         for row in waiting:
             if len(taken) == want:
                 return taken
+            if not self._could(row):
+                continue
             if row.job_type not in types:
                 first |= {name: id for name, (id, _) in self.passed.items() if id == row.id and name not in first}
-            if self._may(row, types) and self._fits(row, held, first):
+            elif self._fits(row, held, first):
                 taken.append(row.id)
                 if row.job_type not in self.critical:
                     held.append((row.lane, row.throttle_factor))
         return taken
 
-    def _may(self, row: Row, types: tuple[str, ...]) -> bool:
-        rules = self.rules
-        return (
-            row.job_type in types and row.job_type not in rules.paused_types
-            and row.lane not in rules.paused_lanes and self.open[row.time_windows]
-        )  # fmt: skip
+    def _could(self, row: Row) -> bool:
+        paused = row.job_type in self.rules.paused_types or row.lane in self.rules.paused_lanes
+        return not paused and self.open[row.time_windows]
 
     def _fits(self, row: Row, held: list[tuple[str, int]], first: dict[str, int]) -> bool:
         if row.job_type in self.critical:

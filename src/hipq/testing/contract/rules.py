@@ -12,7 +12,7 @@ from hipq.job.model import Row
 from hipq.job.windows import window
 from hipq.stores.base import Claim, Filter, QueueTables, Store
 from hipq.testing.clock import HandClock
-from hipq.testing.contract.jobs import NOW, add, add_one, bring, claim, everything, new
+from hipq.testing.contract.jobs import NOW, add, add_one, bring, claim, everything, new, save
 from hipq.testing.contract.oracle import Oracle
 from hipq.throttlers.limit import limit, per_lane
 from hipq.throttlers.rate import rate
@@ -174,30 +174,67 @@ class TestRules:
         assert 0 < passed <= 10
 
     def test_engines_without_its_code_pass_a_heavy_job_as_little(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        _bar_mails(store, engine, queue.number)
+        add(store, [new(queue.number, job_type="mail", rank=0)])
+        (urgent,) = _mails(store, engine, queue.number)
+        assert urgent.rank == 0, "what comes before the heavy one may start"
+        save(store, urgent, moves.succeeded(urgent, "1", 200, NOW))
+        assert claim(store, engine, queue.number, types=("charge",))
+        assert _mails(store, engine, queue.number) == []
+
+    def test_those_behind_a_heavy_job_are_told_when_its_engine_is_given_up(
         self, store: Store, engine: int, queue: QueueTables, clock: HandClock
     ) -> None:
-        set_rules(store, queue.number, [limit(4)])
-        add(store, [new(queue.number, job_type="mail", rank=5)] * 100)
-        running = claim(store, engine, queue.number, types=("mail",), limit=2)
-        add(store, [new(queue.number, job_type="charge", rank=1, throttle_factor=4)])
+        _bar_mails(store, engine, queue.number)
+        turned = store.turn(engine, [], [Claim(queue.number, ("mail",), 10)], clock.now())
+        again = turned.refused[queue.number] - clock.now()
+        assert 0 < again <= 10_000_000
+        clock.advance(seconds=again / 1e6)
+        assert len(_mails(store, engine, queue.number)) == 4
+
+    @pytest.mark.parametrize("seconds", [-3600, 3600])
+    def test_those_behind_a_heavy_job_do_not_wait_for_the_calendar(
+        self, store: Store, engine: int, queue: QueueTables, clock: HandClock, seconds: int
+    ) -> None:
+        _bar_mails(store, engine, queue.number)
+        clock.step(seconds)
+        assert len(_mails(store, engine, queue.number)) == 4
+
+    @pytest.mark.parametrize("paused", [{"paused_types": ("charge",)}, {"paused_lanes": ("one",)}])
+    def test_nobody_waits_for_a_heavy_job_that_is_paused(
+        self, store: Store, engine: int, queue: QueueTables, paused: dict[str, tuple[str, ...]]
+    ) -> None:
+        _bar_mails(store, engine, queue.number)
+        set_rules(store, queue.number, [limit(4)], **paused)
         assert claim(store, engine, queue.number, types=("charge",)) == []
+        assert len(_mails(store, engine, queue.number)) == 4
+
+    def test_where_a_throttler_decides_a_heavy_job_is_passed_as_little(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        set_rules(store, queue.number, [limit(4)], throttled=True)
+        types = ("mail", "charge")
+
+        def go_on(count: int) -> list[Row]:
+            """The throttler admits all that it is shown."""
+            asked = store.ask(engine, Claim(queue.number, types, count), (-(1 << 63), 0), 60, 500, NOW)
+            assert asked is not None
+            admitted = tuple(row.id for row in asked.due)
+            return store.turn(engine, [], [Claim(queue.number, types, count, (), asked.ticket, admitted)], NOW).won
+
+        add(store, [new(queue.number, job_type="mail", rank=0)] * 2)
+        running = go_on(2)
+        (heavy,) = add(store, [new(queue.number, job_type="charge", rank=1, throttle_factor=4)])
+        add(store, [new(queue.number, job_type="mail", rank=5)] * 50)
         passed = 0
-
-        def go_on() -> int:
-            """The first that runs ends: how many start in its place?"""
+        while running and running[-1].id != heavy:
             row = running.pop(0)
-            store.turn(engine, [_change(row, moves.succeeded(row, "1", 200, NOW))], [], NOW)
-            running.extend(won := claim(store, engine, queue.number, types=("mail",)))
-            return len(won)
-
-        while passed <= 4 and running:
-            passed += go_on()
-        assert (passed, running) == (4, []), "it has its poolful, and then waits for the other"
-        add(store, [new(queue.number, job_type="mail", rank=0)])
-        running += claim(store, engine, queue.number, types=("mail",))
-        assert len(running) == 1, "what comes first may start"
-        clock.advance(seconds=11)
-        assert go_on() == 4, "those who have its code do not come"
+            save(store, row, moves.succeeded(row, "1", 200, NOW))
+            running += (won := go_on(1))
+            passed += len(won)
+        assert ([row.id for row in running], passed) == ([heavy], 5)
 
     def test_a_job_heavier_than_a_lowered_limit_runs_alone(self, store: Store, engine: int, queue: QueueTables) -> None:
         set_rules(store, queue.number, [limit(10)])
@@ -309,6 +346,26 @@ class TestRules:
         assert sorted(row.id for row in found) == shut
         assert len(store.shut_out(queue.number, ("charge",), (SHUT,), 1)) == 1
         assert store.shut_out(queue.number, ("mail",), (SHUT,), 10) == []
+
+
+def _bar_mails(store: Store, engine: int, queue: int) -> None:
+    """As many mails as may have passed a heavy job that other engines have the code for; none runs."""
+    set_rules(store, queue, [limit(4)])
+    add(store, [new(queue, job_type="mail", rank=5)] * 100)
+    running = claim(store, engine, queue, types=("mail",), limit=2)
+    add(store, [new(queue, job_type="charge", rank=1, throttle_factor=4, lane="one")])
+    assert claim(store, engine, queue, types=("charge",)) == []
+    passed = 0
+    while running:
+        row = running.pop(0)
+        save(store, row, moves.succeeded(row, "1", 200, NOW))
+        running += (won := _mails(store, engine, queue))
+        passed += len(won)
+    assert passed == 4
+
+
+def _mails(store: Store, engine: int, queue: int) -> list[Row]:
+    return claim(store, engine, queue, types=("mail",), limit=10)
 
 
 def _change(before: Row, after: Row):  # type: ignore[no-untyped-def]
