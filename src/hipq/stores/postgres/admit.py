@@ -81,11 +81,15 @@ class Rulebook:
         found = self._known.get(queue)
         return bool(found and found[1].in_force)
 
-    def plain_version(self, queue: int) -> int | None:
-        """The version of rules under which nothing but the order decides; None if, as far as is known, something else
-        does."""
-        version, rules = self._known.get(queue, (-1, None))
-        return version if rules is not None and rules.plain and queue not in self._mixed else None
+    def free(self, queue: int) -> tuple[int, Rules] | None:
+        """The rules and their version, if, as far as is known, a claim by them needs no lock."""
+        found = self._known.get(queue)
+        return None if not found or found[1].in_force or found[1].throttled else found
+
+    def plain(self, queue: int) -> bool:
+        """Whether, as far as is known, nothing but the order decides."""
+        found = self._known.get(queue)
+        return bool(found and found[1].plain and queue not in self._mixed)
 
     def still_plain(self, conn: Connection, claim: Claim) -> bool:
         """Look: whether the rules are the known ones, and all ready jobs are in plain strands."""
@@ -96,7 +100,7 @@ class Rulebook:
             self._mixed.add(claim.queue)
         else:
             self._mixed.discard(claim.queue)
-        return not found[1] and self.plain_version(claim.queue) == found[0]
+        return self.plain(claim.queue) and self._known[claim.queue][0] == found[0]
 
     def read(
         self, conn: Connection, queue: int, types: Sequence[str] = (), *, lock: str = "", current: str = "version"

@@ -209,10 +209,12 @@ class PostgresStore(RuleVerbs):
 
             try:
                 if not changes and len(claims) == 1:
-                    # One statement needs no transaction around it: one round trip, not three.
-                    won, enough = self._take.plainly(conn, claims[0], values)
-                    if enough:
-                        return Turned(frozenset(), won)
+                    # One statement that writes needs no transaction around it.
+                    won, picked = self._take.freely(conn, claims[0], values)
+                    if picked:
+                        turned = Turned(frozenset(), [])
+                        turned.add(claims[0].queue, won, picked)
+                        return turned
                     claims = [claims[0]._replace(limit=claims[0].limit - len(won))]
                 else:
                     won = []

@@ -14,13 +14,14 @@ from hipq.job.states import EXECUTING, FINAL, READY
 from hipq.stores import large
 from hipq.stores.admit import Picked
 from hipq.stores.base import Claim, Stored
-from hipq.stores.postgres.admit import Rulebook
+from hipq.stores.postgres.admit import Rulebook, Ruled
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.floors import BOTTOM, Floors
 from hipq.stores.postgres.insert import Insert, in_json, keep
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.strands import Place
+from hipq.throttlers.rules import Rules
 
 _FINISHED: Final = ("attempt", "failures", "crashes", "error", "code", "exitcode", "result", "history", "update_time")
 _Finished = msgspec.defstruct("_Finished", ["id", "token", *_FINISHED])
@@ -29,6 +30,9 @@ _MOVED: Final = (
     "failures", "crashes", "owner", "error", "code", "exitcode", "result", "history", "update_time",
 )  # fmt: skip
 _Moved = msgspec.defstruct("_Moved", ["id", "token", *_MOVED])
+
+LOCKED: Final = -1
+"""In place of a version of rules: they were read under their lock, or kept from changing."""
 
 
 def rows(conn: Connection, query: bytes, values: Any, *, prepare: bool | None = None) -> list[Row]:
@@ -121,42 +125,60 @@ class Take:
 
     def claim(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked]:
         """In a transaction: the rows claimed, in order, and what the queue's rules had to say."""
-        won, enough = self.plainly(conn, claim, values)
-        if enough:
-            return won, Picked([])
+        won, picked = self.freely(conn, claim, values)
+        if picked:
+            return won, picked
         more, picked = self.by_rules(conn, claim._replace(limit=claim.limit - len(won)), values)
         return won + more, picked
 
-    def plainly(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], bool]:
-        """Where nothing but the order decides: one statement, no lock. Also whether that was all there is to claim."""
+    def freely(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked | None]:
+        """Where, as far as is known, there are no limits: without a lock or a transaction, by rules that were read
+        before; what takes the jobs takes none if there are others by now. None = that may not be all there is."""
         if claim.limit <= 0 or not claim.types:
-            return [], True
-        version = self._rulebook.plain_version(claim.queue)
-        if version is None:
-            return [], False
+            return [], Picked([])
+        free = self._rulebook.free(claim.queue)
+        if not free:
+            return [], None
+        version, rules = free
         values = values | {"version": version}
+        if self._rulebook.plain(claim.queue):
+            return self._plainly(conn, claim, values)
+        picked = self._rulebook.pick(conn, claim, Ruled(rules, "{}", False), values["sysid"], values["now"])
+        won, picked = self._taken(conn, claim, picked, rules, values)
+        return won, picked if won else None
+
+    def _plainly(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked | None]:
+        """Where nothing but the order decides: in one statement."""
         won, floored = self._read(conn, claim, values)
         if not won and floored:  # nothing must mean that there is nothing
             won, _ = self._read(conn, claim, values, bottom=True)
-        return won, len(won) == claim.limit or self._rulebook.still_plain(conn, claim)
+        enough = len(won) == claim.limit or self._rulebook.still_plain(conn, claim)
+        return won, Picked([]) if enough else None
 
     def by_rules(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked]:
         """In a transaction: what the rules of the queue let start now. What waits to be judged is taken first, apart:
         what limits remember must be what has started."""
         found = self._rulebook.locked(conn, claim)
+        values = values | {"version": LOCKED}
         judged = self._take(conn, claim, [], values) if found.todo else []
         claim = claim._replace(limit=claim.limit - len(judged))
         if claim.limit <= 0 and not claim.ticket:
             return judged, Picked([])
         picked = self._rulebook.pick(conn, claim, found, values["sysid"], values["now"])
-        won = self._take(conn, claim, picked.ids, values) if picked.ids else []
-        if won and found.rules.lanes == "fair":
-            self._rulebook.came_last(claim.queue, won[-1].lane)
-        if len(won) < min(claim.limit, len(picked.ids)):  # others had them locked: there may be more behind those
-            picked = picked._replace(refused=True, again=values["now"])
+        won, picked = self._taken(conn, claim, picked, found.rules, values)
         if len(won) < claim.limit and not picked.refused:
             self._rulebook.still_plain(conn, claim)  # then the next claim can be a plain one
         return judged + won, picked
+
+    def _taken(
+        self, conn: Connection, claim: Claim, picked: Picked, rules: Rules, values: dict[str, Any]
+    ) -> tuple[list[Row], Picked]:
+        won = self._take(conn, claim, picked.ids, values) if picked.ids else []
+        if won and rules.lanes == "fair":
+            self._rulebook.came_last(claim.queue, won[-1].lane)
+        if len(won) < min(claim.limit, len(picked.ids)):  # others had them locked: there may be more behind those
+            picked = picked._replace(refused=True, again=values["now"])
+        return won, picked
 
     def _take(self, conn: Connection, claim: Claim, ids: list[int], values: dict[str, Any]) -> list[Row]:
         """These jobs, and before them any that wait to be judged."""
