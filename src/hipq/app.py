@@ -57,6 +57,7 @@ class Hipq:
         self.events = Events()
         self._naming = table_naming or default_table_naming
         self._clock = clock
+        self.steady = (clock or SystemClock()).steady
         self._queues: dict[str, Queue] = {}
         self._store: Store | None = None
         self._coalescer: Coalescer | None = None
@@ -152,14 +153,13 @@ class Hipq:
         if unknown:
             raise Invalid(f"no such queue: {', '.join(sorted(unknown))}; there are {', '.join(self._queues) or 'none'}")
         whole(concurrency, "concurrency", 1, 10_000)
-        if not 0.01 <= seconds(poll, "poll") <= 60:
+        poll, lease = seconds(poll, "poll"), seconds(lease, "lease", least=0.1)
+        if not 0.01 <= poll <= 60:
             raise Invalid("poll must be between 0.01 and 60 seconds")
-        seconds(lease, "lease", least=0.1)
         chosen = [queue for queue in self.queues if queues is None or queue.name in queues]
         if not chosen:
             raise Invalid("there is no queue to work on: declare one with app.queue(...)")
-        steady = (self._clock or SystemClock()).steady
-        launcher = Launcher(lambda: self.store.now(), steady, lambda queue: self._queues[queue].chained)
+        launcher = Launcher(lambda: self.store.now(), self.steady, lambda queue: self._queues[queue].chained)
         nursery = Nursery(lambda job: launcher.serve(job, lambda queue, job_type: self._queues[queue].spec(job_type)))
         try:
             served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
@@ -172,7 +172,7 @@ class Hipq:
             served,
             hands,
             self.events,
-            steady,
+            self.steady,
             concurrency=concurrency,
             poll=poll,
             lease=lease,
@@ -264,6 +264,8 @@ class Hipq:
         def change(rules: Rules) -> Rules:
             if to is None:
                 return replace(rules, changed=None)
+            if isinstance(to, bool):
+                raise Invalid(f"a limit is a whole number or a list of limits, not {to}")
             if isinstance(to, int):
                 before = rules.in_force if rules.changed is not None else declared or rules.limits
                 others = [one for one in before if not isinstance(one, Limit)]

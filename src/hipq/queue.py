@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from msgspec.structs import replace
 
 from hipq.engine.accept import LaneBy, accept, raises
 from hipq.engine.queues import EngineQueue, Schedule
-from hipq.errors import Invalid
+from hipq.errors import Invalid, StoreUnavailable
 from hipq.job import names
 from hipq.job.model import New
 from hipq.job.order import Order
@@ -26,6 +27,9 @@ from hipq.throttlers.rules import NO_RULES, Rules
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
+
+RELEARN: Final = 5_000_000
+"""Microseconds after which a program that adds jobs looks whether a queue's rules were changed."""
 
 
 class JobType:
@@ -190,6 +194,8 @@ class Queue:
         self._crons: list[Schedule] = []
         self._number = 0
         self._rules: Rules | None = None
+        self._learned = 0
+        """When, on the steady clock."""
 
     @property
     def number(self) -> int:
@@ -202,7 +208,13 @@ class Queue:
     def rules(self) -> Rules:
         """The rules as this program knows them: new jobs are checked by these. An engine goes by what the database says
         at that moment."""
-        return self.look_again() if self._rules is None else self._rules
+        if self._rules is None:
+            return self.look_again()
+        if self.app.steady() - self._learned >= RELEARN:
+            self._learned = self.app.steady()
+            with contextlib.suppress(StoreUnavailable):  # what is known will do
+                return self.look_again()
+        return self._rules
 
     def look_again(self) -> Rules:
         self.learn(self.app.store.limits(self.number).rules)
@@ -212,6 +224,7 @@ class Queue:
     def learn(self, stored: Rules) -> None:
         """What the database says; but limits given in this program's code are newer than another's."""
         self._rules = replace(stored, limits=self.declared.limits) if self.declared.limits else stored
+        self._learned = self.app.steady()
 
     @property
     def throttle_limit(self) -> int:

@@ -7,5 +7,7 @@ from typing import NamedTuple
 
 class Bug(NamedTuple):
     name: str
+    by: str
+    """What must catch it: the beginning of the message, as a regular expression."""
     edits: tuple[tuple[str, str, str], ...]
     """File, text that is there exactly once, text that takes its place."""

@@ -12,6 +12,7 @@ SETTLE = "stores/sqlite/turn.py"
 BUGS = (
     Bug(
         "no token check",
+        "I8",
         (
             (
                 SETTLE,
@@ -24,6 +25,7 @@ BUGS = (
     ),
     Bug(
         "settle after forgetting",
+        "I1|I5",
         (
             (
                 "engine/loop.py",
@@ -38,6 +40,7 @@ BUGS = (
     ),
     Bug(
         "rescue by age",
+        "I7",
         (
             (
                 "stores/sqlite/sql/orphans.sql",
@@ -49,6 +52,7 @@ BUGS = (
     ),
     Bug(
         "acknowledge before the commit",
+        "I1",
         (
             (
                 SQLITE,
@@ -67,10 +71,12 @@ BUGS = (
     ),
     Bug(
         "claim without a lease",
+        "I7",
         ((SQLITE, "if claims and self._alive(conn, sysid):", "if claims:"),),
     ),
     Bug(
         "an expired lease is renewed",
+        "I7",
         (
             (
                 SQLITE,
@@ -81,14 +87,17 @@ BUGS = (
     ),
     Bug(
         "suspects are not run apart",
+        "I13",
         (("job/moves.py", '"rescued"), crashes=max(row.crashes, 1))', '"rescued"), crashes=0)'),),
     ),
     Bug(
         "own rows that are not in memory are kept",
+        "I1",
         (("engine/rescue.py", "        if id not in memory\n", "        if False\n"),),
     ),
     Bug(
         "a run again from memory",
+        "I5",
         (
             (
                 "engine/loop.py",
@@ -100,6 +109,7 @@ BUGS = (
     ),
     Bug(
         "children without their parent",
+        "I2",
         (
             (
                 SETTLE,
@@ -110,6 +120,7 @@ BUGS = (
     ),
     Bug(
         "a staged job starts early",
+        "I10",
         (("stores/sqlite/sql/stage.sql", "scheduled_run_time <= :now", "scheduled_run_time <= :now + 3000000"),
          ("stores/sqlite/sql/pick_ready.sql", " AND scheduled_run_time <= ?", " AND ? > 0")),
     ),

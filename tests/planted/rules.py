@@ -10,82 +10,132 @@ RULES = "stores/sqlite/rules.py"
 ADMIT = "stores/admit.py"
 ADMISSION = "throttlers/admission.py"
 STRANDS = "stores/strands.py"
+TICK = "engine/tick.py"
 MOVES = "job/moves.py"
 HELD = 'return dict(_held.decode(self._read("held", {})))'
 
 RULE_BUGS = (
     Bug(
         "a limit compared with memory, not with rows",
+        "I9",
         (
-            (READER, HELD, 'return _known.setdefault(self.queue, dict(_held.decode(self._read("held", {}))))'),
-            (READER, "@dataclass(slots=True)\nclass QueueReader", "_known = {}\n\n\n@dataclass\nclass QueueReader"),
+            (READER, HELD, 'return _known.setdefault(self.conn, dict(_held.decode(self._read("held", {}))))'),
+            (READER, "class Rulebook:", "_known = {}\n\n\nclass Rulebook:"),
         ),
     ),
     Bug(
         "waiting jobs do not count",
+        "I9",
         (("stores/sqlite/sql/held.sql", "held <> 0 GROUP", "held <> 0 AND owner <> 0 GROUP"),),
     ),
     Bug(
         "waiting jobs give back what they hold",
+        "I9",
         ((MOVES, "phase=WAITING, owner=0,", "phase=WAITING, owner=0, held=0,"),),
     ),
-    Bug("every job counts as one unit", ((ADMISSION, "pool.take(factor)", "pool.take(1)"),)),
-    Bug("a heavy job fits where a light one does", ((ADMISSION, "pool.fits(factor)", "pool.fits(1)"),)),
+    Bug("every job counts as one unit", "I9", ((ADMISSION, "pool.take(factor)", "pool.take(1)"),)),
+    Bug("a heavy job fits where a light one does", "I9", ((ADMISSION, "pool.fits(factor)", "pool.fits(1)"),)),
     Bug(
         "the share of a lane is forgotten",
+        "I9",
         (("throttlers/share.py", "limit * self.percent.get(lane, self.other) // 100", "limit"),),
     ),
     Bug(
         "a changed limit is not heard of",
+        "I9|I11",
         (
-            (READER, "return load(rules), memory", "return _rules.setdefault(conn, load(rules)), memory"),
-            (READER, "class Rulebook:", "_rules = {}\n\n\nclass Rulebook:"),
+            (READER, "return load(rules), memory",
+             "found = load(rules)\n        limits = found.in_force and _known.setdefault(conn, found.in_force)\n"
+             "        return msgspec.structs.replace(found, changed=limits), memory"),
+            (READER, "class Rulebook:", "_known = {}\n\n\nclass Rulebook:"),
         ),
     ),
     Bug(
         "a job above a lowered limit never starts",
+        "I1|I13",
         (("throttlers/pool.py", " or (factor > self.cap and self.used == 0)", ""),),
     ),
-    Bug("what a rate has started is not saved", ((READER, "if picked.memory != memory:", "if False:"),)),
+    Bug(
+        "heads in reverse order",
+        "I11",
+        ((STRANDS, "        place, index = heappop(heap)\n", "        place, index = heap.pop()\n"),),
+    ),
+    Bug(
+        "a heavy job may be passed for ever",
+        "I11",
+        ((ADMISSION, "if pool.first_refused and pool.passed + factor > pool.cap:", "if False:"),),
+    ),
+    Bug(
+        "engines without its code pass a heavy job for ever",
+        "I11",
+        ((ADMISSION, "self._elsewhere[pool] = place", "pass"),),
+    ),
+    Bug("what a rate has started is not saved", "I9", (("throttlers/rate.py", "if not taken:", "if True:"),)),
     Bug(
         "a rate goes by the time of the turn",
+        "I9",
         ((ADMIT, "self.reader.held(), self.memory, self.clock())", "self.reader.held(), self.memory, self.now)"),),
     ),
-    Bug("a critical job holds units", (("stores/sqlite/sql/claim.sql", "THEN 0 ELSE", "THEN throttle_factor ELSE"),)),
-    Bug("a claim does not look at windows", ((STRANDS, "elif is_open:", "elif True:"),)),
+    Bug(
+        "a critical job holds units",
+        "I9",
+        (("stores/sqlite/sql/claim.sql", "THEN 0 ELSE", "THEN throttle_factor ELSE"),),
+    ),
+    Bug("a claim does not look at windows", "I10", ((STRANDS, "elif is_open:", "elif True:"),)),
     Bug(
         "a launch does not look at windows",
+        "I10",
         (("engine/launch.py", "running.row.time_windows == ALWAYS or", "running.row.time_windows != '?' or"),),
     ),
     Bug(
         "a job whose window closed is charged an attempt",
+        "I5",
         (
             (MOVES, 'return _postponed(row, at, order, now, "window closed")',
              'return replace(_postponed(row, at, order, now, "window closed"), attempt=row.attempt + 1)'),
         ),
     ),
-    Bug("paused lanes go on", ((STRANDS, "strand.lane in rules.paused_lanes or ", ""),)),
-    Bug("paused types go on", ((STRANDS, " or strand.job_type in rules.paused_types", ""),)),
+    Bug("paused lanes go on", "pause", ((STRANDS, "strand.lane in rules.paused_lanes or ", ""),)),
+    Bug("paused types go on", "pause", ((STRANDS, " or strand.job_type in rules.paused_types", ""),)),
     Bug(
         "a paused queue starts what a throttler admitted",
+        "pause",
         ((ADMIT, "[] if self.rules.paused else found.able", "found.able"),),
     ),
-    Bug("a tick does not look at the last one", ((RULES, "AND name = ? AND last = ?", "AND name = ? AND ? > 0"),)),
-    Bug("ticks come early", (("engine/tick.py", "if 0 < known.next <= now:", "if 0 < known.next <= now + 9000000:"),)),
+    Bug("no tick comes", "cron", ((TICK, "for schedule in list(queue.crons):", "for schedule in []:"),)),
+    Bug(
+        "a tick adds no job",
+        "cron",
+        ((TICK, "news = [schedule.make(tick) for tick in wanted]", "wanted = news = []"),),
+    ),
+    Bug(
+        "a tick does not look at the last one",
+        "cron",
+        ((RULES, "AND name = ? AND last = ?", "AND name = ? AND ? > 0"),),
+    ),
+    Bug(
+        "ticks come early",
+        "cron",
+        ((TICK, "        found = False\n", "        found, now = False, now + 9000000\n"),),
+    ),
     Bug(
         "a tick that is refused stops the engine",
-        (("engine/tick.py", "except Exception as error:", "except ZeroDivisionError as error:"),),
+        "Invalid",
+        ((TICK, "except Exception as error:", "except ZeroDivisionError as error:"),),
     ),
     Bug(
         "a claim does not look at its ticket",
+        "throttler",
         ((STORE, "if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, sysid):", "if True:"),),
     ),
     Bug(
         "two engines ask at a time",
+        "throttler",
         (("stores/sqlite/tickets.py", "sysid NOT IN (0, ?) AND until > ?", "0 = ? AND until > ?"),),
     ),
     Bug(
         "a rejected job is charged an attempt",
+        "I5",
         (
             (MOVES, 'return _ended(row, Fault("rejected", reason), "failed"',
              'return _ended(replace(row, attempt=row.attempt + 1), Fault("rejected", reason), "failed"'),
@@ -93,6 +143,7 @@ RULE_BUGS = (
     ),
     Bug(
         "jobs stay parked when their throttler is gone",
+        "I1|I13",
         (("engine/loop.py", "self.store.unpark(glance.queue, STEP) > 0", "glance.queue < 0"),),
     ),
 )  # fmt: skip

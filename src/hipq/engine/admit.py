@@ -16,8 +16,9 @@ from hipq.engine.queues import EngineQueue
 from hipq.events import Events
 from hipq.job import moves
 from hipq.job.fault import Fault
-from hipq.job.model import Change
+from hipq.job.model import Change, Row
 from hipq.job.states import PARKED, READY
+from hipq.job.windows import is_open
 from hipq.stores.base import Asked, Claim, Store
 from hipq.throttlers.code import Verdict, verdict
 
@@ -32,6 +33,8 @@ LAP: Final = 50_000
 """Microseconds between two pages where no job has ended meanwhile."""
 OCCUPIED: Final = 250_000
 """Microseconds until another look, while another engine has the ticket."""
+FEW_FAILURES: Final = 3
+"""After so many in a row, a program that runs until its queues are empty does not wait for it any more."""
 LONGEST_BACKOFF: Final = 30_000_000
 HEAD: Final = (-(1 << 63), 0)
 
@@ -66,6 +69,12 @@ class Throttling:
         """A job ended: what was refused may be admitted now, so the first parked jobs are asked about in between,"""
         self._was_head = False
         """but not twice in a row, or the round would stand still where jobs end all the time."""
+        self._more = False
+        """There may be ready jobs that nobody has asked about."""
+        self._again = 0
+        """Microseconds, as of the last question, until a rate lets more start; 0 = no rate keeps any from that."""
+        self._shut: list[Row] = []
+        """Parked jobs whose window was found closed."""
         self._failures = 0
         self.fruitless = False
         """All there is was asked about, nothing was admitted, and nothing has happened since."""
@@ -93,7 +102,7 @@ class Throttling:
 
     @property
     def busy(self) -> bool:
-        return self.asking or (self.hungry and not self.fruitless and bool(self._queue.types))
+        return self.asking or bool(self._shut) or (self.hungry and not self.fruitless and bool(self._queue.types))
 
     @property
     def hung(self) -> bool:
@@ -141,11 +150,14 @@ class Throttling:
         self._ended = self._ended and not head
         if not head or self._lap == HEAD:
             self._lap = asked.last_parked or HEAD
-        self.hungry = not self._all_asked
+        self._more = asked.more
+        self._again = max(asked.again - now, 0)
+        self._shut = asked.shut
+        self.hungry = not self._all_asked or self._again > 0
         self._in_vain = 0 if any(row.phase == READY for row in asked.due) else self._in_vain + 1
-        self._next_ask = steady + LAP
+        self._next_ask = steady + (max(self._again, LAP) if self._all_asked else LAP)
         if not asked.due:
-            self.fruitless = self._all_asked
+            self.fruitless = self._all_asked and not self._again
             self._store.drop_ticket(claim.queue, asked.ticket, "")
             return
         self._asked, self._said_slow, self._woken = asked, False, False
@@ -155,7 +167,7 @@ class Throttling:
 
     @property
     def _all_asked(self) -> bool:
-        return self._lap == HEAD and not self._ended
+        return self._lap == HEAD and not self._ended and not self._more
 
     def _consult(self, asked: Asked, answer: list[Verdict | BaseException], now: int) -> None:
         """In a thread of its own. Whatever comes of it is handed over in one step."""
@@ -170,7 +182,7 @@ class Throttling:
         """What its answer comes to, once it is there: what to claim, and what to write."""
         asked = self._asked
         if asked is None:
-            return [], []
+            return [], self._rolled(now)
         if not self._answer:
             self._complain(asked, now, steady)
             return [], []
@@ -179,12 +191,26 @@ class Throttling:
             self._failed(asked.ticket, str(Fault.of(answer)), now, steady)
             return [], []
         self._failures = 0
-        self.fruitless = not answer.admitted and self._all_asked and not self._woken
+        self.fruitless = not answer.admitted and self._settled
         if room <= 0:  # the hands are full by now: another engine may have more of them
             self.hungry = True
             self._store.drop_ticket(self._queue.number, asked.ticket, "")
             return [], self._changes(answer, now)
         return self._claims(asked, answer, room), self._changes(answer, now)
+
+    @property
+    def _settled(self) -> bool:
+        """Nothing will be different if it is asked again now."""
+        return self._all_asked and not self._woken and not self._again
+
+    def claimed(self, count: int) -> None:
+        """So many of those it admitted have started; limits have a say in that, too."""
+        if not count:
+            self.fruitless = self._settled
+
+    def _rolled(self, now: int) -> list[Change]:
+        shut, self._shut = [row for row in self._shut if not is_open(row.time_windows, now)], []
+        return [Change(row, moves.rolled(row, self._queue.order, now), (), "window closed") for row in shut]
 
     def _claims(self, asked: Asked, answer: Verdict, room: int) -> list[Claim]:
         ids = tuple(row.id for row in answer.admitted)
@@ -199,11 +225,12 @@ class Throttling:
             *(Change(row, moves.deferred(row, until, order, now), (), "deferred") for row, until in later),
             *(Change(row, moves.rejected(row, reason, now), (), "rejected") for row, reason in answer.rejected),
             *(Change(row, moves.parked(row, now), (), "parked") for row in parked if row.phase != PARKED),
+            *self._rolled(now),
         ]
 
     def _failed(self, ticket: int, note: str, now: int, steady: int) -> None:
         self._failures += 1
-        self.hungry = True
+        self.hungry, self.fruitless = True, self._failures >= FEW_FAILURES
         self._failed_until = steady + min(SLOW << min(self._failures - 1, 10), LONGEST_BACKOFF)
         self._events.emit("throttler failed", now, self._queue.name, error=note)
         self._store.drop_ticket(self._queue.number, ticket, note[:1000])

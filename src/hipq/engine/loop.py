@@ -172,7 +172,7 @@ class Engine:
         self._tick(now)
         for number, again in self._refused.items():
             if 0 < again <= now:
-                self._hunger.at(number)
+                self._hungry(number)
         if self._closed and steady >= self._next_roll:
             changes += self._roll(now)
             self._next_roll = steady + round(self.poll * 1e6) if self.memory else 0
@@ -319,7 +319,10 @@ class Engine:
             for row in turned.won:
                 self.events.emit("claimed", now, self._name(row), row)
         for claim in claims:
-            self._hunger.fed(claim, sum(queue_of(row.id) == claim.queue for row in turned.won))
+            won = sum(queue_of(row.id) == claim.queue for row in turned.won)
+            self._hunger.fed(claim, won)
+            if claim.admitted:
+                self._throttling[claim.queue].claimed(won)
             self._refused.pop(claim.queue, None)
         self._refused |= turned.refused
         self._closed |= turned.closed

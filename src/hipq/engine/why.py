@@ -50,8 +50,8 @@ def why(
     return (
         _barred(row, limits.rules, engines, now)
         or _due(row)
-        or _throttled(row, limits)
         or (None if critical else _limited(row, limits, engines, now, heavy))
+        or _throttled(row, limits)
         or _next(limits.rules)
     )
 

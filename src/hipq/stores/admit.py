@@ -88,7 +88,7 @@ class Admit:
         """The first jobs that may start."""
         if self.rules.paused:
             return Picked([], self.memory, refused=True)
-        admission = self._admission(self.types)
+        admission = self._admission()
         ids, found = self._first(admission)
         return self._picked(ids, found, admission, admission.memory())
 
@@ -96,21 +96,26 @@ class Admit:
         """The same, for a throttler to choose from: nothing starts yet."""
         if self.rules.paused:
             return Picked([], self.memory)
-        admission, lane = self._admission(self.types), self.past.lane
+        admission, lane = self._admission(), self.past.lane
         ids, found = self._first(admission)
         self.past.lane = lane  # to look is not to take a turn
         return self._picked(ids, found, admission, admission.glimpsed())
 
     def pick_of(self, ids: Sequence[int]) -> Picked:
-        """Of the jobs a throttler admitted those the other rules admit too. Heavy ones that it was not shown, since
-        there was no room for them, are not met here: they are waited for like those of other engines."""
-        admission = self._admission(())
+        """Of the jobs a throttler admitted those the other rules admit too."""
+        admission = self._admission(met=False)
         found = seen(self.reader.these(ids), self.rules, self.now)
         able = [] if self.rules.paused else found.able
-        picked = in_order(able, self._wanted, admission, _no_more)
+        if self.rules.lanes == "ordered":
+            picked = in_order(able, self._wanted, admission, _no_more)
+        else:
+            turns = Turns(self._wanted, admission, _no_more)
+            turns.first(head for head in able if head.strand.lane > self.past.lane)
+            turns.first(head for head in able if head.strand.lane <= self.past.lane)
+            picked = self._served(turns)
         return self._picked(picked, found, admission, admission.memory())._replace(refused=True)
 
-    def _admission(self, types: Sequence[str]) -> Admission:
+    def _admission(self, *, met: bool = True) -> Admission:
         """By the time as it is under the lock: a process may have been stopped since its turn began, and starts that
         are written down too early would let a rate be exceeded."""
         if not self.rules.in_force:
@@ -118,7 +123,7 @@ class Admit:
         admission = Admission(self.rules, self.critical, self.reader.held(), self.memory, self.clock())
         if admission.passed:
             able = seen(self.reader.these(admission.passed), self.rules, self.now).able
-            admission.still([(head.strand.job_type, head.place) for head in able], types)
+            admission.still([(head.strand.job_type, head.place) for head in able], self.types, met=met)
         return admission
 
     def _first(self, admission: Admission) -> tuple[list[int], Seen]:
@@ -150,12 +155,15 @@ class Admit:
             closed |= found.closed
             paused |= found.paused
             turns.first(found.able)
-            if turns.done:
+            if turns.done or (admission.full and not self.critical):
                 break
+        return self._served(turns), Seen([], closed, paused)
+
+    def _served(self, turns: Turns) -> list[int]:
         turns.go_on()
         if turns.picked:
             self.past.lane = turns.last
-        return turns.picked, Seen([], closed, paused)
+        return turns.picked
 
     def _round(self, types: Sequence[str], last: str) -> Iterator[list[Head]]:
         """All lanes, some at a time, from the one after `last` round to it again."""

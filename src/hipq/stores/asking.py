@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from hipq.job.model import Row
+from hipq.stores.admit import Picked
 from hipq.stores.base import Asked
 from hipq.stores.strands import is_known_open
 from hipq.throttlers.rules import Rules
@@ -18,19 +19,30 @@ HOLDERS: Final = 100
 """Holders of a limit that are named at most."""
 
 
-def asked(
-    ticket: int, ready: list[Row], parked: list[Row], more: bool, running: list[Row], types: Sequence[str],
-    rules: Rules, now: int,
-) -> Asked:  # fmt: skip
-    """Ready and parked jobs together, in the queue's order; of the parked ones those that could start. `more`: there
-    may be more parked ones."""
-    last = (parked[-1].rank, parked[-1].id) if more else None
-    able = [
-        row for row in parked
-        if row.job_type in types and row.job_type not in rules.paused_types and row.lane not in rules.paused_lanes
-        and not rules.paused and row.scheduled_run_time <= now and is_known_open(row.time_windows, now)
-    ]  # fmt: skip
-    return Asked(ticket, sorted([*ready, *able], key=lambda row: (row.rank, row.id)), running, last)
+class Read(NamedTuple):
+    """What a store read for a question: up to so many ready jobs, and parked ones after a place."""
+
+    ready: list[Row]
+    ready_page: int
+    parked: list[Row]
+    parked_page: int
+    running: list[Row]
+
+
+def asked(ticket: int, read: Read, picked: Picked, types: Sequence[str], rules: Rules, now: int) -> Asked:
+    """Ready and parked jobs together, in the queue's order; of the parked ones those that could start."""
+    parked = read.parked
+    last = (parked[-1].rank, parked[-1].id) if len(parked) == read.parked_page else None
+    able: list[Row] = []
+    shut: list[Row] = []
+    for row in parked:
+        paused = rules.paused or row.job_type in rules.paused_types or row.lane in rules.paused_lanes
+        if row.job_type in types and not paused and row.scheduled_run_time <= now:
+            is_open = is_known_open(row.time_windows, now)
+            if is_open is not None:
+                (able if is_open else shut).append(row)
+    due = sorted([*read.ready, *able], key=lambda row: (row.rank, row.id))
+    return Asked(ticket, due, read.running, last, len(read.ready) == read.ready_page, picked.again, shut)
 
 
 def late(sysid: int) -> str:

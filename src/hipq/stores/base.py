@@ -69,6 +69,12 @@ class Asked(NamedTuple):
     running: list[Row]
     last_parked: tuple[int, int] | None
     """Rank and id of the last parked job that was read; None = there are no more."""
+    more: bool
+    """There may be more ready ones."""
+    again: int
+    """When a rate lets more of them start; 0 = no rate keeps any from that."""
+    shut: list[Row]
+    """Parked jobs whose window is closed."""
 
 
 class Holder(NamedTuple):

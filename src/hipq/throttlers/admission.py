@@ -15,7 +15,7 @@ import msgspec
 
 from hipq.throttlers.limit import Limit, PerLane
 from hipq.throttlers.pool import Pool
-from hipq.throttlers.rate import Log, Rate, noted, room_at
+from hipq.throttlers.rate import Log, Rate, remembered, room_at
 from hipq.throttlers.rules import Rules
 from hipq.throttlers.share import OTHERS, Share
 
@@ -24,7 +24,7 @@ class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
     """What is kept from claim to claim, on the queue's row."""
 
     rates: dict[str, Log] = {}
-    """By the seconds of their span."""
+    """By the microseconds of their span."""
     passed: dict[str, tuple[int, int, int]] = {}
     """By pool: the job that is passed, the units that have passed it, and when a claim of its type last met it."""
 
@@ -53,11 +53,11 @@ class Admission:
         self._held = held
         self._now = now
         self.unchanged = memory
-        remembered = _decoder.decode(memory)
-        self._rates = remembered.rates
-        self._passed = remembered.passed
-        self._elsewhere: dict[str, tuple[int, int]] = {}
-        """By pool: the place of a passed job that this claim could not take."""
+        before = _decoder.decode(memory)
+        self._rates = before.rates
+        self._passed = before.passed
+        self._ahead: dict[str, tuple[tuple[int, int], int]] = {}
+        """By pool: the place of the job that others pass, and until when it is waited for (0 = as long as it waits)."""
         self._shared: dict[str, Pool] = {}
         """Pools of the whole queue, and of several lanes."""
         self._by_lane: dict[str, list[Pool]] = {}
@@ -71,18 +71,21 @@ class Admission:
         """The jobs that others pass, as is remembered."""
         return [id for id, _, _ in self._passed.values()]
 
-    def still(self, waiting: Collection[tuple[str, tuple[int, int]]], types: Collection[str]) -> None:
-        """Of those jobs these, by their type and place, wait still; this claim is for these types."""
+    def still(
+        self, waiting: Collection[tuple[str, tuple[int, int]]], types: Collection[str], *, met: bool = True
+    ) -> None:
+        """Of those jobs these, by their type and place, wait still. This claim is for these types; those jobs of them
+        are `met`, unless somebody has chosen what it is for."""
         known = {place[1]: (job_type, place) for job_type, place in waiting}
         kept = {}
-        for pool, (id, units, met) in self._passed.items():
+        for pool, (id, units, before) in self._passed.items():
             job_type, place = known.get(id, ("", (0, 0)))
-            if job_type in types:
-                met = self._met(met)
-            if abs(self._now - met) < FRESH:  # it may be later than now: calendars are set back
-                kept[pool] = (id, units, met)
-                if job_type and job_type not in types:
-                    self._elsewhere[pool] = place
+            ours = job_type in types
+            last = self._met(before) if ours and met else before
+            if ours or abs(self._now - last) < FRESH:  # it may be later than now: calendars are set back
+                kept[pool] = (id, units, last)
+                if job_type:
+                    self._ahead[pool] = place, 0 if ours else last + FRESH
         self._passed = kept
 
     @property
@@ -102,46 +105,45 @@ class Admission:
             self._refuse(refusal)
             return False
         for pool in self._pools(lane):
-            pool.take(factor)
+            pool.take(factor, place)
             if self._passed.get(pool.name, _NOBODY)[0] == place[1]:
                 pool.came = True
+                pool.heavy = None if pool.heavy == place else pool.heavy
         return True
 
     def refusal(self, lane: str, factor: int, place: tuple[int, int]) -> Refusal | None:
         for pool in self._pools(lane):
-            if place > self._elsewhere.get(pool.name, place) and not pool.came:
-                self._pass(pool, self._elsewhere[pool.name][1])
+            ahead, _ = self._ahead.get(pool.name, (place, 0))
+            if place > ahead:
+                self._pass(pool, ahead)
             if not pool.fits(factor):
                 if factor > 1:  # what is refused a single unit is passed by nobody
-                    self._pass(pool, place[1])
+                    self._pass(pool, place)
                 return self._later(pool, factor)
         for pool in self._pools(lane):
-            if pool.first_refused and pool.passed + factor > pool.cap:
-                id = pool.first_refused
-                again = self._passed[pool.name][2] + FRESH if self._is_elsewhere(pool, id) else 0
-                return Refusal(pool, again, behind=id)
+            if pool.heavy and pool.passes(place) and pool.passed + factor > pool.cap:
+                ahead, again = self._ahead.get(pool.name, (place, 0))
+                return Refusal(pool, again if ahead == pool.heavy else 0, behind=pool.heavy[1])
         return None
 
     def memory(self) -> str:
         """What the next claim must know; the same text if nothing changed. A job that is passed is remembered until
         another is: this claim may not have come as far as it, or be for other types."""
-        rates, passed = {}, dict(self._passed)
+        rates, passed = remembered(self._rates, self._all(), self._now), dict(self._passed)
         for pool in self._all():
-            if pool.rate:
-                rates[f"{pool.rate[0] / 1e6:g}"] = noted(pool, self._now)
             if pool.came:
                 passed.pop(pool.name, None)
-            if pool.first_refused:
-                passed[pool.name] = (pool.first_refused, pool.passed, self._met_at(pool))
+            if pool.heavy:
+                passed[pool.name] = (pool.heavy[1], pool.passed, self._met_at(pool.name, pool.heavy[1]))
         return self._remember(rates, passed)
 
     def glimpsed(self) -> str:
         """The same, if nothing that was admitted starts for that: who was met, not who passed."""
         passed = dict(self._passed)
         for pool in self._all():
-            if pool.first_refused:
+            if pool.heavy:
                 units = passed.get(pool.name, _NOBODY)[1]
-                passed[pool.name] = (pool.first_refused, units, self._met_at(pool))
+                passed[pool.name] = (pool.heavy[1], units, self._met_at(pool.name, pool.heavy[1]))
         return self._remember(self._rates, passed)
 
     def _remember(self, rates: dict[str, Log], passed: dict[str, tuple[int, int, int]]) -> str:
@@ -153,19 +155,20 @@ class Admission:
             return self.unchanged
         return msgspec.json.encode(Remembered(rates, passed)).decode()
 
-    def _pass(self, pool: Pool, id: int) -> None:
-        """Those that follow in this claim pass this job. The count goes on if another was passed before: engines that
-        have other types come to other jobs first, and must not begin anew with each of them."""
-        if not pool.first_refused:
-            pool.first_refused = id
+    def _pass(self, pool: Pool, place: tuple[int, int]) -> None:
+        """Those behind this job pass it. The count goes on if another was passed before: engines that have other types
+        come to other jobs first, and must not begin anew with each of them."""
+        if pool.came and self._ahead.get(pool.name, (None, 0))[0] == place:
+            return  # it has started
+        if pool.heavy is None:
             pool.passed = 0 if pool.came else self._passed.get(pool.name, _NOBODY)[1]
+        if pool.heavy is None or place < pool.heavy:
+            pool.heavy = place
 
-    def _is_elsewhere(self, pool: Pool, id: int) -> bool:
-        return self._elsewhere.get(pool.name, (0, 0))[1] == id
-
-    def _met_at(self, pool: Pool) -> int:
-        before = self._passed.get(pool.name, _NOBODY)[2]
-        return before if self._is_elsewhere(pool, pool.first_refused) else self._met(before)
+    def _met_at(self, pool: str, id: int) -> int:
+        """When the job that is passed there was met: now, unless it was known before."""
+        known, _, before = self._passed.get(pool, _NOBODY)
+        return before if id == known and pool in self._ahead else self._met(before)
 
     def _met(self, before: int) -> int:
         """When it was met, if that is now: not to the microsecond, or every claim would have to write it."""

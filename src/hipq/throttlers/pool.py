@@ -16,8 +16,8 @@ class Pool:
     used: int = 0
     rate: tuple[int, list[list[int]]] | None = None
     """For a pool of starts: the span in microseconds, and what was started in it (see `hipq.throttlers.rate`)."""
-    first_refused: int = 0
-    """The first job of this claim that was too heavy for what is left: those behind it pass it."""
+    heavy: tuple[int, int] | None = None
+    """The place of the first job that is too heavy for what is left: those behind it pass it."""
     passed: int = 0
     """Units that have passed that job, in this claim and in those before."""
     taken: int = 0
@@ -33,8 +33,11 @@ class Pool:
         """A job heavier than the whole pool (the limit was lowered since it was added) runs alone in it."""
         return self.used + factor <= self.cap or (factor > self.cap and self.used == 0)
 
-    def take(self, factor: int) -> None:
+    def passes(self, place: tuple[int, int]) -> bool:
+        return self.heavy is not None and place > self.heavy
+
+    def take(self, factor: int, place: tuple[int, int]) -> None:
         self.used += factor
         self.taken += factor
-        if self.first_refused:
+        if self.passes(place):
             self.passed += factor

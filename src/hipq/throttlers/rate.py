@@ -7,7 +7,7 @@ hundredth of it goes unused.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -29,16 +29,19 @@ class Rate(msgspec.Struct, frozen=True, tag="rate"):
     def log(self, logs: Mapping[str, Log]) -> Log:
         """What has started, as far as is remembered. A rate that was changed goes on counting: if its span is another,
         from what the longest one remembers."""
-        longest = max(logs, key=float, default="")
-        return logs.get(f"{self.per:g}", logs.get(longest, []))
+        longest = max(logs, key=int, default="")
+        return logs.get(str(self._span), logs.get(longest, []))
 
     def pool(self, log: Log, now: int) -> Pool:
-        span = round(self.per * 1e6)
-        kept = [entry for entry in log if now - span < entry[1] <= now + span]  # or a clock set back would block it
-        return Pool(str(self), self.n, sum(units for _, _, units in kept), (span, kept))
+        kept = _recent(log, self._span, now)
+        return Pool(str(self), self.n, sum(units for _, _, units in kept), (self._span, kept))
+
+    @property
+    def _span(self) -> int:
+        return round(self.per * 1e6)
 
     def __str__(self) -> str:
-        return f"rate {self.n} in {self.per:g} s"
+        return f"rate {self.n} in {self.per:.15g} s"
 
 
 def rate(n: int, per: float = 1.0) -> Rate:
@@ -46,15 +49,26 @@ def rate(n: int, per: float = 1.0) -> Rate:
     return Rate(whole(n, "rate", 1, MOST), seconds(per, "per", least=0.001))
 
 
-def noted(pool: Pool, now: int) -> Log:
-    """What is to be remembered after a claim."""
-    assert pool.rate is not None
-    span, log = pool.rate
-    if not pool.taken:
+def remembered(logs: Mapping[str, Log], pools: Iterable[Pool], now: int) -> dict[str, Log]:
+    """What is to be remembered after a claim: of the rates in force, and of others that may be in force again."""
+    rates = [pool for pool in pools if pool.rate]
+    taken = max((pool.taken for pool in rates), default=0)
+    found = {int(span): _recent(log, int(span), now) for span, log in logs.items()}
+    found |= dict(pool.rate for pool in rates if pool.rate)
+    noted = {str(span): _noted(log, span, taken, now) for span, log in found.items()}
+    return {span: log for span, log in noted.items() if log}
+
+
+def _recent(log: Log, span: int, now: int) -> Log:
+    return [entry for entry in log if now - span < entry[1] <= now + span]  # or a clock set back would block it
+
+
+def _noted(log: Log, span: int, taken: int, now: int) -> Log:
+    if not taken:
         return log
     if log and now - log[-1][0] < span // GRAINS:
-        return [*log[:-1], [log[-1][0], max(now, log[-1][1]), log[-1][2] + pool.taken]]
-    return [*log, [now, now, pool.taken]]
+        return [*log[:-1], [log[-1][0], max(now, log[-1][1]), log[-1][2] + taken]]
+    return [*log, [now, now, taken]]
 
 
 def room_at(pool: Pool, factor: int, now: int) -> int:

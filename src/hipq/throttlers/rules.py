@@ -74,7 +74,8 @@ def checked(limits: Sequence[Any], throttle_limit: int = 0) -> tuple[AnyLimit, .
     for kind, name in ((Limit, "limit"), (PerLane, "per_lane"), (Share, "share")):
         if sum(isinstance(one, kind) for one in found) > 1:
             raise Invalid(f"a queue has one {name} at most" + (" (throttle_limit is one)" if kind is Limit else ""))
-    if len({str(one) for one in found}) < len(found):
+    rates = [one for one in found if isinstance(one, Rate)]
+    if len(set(rates)) < len(rates):
         raise Invalid("the same rate is given twice")
     whole = next((one.n for one in found if isinstance(one, Limit)), 0)
     for one in found:

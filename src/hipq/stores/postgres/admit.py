@@ -165,15 +165,13 @@ class Rulebook:
         values = {"queue": claim.queue, "ticket": claim.ticket, "sysid": sysid}
         return bool(claim.ticket and conn.execute(self._statements.plain("use_ticket"), values).fetchall())
 
-    def first(
-        self, conn: Connection, claim: Claim, want: int, now: int, *, leave_traces: bool
-    ) -> tuple[list[int], Rules]:
+    def first(self, conn: Connection, claim: Claim, want: int, now: int, *, leave_traces: bool) -> tuple[Picked, Rules]:
         """In a transaction: the first jobs that could start if a throttler had no say, and the rules of their queue."""
         rules, memory, _ = self.locked(conn, claim) if leave_traces else self.read(conn, claim.queue)
         picked = self._admit(conn, claim, want, rules, memory, now).look()
         if leave_traces and rules.in_force:
             self._remember(conn, claim.queue, memory, picked)
-        return picked.ids, rules
+        return picked, rules
 
     def _admit(self, conn: Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
         reader = self.reader(conn, claim.queue, now)

@@ -10,7 +10,7 @@ from typing import Any
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.stores.admit import ALL, START
-from hipq.stores.asking import BESIDE_NEW, HOLDERS, MANY_RUNNING, asked, late
+from hipq.stores.asking import BESIDE_NEW, HOLDERS, MANY_RUNNING, Read, asked, late
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.postgres.admit import Rulebook
 from hipq.stores.postgres.connection import Connection, in_transaction
@@ -71,13 +71,13 @@ class RuleVerbs:
                 if not taken:
                     return None
                 ticket = taken[0]
-            ids, rules = self._rulebook.first(conn, claim, page, now, leave_traces=ticket > 0)
-            ready = rows(conn, self._statements.of("these", claim.queue), {"ids": ids})
-            page = min(page, BESIDE_NEW) if ids and ticket else page
-            place = {"rank": after[0], "id": after[1], "page": page}
+            picked, rules = self._rulebook.first(conn, claim, page, now, leave_traces=ticket > 0)
+            ready = rows(conn, self._statements.of("these", claim.queue), {"ids": picked.ids})
+            few = min(page, BESIDE_NEW) if ready and ticket else page
+            place = {"rank": after[0], "id": after[1], "page": few}
             parked = rows(conn, self._statements.of("parked", claim.queue), place)
             running = rows(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})
-        return asked(ticket, ready, parked, len(parked) == page, running, claim.types, rules, now)
+        return asked(ticket, Read(ready, page, parked, few, running), picked, claim.types, rules, now)
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         values = {"queue": queue, "ticket": ticket, "note": note}

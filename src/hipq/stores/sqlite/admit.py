@@ -89,13 +89,13 @@ class Rulebook:
 
     def first(
         self, conn: sqlite3.Connection, claim: Claim, want: int, now: int, *, leave_traces: bool
-    ) -> tuple[list[int], Rules]:
+    ) -> tuple[Picked, Rules]:
         """The first jobs that could start if a throttler had no say, and the rules of their queue."""
         rules, memory = self.read(conn, claim.queue)
         picked = self._admit(conn, claim, want, rules, memory, now).look()
         if leave_traces:
             self._remember(conn, claim.queue, memory, picked)
-        return picked.ids, rules
+        return picked, rules
 
     def _admit(self, conn: sqlite3.Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
         reader = self.reader(conn, claim.queue, now)

@@ -195,6 +195,7 @@ class Connection:
         if self._lock_file >= 0:
             os.close(self._lock_file)
             self._lock_file = -1
+        _opened.discard(self)
 
 
 def _before_fork() -> None:

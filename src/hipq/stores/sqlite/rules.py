@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.stores.admit import ALL, START
-from hipq.stores.asking import BESIDE_NEW, HOLDERS, MANY_RUNNING, asked
+from hipq.stores.asking import BESIDE_NEW, HOLDERS, MANY_RUNNING, Read, asked
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.sqlite.admit import Rulebook
 from hipq.stores.sqlite.batch import read
@@ -70,13 +70,13 @@ class RuleVerbs:
                 ticket = self._tickets.take(conn, claim.queue, sysid, seconds) if self._alive(conn, sysid) else 0
                 if not ticket:
                     return None
-            ready, rules = self._rulebook.first(conn, claim, page, now, leave_traces=ticket > 0)
-            due = self._take.by_id(conn, claim.queue, ready)
-            page = min(page, BESIDE_NEW) if ready and ticket else page
-            values = {"rank": after[0], "id": after[1], "page": page}
+            picked, rules = self._rulebook.first(conn, claim, page, now, leave_traces=ticket > 0)
+            ready = self._take.by_id(conn, claim.queue, picked.ids)
+            few = min(page, BESIDE_NEW) if ready and ticket else page
+            values = {"rank": after[0], "id": after[1], "page": few}
             parked = read(conn, self._statements.of("parked", claim.queue), values)
             running = read(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})
-        return asked(ticket, due, parked, len(parked) == page, running, claim.types, rules, now)
+        return asked(ticket, Read(ready, page, parked, few, running), picked, claim.types, rules, now)
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         with self._db.writing() as conn:

@@ -34,9 +34,9 @@ class Oracle:
                 return taken
             if not self._could(row):
                 continue
-            if row.job_type not in types:
+            if row.job_type not in types or not self._fits(row, held, first):
                 first |= {name: id for name, (id, _) in self.passed.items() if id == row.id and name not in first}
-            elif self._fits(row, held, first):
+            else:
                 taken.append(row.id)
                 if row.job_type not in self.critical:
                     held.append((row.lane, row.throttle_factor))

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from hipq.errors import Conflict, DuplicateKey, Invalid, NotFound, StoreUnavailable
 from hipq.job import payload
 from hipq.testing.simulation.audit import Broken
-from hipq.testing.simulation.scene import URGENT, draw_limits
+from hipq.testing.simulation.scene import ERRAND, URGENT, draw_limits
 
 if TYPE_CHECKING:
     from hipq.testing.simulation.world import World
@@ -38,7 +38,9 @@ class Clients:
             data["lane"] = chance.choice(world.scene.lanes)
             options["throttle_factor"] = chance.randint(1, world.scene.heaviest)
             options["windows"] = chance.choice([(), *world.scene.windows])
-            job_type = chance.choices(["work", URGENT], [85, 15])[0]
+            job_type = chance.choices(["work", URGENT, ERRAND], [85, 15, 50 if world.scene.lacking else 0])[0]
+            if job_type == ERRAND or (world.scene.light and chance.random() < world.scene.light):
+                options["throttle_factor"] = 1
         self.submitted[marker] = payload.encode(data)
         try:
             id = world.queue.enqueue(job_type, data, **options)

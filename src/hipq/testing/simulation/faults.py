@@ -66,12 +66,16 @@ class FaultyStore:
                 args = (*args[:4], min(args[4], world.scene.page), args[5])
             world.call += 1
             world.actor = self._life.engine.sysid if self._life else 0
+            if self._life:
+                world.codes[world.actor] = self._life.types
             world.fill_disk(fault == "full")
             try:
                 result = verb(*args, **kwargs)
             finally:
                 world.actor = 0
                 world.fill_disk(False)
+            if name == "turn" and self._life and "work" in self._life.types and result.refused:
+                world.met.append(world.clock.steady())
             if fault == "crash after":
                 raise Crash
             if fault == "lost":

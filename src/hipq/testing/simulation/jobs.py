@@ -12,7 +12,7 @@ from hipq.job.outcome import Failed, Ok, Retry, Wait
 from hipq.job.view import Job
 from hipq.job.when import SECOND
 from hipq.testing.simulation.audit import Broken
-from hipq.testing.simulation.starts import is_open
+from hipq.testing.simulation.windows import is_open
 
 if TYPE_CHECKING:
     from hipq.testing.simulation.world import World

@@ -17,7 +17,9 @@ class Life:
         self.hands: SimulatedHands
         self.throttler: Throttler | None = None
         self.crons = 0
-        """What its code had of those when it started."""
+        """What its code had of those when it started,"""
+        self.types: tuple[str, ...] = ()
+        """and the job types it has code for."""
         self.wake_at = wake_at
         self.woken = False
         self.failures = 0

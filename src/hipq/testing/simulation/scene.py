@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hipq.job.when import SECOND
@@ -17,6 +17,8 @@ from hipq.throttlers.share import share
 LANES: Final = ("east", "north", "west")
 URGENT: Final = "urgent"
 """The job type that limits do not count."""
+ERRAND: Final = "errand"
+"""A job type of light jobs, where some engines have no code for the others."""
 _DAY: Final = 86_400
 _LAST_MINUTE: Final = 1_439
 
@@ -31,7 +33,10 @@ class Scene:
     limits: tuple[AnyLimit, ...] = ()
     lanes: tuple[str, ...] = ()
     turns: str = "ordered"
+    jobs: int = 40
     heaviest: int = 1
+    light: float = 0.0
+    """How many of them are light in any case."""
     windows: tuple[tuple[Window, ...], ...] = ()
     most_running: int = 0
     """What the code throttler lets run at a time; 0 = there is no throttler."""
@@ -46,6 +51,8 @@ class Scene:
     """What the schedule does about missed ticks; "" = there is no schedule."""
     overlap: bool = False
     cron_factor: int = 1
+    lacking: tuple[str, ...] = ()
+    """The job type that each engine but the first has no code for."""
     steps: int | None = None
     """How often the calendar is set; None = as chance has it."""
 
@@ -60,7 +67,7 @@ def scene_of(seed: int) -> Scene:
     ticks = chance.random() < 0.25
     missed = chance.choice(["one", "all", "skip"]) if ticks else ""
     rated = any(isinstance(one, Rate) for one in limits)
-    return Scene(
+    scene = Scene(
         start=START - START % (_DAY * SECOND) + (minute * 60 + chance.randrange(60)) * SECOND,
         faulty=150.0 if ticks else 60.0,
         ruled=True,
@@ -78,7 +85,19 @@ def scene_of(seed: int) -> Scene:
         overlap=missed == "all" or chance.random() < 0.5,
         cron_factor=chance.randrange(1, 4),
         steps=0 if rated and chance.random() < 0.7 else None,  # a rate is only sure while nobody sets the calendar
+        lacking=(chance.choice(["work", ERRAND, URGENT]), chance.choice(["work", ""])) if chance.random() < 0.3 else (),
     )
+    return _crowded(scene, chance) if chance.random() < 0.2 else scene
+
+
+def _crowded(scene: Scene, chance: random.Random) -> Scene:
+    """Many light jobs and few heavy ones, which they pass as long as they may."""
+    few: list[tuple[AnyLimit, ...]] = [(limit(5),), (limit(4),), (limit(6), per_lane(3)), (per_lane(3),)]
+    lacking = ("work", "") if scene.lacking else ()
+    return replace(
+        scene, limits=chance.choice(few[:2] if lacking else few), lacking=lacking, turns="ordered", jobs=100,
+        heaviest=3, light=0.9, windows=(), most_running=0, withdrawn=False, missed="",
+    )  # fmt: skip
 
 
 def draw_limits(chance: random.Random) -> tuple[AnyLimit, ...]:

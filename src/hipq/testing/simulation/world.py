@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import replace as with_fields
 from typing import Any
 
 from msgspec.structs import replace
@@ -24,7 +25,8 @@ from hipq.testing.simulation.faults import Crash, Disk, FaultyStore
 from hipq.testing.simulation.hands import SimulatedHands, SimulatedLauncher
 from hipq.testing.simulation.jobs import Jobs
 from hipq.testing.simulation.life import Life
-from hipq.testing.simulation.scene import URGENT, Scene, scene_of
+from hipq.testing.simulation.order import Order
+from hipq.testing.simulation.scene import ERRAND, URGENT, Scene, scene_of
 from hipq.testing.simulation.starts import Starts
 from hipq.testing.simulation.throttle import SimulatedThrottler
 
@@ -36,19 +38,22 @@ RESTLESS = 1_000
 
 
 class World:
-    def __init__(self, seed: int, *, engines: int = 3, jobs: int = 40, trace: bool = False) -> None:
+    def __init__(self, seed: int, *, engines: int = 3, trace: bool = False) -> None:
         self.seed = seed
         self.chance = random.Random(seed)
         self.scene: Scene = scene_of(seed)
         self.clock = HandClock(self.scene.start)
         self.actor = self.call = 0
         """The engine that calls the store now (0 = a client), and which call of all it is."""
+        self.codes: dict[int, tuple[str, ...]] = {}
+        """By engine, the job types it has code for."""
+        self.met: list[int] = []
+        """When claims by engines that have code for heavy jobs found some that had to wait."""
         self.faulty = True
         self.relimited = False
         self.steps: list[str] = []
         self._print = trace
-        self._jobs = jobs
-        self._acts = self._failed_ticks = self._quiet = 0
+        self._acts = self._failed_ticks = self._quiet = self._cleared = 0
         self._start = self.clock.steady()
         self.jobs = Jobs(self)
         self.clients = Clients(self)
@@ -79,6 +84,8 @@ class World:
         work = self.queue.job("work", **options)(self.jobs.handler)
         if scene.ruled:
             self.queue.job(URGENT, **options, critical=True)(self.jobs.handler)
+        if scene.lacking:
+            self.queue.job(ERRAND, **options)(self.jobs.handler)
         if scene.missed:
             data = {"marker": audit.CRON, "depth": 2, "lane": "east"}
             self.clients.submitted[audit.CRON] = payload.encode(data)
@@ -122,6 +129,7 @@ class World:
         self._redeploy()
         self._check_reclaimed_soon()
         if self.queue._crons:
+            self._cleared = self.clock.now()
             self.queue._crons.clear()  # what it adds might be more than a lowered limit lets through
             self._redeploy()
         limit = self.clock.steady() + int(QUIET * SECOND)
@@ -135,7 +143,7 @@ class World:
         clients, chance = self.clients, self.chance
         steps = chance.randrange(3) if self.scene.steps is None else self.scene.steps
         wanted: list[tuple[int, Callable[[], None]]] = [
-            (self._jobs, clients.add), (chance.randrange(6), clients.meddle), (steps, clients.step_clock),
+            (self.scene.jobs, clients.add), (chance.randrange(6), clients.meddle), (steps, clients.step_clock),
             (chance.randrange(8) if self.scene.ruled else 0, clients.change_rules),
             (chance.randrange(3), self._stop_one), (int(self.scene.withdrawn), self._withdraw),
         ]  # fmt: skip
@@ -164,7 +172,7 @@ class World:
         life = self._lives[index]
         try:
             if life is None:
-                self._lives[index] = self._new_life()
+                self._lives[index] = self._new_life(index)
             elif any(at <= self.clock.steady() for at, _ in life.asides):
                 self._run_aside(life)
             else:
@@ -219,15 +227,19 @@ class World:
             if life and self.chance.random() < 0.7:
                 life.wake_at, life.woken = min(life.wake_at, self.clock.steady()), True
 
-    def _new_life(self) -> Life:
+    def _new_life(self, index: int) -> Life:
         life = Life(self.clock.steady())
         life.throttler, life.crons = self.queue.throttler, len(self.queue._crons)
         launcher = SimulatedLauncher(self.clock.now, self.clock.steady, lambda _queue: self.queue.chained)
         life.hands = SimulatedHands(self, launcher, 4)
         store: Any = FaultyStore(self, life)
         chance = random.Random(self.chance.random())
+        queue = self.queue.for_engine()
+        lacking = dict(enumerate(self.scene.lacking, 1)).get(index, "")
+        queue = with_fields(queue, specs={name: spec for name, spec in queue.specs.items() if name != lacking})
+        life.types = queue.types
         life.engine = Engine(
-            store, [self.queue.for_engine()], life.hands, self.app.events, self.clock.steady,
+            store, [queue], life.hands, self.app.events, self.clock.steady,
             concurrency=4, lease=LEASE, poll=5.0, chance=chance,
             run_aside=lambda work: self.throttler.aside(life, work),
         )  # fmt: skip
@@ -272,8 +284,14 @@ class World:
         jobs = [write for write in writes if write.table in ("live", "final")]
         rows = audit.check_writes(jobs, self.jobs.started)
         audit.check_endings(jobs)
-        starts = Starts(self.scene, self.throttler.admitted, self.clients.stepped, self._quiet)
-        starts.check(writes, self._failed_ticks)
+        starts = Starts(
+            self.scene,
+            self.throttler.admitted,
+            Order(self.scene, self.codes, self.met),
+            self.clients.stepped,
+            self._quiet,
+        )
+        starts.check(writes, self._failed_ticks, self._cleared)
         assert all(queue_of(id) == self.queue.number for id in rows)
         clients = self.clients
         audit.check_end(rows, clients.acknowledged, clients.submitted, self.jobs.executed, clients.poison)
