@@ -33,7 +33,7 @@ RULE_BUGS = (
         "I9",
         ((MOVES, "phase=WAITING, owner=0,", "phase=WAITING, owner=0, held=0,"),),
     ),
-    Bug("every job counts as one unit", "I9", ((ADMISSION, "pool.take(factor)", "pool.take(1)"),)),
+    Bug("every job counts as one unit", "I9", ((ADMISSION, "pool.take(factor, place)", "pool.take(1, place)"),)),
     Bug("a heavy job fits where a light one does", "I9", ((ADMISSION, "pool.fits(factor)", "pool.fits(1)"),)),
     Bug(
         "the share of a lane is forgotten",
@@ -63,12 +63,12 @@ RULE_BUGS = (
     Bug(
         "a heavy job may be passed for ever",
         "I11",
-        ((ADMISSION, "if pool.first_refused and pool.passed + factor > pool.cap:", "if False:"),),
+        ((ADMISSION, "if pool.heavy and pool.passes(place) and pool.passed + factor > pool.cap:", "if False:"),),
     ),
     Bug(
         "engines without its code pass a heavy job for ever",
         "I11",
-        ((ADMISSION, "self._elsewhere[pool] = place", "pass"),),
+        ((ADMISSION, "                if job_type:\n", "                if job_type and ours:\n"),),
     ),
     Bug("what a rate has started is not saved", "I9", (("throttlers/rate.py", "if not taken:", "if True:"),)),
     Bug(
