@@ -52,6 +52,8 @@ class Picked(NamedTuple):
     refused: bool = False
     again: int = 0
     closed: frozenset[str] = frozenset()
+    strand: Head | None = None
+    """In place of ids: the head of the only strand that may start."""
 
 
 @dataclass(slots=True)
@@ -91,6 +93,17 @@ class Admit:
         admission = self._admission()
         ids, found = self._first(admission)
         return self._picked(ids, found, admission, admission.memory())
+
+    def pick_strand(self) -> Picked:
+        """The same where there are no limits; if only one strand may start, that."""
+        if self.rules.paused or self.rules.lanes == "fair":
+            return self.pick()
+        found = seen(self.reader.heads(self.types, START, ALL), self.rules, self.now)
+        admission = self._admission()
+        if len(found.able) == 1:
+            return self._picked([], found, admission, self.memory)._replace(strand=found.able[0])
+        ids = in_order(found.able, self._wanted, admission, self.reader.more)
+        return self._picked(ids, found, admission, self.memory)
 
     def look(self) -> Picked:
         """The same, for a throttler to choose from: nothing starts yet."""

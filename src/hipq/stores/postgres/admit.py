@@ -139,6 +139,11 @@ class Rulebook:
     def reader(self, conn: Connection, queue: int, now: int) -> QueueReader:
         return QueueReader(conn, self._statements, queue, now)
 
+    def pick_freely(self, conn: Connection, claim: Claim, rules: Rules, now: int) -> Picked:
+        """By rules that need no lock."""
+        want = claim.limit + min(3 * claim.limit, BESIDE_OTHERS)
+        return self._admit(conn, claim, want, rules, "{}", now).pick_strand()
+
     def pick(self, conn: Connection, claim: Claim, found: Ruled, sysid: int, now: int) -> Picked:
         """In the transaction of `locked`, which found this."""
         rules, memory, _ = found

@@ -11,16 +11,17 @@ from psycopg.rows import args_row
 
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import EXECUTING, FINAL, READY
+from hipq.job.windows import ALWAYS
 from hipq.stores import large
 from hipq.stores.admit import Picked
 from hipq.stores.base import Claim, Stored
-from hipq.stores.postgres.admit import Rulebook, Ruled
+from hipq.stores.postgres.admit import Rulebook
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.floors import BOTTOM, Floors
 from hipq.stores.postgres.insert import Insert, in_json, keep
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
-from hipq.stores.strands import Place
+from hipq.stores.strands import Head, Place, Strand
 from hipq.throttlers.rules import Rules
 
 _FINISHED: Final = ("attempt", "failures", "crashes", "error", "code", "exitcode", "result", "history", "update_time")
@@ -143,8 +144,11 @@ class Take:
         values = values | {"version": version}
         if self._rulebook.plain(claim.queue):
             return self._plainly(conn, claim, values)
-        picked = self._rulebook.pick(conn, claim, Ruled(rules, "{}", False), values["sysid"], values["now"])
-        won, picked = self._taken(conn, claim, picked, rules, values)
+        picked = self._rulebook.pick_freely(conn, claim, rules, values["now"])
+        if picked.strand:
+            won = self._of_strand(conn, claim, picked.strand, values | {"known": True})
+        else:
+            won, picked = self._taken(conn, claim, picked, rules, values)
         return won, picked if won else None
 
     def _plainly(self, conn: Connection, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked | None]:
@@ -190,17 +194,25 @@ class Take:
     def _read(
         self, conn: Connection, claim: Claim, values: dict[str, Any], bottom: bool = False
     ) -> tuple[list[Row], bool]:
-        types = list(claim.types)
-        query = self._statements.of("claim", claim.queue, pick="pick_one" if len(types) == 1 else "pick_some")
         with self._floors.reading(claim.queue, claim.types, bottom=bottom) as reading:
-            rank, id = reading.floor
-            values = values | {
-                "types": types, "type": types[0], "limit": claim.limit, "rank": rank, "id": id,
-                "critical": list(claim.critical),
-            }  # fmt: skip
-            won = rows(conn, query, values)
-            won.sort(key=lambda row: (row.phase == EXECUTING, row.rank, row.id))
+            if len(claim.types) == 1:
+                plain = Head(Strand(claim.types[0], "", ALWAYS, 1), reading.floor)
+                won = self._of_strand(conn, claim, plain, values | {"known": False})
+            else:
+                rank, id = reading.floor
+                won = self._first(conn, claim, "pick_some", values | {"rank": rank, "id": id})
             if won and won[-1].phase == EXECUTING:
                 reading.stopped = (won[-1].rank, won[-1].id)
                 reading.claimed = sum(row.phase == EXECUTING for row in won)
         return won, reading.floor != BOTTOM
+
+    def _of_strand(self, conn: Connection, claim: Claim, head: Head, values: dict[str, Any]) -> list[Row]:
+        (job_type, lane, windows, factor), (rank, id) = head
+        strand = {"type": job_type, "lane": lane, "windows": windows, "factor": factor, "rank": rank, "id": id}
+        return self._first(conn, claim, "pick_one", values | strand)
+
+    def _first(self, conn: Connection, claim: Claim, pick: str, values: dict[str, Any]) -> list[Row]:
+        """What that picks, in order, and before it what waits to be judged."""
+        query = self._statements.of("claim", claim.queue, pick=pick)
+        values = values | {"types": list(claim.types), "critical": list(claim.critical), "limit": claim.limit}
+        return sorted(rows(conn, query, values), key=lambda row: (row.phase == EXECUTING, row.rank, row.id))

@@ -1,12 +1,12 @@
--- The first ready jobs of one type in its plain strand (index _ready), locked as they are read; none if the rules are
--- not the known ones, or there are other strands. The time is compared once more: a clock that was set back since a job
--- was staged must not start it early.
+-- The first ready jobs of one strand (index _ready), locked as they are read; none if the rules are not the known ones,
+-- or (unless it is known that no other may start) there are other strands than the plain one. The time is compared once
+-- more: a clock that was set back since a job was staged must not start it early.
 SELECT id FROM {live}
-  WHERE phase = 'ready' AND job_type = %(type)s AND lane = '' AND time_windows = '[]' AND throttle_factor = 1
-    AND (rank, id) >= (%(rank)s, %(id)s) AND scheduled_run_time <= %(now)s
+  WHERE phase = 'ready' AND job_type = %(type)s AND lane = %(lane)s AND time_windows = %(windows)s
+    AND throttle_factor = %(factor)s AND (rank, id) >= (%(rank)s, %(id)s) AND scheduled_run_time <= %(now)s
     AND (SELECT hipq_version({number})) = %(version)s
-    AND NOT EXISTS (
+    AND (%(known)s OR NOT EXISTS (
       SELECT FROM {live} WHERE phase = 'ready' AND job_type = %(type)s
         AND (lane, time_windows, throttle_factor) > ('', '[]', 1)
-    )
+    ))
   ORDER BY rank, id LIMIT %(limit)s - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED
