@@ -30,4 +30,4 @@ class Life:
 
     @property
     def next_at(self) -> int:
-        return min([self.wake_at, *(at for at, _ in self.asides)])
+        return min(self.wake_at, *(at for at, _ in self.asides)) if self.asides else self.wake_at

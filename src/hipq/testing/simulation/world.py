@@ -133,9 +133,7 @@ class World:
             self.queue._crons.clear()  # what it adds might be more than a lowered limit lets through
             self._redeploy()
         limit = self.clock.steady() + int(QUIET * SECOND)
-        while not self._all_final():
-            if self.clock.steady() >= limit:
-                break
+        while self.clock.steady() < limit and (self._acts or not self._all_final()):
             self._step(limit)
         self._check()
 
