@@ -412,9 +412,9 @@ def test_a_slow_throttler_delays_nothing_else(app: Hipq, make_app: MakeApp, slow
 
 
 @real_time
-def test_a_throttler_that_sleeps_for_seconds_delays_no_turn(app: Hipq) -> None:
+def test_a_throttler_that_sleeps_for_ten_seconds_delays_no_turn(app: Hipq) -> None:
     def sleepy(due: Jobs, running: Jobs, now: Any) -> list[Any]:
-        time.sleep(2.5)
+        time.sleep(10)
         return admit_all(due, running, now)
 
     app.queue("orders", throttler=sleepy).job("work")(lambda _: None)
@@ -428,8 +428,8 @@ def test_a_throttler_that_sleeps_for_seconds_delays_no_turn(app: Hipq) -> None:
             mail, added = mails.enqueue("work"), time.monotonic()
             until(lambda mail=mail: app.job(mail).code == "ok")  # type: ignore[misc]
             took.append(time.monotonic() - added)
-            assert time.monotonic() - began < 15
-    assert time.monotonic() - began > 2
+            assert time.monotonic() - began < 30
+    assert time.monotonic() - began > 9
     assert len(took) > 20
     assert sorted(took)[len(took) * 9 // 10] < 0.2
 
