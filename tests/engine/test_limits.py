@@ -158,6 +158,7 @@ def test_a_full_queue_holds_up_no_other(app: Hipq, gate: Gate) -> None:
         gate.holds(1, 0)
         gate.open()
         until(lambda: not app.jobs("orders", phase="ready"))
+    assert len(done) == 200
 
 
 @real_time
@@ -224,6 +225,7 @@ def test_a_waiting_job_that_is_cancelled_elsewhere_lets_the_next_one_start(app: 
         until(lambda: app.job(waits).phase == "waiting")
         other.cancel(waits)
         until(lambda: app.job(held_up).code == "ok", 3)
+    assert app.job(waits).code == "failed"
 
 
 @real_time

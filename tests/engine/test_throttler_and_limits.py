@@ -59,7 +59,7 @@ def test_room_in_a_rate_is_noticed_at_once(app: Hipq) -> None:
     queue.job("work")(lambda _: None)
     queue.enqueue_many("work", range(30))
     with working(app, poll=30.0):
-        until(lambda: phases(app) == {"done": 30}, 10)
+        assert until(lambda: phases(app) == {"done": 30}, 20) < 8, "long before the next poll"
 
 
 @real_time

@@ -161,9 +161,11 @@ def test_closed_windows_do_not_keep_until_empty_waiting(queue: Queue, clock: Han
     @queue.job(windows=[MORNING])
     def work(_: Job[Any]) -> None: ...
 
-    work.enqueue_many(range(2500))  # more than are rolled in one step
+    ids = work.enqueue_many(range(2500))  # more than are rolled in one step
     clock.advance(hours=1)
     run()
+    assert {queue.app.job(id).phase for id in (ids[0], ids[-1])} == {"scheduled"}
+    assert not queue.app.jobs(queue.name, phase="ready")
 
 
 def test_bad_windows_are_refused_with_a_sentence(queue: Queue) -> None:

@@ -12,6 +12,7 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
+from hipq.engine.admit import HEAD
 from hipq.errors import StoreBusy
 from hipq.job import moves
 from hipq.job.model import Change
@@ -21,6 +22,7 @@ from hipq.stores.postgres import connection
 from hipq.stores.postgres import store as postgres
 from hipq.stores.postgres.store import PostgresStore
 from hipq.testing.contract.jobs import NOW, add, add_one, claim, new, row_of
+from hipq.throttlers.limit import limit
 from tests.servers import fresh_database
 
 LEASE_SECONDS: Final = 10.0
@@ -122,3 +124,25 @@ def test_a_claim_finds_what_is_behind_those_that_others_are_claiming(
         other.execute(f"SELECT FROM {queue.table} FOR UPDATE".encode())
         turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 10)], NOW)
         assert (turned.won, turned.refused) == ([], {queue.number: NOW}), "they are all taken: look again"
+
+
+def test_who_asks_waits_for_a_claim_before_it_takes_the_ticket(store: PostgresStore, url: str) -> None:
+    """A claim has the admission lock and then looks at its ticket: the other way round they would deadlock."""
+    queue = store.queue("shop", "asked", "shop_asked")
+    store.change_rules(queue.number, lambda rules: replace(rules, limits=(limit(5),), throttled=True))
+    engine, wanted = store.take_lease(60, "test"), Claim(queue.number, ("charge",), 10)
+    first = store.ask(engine, wanted, HEAD, 60, 500, NOW)
+    assert first is not None
+    with closing(psycopg.connect(url)) as claiming:
+        claiming.execute("SET lock_timeout = '300ms'")
+        claiming.execute("SELECT FROM hipq_queues WHERE number = %s FOR UPDATE", (queue.number,))
+        asking = threading.Thread(target=lambda: store.ask(engine, wanted, HEAD, 60, 500, NOW))
+        asking.start()
+        asking.join(0.3)
+        assert asking.is_alive()
+        claiming.execute("UPDATE hipq_tickets SET sysid = 0 WHERE queue = %s", (queue.number,))
+        claiming.commit()
+        asking.join(10)
+    again = store.ask(engine, wanted, HEAD, 60, 500, NOW)
+    assert again is not None
+    assert again.ticket == first.ticket + 2

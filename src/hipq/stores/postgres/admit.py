@@ -50,6 +50,10 @@ class QueueReader:
         return self.conn.execute(self.statements.of(name, self.queue), values, binary=True).fetchall()
 
 
+def _beside_others(claim: Claim) -> int:
+    return claim.limit + min(3 * claim.limit, BESIDE_OTHERS)
+
+
 def _head(row: tuple[Any, ...]) -> Head:
     return Head(Strand(*row[:4]), (row[4], row[5]))
 
@@ -141,8 +145,7 @@ class Rulebook:
 
     def pick_freely(self, conn: Connection, claim: Claim, rules: Rules, now: int) -> Picked:
         """By rules that need no lock."""
-        want = claim.limit + min(3 * claim.limit, BESIDE_OTHERS)
-        return self._admit(conn, claim, want, rules, "{}", now).pick_strand()
+        return self._admit(conn, claim, _beside_others(claim), rules, "{}", now).pick_strand()
 
     def pick(self, conn: Connection, claim: Claim, found: Ruled, sysid: int, now: int) -> Picked:
         """In the transaction of `locked`, which found this."""
@@ -152,7 +155,7 @@ class Rulebook:
                 return Picked([], refused=True)
             picked = self._admit(conn, claim, claim.limit, rules, memory, now).pick_of(claim.admitted)
         else:
-            want = claim.limit if rules.in_force else claim.limit + min(3 * claim.limit, BESIDE_OTHERS)
+            want = claim.limit if rules.in_force else _beside_others(claim)
             picked = self._admit(conn, claim, want, rules, memory, now).pick()
         if rules.in_force:
             self._remember(conn, claim.queue, memory, picked)
@@ -170,11 +173,12 @@ class Rulebook:
         values = {"queue": claim.queue, "ticket": claim.ticket, "sysid": sysid}
         return bool(claim.ticket and conn.execute(self._statements.plain("use_ticket"), values).fetchall())
 
-    def first(self, conn: Connection, claim: Claim, want: int, now: int, *, leave_traces: bool) -> tuple[Picked, Rules]:
-        """In a transaction: the first jobs that could start if a throttler had no say, and the rules of their queue."""
-        rules, memory, _ = self.locked(conn, claim) if leave_traces else self.read(conn, claim.queue)
+    def first(self, conn: Connection, claim: Claim, found: Ruled | None, want: int, now: int) -> tuple[Picked, Rules]:
+        """In a transaction: the first jobs that could start if a throttler had no say, and the rules of their queue.
+        `found`: what `locked` found; without it, nothing is written."""
+        rules, memory, _ = found or self.read(conn, claim.queue)
         picked = self._admit(conn, claim, want, rules, memory, now).look()
-        if leave_traces and rules.in_force:
+        if found and rules.in_force:
             self._remember(conn, claim.queue, memory, picked)
         return picked, rules
 

@@ -64,14 +64,15 @@ class RuleVerbs:
 
     def ask(self, sysid: int, claim: Claim, after: Place, seconds: float, page: int, now: int) -> Asked | None:
         with self._using() as conn, conn.transaction():
-            ticket = 0
+            ticket, found = 0, None
             if seconds:
+                found = self._rulebook.locked(conn, claim)  # before the ticket, as a claim does: else they may deadlock
                 values = {"queue": claim.queue, "sysid": sysid, "seconds": seconds}
                 taken = conn.execute(self._statements.plain("take_ticket"), values).fetchone()
                 if not taken:
                     return None
                 ticket = taken[0]
-            picked, rules = self._rulebook.first(conn, claim, page, now, leave_traces=ticket > 0)
+            picked, rules = self._rulebook.first(conn, claim, found, page, now)
             ready = rows(conn, self._statements.of("these", claim.queue), {"ids": picked.ids})
             few = min(page, BESIDE_NEW) if ready and ticket else page
             place = {"rank": after[0], "id": after[1], "page": few}
