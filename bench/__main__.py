@@ -13,12 +13,13 @@ from pathlib import Path
 
 from tests.servers import fresh_database
 
+from bench.answers import Answers
 from bench.beside import Beside
 from bench.lines import Bench
 from bench.measure import steal, steal_between
 from bench.rules import UnderRules
 
-GROUPS = ("plain", "rules", "beside")
+GROUPS = ("plain", "rules", "beside", "answers")
 
 
 def main() -> None:
@@ -60,6 +61,7 @@ def _report(
         "plain": bench.lines(future, drain, bulk, together),
         "rules": UnderRules(bench, drain).lines(),
         "beside": Beside(bench, future * 99 // 100).lines(),
+        "answers": Answers(bench, future // 10, drain).lines(),
     }
     for name in GROUPS:
         for line in groups[name] if only in (None, name) else ():

@@ -9,6 +9,7 @@ from typing import Any
 import psycopg
 
 from bench.raw.sqlite import row
+from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
 
 _NAMES = ", ".join(COLUMNS)
@@ -107,6 +108,26 @@ class RawPostgres:
             return {"lanes": lanes, "rooms": [limit - used.get(lane, 0) for lane in lanes], "batch": batch}
 
         return self._turns(pick, values)
+
+    def answer(self, keys: Sequence[str], batch: int) -> None:
+        """Jobs that wait end with their answers, which are kept: so many in a transaction, their keys locked."""
+        table = self._table
+        kept = ", ".join({"state": "'final'", "phase": "'done'"}.get(name, name) for name in COLUMNS)
+        columns = ", ".join(name for name in KEPT if name != "id")
+        lock = "SELECT count(pg_advisory_xact_lock(hashtextextended(key, 0))) FROM unnest(%s::text[]) AS key"
+        insert = (
+            f"INSERT INTO hipq_answers ({columns}) SELECT {self._queue}, '', 'ask', job_key, '', 0, '{'0' * 32}', "
+            f"'{{}}', 0, 0, 'settled', id, 1, 1, 1, 1, 1, '' FROM {table} WHERE job_type = 'ask' AND job_key = ANY (%s)"
+        )
+        finish = (
+            f"WITH d AS (DELETE FROM {table} WHERE job_type = 'ask' AND job_key = ANY (%s) RETURNING *) "
+            f"INSERT INTO {table}_final SELECT {kept} FROM d"
+        )
+        for start in range(0, len(keys), batch):
+            some = sorted(keys[start : start + batch])
+            with self._conn.transaction():
+                for query in (lock, insert, finish):
+                    self._conn.execute(query, (some,))
 
     def _lanes(self, after: str, count: int) -> list[str]:
         """The next lanes, from the beginning again behind the last; all of them by skipping through the index."""

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
 
 _NAMES = ", ".join(COLUMNS)
@@ -17,7 +18,7 @@ _MARKS = ", ".join("?" * len(COLUMNS))
 def row(id: int, key: str, data: str, now: int, phase: str = "ready") -> tuple[Any, ...]:
     return (
         id, "", "", "work", key or str(id), data, "initial", phase, now // 1_000_000 << 15 | 100, 100, 1, 0, "[]",
-        86400.0, now, 0, 0, 0, 0, 0, 0, "NONE", "NONE", 0, "", "[]", now, now,
+        86400.0, now, 0, "", 0, 0, 0, 0, 0, "NONE", "NONE", 0, "", "[]", now, now,
     )  # fmt: skip
 
 
@@ -92,6 +93,24 @@ class RawSqlite:
             return self._rows(query, (ids,))
 
         return self._turns(first)
+
+    def answer(self, keys: Sequence[str], batch: int) -> None:
+        """Jobs that wait end with their answers, which are kept: so many in a transaction."""
+        conn, table = self._conn, self._table
+        which = f"(SELECT id FROM {table} WHERE job_type = 'ask' AND job_key IN (SELECT value FROM json_each(?)))"
+        finished = _NAMES.replace("state", "'final'").replace("phase", "'done'").replace("result", "'null'")
+        columns = ", ".join(name for name in KEPT if name != "id")
+        for start in range(0, len(keys), batch):
+            some, now = json.dumps(keys[start : start + batch]), time.time_ns() // 1000
+            conn.execute("BEGIN IMMEDIATE")
+            conn.execute(
+                f"INSERT INTO hipq_answers ({columns}) SELECT {self._queue}, '', 'ask', job_key, '', 0, '{'0' * 32}', "
+                f"'{{}}', 0, 0, 'settled', id, {now}, {now}, {now}, {now}, 1, '' FROM {table} WHERE id IN {which}",
+                (some,),
+            )
+            conn.execute(f"INSERT INTO {table}_final SELECT {finished} FROM {table} WHERE id IN {which}", (some,))
+            conn.execute(f"DELETE FROM {table} WHERE id IN {which}", (some,))
+            conn.execute("COMMIT")
 
     def _lanes(self, after: str, count: int) -> list[str]:
         """The next lanes, from the beginning again behind the last; all of them by skipping through the index."""

@@ -6,6 +6,7 @@ from hipq.errors import (
     DuplicateKey,
     HipqError,
     Invalid,
+    JobFailed,
     NameClash,
     NotFound,
     SchemaError,
@@ -13,9 +14,10 @@ from hipq.errors import (
     StoreError,
     StoreUnavailable,
 )
+from hipq.job.answer import Answer, Answered
 from hipq.job.fault import Fault
 from hipq.job.order import aged
-from hipq.job.outcome import Failed, Ok, Retry, Wait
+from hipq.job.outcome import Failed, Ok, Progress, Retry, Wait
 from hipq.job.retries import backoff, fixed, schedule
 from hipq.job.view import Job
 from hipq.job.why import Why
@@ -27,8 +29,9 @@ from hipq.throttlers.rate import rate
 from hipq.throttlers.share import share
 
 __all__ = [
-    "Conflict", "DuplicateKey", "Failed", "Fault", "Hipq", "HipqError", "Invalid", "Job", "JobType", "NameClash",
-    "NotFound", "Ok", "Queue", "Retry", "SchemaError", "StoreBroken", "StoreError", "StoreUnavailable", "Wait", "Why",
-    "admit", "aged", "backoff", "defer", "fixed", "limit", "per_lane", "rate", "reject", "schedule", "share", "window",
+    "Answer", "Answered", "Conflict", "DuplicateKey", "Failed", "Fault", "Hipq", "HipqError", "Invalid", "Job",
+    "JobFailed", "JobType", "NameClash", "NotFound", "Ok", "Progress", "Queue", "Retry", "SchemaError", "StoreBroken",
+    "StoreError", "StoreUnavailable", "Wait", "Why", "admit", "aged", "backoff", "defer", "fixed", "limit", "per_lane",
+    "rate", "reject", "schedule", "share", "window",
 ]  # fmt: skip
 __version__ = "0.1.0"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -18,10 +18,12 @@ from hipq.engine.pulse import LEASE, POLL
 from hipq.errors import Conflict, Invalid, NotFound, shown
 from hipq.events import Events
 from hipq.job import moves, names
+from hipq.job.answer import DEFAULT_KEEPING, Answered, Keeping
+from hipq.job.fault import Fault
 from hipq.job.model import Change, New, Row, blank, queue_of
 from hipq.job.names import TableNaming, default_table_naming, whole
 from hipq.job.order import Aged, order
-from hipq.job.states import FINAL, MOVES, PHASES, SCHEDULED
+from hipq.job.states import ANSWERED, CALLING_OFF, FINAL, MOVES, PHASES, SCHEDULED, WAITING
 from hipq.job.view import Job
 from hipq.job.when import seconds, to_datetime
 from hipq.job.why import Why
@@ -34,6 +36,8 @@ from hipq.throttlers.limit import Limit
 from hipq.throttlers.rules import AnyLimit, Rules, checked
 
 if TYPE_CHECKING:
+    from hipq.answers.inbox import Inbox
+    from hipq.answers.results import Results
     from hipq.engine.loop import Engine
     from hipq.throttlers.code import DryRun, Throttler
 
@@ -61,6 +65,7 @@ class Hipq:
         self._queues: dict[str, Queue] = {}
         self._store: Store | None = None
         self._coalescer: Coalescer | None = None
+        self._waiting_for: Results | None = None
         self._lock = threading.Lock()
 
     @property
@@ -93,11 +98,17 @@ class Hipq:
         grain: float = 1.0,
         lane_by: LaneBy | None = None,
         lanes: str = "ordered",
+        answer_ttl: float | timedelta = DEFAULT_KEEPING.answer_ttl,
+        early_window: float | timedelta = DEFAULT_KEEPING.early_window,
+        answer_memory: float | timedelta = DEFAULT_KEEPING.answer_memory,
     ) -> Queue:
         """Declare a queue. `order`: "time" (then priority), "priority" (then time), or `aged(seconds)`.
 
         `throttle_limit` (below 1 = none) and `limits` say how much of it may run at a time, or start in a time; a
         `throttler` is code that decides. `lane_by` gives each new job its lane; with `lanes="fair"` lanes take turns.
+
+        Answers that nobody has used are kept for `answer_ttl`; the ids of used ones are known for `answer_memory`. An
+        answer may come `early_window` before its job is added; and one that comes so long after a job's end is late.
         """
         if name in self._queues:
             raise Invalid(f"queue {name} is declared already")
@@ -105,7 +116,12 @@ class Hipq:
             if code is not None and not callable(code):
                 raise Invalid(f"{what} must be a function, not {shown(code)}")
         names.one_of(lanes, "choice for lanes", ("ordered", "fair"))
-        declared = Rules(checked(limits, throttle_limit), lanes=lanes, throttled=throttler is not None)
+        keeping = Keeping(
+            seconds(answer_ttl, "answer_ttl", least=1),
+            seconds(early_window, "early_window"),
+            seconds(answer_memory, "answer_memory"),
+        )
+        declared = Rules(checked(limits, throttle_limit), lanes=lanes, throttled=throttler is not None, keeping=keeping)
         self._queues[name] = Queue(self, name, _order(order, grain), declared, throttler, lane_by)
         return self._queues[name]
 
@@ -179,6 +195,72 @@ class Hipq:
             added=self.added,
         )
 
+    # -- answers ----------------------------------------------------------------------------------------------------
+    def answer(
+        self,
+        queue: str,
+        type: str,
+        key: str,
+        data: Any = None,
+        *,
+        answer_id: str | None = None,
+        error: bool = False,
+        attempt: int | None = None,
+    ) -> Answered:
+        """Bring the answer of the job of this type that has this key; what became of it. It is kept when this returns.
+
+        `answer_id` tells it from other answers to the key: a second one with the same id is a duplicate. `error`: it
+        says that the work failed. `attempt`: the attempt it is an answer to, for job types that fence others off.
+        """
+        options = {"answer_id": answer_id, "error": error, "attempt": attempt}
+        return self.inbox.come([self._queue(queue).arrived(type, key, data, **options)])[0].outcome
+
+    def answer_many(self, answers: Iterable[Mapping[str, Any]]) -> list[Answered]:
+        """Bring many answers, each with the names and values that `answer` takes: a thousand at a time in one
+        transaction. If this raises, some thousands may be kept: give each an `answer_id`, and bring all of them again.
+        """
+        news = []
+        if not isinstance(answers, Iterable):
+            raise Invalid(f"answers must be a list of mappings, not {shown(answers)}")
+        for one in answers:
+            if not isinstance(one, Mapping) or not {"queue", "type", "key"} <= one.keys():
+                raise Invalid(f"an answer is a mapping with queue, type, key and data, not {shown(one)}")
+            if unknown := one.keys() - _ANSWER_FIELDS:
+                raise Invalid(f"an answer has no {', '.join(map(str, unknown))}: {', '.join(sorted(_ANSWER_FIELDS))}")
+            options = {name: value for name, value in one.items() if name not in ("queue", "type", "key", "data")}
+            news.append(self._queue(one["queue"]).arrived(one["type"], one["key"], one.get("data"), **options))
+        return [delivered.outcome for delivered in self.inbox.come(news)]
+
+    @property
+    def inbox(self) -> Inbox:
+        """The answers that came: to list, replay, re-key, drop."""
+        from hipq.answers.inbox import Inbox  # a program that only adds jobs need not load it
+
+        return Inbox(self.store, self.events, {queue.number: queue for queue in self.queues})
+
+    def result(self, id: int, timeout: float | timedelta | None = None) -> Any:
+        """The result of a job, once it has ended. JobFailed if it has none; TimeoutError if that takes longer."""
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        return self._results.of(self._row(id), limit)
+
+    async def aresult(self, id: int, timeout: float | timedelta | None = None) -> Any:
+        """`result` for async code: any number of these wait together, and none of them holds a thread."""
+        import asyncio
+
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        row = await asyncio.to_thread(self._row, id)  # a look into the database
+        return await self._results.aof(row, limit)
+
+    @property
+    def _results(self) -> Results:
+        if self._waiting_for is None:
+            from hipq.answers.results import Results  # most programs wait for no result
+
+            store = self.store
+            with self._lock:
+                self._waiting_for = self._waiting_for or Results(store, self.events)
+        return self._waiting_for
+
     # -- looking ----------------------------------------------------------------------------------------------------
     def job(self, id: int) -> Job[Any]:
         """A job by its id, live or final."""
@@ -238,9 +320,20 @@ class Hipq:
 
     # -- changing ---------------------------------------------------------------------------------------------------
     def cancel(self, id: int, reason: str = "cancelled") -> None:
-        """End a job that is not final. If its handler is running, what that comes to is not kept."""
+        """End a job that is not final. If its handler is running, what that comes to is not kept. One that waits for
+        its answer and has a cancel handler ends when an engine has run that."""
         names.reason(reason)
-        self._change(id, lambda row, now: moves.cancelled(row, reason, now), "cancelled")
+        from hipq.job import awaiting, waiting
+
+        def cancelled(row: Row, now: int) -> Row | None:
+            cause = waiting.load(row.wait).cause
+            if row.phase == CALLING_OFF and cause and cause.kind == "cancelled":
+                return None  # it is on its way
+            if row.phase in (WAITING, ANSWERED) and waiting.load(row.wait).calls_off:
+                return awaiting.called_off(row, Fault("cancelled", reason), now)
+            return moves.cancelled(row, reason, now)
+
+        self._change(id, cancelled, "cancelled")
 
     def retry_now(self, id: int) -> None:
         """Let a job that waits for its time, first or again, run now."""
@@ -307,9 +400,11 @@ class Hipq:
         return applied
 
     def close(self) -> None:
+        if self._waiting_for is not None:
+            self._waiting_for.close()
         if self._store is not None:
             self._store.close()
-            self._store = self._coalescer = None
+            self._store = self._coalescer = self._waiting_for = None
 
     # -- for the parts ----------------------------------------------------------------------------------------------
     def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
@@ -318,16 +413,21 @@ class Hipq:
                 if not one.duplicate:
                     self.events.emit("added", new.create_time, self._by_number(one.id).name, blank(new, one.id))
 
-    def _change(self, id: int, move: Callable[[Row, int], Row], event: str) -> None:
-        """Read, move, write if nobody was faster; after a few tries it is somebody else's turn."""
+    def _change(self, id: int, move: Callable[[Row, int], Row | None], event: str) -> None:
+        """Read, move, write if nobody was faster; after a few tries it is somebody else's turn. A move may say that
+        there is nothing to do."""
         for _ in range(10):
             row, now = self._row(id), self.store.now()
             if row.state == FINAL:
                 raise Conflict(f"job {id} is final ({row.code}); that never changes")
-            change = Change(row, move(row, now), (), event)
+            after = move(row, now)
+            if after is None:
+                return
+            change = Change(row, after, (), event)
             if not self.store.turn(0, [change], [], now).lost:
                 self.store.ring()
-                self.events.emit(event, now, self._by_number(id).name, change.after)
+                name = CALLING_OFF if change.after.phase == CALLING_OFF else event
+                self.events.emit(name, now, self._by_number(id).name, change.after)
                 return
         raise Conflict(_MOVED_ON.format(id))
 
@@ -344,7 +444,7 @@ class Hipq:
         return next(queue for queue in self.queues if queue.number == queue_of(id))
 
     def _queue(self, name: str) -> Queue:
-        if name not in self._queues:
+        if not isinstance(name, str) or name not in self._queues:
             raise Invalid(f"no such queue: {shown(name)}; there are {', '.join(self._queues) or 'none'}")
         return self._queues[name]
 
@@ -353,6 +453,7 @@ class Hipq:
 
 
 _order = order
+_ANSWER_FIELDS = {"queue", "type", "key", "data", "answer_id", "error", "attempt"}
 
 
 def _paused(rules: Rules, lane: str | None, job_type: str | None, wanted: bool) -> Rules:

@@ -5,16 +5,20 @@ HipqError
 │   └── DuplicateKey   a live job has this key already
 ├── NotFound           no such job
 ├── Conflict           the job moved on meanwhile
+├── JobFailed          the job whose result was wanted has none
 ├── SchemaError        the database is not at a version this program can use
 ├── NameClash          two queues want the same table
 └── StoreError         the database could not do its work
     ├── StoreUnavailable   it may be back: try again
     │   └── StoreBusy      somebody else's transaction is in the way
     ├── StoreRefused       it will never take this row
+    │   └── KeyTaken       another live job has its key
     └── StoreBroken        it can no longer be trusted: stop
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 
 def shown(value: object) -> str:
@@ -55,6 +59,14 @@ class Conflict(HipqError):
     """The job moved on while it was being changed; look at it again."""
 
 
+class JobFailed(HipqError):
+    """The job ended without success, so it has no result."""
+
+    def __init__(self, job: Any) -> None:
+        super().__init__(f"job {job.id} ended with {job.code}: {job.fault or 'it has no result'}")
+        self.job = job
+
+
 class SchemaError(HipqError):
     """The database is not at a version this program can use; run `hipq migrate`."""
 
@@ -77,6 +89,10 @@ class StoreBusy(StoreUnavailable):
 
 class StoreRefused(StoreError):
     """The database will not store this row."""
+
+
+class KeyTaken(StoreRefused):
+    """Another live job of this type has this key."""
 
 
 class StoreBroken(StoreError):

@@ -10,12 +10,17 @@ from hipq.job.model import Row
 JOB_EVENTS: Final = (
     "added", "staged", "claimed", "ok", "failed", "error", "gave up", "again", "waits", "timed out", "given back",
     "rescued", "crashed", "lifetime over", "cancelled", "hurried", "lost", "unstorable", "pruned", "window closed",
-    "deferred", "rejected", "parked",
+    "deferred", "rejected", "parked", "answered", "progress", "answer failed", "calling off", "called off",
+    "call-off failed",
 )  # fmt: skip
+ANSWER_EVENTS: Final = ("matched", "buffered", "duplicate", "conflict", "late", "answer dropped", "answers pruned")
+"""About answers. `details` has the number and the key of one that came, `answer` and `key`; and, when it found its job,
+`waited`, the seconds since that was claimed."""
 ENGINE_EVENTS: Final = (
     "engine started", "engine stopping", "engine stopped", "lease lost", "store down", "store back", "thread stuck",
     "tick", "tick skipped", "tick failed", "throttler slow", "throttler failed", "rules changed",
 )  # fmt: skip
+ALL_EVENTS: Final = (*JOB_EVENTS, *ANSWER_EVENTS, *ENGINE_EVENTS)
 
 
 class Event(NamedTuple):
@@ -39,10 +44,10 @@ class Events:
 
     def subscribe(self, subscriber: Subscriber, *names: str) -> None:
         """Call `subscriber` for these events, or for all of them. In the thread that made the change: be quick."""
-        unknown = set(names) - {*JOB_EVENTS, *ENGINE_EVENTS}
+        unknown = set(names) - set(ALL_EVENTS)
         if unknown:
             raise ValueError(f"no such event: {', '.join(sorted(unknown))}")
-        for name in names or (*JOB_EVENTS, *ENGINE_EVENTS):
+        for name in names or ALL_EVENTS:
             self._subscribers.setdefault(name, []).append(subscriber)
 
     def wanted(self, name: str) -> bool:

@@ -6,14 +6,15 @@ import contextlib
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
 
 from msgspec.structs import replace
 
 from hipq.engine.accept import LaneBy, accept, raises
 from hipq.engine.queues import EngineQueue, Schedule
-from hipq.errors import Invalid, StoreUnavailable
+from hipq.errors import Invalid, StoreUnavailable, shown
 from hipq.job import names
+from hipq.job.answer import DEFAULT_KEEPING, Answer, Answered, Keeping, NewAnswer
 from hipq.job.model import New
 from hipq.job.order import Order
 from hipq.job.retries import RetryHandler
@@ -27,6 +28,9 @@ from hipq.throttlers.rules import NO_RULES, Rules
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
+
+AnswerHandler = Callable[[Any, Answer], Any]
+AnyCode = TypeVar("AnyCode", bound=Callable[..., Any])
 
 RELEARN: Final = 5_000_000
 """Microseconds after which a program that adds jobs looks whether a queue's rules were changed."""
@@ -57,6 +61,37 @@ class JobType:
         """Decorator: this function decides what becomes of a failed job. It gets a copy of the job, and the fault."""
         self.spec.retry = handler
         return handler
+
+    def answered(self, handler: AnswerHandler) -> AnswerHandler:
+        """Decorator: this function looks at the answer of a job that waits, and returns what a handler does, or
+        `Progress` if more answers will come. If it raises, it is called again with the same answer."""
+        self.spec.answered = _code(handler, "an answer handler")
+        return handler
+
+    def cancelled(self, handler: Handler) -> Handler:
+        """Decorator: this function tells whoever works on a job that waits that it is given up: it timed out, or was
+        cancelled. What it returns is not looked at."""
+        self.spec.cancelled = _code(handler, "a cancel handler")
+        return handler
+
+    def on_late(self, handler: AnswerHandler) -> AnswerHandler:
+        """Decorator: this function is shown answers that came too late, by the program they came to."""
+        self.spec.on_late = _plain(handler)
+        return handler
+
+    def answer(
+        self,
+        key: str,
+        data: Any = None,
+        *,
+        answer_id: str | None = None,
+        error: bool = False,
+        attempt: int | None = None,
+    ) -> Answered:
+        """Bring the answer of the job that has this key; see `Hipq.answer`."""
+        return self._app.answer(
+            self.queue.name, self.name, key, data, answer_id=answer_id, error=error, attempt=attempt
+        )
 
     def enqueue(
         self,
@@ -170,6 +205,18 @@ class JobType:
         return f"<JobType {self.queue.name}.{self.name}>"
 
 
+def _code(handler: AnyCode, what: str) -> AnyCode:
+    if not callable(handler):
+        raise Invalid(f"{what} must be a function, not {shown(handler)}")
+    return handler
+
+
+def _plain(handler: AnswerHandler) -> AnswerHandler:
+    if inspect.iscoroutinefunction(_code(handler, "on_late")):
+        raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
+    return handler
+
+
 class Queue:
     """A queue: its job types, its order, and (in the database) its pair of tables."""
 
@@ -217,7 +264,7 @@ class Queue:
         return self._rules
 
     def look_again(self) -> Rules:
-        self.learn(self.app.store.limits(self.number).rules)
+        self.learn(self.app.store.rules(self.number))
         assert self._rules is not None
         return self._rules
 
@@ -256,6 +303,8 @@ class Queue:
         retry: RetryHandler | None = None,
         critical: bool = False,
         process: bool = False,
+        fence: str | None = None,
+        on_late: AnswerHandler | None = None,
     ) -> Callable[[Handler], JobType]: ...
     def job(
         self,
@@ -270,8 +319,13 @@ class Queue:
         retry: RetryHandler | None = None,
         critical: bool = False,
         process: bool = False,
+        fence: str | None = None,
+        on_late: AnswerHandler | None = None,
     ) -> JobType | Callable[[Handler], JobType]:
-        """Decorator: this function is the handler of a job type, named like it unless `name` says otherwise."""
+        """Decorator: this function is the handler of a job type, named like it unless `name` says otherwise.
+
+        `fence="attempt"`: an answer that names another attempt than the job is at is too late.
+        """
         hours = dump(windows)
 
         def declare(fn: Handler) -> JobType:
@@ -288,6 +342,10 @@ class Queue:
             spec.critical = critical
             spec.retry = retry
             spec.process = process
+            if fence not in (None, "attempt"):
+                raise Invalid(f'fence must be "attempt" or None, not {shown(fence)}')
+            spec.fence = fence is not None
+            spec.on_late = None if on_late is None else _plain(on_late)
             spec.payload = payload_of(fn, Job)
             spec.is_async = inspect.iscoroutinefunction(fn)
             spec.fn = fn
@@ -361,12 +419,33 @@ class Queue:
     def spec(self, job_type: str) -> Spec:
         return self._specs[job_type]
 
+    @property
+    def keeping(self) -> Keeping:
+        """How long it keeps answers: what this program's code says or, if that says nothing, what others' did."""
+        return self.declared.keeping if self.declared.keeping != DEFAULT_KEEPING else self.rules.keeping
+
+    def arrived(self, job_type: str, key: str, data: Any, **options: Any) -> NewAnswer:
+        """An answer to one of its jobs. The job type need not be known here."""
+        from hipq.answers.arrive import arrive  # a program that only adds jobs need not load it
+
+        known, now = self.known(names.job_type(job_type)), self.app.store.now()
+        return arrive(self.number, job_type, key, data, now, spec=known, keeping=self.keeping, **options)
+
+    def known(self, job_type: str) -> Spec | None:
+        return self._specs.get(job_type)
+
     def for_engine(self) -> EngineQueue:
         """For an engine that works on it: from here on the database says what this program's code says."""
         declared = self.declared
         stored = self.app.store.change_rules(
             self.number,
-            lambda rules: replace(rules, limits=declared.limits, lanes=declared.lanes, throttled=declared.throttled),
+            lambda rules: replace(
+                rules,
+                limits=declared.limits,
+                lanes=declared.lanes,
+                throttled=declared.throttled,
+                keeping=declared.keeping,
+            ),
         )
         self.learn(stored)
         return EngineQueue(self.number, self.name, self.order, self._specs, self.throttler, self._crons)

@@ -126,3 +126,18 @@ BAD_DURATIONS: Final = (
     "1.5.5", "36600d", "a" * 65_536,
 )  # fmt: skip
 BAD_PRIORITIES: Final = ("-1", "32768", str(1 << 63), "9" * 5_000, "1.5", "NaN", "1e3", "", "high", "a" * 65_536)
+BAD_ATTEMPTS: Final = (
+    "0",
+    "-1",
+    str(1 << 31),
+    str(1 << 63),
+    "9" * 5_000,
+    "1.5",
+    "NaN",
+    "1e999",
+    "",
+    "first",
+    "a" * 65_536,
+)
+BAD_NUMBERS: Final = ("0", str(1 << 63), "9" * 5_000, "1.5", "NaN", "1e999", "", "a", "a\x00b", "a\ud800", "a" * 65_536)
+"""Of jobs and of answers; those below 0 need a -- before them."""

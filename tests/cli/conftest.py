@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pytest
 
-from hipq import Hipq
+from hipq import Hipq, Progress, Wait
 from hipq.cli.main import run
 from tests.servers import fresh_database
 
@@ -74,6 +74,16 @@ def flaky(job: Job):
 @mails.job
 def mail(job: Job):
     return Wait()
+
+
+@orders.job
+def charge(job: Job):
+    return Wait()
+
+
+@charge.answered
+def settled(job: Job, answer):
+    return {"settled": answer.data}
 '''
 
 
@@ -132,7 +142,7 @@ def postgres() -> Iterator[str]:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
-    """A database for the shop; calling it counts the rows this test has added: jobs, and payloads put aside."""
+    """A database for the shop; calling it counts the rows this test has added: jobs, answers, payloads put aside."""
     if request.param == "sqlite":
         return lambda: _count(sqlite3.connect(folder / "shop.db"), "SELECT name FROM sqlite_master")
     url = request.getfixturevalue("postgres")
@@ -148,8 +158,27 @@ def database(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.M
 def _count(connection: Any, tables: str) -> int:
     with closing(connection) as conn:
         names = [row[0] for row in conn.execute(tables).fetchall()]
-        counted = [name for name in names if re.fullmatch(r"shop_(orders|mails|bills)(_final)?|hipq_payloads", name)]
+        wanted = r"shop_(orders|mails|bills)(_final)?|hipq_(payloads|answers)"
+        counted = [name for name in names if re.fullmatch(wanted, name)]
         return sum(int(conn.execute(f"SELECT count(*) FROM {name}").fetchone()[0]) for name in counted)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The database of shop:app, its own."""
+    if request.param == "sqlite":
+        monkeypatch.setenv("HIPQ_DATABASE_URL", f"sqlite:///{folder}/shop.db")
+        yield f"sqlite:///{folder}/shop.db"
+    else:
+        with fresh_database() as found:
+            monkeypatch.setenv("HIPQ_DATABASE_URL", found)
+            yield found
+
+
+@pytest.fixture(params=["with the code", "by URL"])
+def where(request: pytest.FixtureRequest, url: str) -> list[str]:
+    """What says which database: most commands do the same with both."""
+    return ["shop:app"] if request.param == "with the code" else ["--db", url]
 
 
 @pytest.fixture
@@ -245,3 +274,25 @@ def shop_on(url: str) -> Iterator[Hipq]:
 def started(folder: Path) -> set[int]:
     """The gates whose handlers have begun."""
     return {int(path.name.removeprefix("started-")) for path in folder.glob("started-*")}
+
+
+@pytest.fixture
+def program(url: str) -> Iterator[Hipq]:
+    """Another program of the shop, with code; `run` works until nothing is due."""
+    app = Hipq("shop", url)
+    orders, mails = app.queue("orders"), app.queue("mails", order="priority")
+    orders.job("charge")(lambda _: Wait()).answered(lambda _, answer: {"settled": answer.data})
+    orders.job("steps")(lambda _: Wait()).answered(lambda _, answer: answer.data or Progress())
+    orders.job("quick")(lambda _: None)
+    mails.job("mail")(lambda _: Wait())
+    app.migrate()
+    yield app
+    app.close()
+
+
+def waiting(app: Hipq, queue: str, job_type: str, key: str) -> int:
+    (found,) = [one for one in app.queues if one.name == queue]
+    id = found.enqueue(job_type, key=key)
+    app.run(until_empty=True)
+    assert app.job(id).phase == "waiting"
+    return id

@@ -80,6 +80,10 @@ def test_every_command_says_which_database_it_opened(hipq: HipqCommand, folder: 
         ("queue", "pause", "shop:app", "orders"),
         ("queue", "resume", "shop:app", "orders"),
         ("queue", "limit", "shop:app", "orders"),
+        ("answer", "shop:app", "orders", "charge", "k"),
+        *(("answers", command, "shop:app") for command in ("list", "count")),
+        *(("answers", command, "shop:app", "1") for command in ("show", "replay", "drop")),
+        ("answers", "rekey", "shop:app", "1", "k"),
         ("job", "list", "--db", "sqlite:///shop.db"),
     ):
         assert f"database: sqlite:///{folder}/shop.db" in hipq(*command).err.splitlines()
@@ -146,9 +150,9 @@ def test_a_job_that_is_not_there_is_exit_1(hipq: HipqCommand) -> None:
 def test_old_final_jobs_are_pruned(hipq: HipqCommand) -> None:
     ids = [hipq("enqueue", "shop:app", "orders", "quick").out.strip() for _ in range(2)]
     hipq("job", "cancel", "shop:app", ids[0])
-    assert hipq("prune", "shop:app", "--older-than", "1h", "--json").json == {"deleted": 0}
-    assert hipq("prune", "shop:app", "--older-than", "0", "-q", "mails", "--json").json == {"deleted": 0}
-    assert hipq("prune", "shop:app", "--older-than", "0").out == "deleted 1\n"
+    assert hipq("prune", "shop:app", "--older-than", "1h", "--json").json == {"deleted": 0, "answers": 0}
+    assert hipq("prune", "shop:app", "--older-than", "0", "-q", "mails", "--json").json["deleted"] == 0
+    assert hipq("prune", "shop:app", "--older-than", "0").out == "deleted 1 job and 0 answers\n"
     assert [str(job["id"]) for job in hipq("job", "list", "shop:app", "--json").json] == ids[1:]
 
 
@@ -181,7 +185,7 @@ def test_queues_only_the_database_knows_are_there_too(hipq: HipqCommand, folder:
     assert {job["id"] for job in hipq("job", "list", "--db", "sqlite:///shop.db", "--json").json} == {id, id2}
     assert hipq("job", "retry", "--db", "sqlite:///shop.db", str(id), "--json").json["phase"] == "ready"
     assert hipq("job", "cancel", "--db", "sqlite:///shop.db", str(id2), "--json").json["state"] == "final"
-    assert hipq("prune", "--db", "sqlite:///shop.db", "--older-than", "0", "--json").json == {"deleted": 1}
+    assert hipq("prune", "--db", "sqlite:///shop.db", "--older-than", "0", "--json").json["deleted"] == 1
 
 
 def test_looking_at_a_database_that_is_not_there_does_not_make_one(hipq: HipqCommand, folder: Path) -> None:
@@ -205,6 +209,7 @@ def test_the_demo_ends_by_itself_and_shows_every_kind_of_ending(hipq: HipqComman
         ("receipt", "ok", 1),
         ("charge", "ok", 3),
         ("reserve", "failed", 1),
+        ("refund", "ok", 1),
         ("ship", "error", 1),
         ("receipt", "ok", 1),
     ]
@@ -223,6 +228,10 @@ def test_help_and_version(hipq: HipqCommand) -> None:
         "queue list",
         "queue pause",
         "prune",
+        "answer",
+        "answers",
+        "answers list",
+        "answers rekey",
     ):
         helped = hipq(*command.split(), "--help")
         assert helped.status == 0

@@ -15,19 +15,6 @@ from hipq.engine.admit import HEAD
 from hipq.stores.base import Claim
 from hipq.throttlers.rules import Rules
 from tests.cli.conftest import HipqCommand, Worker, eventually, started
-from tests.servers import fresh_database
-
-
-@pytest.fixture(params=["sqlite", "postgres"])
-def url(request: pytest.FixtureRequest, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The database of shop:app."""
-    if request.param == "sqlite":
-        monkeypatch.setenv("HIPQ_DATABASE_URL", f"sqlite:///{folder}/shop.db")
-        yield f"sqlite:///{folder}/shop.db"
-    else:
-        with fresh_database() as found:
-            monkeypatch.setenv("HIPQ_DATABASE_URL", found)
-            yield found
 
 
 @pytest.fixture
@@ -38,12 +25,6 @@ def other(url: str) -> Iterator[Hipq]:
     app.queue("orders", limits=[limit(10), per_lane(3)]).for_engine()
     yield app
     app.close()
-
-
-@pytest.fixture(params=["with the code", "by URL"])
-def where(request: pytest.FixtureRequest, url: str) -> list[str]:
-    """What says which database: all commands do the same with both."""
-    return ["shop:app"] if request.param == "with the code" else ["--db", url]
 
 
 def rules(app: Hipq) -> Rules:

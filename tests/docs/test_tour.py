@@ -41,7 +41,7 @@ def test_the_tour_visits_every_file_of_the_engine_in_the_order_of_the_steps() ->
 
 def test_each_step_says_what_a_crash_there_means() -> None:
     parts = TOUR.split("\n## ")[1:]
-    assert len(parts) == 8
+    assert len(parts) == 9
     for part in parts:
         assert re.search(r"\*\*A crash (here|anywhere)", part), part.splitlines()[0]
 
@@ -112,7 +112,7 @@ def test_the_rows_in_the_tour_are_those_of_a_real_walk(tmp_path: Path) -> None:
     walk.run(walk.claim(engine))
     walk.look(id)
     walk.clock.advance(hours=1)
-    changes = rescue.overdue(walk.store, walk.queue.number, walk.clock.now())
+    changes = rescue.overdue(walk.store, walk.queue.number, walk.queue.order, walk.clock.now())
     assert not walk.store.turn(0, changes, [], walk.clock.now()).lost
     walk.look(id)
     walk.run(walk.claim(engine))

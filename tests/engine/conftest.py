@@ -9,7 +9,7 @@ import pytest
 
 from hipq import Hipq, Queue
 from hipq.testing.clock import HandClock
-from tests.servers import fresh_database
+from tests.servers import clean_database
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -17,7 +17,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "sqlite":
         yield f"sqlite:///{tmp_path}/engine.db"
     else:
-        with fresh_database() as found:
+        with clean_database() as found:
             yield found
 
 

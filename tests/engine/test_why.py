@@ -14,11 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from hipq import (
+    Answer,
     Hipq,
     Invalid,
     Job,
     JobType,
     NotFound,
+    Progress,
     Queue,
     Wait,
     Why,
@@ -34,7 +36,7 @@ from hipq import (
 from hipq.engine.loop import Engine
 from hipq.engine.why import HOLDERS, why
 from hipq.job.model import Row, queue_of
-from hipq.job.when import SECOND, to_datetime
+from hipq.job.when import SECOND
 from hipq.stores.base import Claim, EngineSeen, Limits
 from hipq.testing.clock import HandClock
 from hipq.throttlers.rules import AnyLimit, Rules
@@ -181,6 +183,228 @@ def test_judging_names_who_could_ask_its_retry_handler(
     found = app.why(id)
     assert f"that is for engine {friend} (friend) to do" in found.sentence
     assert found.details["engines"] == [{"sysid": friend, "label": "friend"}]
+
+
+# -- it waits for its answer, or has it ------------------------------------------------------------------------------
+def asking(queue: Queue, **wait: Any) -> JobType:
+    return queue.job("ask", timeout=3600)(lambda _: Wait(**wait))
+
+
+def asked(app: Hipq, ask: JobType, key: str = "k") -> int:
+    id = ask.enqueue(key=key)
+    app.run(until_empty=True)
+    return id
+
+
+def test_a_heartbeat_says_until_when_a_sign_of_life_must_come(app: Hipq, queue: Queue, clock: HandClock) -> None:
+    ask = asking(queue, heartbeat=90)
+    ask.answered(lambda _, answer: answer.data or Progress())
+    id = asked(app, ask)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "waiting",
+        "it waits for its answer: a sign of life must come until 2027-01-15 08:01:30 UTC, "
+        "and the last answer until 2027-01-15 09:00:00 UTC",
+    )
+    assert found.details == {
+        "since": START, "deadline": START + timedelta(seconds=90), "attempt": 1, "heartbeat": 90.0,
+        "until": START + timedelta(hours=1),
+    }  # fmt: skip
+    clock.advance(seconds=60)
+    ask.answer("k")
+    app.run(until_empty=True)
+    assert "must come until 2027-01-15 08:02:30 UTC" in app.why(id).sentence
+
+
+def test_a_heartbeat_that_was_missed(app: Hipq, queue: Queue, clock: HandClock) -> None:
+    id = asked(app, asking(queue, heartbeat=90))
+    clock.advance(seconds=91)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "waiting",
+        "no sign of life came for 90 s, until 2027-01-15 08:01:30 UTC: no engine of its queue is there to notice",
+    )
+    app.store.take_lease(60, "other", f'{{"{queue.number}": []}}')
+    assert app.why(id).sentence.endswith("an engine will notice that soon")
+
+
+def test_a_heartbeat_longer_than_the_time_that_is_left_does_not_matter(
+    app: Hipq, queue: Queue, clock: HandClock
+) -> None:
+    id = asked(app, asking(queue, heartbeat=7200))
+    found = app.why(id)
+    assert found.sentence == "it waits for its answer, until 2027-01-15 09:00:00 UTC at the latest"
+    assert found.details["heartbeat"] == 7200.0
+    clock.advance(hours=1)
+    assert app.why(id).sentence.startswith("no answer came before its time-out at 2027-01-15 09:00:00 UTC: ")
+
+
+def broken(_job: Job[Any], _answer: Answer) -> None:
+    raise ValueError("two\nlines")
+
+
+def test_an_answer_handler_that_failed_says_how_often_and_when_it_is_called_again(
+    app: Hipq, queue: Queue, clock: HandClock
+) -> None:
+    ask = asking(queue)
+    ask.answered(broken)
+    id = asked(app, ask)
+    ask.answer("k", 1)
+    app.run(until_empty=True)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "answer failed",
+        "its answer handler has failed once, the last time with ValueError: two lines, "
+        "and is called again at 2027-01-15 08:00:01 UTC",
+    )
+    assert found.details == {"tries": 1, "error": "ValueError: two lines", "again": START + timedelta(seconds=1)}
+    clock.advance(seconds=1)
+    assert app.why(id).sentence.endswith(
+        "and was to be called again at 2027-01-15 08:00:01 UTC: no engine of its queue is there to notice"
+    )
+    for times in ("twice", "3 times"):
+        app.run(until_empty=True)
+        assert f"has failed {times}, the last time with" in app.why(id).sentence
+        clock.advance(seconds=10)
+
+
+def test_answered_names_who_could_look_at_it(app: Hipq, queue: Queue) -> None:
+    ask = asking(queue)
+    ask.answered(lambda _, answer: answer.data)
+    id = asked(app, ask)
+    ask.answer("k", 1)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "answered", "its answer has come, and has not been looked at: no engine is alive"
+    )  # fmt: skip
+    assert found.details == {"error": None, "engines": []}
+    stranger = app.store.take_lease(60, "stranger", f'{{"{queue.number}": ["another"]}}')
+    assert app.why(id).sentence.endswith(
+        f"no engine that has the code of ask is alive, only engine {stranger} (stranger)"
+    )
+    friend = app.store.take_lease(60, "friend", f'{{"{queue.number}": ["ask"]}}')
+    assert app.why(id).sentence.endswith(f"that is for engine {friend} (friend) to do")
+    app.pause("orders")
+    app.set_limit("orders", 1)
+    assert app.why(id).reason == "answered"  # neither holds an answer up
+
+
+def test_an_answer_to_be_looked_at_again_by_nobody(
+    app: Hipq, make_app: Callable[[], Hipq], queue: Queue, clock: HandClock
+) -> None:
+    ask = asking(queue)
+    ask.answered(broken)
+    id = asked(app, ask)
+    ask.answer("k", 1)
+    app.run(until_empty=True)
+    clock.advance(seconds=2)
+    other = make_app()
+    other.queue("orders").job("another")(idle)
+    other.run(until_empty=True)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "answered",
+        "its answer is to be looked at again: no engine is alive "
+        "(its answer handler has failed once, the last time with ValueError: two lines)",
+    )
+    assert found.details == {"error": "ValueError: two lines", "engines": [], "tries": 1}
+
+
+def test_an_answer_that_is_being_looked_at_names_the_engine(
+    app: Hipq, queue: Queue, work: Work, gate: threading.Event, clock: HandClock
+) -> None:
+    tries: list[int] = []
+    ask = asking(queue)
+
+    @ask.answered
+    def settled(job: Job[Any], answer: Answer) -> None:
+        tries.append(job.id)
+        if len(tries) == 2:
+            broken(job, answer)
+        gate.wait(20)
+
+    engine = work()
+    first, second = ask.enqueue(key="a"), ask.enqueue(key="b")
+    until(engine, lambda: all(app.job(id).phase == "waiting" for id in (first, second)))
+    clock.advance(seconds=5)
+    ask.answer("a", 1)
+    until(engine, lambda: len(tries) == 1)
+    found = app.why(first)
+    assert (found.reason, found.sentence) == (
+        "answered",
+        f"its answer is being looked at: engine {engine.sysid} ({label(engine)}) has had it since "
+        "2027-01-15 08:00:05 UTC",
+    )
+    assert found.details == {
+        "engine": engine.sysid, "label": label(engine), "alive": True, "since": START + timedelta(seconds=5),
+        "attempt": 1,
+    }  # fmt: skip
+    ask.answer("b", 1)
+    until(engine, lambda: app.why(second).reason == "answer failed")
+    clock.advance(seconds=1)
+    until(engine, lambda: len(tries) == 3)
+    again = app.why(second)
+    assert again.sentence.endswith(
+        "since 2027-01-15 08:00:06 UTC (its answer handler has failed once, the last time with ValueError: two lines)"
+    )
+    assert again.details["tries"] == 1
+    app.store.drop_lease(engine.sysid)
+    assert f"engine {engine.sysid} had it since" in app.why(first).sentence
+
+
+def test_calling_off_says_why_and_names_who_could_run_its_code(app: Hipq, queue: Queue) -> None:
+    ask = asking(queue)
+    ask.cancelled(idle)
+    id = asked(app, ask)
+    app.cancel(id, "not wanted any more")
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "calling off",
+        "it is given up, and its cancel handler has not run: no engine is alive (why: not wanted any more)",
+    )
+    assert found.details == {"error": None, "engines": [], "cause": "not wanted any more"}
+    friend = app.store.take_lease(60, "friend", f'{{"{queue.number}": ["ask"]}}')
+    assert f"that is for engine {friend} (friend) to do (why: " in app.why(id).sentence
+
+
+def test_calling_off_after_a_time_out_that_nobody_has_the_code_for(
+    app: Hipq, make_app: Callable[[], Hipq], queue: Queue, clock: HandClock
+) -> None:
+    ask = asking(queue)
+    ask.cancelled(idle)
+    id = asked(app, ask)
+    clock.advance(hours=1)
+    other = make_app()
+    other.queue("orders").job("another")(idle)
+    other.run(until_empty=True)
+    stranger = app.store.take_lease(60, "stranger", f'{{"{queue.number}": ["another"]}}')
+    assert app.why(id).sentence == (
+        "it is given up, and its cancel handler has not run: no engine that has the code of ask is alive, "
+        f"only engine {stranger} (stranger) (why: TimeoutError: no answer came before its time-out)"
+    )
+
+
+def test_calling_off_in_hands_names_the_engine(app: Hipq, queue: Queue, work: Work, gate: threading.Event) -> None:
+    ask = asking(queue)
+    called = threading.Event()
+
+    @ask.cancelled
+    def call_off(_: Job[Any]) -> None:
+        called.set()
+        gate.wait(20)
+
+    engine = work()
+    id = ask.enqueue()
+    until(engine, lambda: app.job(id).phase == "waiting")
+    app.cancel(id, "not wanted")
+    until(engine, called.is_set)
+    found = app.why(id)
+    assert (found.reason, found.sentence) == (
+        "calling off",
+        f"its cancel handler is running: engine {engine.sysid} ({label(engine)}) has had it since "
+        "2027-01-15 08:00:00 UTC (why: not wanted)",
+    )
+    assert (found.details["cause"], found.details["alive"]) == ("not wanted", True)
 
 
 # -- its time has not come -------------------------------------------------------------------------------------------
@@ -613,16 +837,6 @@ def test_a_window_this_machine_cannot_read(app: Hipq, queue: Queue, clock: HandC
     assert "Mars/Olympus" in found.sentence
     later = replace(row, phase="scheduled", scheduled_run_time=clock.now() + SECOND)
     assert why(later, Limits(Rules(), "{}", {}, [], ""), engines, clock.now()).reason == "scheduled"
-
-
-@pytest.mark.parametrize("phase", ["answered", "calling off"])
-def test_phases_of_later_releases_have_their_words(app: Hipq, queue: Queue, clock: HandClock, phase: str) -> None:
-    row = a_row(app, queue, state="running", phase=phase)
-    limits = Limits(Rules(), "{}", {}, [], "")
-    assert "no engine is alive" in why(row, limits, [], clock.now()).sentence
-    engine = EngineSeen(1, "here", {str(queue_of(row.id)): ["a"]})
-    found = why(replace(row, owner=1), limits, [engine], clock.now())
-    assert (found.reason, found.details["since"]) == (phase, to_datetime(row.update_time))
 
 
 @pytest.mark.parametrize("lanes", ["ordered", "fair"])

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipq.job import moves
+from hipq.job import awaiting, moves
 from hipq.job.ending import Again
 from hipq.job.fault import Fault
 from hipq.job.model import HISTORY_LIMIT, UNCHANGING, New, Row, blank, numbered, queue_of, remember
 from hipq.job.order import ByTime
 from hipq.job.states import MOVES, PHASES, reachable
+from hipq.testing.contract.jobs import waits
 
 FAULT = Fault("error", "no")
 ORDER = ByTime()
@@ -22,7 +23,7 @@ NOW = 2_000_000_000_000_000
 
 READY = blank(New(1, "work", "", "{}", "ready", 5, NOW - 10, NOW - 10), 65537)
 RUNNING = moves.claimed(READY, 3, NOW)
-WAITING = moves.waits(RUNNING, NOW + 5, NOW)
+WAITING = waits(RUNNING, NOW + 5, NOW)
 ERRORED = moves.errored(RUNNING, FAULT, 500, NOW)
 RETRYING = moves.retried(ERRORED, Again(FAULT, delay=5.0), ORDER, NOW)
 
@@ -37,8 +38,8 @@ MOVED: dict[str, tuple[Row, Callable[[Row], Row]]] = {
     "retried": (ERRORED, lambda row: moves.retried(row, Again(FAULT, at=NOW + 9, data="1"), ORDER, NOW)),
     "asked again": (RUNNING, lambda row: moves.asked_again(row, Again(FAULT), ORDER, NOW)),
     "outlived": (RUNNING, lambda row: moves.outlived(row, FAULT, 100, NOW)),
-    "waits": (RUNNING, lambda row: moves.waits(row, NOW + 1, NOW)),
-    "timed out": (WAITING, lambda row: moves.timed_out(row, NOW)),
+    "waits": (RUNNING, lambda row: waits(row, NOW + 1, NOW)),
+    "timed out": (WAITING, lambda row: awaiting.timed_out(row, ByTime(), NOW)),
     "given back": (RUNNING, lambda row: moves.given_back(row, "x", True, NOW)),
     "given back unstarted": (RUNNING, lambda row: moves.given_back(row, "x", False, NOW)),
     "given back unjudged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.given_back(row, "x", False, NOW)),
@@ -93,7 +94,7 @@ def test_three_crashes_alone_end_a_job_and_the_first_among_others_does_not_count
 
 def test_a_run_that_came_to_an_end_clears_a_suspect() -> None:
     suspect = moves.claimed(moves.rescued(RUNNING, NOW), 3, NOW)
-    for after in (moves.errored(suspect, FAULT, 500, NOW), moves.waits(suspect, NOW, NOW)):
+    for after in (moves.errored(suspect, FAULT, 500, NOW), waits(suspect, NOW, NOW)):
         assert not after.suspect
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hipq import Failed, Hipq, Job, Retry, Wait, fixed
-from hipq.events import ENGINE_EVENTS, JOB_EVENTS, Events
+from hipq.events import ALL_EVENTS, ENGINE_EVENTS, Events
 from hipq.job.model import New, Row, blank
 from hipq.observe import logs
 
@@ -54,8 +54,9 @@ def row(**changed: Any) -> Row:
 def test_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
     warnings = {"error", "failed", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
                 "lease lost", "store down", "thread stuck", "again", "rejected", "tick skipped", "tick failed",
-                "throttler slow", "throttler failed"}  # fmt: skip
-    for name in (*JOB_EVENTS, *ENGINE_EVENTS):
+                "throttler slow", "throttler failed", "answer failed", "call-off failed", "conflict",
+                "late"}  # fmt: skip
+    for name in ALL_EVENTS:
         expected = logging.WARNING if name in warnings else logging.INFO if name in ENGINE_EVENTS else logging.DEBUG
         assert logs.level(name) == expected, name
 
@@ -66,7 +67,7 @@ def test_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
         (logging.DEBUG, {"claimed", "ok", "engine started", "lost"}, set()),
         (logging.INFO, {"engine started", "lost"}, {"claimed", "ok", "added"}),
         (logging.WARNING, {"lost", "lease lost"}, {"claimed", "ok", "engine started"}),
-        (logging.ERROR, set(), {*JOB_EVENTS, *ENGINE_EVENTS}),
+        (logging.ERROR, set(), {*ALL_EVENTS}),
     ],
 )
 def test_events_below_the_level_are_not_even_subscribed_to(

@@ -18,7 +18,7 @@ from tests.planted.bug import Bug
 from tests.planted.bugs import BUGS
 
 SOURCE = Path(__file__).parents[2] / "src"
-RUNS = 300
+RUNS = 400
 
 
 def misfits(bug: Bug) -> list[str]:

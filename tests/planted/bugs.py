@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.planted.answers import ANSWER_BUGS
 from tests.planted.bug import Bug
 from tests.planted.rules import RULE_BUGS
 
@@ -97,7 +98,7 @@ BUGS = (
     ),
     Bug(
         "a run again from memory",
-        "I5",
+        "I5|throttler",
         (
             (
                 "engine/loop.py",
@@ -125,4 +126,5 @@ BUGS = (
          ("stores/sqlite/sql/pick_ready.sql", " AND scheduled_run_time <= ?", " AND ? > 0")),
     ),
     *RULE_BUGS,
+    *ANSWER_BUGS,
 )  # fmt: skip

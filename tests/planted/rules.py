@@ -31,7 +31,7 @@ RULE_BUGS = (
     Bug(
         "waiting jobs give back what they hold",
         "I9",
-        ((MOVES, "phase=WAITING, owner=0,", "phase=WAITING, owner=0, held=0,"),),
+        (("job/awaiting.py", "deadline=wait.deadline(now), ", "deadline=wait.deadline(now), held=0, "),),
     ),
     Bug("every job counts as one unit", "I9", ((ADMISSION, "pool.take(factor, place)", "pool.take(1, place)"),)),
     Bug("a heavy job fits where a light one does", "I9", ((ADMISSION, "pool.fits(factor)", "pool.fits(1)"),)),
@@ -74,7 +74,7 @@ RULE_BUGS = (
     Bug(
         "a rate goes by the time of the turn",
         "I9",
-        ((ADMIT, "self.reader.held(), self.memory, self.clock())", "self.reader.held(), self.memory, self.now)"),),
+        ((ADMIT, "self.critical, held, self.memory, now)", "self.critical, held, self.memory, self.now)"),),
     ),
     Bug(
         "a critical job holds units",

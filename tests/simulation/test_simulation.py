@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from hipq.job.answer import Answered
 from hipq.testing.simulation import Broken, World, simulate
 from hipq.testing.simulation.audit import check_table
 from hipq.testing.simulation.scene import scene_of
@@ -47,12 +48,13 @@ def test_the_same_seed_is_the_same_run() -> None:
 FAULTS = (
     "(crash before)", "(crash after)", "(lost)", "(away)", "(slow)", "(stall)", "(full)", "kills its engine", "crashed",
     "is asked to stop", "the calendar is set", "the throttler is asked", "pause", "resume", "set_limit", "shut_out",
-    "drop_ticket", " tick\n",
+    "drop_ticket", " tick\n", " answer (lost)", " answer (full)", "prune_answers", "replay of", "rekey of", "drop of",
+    ": matched", ": buffered", ": duplicate", ": conflict", ": late",
 )  # fmt: skip
 
 
 def test_the_faults_really_happen() -> None:
-    steps = "\n".join(step for seed in range(100, 112) for step in simulate(seed).steps)
+    steps = "\n".join(step for seed in range(100, 124) for step in simulate(seed).steps)
     assert [fault for fault in FAULTS if fault not in steps] == []
 
 
@@ -67,6 +69,34 @@ def test_every_second_world_has_rules() -> None:
         assert any(getattr(scene, part) for scene in scenes), part
 
 
+def test_every_third_world_has_answers_with_rules_and_without() -> None:
+    scenes = [scene_of(seed) for seed in range(300)]
+    asking = [scene for scene in scenes if scene.answers]
+    assert len(asking) == 100
+    assert sum(scene.ruled for scene in asking) == 50
+    assert {scene.unread for scene in asking} == {True, False}
+    for part in ("answer_ttl", "early_window", "answer_memory"):
+        assert len({getattr(scene.keeping, part) for scene in asking}) > 2, part
+
+
+def test_answers_go_all_their_ways() -> None:
+    """Every end of an answer, and every outcome of an answer handler, is seen in a few worlds."""
+    worlds = [simulate(seed) for seed in range(2, 62, 3)]
+    words = {word for world in worlds for one in world.outside.receipts for word in one.words}
+    assert words == set(Answered)
+    done = {look.do for world in worlds for look in world.jobs.looked.values()}
+    assert done == {"ok", "failed", "retry", "judge", "progress", "extend", "wait", "elsewhere", "raise"}
+    assert any(world.outside.late for world in worlds)
+    states = {answer.state for world in worlds for answer in world.kept}
+    assert states >= {"buffered", "progress", "applied", "settled", "duplicate", "conflict", "late"}
+    phases = {moved for world in worlds for moved in world.phases}
+    assert phases >= {
+        ("waiting", "answered"), ("executing", "answered"), ("judging", "answered"), ("scheduled", "answered"),
+        ("ready", "answered"), ("calling off", "answered"), ("waiting", "calling off"), ("waiting", "done"),
+        ("answered", "waiting"), ("answered", "done"), ("calling off", "done"), ("calling off", "judging"),
+    }  # fmt: skip
+
+
 def test_a_failure_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(World, "_check", lambda _: 1 / 0)
     with pytest.raises(Broken, match=r"seed 3: ZeroDivisionError[\s\S]*last steps"):
@@ -75,7 +105,8 @@ def test_a_failure_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 QUICK = ("no token check", "rescue by age", "acknowledge before the commit", "waiting jobs do not count",
          "a critical job holds units", "two engines ask at a time", "no tick comes",
-         "heads in reverse order")  # fmt: skip
+         "heads in reverse order", "a wait does not look into the inbox", "the ids of answers are forgotten",
+         "a used answer is not marked", "an answer is an attempt")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -19,7 +19,6 @@ from hipq.job.model import Change
 from hipq.stores.base import Claim, QueueTables, Stored
 from hipq.stores.open import without_password
 from hipq.stores.postgres import connection
-from hipq.stores.postgres import store as postgres
 from hipq.stores.postgres.store import PostgresStore
 from hipq.testing.contract.jobs import NOW, add, add_one, claim, new, row_of
 from hipq.throttlers.limit import limit
@@ -82,7 +81,7 @@ def test_a_program_that_adds_a_job_waits_longer(store: PostgresStore, queue: Que
 def test_its_patience_ends_too_and_nothing_is_added(
     store: PostgresStore, queue: QueueTables, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "ENQUEUE_SECONDS", connection.LOCK_SECONDS + 0.2)
+    monkeypatch.setattr(connection, "CALLER_SECONDS", connection.LOCK_SECONDS + 0.2)
     with closing(psycopg.connect(url)) as conn:
         store.enqueue([new(queue.number, "taken")], conn=conn)
         with pytest.raises(StoreBusy):

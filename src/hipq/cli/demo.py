@@ -6,11 +6,12 @@ import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
+from threading import Timer
 from typing import Any
 
 import click
 
-from hipq import Failed, Hipq, Job, Wait, fixed
+from hipq import Answer, Failed, Hipq, Job, Ok, Wait, fixed
 from hipq.cli.show import clock, described, print_json, print_table, timeline
 from hipq.cli.target import announced, json_option
 from hipq.events import Event
@@ -39,6 +40,15 @@ def _app(folder: Path) -> Hipq:
         raise Failed(f"order {job.data['order']} has nothing in stock")
 
     @orders.job
+    def refund(_job: Job[Any]) -> Wait:
+        """Asks the bank, and waits for its answer."""
+        return Wait()
+
+    @refund.answered
+    def refunded(_job: Job[Any], answer: Answer) -> Ok | Failed:
+        return Ok(answer.data) if answer.data["status"] == "done" else Failed("declined")
+
+    @orders.job
     def ship(_job: Job[Any]) -> Wait:
         """Sends its request and waits for an answer that never comes."""
         return Wait()
@@ -49,7 +59,7 @@ def _app(folder: Path) -> Hipq:
 @click.command()
 @json_option
 def demo(as_json: bool) -> int:
-    """See jobs succeed, fail, retry, wait and start later, in a few seconds."""
+    """See jobs succeed, fail, retry, wait and be answered, in a few seconds."""
     with tempfile.TemporaryDirectory(prefix="hipq-demo-") as folder:
         app = announced(_app(Path(folder)))
         engine = app.engine(concurrency=4)
@@ -58,11 +68,13 @@ def demo(as_json: bool) -> int:
 
         def tell(event: Event) -> None:
             nonlocal final
-            if event.job is None:
+            if event.job is None or event.name == "answered":  # that its answer has come is said by "matched"
                 return
             final += event.job.state == "final"
-            if final == 5:
+            if final == 6:
                 engine.stop()
+            if (event.name, event.job.job_type) == ("waits", "refund"):
+                Timer(0.3, _bank, [app, event.job.job_key]).start()
             with suppress(BrokenPipeError):  # the reader has gone; said at the end, when nothing runs any more
                 if not as_json:
                     click.echo(f"{time.monotonic() - started:5.2f} s  {_said(event)}")
@@ -72,6 +84,7 @@ def demo(as_json: bool) -> int:
         orders.enqueue("receipt", {"order": 16}, key="order-16")
         orders.enqueue("charge", {"order": 17}, key="order-17")
         orders.enqueue("reserve", {"order": 18}, key="order-18")
+        orders.enqueue("refund", {"order": 15}, key="order-15")
         orders.enqueue("ship", {"order": 19}, key="order-19", delay=0.5, timeout=1)
         try:
             engine.run()
@@ -83,7 +96,12 @@ def demo(as_json: bool) -> int:
         print_json(jobs)
     else:
         _print(jobs)
-    return 0 if [job["code"] for job in jobs] == ["ok", "ok", "failed", "error", "ok"] else 1
+    return 0 if [job["code"] for job in jobs] == ["ok", "ok", "failed", "ok", "error", "ok"] else 1
+
+
+def _bank(app: Hipq, key: str) -> None:
+    """Somebody else, somewhere else, a while later."""
+    app.answer("orders", "refund", key, {"status": "done"})
 
 
 def _said(event: Event) -> str:
@@ -96,6 +114,10 @@ def _said(event: Event) -> str:
             text = f"added, to start in {soon / 1e6:.1f} s" if soon > 0 else "added"
         case "claimed" if job.state == "error":
             text = "is judged"
+        case "claimed" if job.phase == "answered":
+            text = "looks at its answer"
+        case "matched":
+            text = f"its answer has come, {event.details['waited']:.1f} s after it asked"
         case "claimed":
             text = f"starts, attempt {job.attempt}"
         case "again":

@@ -7,11 +7,10 @@ from typing import IO, Any
 
 import click
 
-from hipq.cli.inputs import Duration, Moment, Whole
+from hipq.cli.inputs import Duration, Moment, Whole, data_argument, data_file_option, given_data
 from hipq.cli.show import print_json
 from hipq.cli.target import AppCommand, announced, app_argument, json_option, load
 from hipq.errors import Invalid
-from hipq.job import payload
 from hipq.job.names import FACTOR_MAX
 from hipq.job.order import PRIORITY_MAX
 
@@ -20,8 +19,8 @@ from hipq.job.order import PRIORITY_MAX
 @app_argument
 @click.argument("queue")
 @click.argument("job_type", metavar="TYPE")
-@click.argument("data", metavar="[DATA-JSON]", required=False)
-@click.option("--data-file", type=click.File("rb"), help="Read the JSON from a file; - is standard input.")
+@data_argument
+@data_file_option
 @click.option("--key", help="At most one live job of a type has it.")
 @click.option("--at", type=Moment(), help="Not before this moment, like 2027-01-15T08:00:00+01:00.")
 @click.option("--delay", type=Duration("delay"), help="Not before so long from now: seconds, or 90s, 5m, 12h, 30d.")
@@ -49,9 +48,7 @@ def enqueue(
     as_json: bool,
 ) -> None:
     """Add a job to QUEUE and print its id. Without data it is null."""
-    if data is not None and data_file is not None:
-        raise click.UsageError("give DATA-JSON or --data-file, not both")
-    value = _read(data_file) if data_file else None if data is None else payload.parse(data)
+    value = given_data(data, data_file)
     loaded = load(app)
     target = next((one for one in loaded.queues if one.name == queue), None)
     if target is None:
@@ -65,10 +62,3 @@ def enqueue(
         print_json({"id": id, "queue": queue, "type": job_type})
     else:
         click.echo(id)
-
-
-def _read(file: IO[bytes]) -> Any:
-    text = file.read(payload.SIZE_LIMIT + 1)
-    if len(text) > payload.SIZE_LIMIT:
-        raise Invalid(f"data has more than {payload.SIZE_LIMIT:,} bytes")
-    return payload.parse(text)

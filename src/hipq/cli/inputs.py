@@ -1,14 +1,15 @@
-"""Numbers, durations and moments as a command line gives them: refused in one short sentence, whatever they are."""
+"""Numbers, durations, moments and data as a command line gives them: whatever they are, refused in one sentence."""
 
 from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any, Final
 
 import click
 
 from hipq.errors import Invalid
+from hipq.job import payload
 from hipq.job.names import whole
 from hipq.job.when import moment, seconds
 
@@ -65,3 +66,22 @@ class Moment(Type):
             raise Invalid(f"at must be a moment like 2027-01-15T08:00:00+01:00, not {value!r:.40}") from None
         moment(found)
         return found
+
+
+# -- data ------------------------------------------------------------------------------------------------------------
+data_argument = click.argument("data", metavar="[DATA-JSON]", required=False)
+data_file_option = click.option(
+    "--data-file", type=click.File("rb"), help="Read the JSON from a file; - is standard input."
+)
+
+
+def given_data(data: str | None, file: IO[bytes] | None) -> Any:
+    """What the argument says, or the file; without both, None."""
+    if data is not None and file is not None:
+        raise click.UsageError("give DATA-JSON or --data-file, not both")
+    if file is None:
+        return None if data is None else payload.parse(data)
+    text = file.read(payload.SIZE_LIMIT + 1)
+    if len(text) > payload.SIZE_LIMIT:
+        raise Invalid(f"data has more than {payload.SIZE_LIMIT:,} bytes")
+    return payload.parse(text)

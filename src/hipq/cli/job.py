@@ -9,8 +9,8 @@ import click
 from hipq import Hipq, Job
 from hipq.cli.inputs import Whole
 from hipq.cli.show import described, print_job, print_jobs, print_json
-from hipq.cli.target import AppCommand, app_argument, db_option, find, instances, json_option
-from hipq.errors import Invalid
+from hipq.cli.show_answers import answers_of
+from hipq.cli.target import AppCommand, app_argument, db_option, find, instances, json_option, of_name
 from hipq.job import names
 from hipq.job.model import queue_of
 from hipq.job.states import MOVES, PHASES
@@ -31,8 +31,9 @@ def job() -> None:
 @db_option
 @json_option
 def show(app: str, id: int, db: str | None, as_json: bool) -> None:
-    """A job, and what has happened to it."""
-    _print(*find(instances(app, db), id), as_json)
+    """A job, what has happened to it, and the answers that came for it."""
+    target, found = find(instances(app, db), id)
+    _print(target, found, as_json, answers_of(target, id))
 
 
 @job.command("list", cls=AppCommand)
@@ -65,15 +66,10 @@ def list_jobs(
         "state": state or "",
         "phase": phase or "",
     }
-    apps = instances(app, db)
-    chosen = [(one, each.name) for one in apps for each in one.queues if queue is None or each.name == queue]
-    if queue is not None and not chosen:
-        there = ", ".join(each.name for one in apps for each in one.queues) or "none"
-        raise Invalid(f"there is no queue {queue!r:.60}; there are {there}")
     found = [
-        described(one.name, name, each)
-        for one, name in chosen
-        for each in one.jobs(name, after=after, limit=limit, **wanted)
+        described(one.name, each.name, job)
+        for one, each in of_name(instances(app, db), queue)
+        for job in one.jobs(each.name, after=after, limit=limit, **wanted)
     ]
     found = sorted(found, key=lambda each: int(each["id"]))[:limit]
     if as_json:
@@ -123,9 +119,10 @@ def retry(app: str, id: int, db: str | None, as_json: bool) -> None:
     _print(target, target.job(id), as_json)
 
 
-def _print(app: Hipq, found: Job[Any], as_json: bool) -> None:
+def _print(app: Hipq, found: Job[Any], as_json: bool, more: dict[str, Any] | None = None) -> None:
     queue = next(one.name for one in app.queues if one.number == queue_of(found.id))
+    shown = described(app.name, queue, found) | (more or {})
     if as_json:
-        print_json(described(app.name, queue, found))
+        print_json(shown)
     else:
-        print_job(described(app.name, queue, found))
+        print_job(shown)

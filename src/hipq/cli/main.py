@@ -9,6 +9,8 @@ from collections.abc import Sequence
 import click
 
 from hipq import __version__
+from hipq.cli.answer import answer
+from hipq.cli.answers import answers
 from hipq.cli.complain import complain
 from hipq.cli.demo import demo
 from hipq.cli.enqueue import enqueue
@@ -29,7 +31,7 @@ def cli() -> None:
     """
 
 
-for command in (demo, enqueue, job, migrate, prune, queue, worker):
+for command in (answer, answers, demo, enqueue, job, migrate, prune, queue, worker):
     cli.add_command(command)
 
 

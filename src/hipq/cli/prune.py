@@ -1,4 +1,4 @@
-"""`hipq prune`: delete old final jobs."""
+"""`hipq prune`: delete old final jobs, and answers that need not be kept any longer."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import click
 
 from hipq.cli.inputs import Duration
 from hipq.cli.show import print_json
-from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option
-from hipq.errors import Invalid
+from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option, of_name
 
 
 @click.command(cls=AppCommand)
@@ -17,12 +16,17 @@ from hipq.errors import Invalid
 @db_option
 @json_option
 def prune(app: str, older_than: float, queue: str | None, db: str | None, as_json: bool) -> None:
-    """Delete jobs that have been final for longer than this."""
-    apps = [one for one in instances(app, db) if queue is None or queue in {each.name for each in one.queues}]
-    if not apps and queue is not None:
-        raise Invalid(f"there is no queue {queue!r:.60}")
-    deleted = sum(one.prune(older_than, queue) for one in apps)
+    """Delete jobs that have been final for longer than this; and, unless one queue is named, answers that need not be
+    kept any longer (how long that is, each queue's code says)."""
+    apps = instances(app, db)
+    of_name(apps, queue)
+    deleted = sum(one.prune(older_than, queue) for one in apps if queue in (None, *(each.name for each in one.queues)))
+    answers = sum(one.inbox.prune() for one in apps) if queue is None else 0
     if as_json:
-        print_json({"deleted": deleted})
+        print_json({"deleted": deleted, "answers": answers})
     else:
-        click.echo(f"deleted {deleted}")
+        click.echo(f"deleted {_some(deleted, 'job')}" + (f" and {_some(answers, 'answer')}" if queue is None else ""))
+
+
+def _some(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

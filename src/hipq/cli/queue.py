@@ -11,7 +11,7 @@ import click
 from hipq import Hipq, Queue, limit, per_lane, rate, share
 from hipq.cli.inputs import Duration, Whole
 from hipq.cli.show import print_json, print_lines, print_table
-from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option
+from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instances, json_option
 from hipq.errors import Invalid
 from hipq.job.when import to_datetime
 from hipq.stores.base import Limits
@@ -89,7 +89,7 @@ _type_option = click.option("--type", "job_type", help="Only this job type of it
 @json_option
 def pause(app: str, name: str, lane: str | None, job_type: str | None, db: str | None, as_json: bool) -> None:
     """Start nothing more of QUEUE, of one of its lanes, or of one job type. What runs goes on."""
-    target, found = _chosen(app, db, name)
+    target, found = chosen(app, db, name)
     target.pause(found.name, lane=lane, type=job_type)
     _print_pauses(target, found, as_json)
 
@@ -103,7 +103,7 @@ def pause(app: str, name: str, lane: str | None, job_type: str | None, db: str |
 @json_option
 def resume(app: str, name: str, lane: str | None, job_type: str | None, db: str | None, as_json: bool) -> None:
     """Take back a pause that was given with the same options."""
-    target, found = _chosen(app, db, name)
+    target, found = chosen(app, db, name)
     target.resume(found.name, lane=lane, type=job_type)
     _print_pauses(target, found, as_json)
 
@@ -156,7 +156,7 @@ def set_limit(
     given = _given(n, per_lane, shares, other, rates)
     if default and (given or n is not None):
         raise click.UsageError("give limits, or --default to go back to those of the code, not both")
-    target, found = _chosen(app, db, name)
+    target, found = chosen(app, db, name)
     if default:
         target.set_limit(found.name, None)
     elif given:
@@ -239,17 +239,3 @@ def _most(rules: Rules, lane: str) -> int | None:
 
 def _text(limits: Sequence[AnyLimit]) -> str:
     return ", ".join(map(str, limits)) or "none"
-
-
-# -- which -----------------------------------------------------------------------------------------------------------
-def _chosen(app: str, db: str | None, name: str) -> tuple[Hipq, Queue]:
-    """The queue of this name; where a database has it of several instances, INSTANCE.QUEUE says which."""
-    all_of_them = [(one, each) for one in instances(app, db) for each in one.queues]
-    found = [(one, each) for one, each in all_of_them if name in (each.name, f"{one.name}.{each.name}")]
-    if len(found) > 1:
-        which = " or ".join(f"{one.name}.{each.name}" for one, each in found)
-        raise Invalid(f"there are several queues {name}: say {which}")
-    if not found:
-        there = ", ".join(each.name for _, each in all_of_them) or "none"
-        raise Invalid(f"there is no queue {name!r:.60}; there are {there}")
-    return found[0]

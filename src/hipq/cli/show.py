@@ -57,11 +57,11 @@ def _cell(value: Any) -> str:
     return text if len(text) <= 60 else text[:59] + "…"
 
 
-def print_table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+def print_table(columns: Sequence[str], rows: Sequence[dict[str, Any]], indent: str = "") -> None:
     cells = [[name.replace("_", " ") for name in columns], *([_cell(row[name]) for name in columns] for row in rows)]
     widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
     for line in cells:
-        click.echo("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+        click.echo(indent + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
 def print_lines(values: dict[str, Any]) -> None:
@@ -87,6 +87,11 @@ def print_job(job: dict[str, Any]) -> None:
     click.echo("history")
     for at, text in timeline(job):
         click.echo(f"  {clock(at)}  {text}")
+    if job.get("answers"):
+        click.echo("answers")
+        print_table(("number", "state", "arrived", "id"), job["answers"], "  ")
+    if job.get("more_answers"):
+        click.echo(f"  and more: hipq answers list --job {job['id']}")
 
 
 def timeline(job: dict[str, Any]) -> list[tuple[datetime, str]]:

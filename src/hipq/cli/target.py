@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from hipq import Hipq, Invalid, Job, NotFound
+from hipq import Hipq, Invalid, Job, NotFound, Queue
 from hipq.stores.open import open_store, without_password
 
 _APP = re.compile(r"(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>[A-Za-z_]\w*(\.\w+)*)")
@@ -129,3 +129,29 @@ def find(apps: list[Hipq], id: int) -> tuple[Hipq, Job[Any]]:
         with suppress(NotFound):
             return app, app.job(id)
     raise NotFound(f"there is no job {id} here")
+
+
+def of_name(apps: list[Hipq], queue: str | None) -> list[tuple[Hipq, Queue]]:
+    """The queues of this name, of any instance; all of them, if it is None."""
+    all_of_them = [(app, each) for app in apps for each in app.queues]
+    found = [(app, each) for app, each in all_of_them if queue in (None, each.name)]
+    if queue is not None and not found:
+        raise _no_queue(queue, all_of_them)
+    return found
+
+
+def chosen(where: str, db: str | None, name: str) -> tuple[Hipq, Queue]:
+    """The queue of this name; where a database has it of several instances, INSTANCE.QUEUE says which."""
+    all_of_them = of_name(instances(where, db), None)
+    found = [(app, each) for app, each in all_of_them if name in (each.name, f"{app.name}.{each.name}")]
+    if len(found) > 1:
+        which = " or ".join(f"{app.name}.{each.name}" for app, each in found)
+        raise Invalid(f"there are several queues {name}: say {which}")
+    if not found:
+        raise _no_queue(name, all_of_them)
+    return found[0]
+
+
+def _no_queue(name: str, all_of_them: list[tuple[Hipq, Queue]]) -> Invalid:
+    there = ", ".join(each.name for _, each in all_of_them) or "none"
+    return Invalid(f"there is no queue {name!r:.60}; there are {there}")

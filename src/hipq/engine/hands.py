@@ -18,8 +18,8 @@ class Hands(Protocol):
     """Where jobs are executed. The simulation has hands of its own."""
 
     def launch(self, batch: Iterable[Running]) -> None: ...
-    def stopped(self) -> list[Running]:
-        """What has ended since the last call."""
+    def stopped(self, most: int) -> list[Running]:
+        """What has ended and was not told yet; no more than so many."""
 
     def unstarted(self) -> list[Running]:
         """Take back what has not been started."""
@@ -61,9 +61,7 @@ class RealHands:
     def _runner(self, running: Running) -> Runner:
         if running.row.suspect or (running.spec.process and not running.judges):
             return self._children
-        if running.judges:
-            return self._threads
-        if running.spec.is_async:
+        if not running.judges and running.is_async:
             if self._tasks is None:
                 from hipq.runners.tasks import Tasks  # asyncio costs an import most programs can do without
 
@@ -103,9 +101,9 @@ class RealHands:
         self._ended.append(running)
         self._ring()
 
-    def stopped(self) -> list[Running]:
-        found = []
-        while self._ended:
+    def stopped(self, most: int) -> list[Running]:
+        found: list[Running] = []
+        while self._ended and len(found) < most:
             running = self._ended.popleft()
             if not running.abandoned:
                 found.append(running)

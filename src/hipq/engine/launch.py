@@ -1,33 +1,39 @@
 """Step 4, launch: a claimed row meets its code. This is what happens in a worker thread, a task or a child process.
 
-User code runs here and nowhere else: the handler, and, when it fails, the retry handler on a copy of the job.
+User code runs here and nowhere else: the handler, and, when it fails, the retry handler on a copy of the job; the
+handler of its answer, and the one that calls it off.
 """
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from hipq.errors import HipqError
-from hipq.job import moves
+from hipq.job import moves, states
+from hipq.job.answer import Answer, Kept, fault_of
 from hipq.job.ending import (
     Again,
+    CalledOff,
     Crashed,
     Ending,
     Errored,
     GivenBack,
     Judged,
+    Progressed,
     Refused,
     Succeeded,
     Waits,
     again,
+    answer_ending,
     ending_of,
 )
 from hipq.job.fault import Fault, clean
 from hipq.job.model import New, Row
-from hipq.job.outcome import Failed, Retry
+from hipq.job.outcome import Failed, Progress, Retry
 from hipq.job.spec import Spec
 from hipq.job.states import ERROR
 from hipq.job.view import Job
@@ -44,11 +50,15 @@ Chain = Callable[[Any, Any, dict[str, Any]], New]
 class Running:
     """A job in memory: its row and what its code has come to. It ends once; then it is saved, then forgotten."""
 
-    __slots__ = ("abandoned", "children", "ending", "handle", "launched", "limit", "row", "spec", "started", "stopped")
+    __slots__ = (
+        "abandoned", "answer", "children", "ending", "handle", "launched", "limit", "row", "spec", "started", "stopped",
+    )  # fmt: skip
 
-    def __init__(self, row: Row, spec: Spec, launched: int) -> None:
+    def __init__(self, row: Row, spec: Spec, launched: int, answer: Kept | None = None) -> None:
         self.row = row
         self.spec = spec
+        self.answer = answer
+        """What it is to look at, if that is why it was claimed."""
         self.launched = launched
         """Steady time of the launch; `started` is when its code began, 0 until then."""
         self.started = 0
@@ -64,7 +74,7 @@ class Running:
 
     def ended(self, ending: Ending) -> Running:
         """The same job, ended by the engine. A new object: its code may still be running with this one."""
-        other = Running(self.row, self.spec, self.launched)
+        other = Running(self.row, self.spec, self.launched, self.answer)
         other.started, other.ending = self.started, ending
         return other
 
@@ -72,6 +82,23 @@ class Running:
     def judges(self) -> bool:
         """Only its retry handler is to be asked: its error is stored already."""
         return self.row.state == ERROR
+
+    @property
+    def code(self) -> Callable[..., Any] | None:
+        """What of its code is to be called, if not its retry handler."""
+        match self.row.phase:
+            case states.ANSWERED:
+                return None if self.answer is None or self.answer.error else self.spec.answered
+            case states.CALLING_OFF:
+                return self.spec.cancelled
+            case _:
+                return self.spec.fn
+
+    @property
+    def is_async(self) -> bool:
+        if self.row.phase == states.EXECUTING:
+            return self.spec.is_async
+        return inspect.iscoroutinefunction(self.code)
 
 
 class Launcher:
@@ -92,11 +119,10 @@ class Launcher:
         if not in_child and self._shut(running):
             return
         try:
-            assert running.spec.fn is not None
-            value = running.spec.fn(self._job(running))
+            value = self._called(running)
         except BaseException as error:  # SystemExit too: a handler may not end the worker
             value = error
-        self._end(running, self._judged(running, ending_of(value)))
+        self._end(running, self._judged(running, _ending(running, value)))
 
     async def run_async(self, running: Running, in_child: bool = False) -> None:
         """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
@@ -108,13 +134,12 @@ class Launcher:
         if not in_child and self._shut(running):
             return
         try:
-            assert running.spec.fn is not None
-            value = await running.spec.fn(self._job(running))
+            value = await self._called(running)
         except BaseException as error:
             if running.abandoned:
                 raise
             value = error
-        ending = ending_of(value)
+        ending = _ending(running, value)
         if isinstance(ending, Errored):
             ending = await _in_thread(lambda: self._judged(running, ending))
         self._end(running, ending)
@@ -124,7 +149,7 @@ class Launcher:
         running.started = self._steady()
         if not running.judges and self._shut(running):
             return
-        reply = exchange(msgspec.json.encode((running.spec.queue, running.row)))
+        reply = exchange(msgspec.json.encode((running.spec.queue, running.row, running.answer)))
         ending, running.children = msgspec.json.decode(reply, type=tuple[Ending, list[New]])
         self._end(running, ending)
 
@@ -135,9 +160,9 @@ class Launcher:
     def serve(self, request: bytes, spec_of: Callable[[str, str], Spec]) -> bytes:
         """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
         here too: it may be what kills the process."""
-        queue, row = msgspec.json.decode(request, type=tuple[str, Row])
-        running = Running(row, spec_of(queue, row.job_type), 0)
-        if running.spec.is_async and not running.judges:
+        queue, row, answer = msgspec.json.decode(request, type=tuple[str, Row, Kept | None])
+        running = Running(row, spec_of(queue, row.job_type), 0, answer)
+        if running.is_async and not running.judges:
             import asyncio
 
             asyncio.run(self.run_async(running, in_child=True))
@@ -146,7 +171,9 @@ class Launcher:
         return msgspec.json.encode((running.ending, running.children))
 
     def _shut(self, running: Running) -> bool:
-        """Its window closed while it waited for a free hand: then it does not start."""
+        """Its window closed while it waited for a free hand: then it does not start. (Answers may be looked at.)"""
+        if running.row.phase != states.EXECUTING:
+            return False
         try:
             if running.row.time_windows == ALWAYS or is_open(running.row.time_windows, self._now()):
                 return False
@@ -154,6 +181,17 @@ class Launcher:
             return False
         self._end(running, GivenBack("its window closed before it could start", started=False))
         return True
+
+    def _called(self, running: Running) -> Any:
+        """What the code of this phase returns; without code for it, what it would."""
+        code, answer = running.code, running.answer
+        if running.row.phase != states.ANSWERED:
+            return code(self._job(running)) if code else None
+        if answer is None:
+            return Progress()  # it is not in the inbox any more: the job waits for another
+        if answer.error:
+            return Errored(fault_of(answer))
+        return code(self._job(running), Answer(answer)) if code else Succeeded(answer.data)
 
     def _job(self, running: Running) -> Job[Any]:
         chain = self._chain(running.spec.queue)
@@ -166,7 +204,7 @@ class Launcher:
         return job
 
     def _end(self, running: Running, ending: Ending) -> None:
-        if not isinstance(ending, (Succeeded, Refused, Waits, Again)):
+        if not isinstance(ending, (Succeeded, Refused, Waits, Progressed, Again)):
             running.children = []  # it failed: what it wanted to add goes with it
         running.stopped = self._steady()
         running.ending = ending
@@ -212,6 +250,15 @@ async def _in_thread(judge: Callable[[], Ending]) -> Ending:
 
     threading.Thread(target=work, name="hipq-judge", daemon=True).start()
     return await future
+
+
+def _ending(running: Running, value: Any) -> Ending:
+    """What the code of this phase returned or raised, as an ending."""
+    if isinstance(value, Errored | Succeeded):
+        return value
+    if running.row.phase == states.CALLING_OFF:
+        return CalledOff(Fault.of(value) if isinstance(value, BaseException) else None)
+    return answer_ending(value) if running.row.phase == states.ANSWERED else ending_of(value)
 
 
 def _stored_error(row: Row) -> Errored:

@@ -20,30 +20,34 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from hipq.engine import rescue
+from hipq.engine import prune, rescue
 from hipq.engine.admit import Aside, Throttling, aside
 from hipq.engine.claim import PATIENCE, Hunger, Pace
 from hipq.engine.hands import Hands
 from hipq.engine.launch import Running
 from hipq.engine.pulse import LEASE, LINGER, POLL
 from hipq.engine.queues import EngineQueue
-from hipq.engine.settle import save_apart, settle
+from hipq.engine.settle import overran, save_apart, settle
 from hipq.engine.stage import STEP, stage
 from hipq.errors import StoreBusy, StoreRefused, StoreUnavailable
 from hipq.events import Events
 from hipq.job import moves
-from hipq.job.ending import Ending, Errored, GivenBack, Judged
-from hipq.job.fault import timeout
+from hipq.job.answer import MATCHED, waited
+from hipq.job.ending import Ending, GivenBack
 from hipq.job.model import Change, New, Row, queue_of
-from hipq.job.states import JUDGING, READY, SCHEDULED, WAITING
+from hipq.job.moves import CANCELLED
+from hipq.job.states import ANSWERED, CALLING_OFF, FINAL, JUDGING, READY, SCHEDULED, WAITING
 from hipq.job.windows import is_open
 from hipq.stores.base import Claim, Glance, Store, Stored, Turned
+from hipq.stores.matching import KEYS_AT_ONCE
 
 if TYPE_CHECKING:
     from hipq.engine.tick import Ticks
 
 BLOCKED_FOR = 5_000_000
 """Microseconds until a save that somebody's transaction stood in the way of is tried again: a try may take a second."""
+PRUNE_EVERY = 60_000_000
+"""Microseconds between looks for answers that came too late, or need not be kept any longer."""
 FEW_QUEUES = 8
 """Up to so many queues are asked directly when something wakes the engine; more are glanced at first."""
 
@@ -106,6 +110,7 @@ class Engine:
         self._next_sweep = 0
         self._next_overrun = 0
         self._next_glance = 0
+        self._next_prune = 0
         self._stuck = 0
 
     # -- one turn ---------------------------------------------------------------------------------------------------
@@ -115,6 +120,9 @@ class Engine:
         steady = self.steady()
         if steady >= self._next_sweep:
             self._sweep(now, steady)
+        if steady >= self._next_prune:
+            more = prune.answers(self.store, self.queues, self.events, now)
+            self._next_prune = steady + (0 if more else PRUNE_EVERY)
         if self._blocked and steady >= self._next_blocked:
             self._save_blocked(now, steady)
         changes = self._due(now, steady)
@@ -125,9 +133,12 @@ class Engine:
             for throttling in self._throttling.values():
                 throttling.leave()
         if changes or claims:
+            full = len(self._stopped) >= KEYS_AT_ONCE
             turned = self._save(changes, claims, now)
             self._forget(self._stopped)  # saved first: from here on only the store knows them
             self._stopped = []
+            if full:
+                self.store.ring()  # more have ended than one transaction can lock keys for: the next turn has them
             self._announce(changes, turned, now)
             self._launch(turned, claims, now)
             if turned.won or changes:
@@ -185,14 +196,14 @@ class Engine:
                     self.events.emit("staged", now, self.queues[queue].name, count=count)
                     self._glance_by(0)
             if 0 < self._next_deadline[queue] <= now:
-                changes += rescue.overdue(self.store, queue, now)
+                changes += rescue.overdue(self.store, queue, self.queues[queue].order, now)
                 self._next_deadline[queue] = 0
                 self._glance_by(0)
         return changes
 
     def _take_stopped(self, now: int, steady: int) -> None:
         """Move to `_stopped` what ended, what overran its time, and what waited too long for a free hand."""
-        ended = self.hands.stopped()
+        ended = self.hands.stopped(max(KEYS_AT_ONCE - len(self._stopped), 0))
         self._pace.measure([running.stopped - running.started for running in ended])
         self._stopped += ended
         if self.hands.broken:
@@ -215,11 +226,7 @@ class Engine:
 
     def _overran(self, running: Running) -> None:
         self.hands.abandon(running)
-        if running.judges:
-            fault = timeout(f"its retry handler ran longer than {running.limit / 1e6:g} s")
-            self._end(running, Judged(fault, 504))
-        else:
-            self._end(running, Errored(timeout(f"its handler ran longer than {running.limit / 1e6:g} s"), 504))
+        self._end(running, overran(running))
 
     def _count_stuck(self, now: int) -> None:
         """What could not be stopped runs on. When that is all our hands, this process is of no use any more."""
@@ -276,19 +283,35 @@ class Engine:
 
     def _forget(self, saved: Iterable[Running]) -> None:
         for running in saved:
-            self.memory.pop(running.row.id, None)
+            if self.memory.get(running.row.id) is running:
+                del self.memory[running.row.id]
 
-    def _announce(self, changes: Iterable[Change], turned: Turned, now: int) -> None:
+    def _announce(self, changes: Sequence[Change], turned: Turned, now: int) -> None:
         for change in changes:
             name = "lost" if change.before.id in turned.lost else change.event
             queue = queue_of(change.before.id)
-            self._expect(queue, change.after)
-            if change.after.held < change.before.held:
+            after = turned.answered.get(change.before.id, change.after)
+            self._expect(queue, after)
+            if after.held < change.before.held:
                 self._made_room(queue)
             if self.events.wanted(name):
-                self.events.emit(name, now, self._name(change.before), change.after)
+                self.events.emit(name, now, self._name(change.before), after)
+            if name == "timed out" and after.phase == CALLING_OFF:
+                self.events.emit(CALLING_OFF, now, self._name(change.before), after)
+            if name in ("called off", "call-off failed") and after.state == FINAL and after.exitcode == CANCELLED:
+                self.events.emit("cancelled", now, self._name(change.before), after)
+        self._announce_answers(changes, turned, now)
         if turned.children:
             self.added([child for child, _ in turned.children], [stored for _, stored in turned.children])
+
+    def _announce_answers(self, changes: Sequence[Change], turned: Turned, now: int) -> None:
+        """Answers that were early and have found their jobs; and those that jobs left behind."""
+        rows = {change.before.id: change.after for change in changes} if turned.placed else {}
+        for one in turned.placed:
+            row = turned.answered.get(one.job, rows[one.job])
+            if self.events.wanted(one.state):
+                more = {"waited": waited(row, now)} if one.state == MATCHED else {}
+                self.events.emit(one.state, now, self._name(row), row, answer=one.id, key=row.job_key, **more)
 
     def _made_room(self, queue: int) -> None:
         """A job that counted counts no more: where rules kept others from starting, they may start now."""
@@ -299,7 +322,7 @@ class Engine:
 
     def _expect(self, queue: int, row: Row) -> None:
         """A job was saved that will want something again: now, or at a known moment."""
-        if row.phase in (READY, JUDGING):
+        if row.phase in (READY, JUDGING, ANSWERED, CALLING_OFF):
             self._hungry(queue)
         elif row.phase == SCHEDULED:
             self._next_start[queue] = min(self._next_start[queue] or row.scheduled_run_time, row.scheduled_run_time)
@@ -310,7 +333,10 @@ class Engine:
         steady = self.steady()
         batch = []
         for row in turned.won:
-            running = Running(row, self.queues[queue_of(row.id)].specs[row.job_type], steady)
+            spec = self.queues[queue_of(row.id)].specs[row.job_type]
+            running = Running(row, spec, steady, turned.answers.get(row.id))
+            if row.id in self.memory:  # its answer came while another piece of its code ran here
+                self._drop(self.memory[row.id], now)
             self.memory[row.id] = running
             batch.append(running)
             self._next_overrun = min(self._next_overrun, steady + running.limit)
@@ -352,7 +378,7 @@ class Engine:
         serves = msgspec.json.encode({str(queue.number): queue.published for queue in self.queues.values()}).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"
         expired, sysid = self.sysid, self.store.take_lease(self.lease, label, serves)
-        held = {id: running for id, running in self.memory.items() if running.ending is None}
+        held = dict(self.memory)  # those that have ended too: else we would take them for a dead engine's
         changes = [Change(r.row, moves.adopted(r.row, sysid, now), (), "claimed") for r in held.values()]
         lost = self.store.turn(sysid, changes, [], now).lost if changes else frozenset[int]()
         self.sysid = sysid  # only now: rows of a lease whose adoption was not confirmed must not look unstarted to us
@@ -366,8 +392,12 @@ class Engine:
                 running.row = change.after
 
     def _drop(self, running: Running, now: int) -> None:
-        """Its claim was lost: whatever it comes to, nothing of it is kept."""
-        self.hands.abandon(running)
+        """Its claim was lost: whatever it comes to, or has come to, nothing of it is kept."""
+        if running.ending is None:
+            self.hands.abandon(running)
+        running.abandoned = True
+        self._stopped = [one for one in self._stopped if one is not running]
+        self._blocked = [one for one in self._blocked if one is not running]
         self.memory.pop(running.row.id, None)
         self.events.emit("lost", now, self._name(running.row), running.row)
 
@@ -385,7 +415,7 @@ class Engine:
             times.append(self._ticks.next - now)
         if self._closed:
             times.append(self._next_roll - steady)
-        times += [self._next_sweep - steady, self._next_glance - steady]
+        times += [self._next_sweep - steady, self._next_glance - steady, self._next_prune - steady]
         if self._blocked:
             times.append(self._next_blocked - steady)
         if self.memory or self.hands.stuck > self._stuck:
@@ -419,7 +449,7 @@ class Engine:
         if glance.queue in self._throttling:
             self._throttling[glance.queue].remind(glance.ready, round(self.poll * 1e6))
             return False
-        if not glance.parked or self.store.limits(glance.queue).rules.throttled:
+        if not glance.parked or self.store.rules(glance.queue).throttled:
             return False
         self._hunger.at(glance.queue)
         return self.store.unpark(glance.queue, STEP) > 0

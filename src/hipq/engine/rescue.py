@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hipq.engine.launch import Running
-from hipq.job import moves
+from hipq.job import awaiting, moves
 from hipq.job.model import Change
+from hipq.job.order import Order
+from hipq.job.states import ANSWERED
 from hipq.stores.base import Store
 
 STEP = 500
@@ -20,9 +22,14 @@ def orphans(store: Store, queues: Sequence[int], now: int) -> list[Change]:
     return [Change(row, moves.rescued(row, now), (), "rescued") for row in store.orphans(queues, STEP)]
 
 
-def overdue(store: Store, queue: int, now: int) -> list[Change]:
-    """Waiting jobs whose time-out struck: an error, to be judged by an engine that has their retry handler."""
-    return [Change(row, moves.timed_out(row, now), (), "timed out") for row in store.overdue(queue, now, STEP)]
+def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:
+    """Waiting jobs whose moment has come: they look at their answer again, are called off, or have timed out; that is
+    an error, to be judged by an engine that has their retry handler."""
+    found = []
+    for row in store.overdue(queue, now, STEP):
+        after = awaiting.overdue(row, order, now)
+        found.append(Change(row, after, (), "answered" if after.phase == ANSWERED else "timed out"))
+    return found
 
 
 def forgotten(

@@ -7,15 +7,34 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from hipq.engine.launch import Running
-from hipq.errors import StoreBusy, StoreRefused
-from hipq.job import moves
-from hipq.job.ending import Again, Crashed, Errored, GivenBack, Judged, Refused, Succeeded, Waits
-from hipq.job.fault import Fault, clean
+from hipq.errors import KeyTaken, StoreBusy, StoreRefused
+from hipq.job import awaiting, moves, waiting
+from hipq.job.ending import (
+    Again,
+    CalledOff,
+    Crashed,
+    Ending,
+    Errored,
+    GivenBack,
+    Judged,
+    Progressed,
+    Refused,
+    Succeeded,
+    Unread,
+    Waits,
+)
+from hipq.job.fault import Fault, clean, timeout
+from hipq.job.matching import Placed
 from hipq.job.model import Change, New, Row
 from hipq.job.order import Order
-from hipq.job.states import FINAL
+from hipq.job.spec import Spec
+from hipq.job.states import ANSWERED, CALLING_OFF, EXECUTING, FINAL, WAITING
 from hipq.job.when import later
 from hipq.stores.base import Store, Stored, Turned
+from hipq.stores.matching import KEYS_AT_ONCE
+
+KEEPS_ITS_ANSWER = (Unread, Crashed, GivenBack)
+"""Endings after which a job has its answer still before it, if it has not ended."""
 
 
 def settle(running: Running, order: Order, now: int) -> Change:
@@ -32,8 +51,18 @@ def settle(running: Running, order: Order, now: int) -> Change:
         case Again():
             after, event = moves.asked_again(row, ending, order, now), "again"
         case Waits():
-            deadline = later(now, ending.timeout) if ending.timeout else row.deadline
-            after, event = moves.waits(row, deadline, now), "waits"
+            latest = row.deadline if row.phase == EXECUTING else waiting.load(row.wait).until
+            wait = waiting.begun(ending, latest, _life(running), running.spec.answered is None, now)
+            after, event = awaiting.waits(row, wait, now, ending.key), "waits"
+        case Progressed():
+            after, event = awaiting.progressed(row, ending.extend, now), "progress"
+        case Unread() if _outlived(running, now):
+            after, event = moves.outlived(row, ending.fault, 500, now), "lifetime over"
+        case Unread():
+            after, event = awaiting.unread(row, ending.fault, now), "answer failed"
+        case CalledOff():
+            after = awaiting.call_ended(row, ending.fault, order, now)
+            event = "call-off failed" if ending.fault else "called off"
         case Errored():
             after, event = moves.errored(row, ending.fault, ending.exitcode, now), "error"
         case Judged():
@@ -43,6 +72,8 @@ def settle(running: Running, order: Order, now: int) -> Change:
             else:
                 after = moves.gave_up(errored, ending.fault, now)
                 event = "lifetime over" if _outlived(running, now) else "gave up"
+        case Crashed() if row.phase == CALLING_OFF and row.crashes >= moves.CRASHES_ALLOWED:
+            after, event = awaiting.call_ended(row, ending.fault, order, now), "call-off failed"
         case Crashed():
             after = moves.crashed(row, ending.fault, now)
             event = "gave up" if after.state == FINAL else "crashed"
@@ -50,7 +81,32 @@ def settle(running: Running, order: Order, now: int) -> Change:
             after, event = moves.given_back(row, ending.reason, ending.started, now), "given back"
         case _:
             assert_never(ending)
-    return Change(row, _one_write(row, after), tuple(running.children), event)
+    if after.state != FINAL and (running.spec.fence or running.spec.cancelled):
+        after = _agreed(after, running.spec)
+    kept = isinstance(ending, KEEPS_ITS_ANSWER) and after.state != FINAL
+    used = 0 if running.answer is None or kept else running.answer.id
+    return Change(row, _one_write(row, after), tuple(running.children), event, used)
+
+
+def _agreed(row: Row, spec: Spec) -> Row:
+    """With what its code says about answers: one may come before it has ever waited, or find it in other hands."""
+    wait = replace(waiting.load(row.wait), fence=spec.fence, calls_off=spec.cancelled is not None)
+    return replace(row, wait=wait.dump())
+
+
+def overran(running: Running) -> Ending:
+    """How it ends if its code takes longer than it may."""
+
+    def fault(code: str) -> Fault:
+        return timeout(f"its {code} ran longer than {running.limit / 1e6:g} s")
+
+    if running.judges or (running.answer and running.answer.error):
+        return Judged(fault("retry handler"), 504)
+    if running.row.phase == ANSWERED:
+        return Unread(fault("answer handler"))
+    if running.row.phase == CALLING_OFF:
+        return CalledOff(fault("cancel handler"))
+    return Errored(fault("handler"), 504)
 
 
 def save_apart(store: Store, sysid: int, changes: list[Change], now: int) -> tuple[list[Change], Turned, set[int]]:
@@ -63,9 +119,11 @@ def save_apart(store: Store, sysid: int, changes: list[Change], now: int) -> tup
     blocked: set[int] = set()
     lost: set[int] = set()
     children: list[tuple[New, Stored]] = []
+    answered: dict[int, Row] = {}
+    placed: list[Placed] = []
     alone = [[change] for change in changes if change.children]
     plain = [change for change in changes if not change.children]
-    todo = [plain, *alone] if plain else alone
+    todo = [plain[start : start + KEYS_AT_ONCE] for start in range(0, len(plain), KEYS_AT_ONCE)] + alone
     while todo:
         some = todo.pop(0)
         try:
@@ -75,6 +133,8 @@ def save_apart(store: Store, sysid: int, changes: list[Change], now: int) -> tup
                 todo[:0] = [[change] for change in some]
             elif some[0].event == "unstorable":
                 raise
+            elif isinstance(error, KeyTaken) and some[0].after.phase == WAITING:
+                todo.insert(0, [key_taken(some[0], now)])
             else:
                 todo.insert(0, [unstorable(some[0], str(error), now)])
             continue
@@ -84,7 +144,16 @@ def save_apart(store: Store, sysid: int, changes: list[Change], now: int) -> tup
         saved += some
         lost |= turned.lost
         children += turned.children
-    return saved, Turned(frozenset(lost), [], children), blocked
+        answered |= turned.answered
+        placed += turned.placed
+    return saved, Turned(frozenset(lost), [], children, answered=answered, placed=placed), blocked
+
+
+def key_taken(change: Change, now: int) -> Change:
+    """It wants to wait for its answer under a key that another live job has: an error, for its retry handler."""
+    row, key = change.before, change.after.job_key
+    fault = Fault("error", f"another live {row.job_type} job has the key {key!r}, under which it wanted to wait")
+    return Change(row, _one_write(row, moves.errored(row, fault, 500, now)), (), "error", change.answer)
 
 
 def unstorable(change: Change, reason: str, now: int) -> Change:
@@ -100,6 +169,10 @@ def _one_write(before: Row, after: Row) -> Row:
     return replace(after, token=before.token + 1)
 
 
+def _life(running: Running) -> int:
+    """When its lifetime is over; 0 = never."""
+    return later(running.row.create_time, running.spec.lifetime) if running.spec.lifetime else 0
+
+
 def _outlived(running: Running, now: int) -> bool:
-    lifetime = running.spec.lifetime
-    return bool(lifetime) and now >= later(running.row.create_time, lifetime)
+    return 0 < _life(running) <= now

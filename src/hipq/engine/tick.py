@@ -43,8 +43,8 @@ class Ticks:
         for queue in self._queues:
             for schedule in list(queue.crons):
                 known = self._known.get((queue.number, schedule.name)) or self._look(queue, schedule, now)
-                if known.last > now + LATE:  # the calendar was set back: it goes on from here
-                    self._store.tick(queue.number, schedule.name, known.last, now, [])
+                if known.last > now + LATE and known.last > self._store.now() + LATE:  # we may have been stopped since
+                    self._store.tick(queue.number, schedule.name, known.last, now, [])  # the calendar was set back
                     known = self._look(queue, schedule, now)
                 if 0 < known.next <= now:
                     found |= self._tick(queue, schedule, known.last, now, added)

@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from hipq.errors import Invalid
-from hipq.job import states, windows
+from hipq.job import states, waiting, windows
 from hipq.job.fault import Fault, clean
 from hipq.job.model import Row, queue_of
+from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND, to_datetime
 from hipq.job.why import Why
 from hipq.stores.base import EngineSeen, Holder, Limits
@@ -71,24 +72,27 @@ def _final(row: Row) -> Why:
     return Why("final", sentence, found | {"ended": to_datetime(row.update_time)})
 
 
+# -- an engine has it ------------------------------------------------------------------------------------------------
 _DOING: Final = {
     states.EXECUTING: "it is executing",
     states.JUDGING: "its retry handler is being asked",
     states.ANSWERED: "its answer is being looked at",
-    states.CALLING_OFF: "it is being called off",
+    states.CALLING_OFF: "its cancel handler is running",
 }
 
 
 def _in_hands(row: Row, engines: Sequence[EngineSeen]) -> Why:
     engine = next((one for one in engines if one.sysid == row.owner), None)
     since = _claimed(row) if row.phase == states.EXECUTING else row.update_time
+    before, more = _led_here(row)
     found = {"engine": row.owner, "label": engine.label if engine else None, "alive": engine is not None,
-             "since": to_datetime(since), "attempt": row.attempt}  # fmt: skip
+             "since": to_datetime(since), "attempt": row.attempt} | more  # fmt: skip
     if engine:
         sentence = f"{_DOING[row.phase]}: {_engines([engine])} has had it since {_at(since)}"
     else:
-        sentence = f"engine {row.owner} had it since {_at(since)} and is not alive any more: {_noticed(row, engines)}"
-    return Why(row.phase, sentence, found)
+        gone = f"engine {row.owner} had it since {_at(since)} and is not alive any more"
+        sentence = f"{gone}: {_noticed(row, engines)}"
+    return Why(row.phase, sentence + (f" ({before})" if before else ""), found)
 
 
 def _claimed(row: Row) -> int:
@@ -96,27 +100,75 @@ def _claimed(row: Row) -> int:
     return next((entry["at"] for entry in reversed(_history(row)) if entry["event"] == "claimed"), row.update_time)
 
 
+def _led_here(row: Row) -> tuple[str, dict[str, Any]]:
+    """What led to its being looked at again, or called off."""
+    wait = waiting.load(row.wait)
+    if row.phase == states.ANSWERED and wait.tries:
+        return _failed(row, wait)
+    if row.phase == states.CALLING_OFF and wait.cause:
+        cause = _on_a_line(wait.cause)
+        return f"why: {cause}", {"cause": cause}
+    return "", {}
+
+
+def _failed(row: Row, wait: Waiting) -> tuple[str, dict[str, Any]]:
+    """How often its answer handler has failed, and how it did the last time."""
+    failures = [entry for entry in _history(row) if entry["event"] == "answer failed"]
+    error = _on_a_line(failures[-1]["error"]) if failures else None
+    times = {1: "once", 2: "twice"}.get(wait.tries, f"{wait.tries} times")
+    said = f"its answer handler has failed {times}" + (f", the last time with {error}" if error else "")
+    return said, {"tries": wait.tries, "error": error}
+
+
+# -- it waits for its answer -----------------------------------------------------------------------------------------
+_TIMED_OUT: Final = "no answer came before its time-out at"
+
+
 def _waiting(row: Row, engines: Sequence[EngineSeen], now: int) -> Why:
-    found = {"since": to_datetime(row.update_time), "deadline": to_datetime(row.deadline), "attempt": row.attempt}
-    until = _at(row.deadline)
-    if row.deadline > now:
-        return Why("waiting", f"it waits for its answer, until {until} at the latest", found)
-    return Why("waiting", f"no answer came before its time-out at {until}: {_noticed(row, engines)}", found)
+    wait = waiting.load(row.wait)
+    if wait.tries:
+        return _unread(row, wait, engines, now)
+    found: dict[str, Any] = {
+        "since": to_datetime(row.update_time), "deadline": to_datetime(row.deadline), "attempt": row.attempt
+    }  # fmt: skip
+    until, sliding = _at(row.deadline), wait.heartbeat and row.deadline < wait.until
+    if wait.heartbeat:
+        found |= {"heartbeat": wait.heartbeat, "until": to_datetime(wait.until)}
+    if row.deadline <= now:
+        missed = f"no sign of life came for {wait.heartbeat:g} s, until" if sliding else _TIMED_OUT
+        return Why("waiting", f"{missed} {until}: {_noticed(row, engines)}", found)
+    if sliding:
+        sign = f"it waits for its answer: a sign of life must come until {until}"
+        return Why("waiting", f"{sign}, and the last answer until {_at(wait.until)}", found)
+    return Why("waiting", f"it waits for its answer, until {until} at the latest", found)
 
 
+def _unread(row: Row, wait: Waiting, engines: Sequence[EngineSeen], now: int) -> Why:
+    """It has its answer, and waits for another try of the code that is to look at it."""
+    said, found = _failed(row, wait)
+    again = f"is called again at {_at(row.deadline)}"
+    if row.deadline <= now:
+        again = f"was to be called again at {_at(row.deadline)}: {_noticed(row, engines)}"
+    return Why("answer failed", f"{said}, and {again}", found | {"again": to_datetime(row.deadline)})
+
+
+# -- it waits for other code than its handler ------------------------------------------------------------------------
 _LEFT: Final = {
     states.JUDGING: "it failed, and its retry handler has not been asked",
     states.ANSWERED: "its answer has come, and has not been looked at",
-    states.CALLING_OFF: "it was called off, and its code for that has not run",
+    states.CALLING_OFF: "it is given up, and its cancel handler has not run",
 }
 
 
 def _left(row: Row, engines: Sequence[EngineSeen]) -> Why:
-    """It waits for user code other than its handler: neither limits nor pauses hold that up."""
+    """Neither limits nor pauses hold that up."""
     able, error = _serving(row, engines), _fault(row)
     who = f"that is for {_engines(able)} to do" if able else _lacking(row, engines)
-    sentence = f"{_LEFT[row.phase]}: {who}" + (f" (its error: {error})" if error else "")
-    return Why(row.phase, sentence, {"error": error, "engines": _listed(able)})
+    before, more = _led_here(row)
+    what = "its answer is to be looked at again" if "tries" in more else _LEFT[row.phase]
+    before = before or (f"its error: {error}" if error else "")
+    sentence = f"{what}: {who}" + (f" ({before})" if before else "")
+    return Why(row.phase, sentence, {"error": error, "engines": _listed(able)} | more)
 
 
 # -- its time has not come -------------------------------------------------------------------------------------------
@@ -351,7 +403,11 @@ def _serving(row: Row, engines: Sequence[EngineSeen]) -> list[EngineSeen]:
 
 def _fault(row: Row) -> str | None:
     """What went wrong, on one line."""
-    return None if row.error == states.NONE else clean(" ".join(str(Fault.load(row.error)).split()), 300)
+    return None if row.error == states.NONE else _on_a_line(Fault.load(row.error))
+
+
+def _on_a_line(text: object) -> str:
+    return clean(" ".join(str(text).split()), 300)
 
 
 def _history(row: Row) -> list[dict[str, Any]]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 
-from hipq.job import payload
+from hipq.errors import Invalid, shown
+from hipq.job import names, payload
 from hipq.job.fault import Fault, clean
-from hipq.job.outcome import UNSET, Failed, Ok, Retry, Wait
+from hipq.job.outcome import UNSET, Failed, Ok, Progress, Retry, Wait
 from hipq.job.when import later, moment, seconds
 
 
@@ -37,9 +39,34 @@ class Again(msgspec.Struct, frozen=True, tag=True):
         return self.at or later(now, self.delay)
 
 
+Chosen = Succeeded | Refused | Again
+"""What a user may choose a time-out to mean."""
+
+
 class Waits(msgspec.Struct, frozen=True, tag=True):
     timeout: float = 0.0
     """Seconds from now; 0 = the job's own time-out, counted from its launch."""
+    key: str = ""
+    heartbeat: float = 0.0
+    on_timeout: Chosen | None = None
+
+
+class Progressed(msgspec.Struct, frozen=True, tag=True):
+    """The answer handler has looked at its answer, and the job goes on waiting."""
+
+    extend: float = 0.0
+
+
+class Unread(msgspec.Struct, frozen=True, tag=True):
+    """The answer handler raised: the answer stays the job's, and is looked at again."""
+
+    fault: Fault
+
+
+class CalledOff(msgspec.Struct, frozen=True, tag=True):
+    """The cancel handler has run; what it raised is on record and changes nothing."""
+
+    fault: Fault | None = None
 
 
 class Errored(msgspec.Struct, frozen=True, tag=True):
@@ -70,7 +97,7 @@ class GivenBack(msgspec.Struct, frozen=True, tag=True):
     started: bool
 
 
-Ending = Succeeded | Refused | Again | Waits | Errored | Judged | Crashed | GivenBack
+Ending = Succeeded | Refused | Again | Waits | Progressed | Errored | Judged | Unread | CalledOff | Crashed | GivenBack
 
 
 def again(retry: Retry) -> Again:
@@ -97,10 +124,40 @@ def ending_of(value: Any) -> Ending:
             case Retry():
                 return again(value)
             case Wait():
-                return Waits(0.0 if value.timeout is None else seconds(value.timeout, "Wait's timeout", least=0.001))
+                return _waits(value)
+            case Progress():
+                raise Invalid("Progress is what an answer handler returns; a job that goes on waiting returns Wait")
             case BaseException():
                 return Errored(Fault.of(value))
             case _:
                 return Succeeded(payload.encode(value, "the result"))
     except Exception as error:  # whatever is wrong with it must not cost the thread that runs it
         return Errored(Fault.of(error))
+
+
+def _waits(wait: Wait) -> Waits:
+    chosen = ending_of(wait.on_timeout) if isinstance(wait.on_timeout, Ok | Failed | Retry) else None
+    if not isinstance(chosen, Chosen) and wait.on_timeout is not None:
+        raise Invalid(f"Wait's on_timeout must be Ok, Failed or Retry with a time, not {shown(wait.on_timeout)}")
+    return Waits(
+        _seconds(wait.timeout, "Wait's timeout"),
+        "" if wait.key is None else names.key(wait.key),
+        _seconds(wait.heartbeat, "Wait's heartbeat"),
+        chosen if isinstance(chosen, Chosen) else None,
+    )
+
+
+def _seconds(value: float | timedelta | None, name: str) -> float:
+    return 0.0 if value is None else seconds(value, name, least=0.001)
+
+
+def answer_ending(value: Any) -> Ending:
+    """What an answer handler returned or raised. If it failed, it is called again: the answer is not lost, and the
+    request not sent again. A Retry is no failure of it."""
+    try:
+        if isinstance(value, Progress):
+            return Progressed(_seconds(value.extend, "Progress's extend"))
+    except Invalid as error:
+        return Unread(Fault.of(error))
+    ending = ending_of(value)
+    return Unread(ending.fault) if isinstance(ending, Errored) and ending.exitcode >= 500 else ending

@@ -62,6 +62,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True):
     timeout: float
     scheduled_run_time: int
     deadline: int
+    wait: str
     attempt: int
     failures: int
     crashes: int
@@ -97,6 +98,8 @@ class Change(msgspec.Struct, frozen=True):
     children: tuple[New, ...] = ()
     event: str = ""
     """The name under which the change is announced."""
+    answer: int = 0
+    """The answer that it used up."""
 
 
 HISTORY_LIMIT: Final = 40
@@ -130,7 +133,7 @@ def blank(new: New, id: int) -> Row:
         id=id, tenant=new.tenant, lane=new.lane, job_type=new.job_type, job_key=new.job_key or str(id),
         job_data=new.job_data, state="initial", phase=new.phase, rank=new.rank, priority=new.priority,
         throttle_factor=new.throttle_factor, held=0, time_windows=new.time_windows, timeout=new.timeout,
-        scheduled_run_time=new.scheduled_run_time, deadline=0, attempt=0, failures=0, crashes=0, owner=0, token=0,
-        error=NONE, code=NONE, exitcode=0, result="", history="[]", create_time=new.create_time,
+        scheduled_run_time=new.scheduled_run_time, deadline=0, wait="", attempt=0, failures=0, crashes=0, owner=0,
+        token=0, error=NONE, code=NONE, exitcode=0, result="", history="[]", create_time=new.create_time,
         update_time=new.create_time,
     )  # fmt: skip

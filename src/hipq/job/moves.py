@@ -9,10 +9,12 @@ from msgspec.structs import replace
 
 from hipq.job import states
 from hipq.job.ending import Again
-from hipq.job.fault import Fault, details, timeout
+from hipq.job.fault import Fault, details
 from hipq.job.model import Row, remember
 from hipq.job.order import Order
 from hipq.job.states import (
+    ANSWERED,
+    CALLING_OFF,
     DONE,
     ERROR,
     FINAL,
@@ -24,12 +26,13 @@ from hipq.job.states import (
     RETRY,
     RUNNING,
     SCHEDULED,
-    WAITING,
     walk,
 )
 from hipq.job.when import later
 from hipq.job.windows import opening
 
+CANCELLED = 499
+"""The exitcode of a job that was cancelled."""
 CRASHES_ALLOWED = 3
 """Crashes of a process that ran this job alone. `crashes` is one more than those: its first unit means "suspect"."""
 
@@ -38,7 +41,7 @@ def succeeded(row: Row, result: str, exitcode: int, now: int) -> Row:
     return replace(
         row,
         state=walk(row.state, FINAL), phase=DONE, owner=0, held=0, token=row.token + 1,
-        error=NONE, code="ok", exitcode=exitcode, result=result,
+        error=NONE, code="ok", exitcode=exitcode, result=result, wait="",
         history=remember(row.history, now, "ok"), update_time=now,
     )  # fmt: skip
 
@@ -80,23 +83,9 @@ def outlived(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
     return _ended(row, fault, code, exitcode, now, "lifetime over", ERROR, FINAL)
 
 
-def waits(row: Row, deadline: int, now: int) -> Row:
-    """Its request is sent. Nobody owns it now, so no engine's crash can touch it."""
-    return replace(
-        row,
-        phase=WAITING, owner=0, crashes=0, deadline=deadline, token=row.token + 1,
-        history=remember(row.history, now, "waits"), update_time=now,
-    )  # fmt: skip
-
-
-def timed_out(row: Row, now: int) -> Row:
-    """A waiting job's deadline passed."""
-    return errored(row, timeout("no answer came before its time-out"), 504, now)
-
-
 def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
     """Back to its place in the queue at no cost; a run that never started is not an attempt."""
-    if row.state == ERROR:
+    if _looked_at(row):
         return replace(row, owner=0, token=row.token + 1, update_time=now)
     return replace(
         _back(row, Fault("given back", reason), now, "given back"), attempt=row.attempt - (0 if started else 1)
@@ -105,26 +94,25 @@ def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
 
 def rescued(row: Row, now: int) -> Row:
     """Its engine is gone. Whether it ran is not known, so its attempt stays; it runs apart from now on."""
-    if row.state == ERROR:
+    if _looked_at(row):
         return replace(given_back(row, "", False, now), crashes=max(row.crashes, 1))
     fault = Fault("rescued", f"engine {row.owner} lost its lease while it had this job")
     return replace(_back(row, fault, now, "rescued"), crashes=max(row.crashes, 1))
 
 
 def crashed(row: Row, fault: Fault, now: int) -> Row:
-    """Alone in a process, its handler (or, if it errored before, its retry handler) took that process down."""
+    """Alone in a process, its code took that process down: its handler, or the one for errors, answers, call-offs."""
     crashes = max(row.crashes, 1) + 1
-    judged = row.state == ERROR
     if crashes > CRASHES_ALLOWED:
-        ended = _ended(row, fault, "error", 500, now, "crashed", *((FINAL,) if judged else (ERROR, FINAL)))
-        return replace(ended, crashes=crashes)
-    back = given_back(row, "", False, now) if judged else _back(row, fault, now, "crashed")
+        path = (FINAL,) if row.state == ERROR else (ERROR, FINAL)
+        return replace(_ended(row, fault, "error", 500, now, "crashed", *path), crashes=crashes)
+    back = given_back(row, "", False, now) if _looked_at(row) else _back(row, fault, now, "crashed")
     return replace(back, crashes=crashes)
 
 
 def cancelled(row: Row, reason: str, now: int) -> Row:
     path = {INITIAL: (RUNNING, ERROR, FINAL), RETRY: (RUNNING, ERROR, FINAL), RUNNING: (ERROR, FINAL), ERROR: (FINAL,)}
-    return _ended(row, Fault("cancelled", reason), "failed", 499, now, "cancelled", *path[row.state])
+    return _ended(row, Fault("cancelled", reason), "failed", CANCELLED, now, "cancelled", *path[row.state])
 
 
 def adopted(row: Row, owner: int, now: int) -> Row:
@@ -163,9 +151,9 @@ def hurried(row: Row, order: Order, now: int) -> Row:
 
 
 def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
-    """What a store's claim, in SQL, makes of a ready row, or of one that waits for its judgement. The model of it: the
-    contract suite compares every store with this."""
-    if row.phase == JUDGING:
+    """What a store's claim, in SQL, makes of a ready row, or of one that waits for other code than its handler. The
+    model of it: the contract suite compares every store with this."""
+    if _looked_at(row):
         return replace(row, owner=owner, token=row.token + 1, update_time=now)
     return replace(
         row,
@@ -176,11 +164,16 @@ def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
     )  # fmt: skip
 
 
+def _looked_at(row: Row) -> bool:
+    """What an engine has of it is not its handler's run, but another piece of its code."""
+    return row.state == ERROR or row.phase in (ANSWERED, CALLING_OFF)
+
+
 def _ended(row: Row, fault: Fault, code: str, exitcode: int, now: int, event: str, *path: str) -> Row:
     return replace(
         row,
         state=walk(row.state, *path), phase=DONE, owner=0, held=0, token=row.token + 1,
-        error=fault.dump(), code=code, exitcode=exitcode,
+        error=fault.dump(), code=code, exitcode=exitcode, wait="",
         history=remember(row.history, now, event, **details(fault)), update_time=now,
     )  # fmt: skip
 

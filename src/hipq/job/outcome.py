@@ -1,4 +1,5 @@
-"""What a handler may return (or raise): Ok, Failed, Retry, Wait. Anything else is a result, and means Ok."""
+"""What a handler may return (or raise): Ok, Failed, Retry, Wait; an answer handler also Progress. Anything else is a
+result, and means Ok."""
 
 from __future__ import annotations
 
@@ -69,13 +70,40 @@ class Retry(Exception):
 
 
 class Wait:
-    """The request was sent; the answer comes later. The job holds its place until then, or until `timeout` seconds."""
+    """The request was sent; the answer comes later. The job holds its place until then, or until `timeout` seconds.
 
-    __slots__ = ("timeout",)
-    __match_args__ = ("timeout",)
+    `key`: what the answer will name, where that is known only now; it becomes the job's key. `heartbeat`: seconds
+    without a sign of life (an answer that is `Progress`) after which it is over before that. `on_timeout`: what no
+    answer means, as Ok, Failed or Retry; without it, an error.
+    """
 
-    def __init__(self, *, timeout: float | timedelta | None = None) -> None:
-        self.timeout = timeout
+    __slots__ = ("heartbeat", "key", "on_timeout", "timeout")
+    __match_args__ = ("key", "timeout")
+
+    def __init__(
+        self,
+        *,
+        key: str | None = None,
+        timeout: float | timedelta | None = None,
+        heartbeat: float | timedelta | None = None,
+        on_timeout: Ok | Failed | Retry | None = None,
+    ) -> None:
+        self.key, self.timeout, self.heartbeat, self.on_timeout = key, timeout, heartbeat, on_timeout
 
     def __repr__(self) -> str:
-        return f"Wait(timeout={self.timeout!r})"
+        given = {name: getattr(self, name) for name in ("key", "timeout", "heartbeat", "on_timeout")}
+        return f"Wait({', '.join(f'{name}={value!r}' for name, value in given.items() if value is not None)})"
+
+
+class Progress:
+    """From an answer handler: this was not the last answer, the job goes on waiting. `extend`: its time-out is so many
+    seconds from now; without it, it stays what it was."""
+
+    __slots__ = ("extend",)
+    __match_args__ = ("extend",)
+
+    def __init__(self, *, extend: float | timedelta | None = None) -> None:
+        self.extend = extend
+
+    def __repr__(self) -> str:
+        return f"Progress(extend={self.extend!r})"

@@ -6,12 +6,15 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from hipq.errors import Invalid
 from hipq.job.retries import RetryHandler
+
+if TYPE_CHECKING:
+    from hipq.job.answer import Answer
 
 Handler = Callable[[Any], Any]
 
@@ -22,6 +25,14 @@ class Spec:
     queue: str = ""
     fn: Handler | None = None
     retry: RetryHandler | None = None
+    answered: Callable[[Any, Answer], Any] | None = None
+    """Looks at the answer of a job that waits; without it, the answer is the job's result."""
+    cancelled: Handler | None = None
+    """Tells whoever works on a job that waits that it is given up."""
+    on_late: Callable[[Any, Answer], Any] | None = None
+    """Is shown answers that came too late."""
+    fence: bool = False
+    """An answer that names another attempt than the job is at, is too late."""
     timeout: float = 86_400.0
     run_timeout: float = 0.0
     """Seconds a handler itself may execute; 0 = as long as `timeout`."""

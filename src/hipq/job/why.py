@@ -11,8 +11,9 @@ class Why(msgspec.Struct, frozen=True):
     """Why a job does not run now, or what it is doing."""
 
     reason: str
-    """Words that stay the same: final, executing, waiting, judging, retry pending, window closed, scheduled, no
-    engine, no code, paused, window unknown, due, throttler failed, parked, limit full, lane full, rate, behind, next"""
+    """Words that stay the same: final, executing, waiting, answered, answer failed, calling off, judging, retry
+    pending, window closed, scheduled, no engine, no code, paused, window unknown, due, throttler failed, parked, limit
+    full, lane full, rate, behind, next"""
     sentence: str
     details: dict[str, Any]
     """The facts: what JSON can have, and datetimes."""

@@ -15,7 +15,8 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hipq.events import ENGINE_EVENTS, JOB_EVENTS, Event, Events
+from hipq.events import ALL_EVENTS, ENGINE_EVENTS, Event, Events
+from hipq.job import payload
 from hipq.job.fault import Fault
 from hipq.job.states import NONE
 
@@ -26,7 +27,7 @@ ERROR_LIMIT: Final = 300
 _WARNINGS: Final = frozenset({
     "failed", "error", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
     "lease lost", "store down", "thread stuck", "again", "rejected", "tick skipped", "tick failed",
-    "throttler slow", "throttler failed",
+    "throttler slow", "throttler failed", "answer failed", "call-off failed", "conflict", "late",
 })  # fmt: skip
 
 
@@ -47,7 +48,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
         if logger.isEnabledFor(weight):
             logger.log(weight, Line(event.name, fields(event)))
 
-    wanted = [name for name in (*JOB_EVENTS, *ENGINE_EVENTS) if logger.isEnabledFor(level(name))]
+    wanted = [name for name in ALL_EVENTS if logger.isEnabledFor(level(name))]
     if wanted:
         events.subscribe(write, *wanted)
 
@@ -60,6 +61,9 @@ def fields(event: Event) -> dict[str, Any]:
                   "attempt": job.attempt, "failures": job.failures}  # fmt: skip
         if job.error != NONE:
             found["error"] = str(Fault.load(job.error))[:ERROR_LIMIT]
+        elif event.name in ("answer failed", "call-off failed"):  # which are no error of the job
+            failed = [entry for entry in payload.decode(job.history) if entry["event"] == event.name]
+            found["error"] = failed[-1]["error"][:ERROR_LIMIT] if failed else ""
     return found | event.details
 
 

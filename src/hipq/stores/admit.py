@@ -23,6 +23,9 @@ _BEHIND: Final = "~"
 """Sorts behind every list of windows."""
 _REST: Final = 20
 """Times as long as it took to look through a full queue, nobody looks again,"""
+_DEAR: Final = 2_000
+"""Microseconds a sum may take before a claim looks first whether any job is ready: with a hundred thousand jobs that
+wait for their answers, it takes tens of milliseconds."""
 _LONGEST_REST: Final = FRESH // 4
 """and no longer than this: those who wait for a heavy job go by when it was last met."""
 
@@ -64,6 +67,8 @@ class Past:
     """The lane that came last, where lanes take turns."""
     rest_until: int = 0
     """Until then, nobody looks for heavy jobs while the queue is full."""
+    summing: int = 0
+    """Microseconds it took the last time to sum up what counts against limits."""
 
 
 @dataclass(slots=True)
@@ -90,6 +95,8 @@ class Admit:
         """The first jobs that may start."""
         if self.rules.paused:
             return Picked([], self.memory, refused=True)
+        if self.past.summing > _DEAR and not self.reader.heads(self.types, START, 1):
+            return Picked([], self.memory)
         admission = self._admission()
         ids, found = self._first(admission)
         return self._picked(ids, found, admission, admission.memory())
@@ -133,7 +140,10 @@ class Admit:
         are written down too early would let a rate be exceeded."""
         if not self.rules.in_force:
             return Admission(self.rules, self.critical, {}, self.memory, self.now)
-        admission = Admission(self.rules, self.critical, self.reader.held(), self.memory, self.clock())
+        began = self.clock()
+        held, now = self.reader.held(), self.clock()
+        self.past.summing = now - began
+        admission = Admission(self.rules, self.critical, held, self.memory, now)
         if admission.passed:
             able = seen(self.reader.these(admission.passed), self.rules, self.now).able
             admission.still([(head.strand.job_type, head.place) for head in able], self.types, met=met)

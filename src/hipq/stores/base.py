@@ -24,6 +24,8 @@ from hipq.job.model import Change, New, Row
 from hipq.job.states import DONE, FINAL
 
 if TYPE_CHECKING:
+    from hipq.job.answer import Answered, Kept, NewAnswer
+    from hipq.job.matching import Placed
     from hipq.stores.admit import Picked
     from hipq.throttlers.rules import Rules
 
@@ -121,6 +123,20 @@ class EngineSeen(NamedTuple):
         )
 
 
+class Delivered(NamedTuple):
+    """What became of an answer that came."""
+
+    outcome: Answered
+    id: int
+    """Its number in the inbox; of a duplicate, that of the first."""
+    job: int
+    """The job it belongs to; 0 = none yet."""
+    change: Change | None = None
+    """What that job did about it."""
+    placed: Sequence[Placed] = ()
+    """Earlier answers to the job that were moved with it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Turned:
     """What a turn did."""
@@ -135,6 +151,12 @@ class Turned:
     """Queues in which rules kept jobs from starting, and when to claim again (0 = when something changes)."""
     closed: dict[int, frozenset[str]] = field(default_factory=dict)
     """By queue, the windows of ready jobs that are closed."""
+    answered: dict[int, Row] = field(default_factory=dict)
+    """Of the changes, the jobs that found their answer when they began to wait, as they are then."""
+    answers: dict[int, Kept] = field(default_factory=dict)
+    """Of the rows claimed, the answers of those that have one to look at."""
+    placed: list[Placed] = field(default_factory=list)
+    """Answers that the changes moved: to jobs that began to wait, or, as jobs ended, to late, duplicate, conflict."""
 
     def add(self, queue: int, won: list[Row], picked: Picked) -> None:
         """What one claim did. There may be two of one queue: what a throttler admitted, and what waits to be judged."""
@@ -182,6 +204,31 @@ class Filter(NamedTuple):
         return [table for table, is_final in (("live", False), ("final", True)) if final <= {is_final}]
 
 
+class AnswerFilter(NamedTuple):
+    """Which answers to list. Empty fields do not filter."""
+
+    queue: int = 0
+    job_type: str = ""
+    job_key: str = ""
+    state: str = ""
+    job: int = 0
+    id: int = 0
+    after: int = 0
+    """Numbers above this one only: the next page."""
+    limit: int = 100
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Column and value of each that filters for one."""
+        columns = ("queue", "job_type", "job_key", "state", "job", "id")
+        return {name: getattr(self, name) for name in columns if getattr(self, name)}
+
+    def condition(self, column: str, mark: str) -> str:
+        """That a column has its value; spelled so that the index for it is found. `mark` is how a parameter looks."""
+        wanted = f"{column} = {mark.format(column)}"
+        return f"{wanted} AND job <> 0" if column == "job" else wanted
+
+
 class Store(Protocol):
     url: str
     """Where this is, for people: no password in it."""
@@ -215,9 +262,37 @@ class Store(Protocol):
     def shut_out(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
         """Ready jobs of these types that have one of these windows."""
 
+    # -- answers ----------------------------------------------------------------------------------------------------
+    def answer(self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0) -> list[Delivered]:
+        """Keep answers that came, up to a thousand, and match them with their jobs, in one transaction. With
+        `instead_of` it is an answer of the inbox that comes again: that one goes. NotFound, if it is not there any
+        more; Conflict, if it has been used."""
+
+    def answers(self, wanted: AnswerFilter) -> list[Kept]:
+        """Answers by filter, in the order they came."""
+
+    def count_answers(self, queue: int) -> dict[str, tuple[int, int]]:
+        """How many answers there are in each state, and how often in all they came."""
+
+    def drop_answer(self, id: int) -> bool:
+        """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
+
+    def late_answers(self, queues: Sequence[int], limit: int) -> int:
+        """Answers that were kept for jobs which ended and never waited for them are late; how many. Up to so many a
+        queue, and of queues that have none only one question for all of them."""
+
+    def prune_answers(self, now: int, limit: int) -> int:
+        """Delete answers that need not be kept any longer; how many."""
+
+    def ended(self, ids: Sequence[int]) -> list[Row]:
+        """Those of these jobs that are final: one statement for all of them."""
+
     # -- rules ------------------------------------------------------------------------------------------------------
+    def rules(self, queue: int) -> Rules:
+        """The queue's rules as they are now."""
+
     def limits(self, queue: int) -> Limits:
-        """The queue's rules as they are now, and what is held."""
+        """The same, and what is held."""
 
     def change_rules(self, queue: int, change: Callable[[Rules], Rules]) -> Rules:
         """Read, change and write the rules; every claim from now on goes by them. `change` is pure."""

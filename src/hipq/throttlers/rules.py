@@ -1,4 +1,4 @@
-"""What a queue's row in the registry says about starts: its limits, its pauses, how its lanes take turns.
+"""What a queue's row in the registry says: its limits, its pauses, how its lanes take turns, how long it keeps answers.
 
 Code gives the defaults, written by every engine that starts. What an operator changed is kept beside them, and wins.
 """
@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from hipq.errors import Invalid, shown
+from hipq.job.answer import DEFAULT_KEEPING, Keeping
 from hipq.throttlers.limit import Limit, PerLane, limit
 from hipq.throttlers.rate import Rate
 from hipq.throttlers.share import Share
@@ -26,6 +27,8 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
     lanes: str = "ordered"
     throttled: bool = False
     """Jobs start by the leave of a code throttler only."""
+    keeping: Keeping = DEFAULT_KEEPING
+    """How long answers are kept."""
     paused: bool = False
     paused_lanes: tuple[str, ...] = ()
     paused_types: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from hipq.errors import Invalid, StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import Invalid, KeyTaken, StoreBusy, StoreError, StoreRefused, StoreUnavailable
 
 T = TypeVar("T")
 Connection = psycopg.Connection[TupleRow]
@@ -32,6 +32,8 @@ POOL_SECONDS: Final = 1.5
 LOCK_SECONDS: Final = 1.5
 """How long a statement waits for somebody's lock: well below a third of a lease, or a turn that waits would end it; and
 above the server's deadlock_timeout (1 s), or a deadlock would not be told from waiting."""
+CALLER_SECONDS: Final = 10.0
+"""How long a program that adds a job, or brings an answer, waits for a transaction that has taken its key."""
 _DEFAULTS: Final = {
     "application_name": "hipq",
     "connect_timeout": 2,
@@ -49,6 +51,7 @@ _SETTINGS: Final = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_mergejoin": "off",
+    "enable_hashjoin": "off",
     "enable_bitmapscan": "off",  # it reads the entries of jobs that are gone, every time, until the next vacuum
     "max_parallel_workers_per_gather": "0",  # to start one takes longer than any statement here
     "jit": "off",
@@ -59,6 +62,8 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())  # else the pool'
 def translated(error: Exception) -> StoreError:
     """A database error as one of ours: it may pass, or it never will."""
     text = str(error).strip().partition("\n")[0]
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return KeyTaken(f"PostgreSQL will not store this: {text}")
     too_large = isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("54")
     if too_large or isinstance(error, (psycopg.DataError, psycopg.IntegrityError, UnicodeError, OverflowError)):
         return StoreRefused(f"PostgreSQL will not store this: {text}")
@@ -95,6 +100,19 @@ def in_transaction(conn: Connection, work: Callable[[], T]) -> T:
             pass
     with conn.transaction():
         return work()
+
+
+def patiently(conn: Connection, work: Callable[[], T]) -> T:
+    """The same for a program that is no engine: no lease ends meanwhile, so it may wait longer for somebody's lock."""
+
+    def slowly() -> T:
+        conn.execute(f"SET LOCAL lock_timeout = '{CALLER_SECONDS - LOCK_SECONDS}s'".encode())
+        return work()
+
+    try:
+        return in_transaction(conn, work)
+    except psycopg.errors.LockNotAvailable:
+        return in_transaction(conn, slowly)
 
 
 class Connections:

@@ -45,6 +45,10 @@ class RuleVerbs:
         return found
 
     # -- rules ------------------------------------------------------------------------------------------------------
+    def rules(self, queue: int) -> Rules:
+        with self._using() as conn:
+            return self._rulebook.read(conn, queue).rules
+
     def limits(self, queue: int) -> Limits:
         with self._using() as conn:
             rules, memory, _ = self._rulebook.read(conn, queue)

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from hipq.errors import NotFound
+from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
 from hipq.stores import migrations
 from hipq.stores.base import QueueTables
 
 PACKAGE: Final = "hipq.stores.postgres"
+_KEPT: Final = ", ".join(f"a.{column}" for column in KEPT)
 _PAYLOAD: Final = "coalesce(nullif(job_data, ''), (SELECT data FROM hipq_payloads p WHERE p.id = l.id)) AS job_data"
 READ: Final = ", ".join(_PAYLOAD if name == "job_data" else name for name in COLUMNS)
 """The columns of a row, from a table called l: a large payload comes from its side table in the same statement."""
@@ -40,7 +42,7 @@ class Statements:
 
     def plain(self, name: str) -> bytes:
         """The SQL of a file that is about no queue."""
-        return self._files[name].encode()
+        return self._files[name].replace("{kept}", _KEPT).encode()
 
     def of(self, name: str, queue: int, **parts: str) -> bytes:
         """The SQL of a file for one queue; a part is text, or the name of a file."""
@@ -50,5 +52,6 @@ class Statements:
             text = self._files[name]
             for part, value in parts.items():
                 text = text.replace(f"{{{part}}}", self._files.get(value, value))
-            self._cache[key] = migrations.tables(text.replace("{columns}", READ), table).encode()
+            text = text.replace("{columns}", READ).replace("{kept}", _KEPT)
+            self._cache[key] = migrations.tables(text, table).encode()
         return self._cache[key]

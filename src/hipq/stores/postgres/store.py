@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any
 from weakref import WeakSet
 
 import msgspec
@@ -17,6 +17,7 @@ from psycopg.pq import TransactionStatus
 
 from hipq.errors import Invalid
 from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.states import ANSWERED
 from hipq.stores import large, migrations
 from hipq.stores.admit import Picked
 from hipq.stores.base import (
@@ -30,11 +31,13 @@ from hipq.stores.base import (
 )
 from hipq.stores.bell import Bell
 from hipq.stores.clock import Clock
+from hipq.stores.matching import meet, sought, tidy
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.admit import Rulebook
-from hipq.stores.postgres.connection import LOCK_SECONDS, Connection, Connections, in_transaction, translated
+from hipq.stores.postgres.connection import Connection, Connections, in_transaction, patiently, translated
 from hipq.stores.postgres.floors import BOTTOM, TOP, Floors
+from hipq.stores.postgres.inbox import AnswerVerbs, PostgresMail, given, lock_keys
 from hipq.stores.postgres.insert import Insert, cursor
 from hipq.stores.postgres.moment import DatabaseClock
 from hipq.stores.postgres.rules import RuleVerbs
@@ -43,11 +46,8 @@ from hipq.stores.postgres.turn import Saved, Settle, Take, rows
 from hipq.stores.postgres.wake import Listener, Notices, lowest, notify, soon
 from hipq.stores.strands import Place
 
-ENQUEUE_SECONDS: Final = 10.0
-"""How long a program that adds a job waits for a transaction that has taken its key."""
 
-
-class PostgresStore(RuleVerbs):
+class PostgresStore(RuleVerbs, AnswerVerbs):
     def __init__(self, url: str, clock: Clock | None = None) -> None:
         self.url = without_password(url)
         self._db = Connections(url, on_fork=self._start)
@@ -134,16 +134,12 @@ class PostgresStore(RuleVerbs):
         return stored
 
     def _added(self, conn: Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
-        def patiently() -> list[Stored]:
-            conn.execute(f"SET LOCAL lock_timeout = '{ENQUEUE_SECONDS - LOCK_SECONDS}s'".encode())
-            return self._insert.many(conn, jobs, all_or_nothing)
-
-        try:
-            if len(jobs) == 1 and not large.oversized([(0, jobs[0].job_data)]):
+        if len(jobs) == 1 and not large.oversized([(0, jobs[0].job_data)]):
+            try:
                 return [self._insert.one(conn, jobs[0], all_or_nothing)]
-            return in_transaction(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
-        except psycopg.errors.LockNotAvailable:  # no engine's lease ends meanwhile, so this may wait longer
-            return in_transaction(conn, patiently)
+            except psycopg.errors.LockNotAvailable:
+                pass
+        return patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
 
     def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; an error undoes our part of it and no more."""
@@ -202,10 +198,15 @@ class PostgresStore(RuleVerbs):
             if self._listener.hear():
                 self.ring()  # what was heard now, no later wait hears
 
-            def work() -> tuple[Saved, dict[int, tuple[list[Row], Picked]]]:
-                saved = self._settle.save(conn, changes)
+            def work() -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
+                lock_keys(conn, self._statements, sought(changes))
+                mail = PostgresMail(conn, self._statements, self._settle)
+                met = meet(mail, changes, now)
+                saved = self._settle.save(conn, met.changes)
+                placed = tidy(mail, saved.changes, met, now)
                 by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
-                return saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
+                turned = Turned(saved.lost, [*won], saved.children, answered=met.answered, placed=placed)
+                return turned, saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
 
             try:
                 if not changes and len(claims) == 1:
@@ -214,11 +215,11 @@ class PostgresStore(RuleVerbs):
                     if picked:
                         turned = Turned(frozenset(), [])
                         turned.add(claims[0].queue, won, picked)
-                        return turned
+                        return self._with_answers(conn, turned)
                     claims = [claims[0]._replace(limit=claims[0].limit - len(won))]
                 else:
                     won = []
-                saved, found = in_transaction(conn, work)
+                turned, saved, found = in_transaction(conn, work)
             except BaseException:
                 for claim in claims:
                     self._floors.lower(claim.queue, BOTTOM)  # what it claimed is ready as before
@@ -227,9 +228,13 @@ class PostgresStore(RuleVerbs):
             for queue in saved.freed - saved.ready.keys():
                 if self._rulebook.limited(queue):
                     self._announce(conn, {queue: TOP})  # others may have waited for that
-        turned = Turned(saved.lost, won, saved.children)
-        for n, claim in enumerate(claims):
-            turned.add(claim.queue, *found[n])
+            for n, claim in enumerate(claims):
+                turned.add(claim.queue, *found[n])
+            return self._with_answers(conn, turned)
+
+    def _with_answers(self, conn: Connection, turned: Turned) -> Turned:
+        """After the claim is committed: what a job has to look at is its own, and stays so."""
+        turned.answers.update(given(conn, self._statements, [row.id for row in turned.won if row.phase == ANSWERED]))
         return turned
 
     def overdue(self, queue: int, now: int, limit: int) -> list[Row]:

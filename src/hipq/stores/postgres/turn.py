@@ -27,8 +27,8 @@ from hipq.throttlers.rules import Rules
 _FINISHED: Final = ("attempt", "failures", "crashes", "error", "code", "exitcode", "result", "history", "update_time")
 _Finished = msgspec.defstruct("_Finished", ["id", "token", *_FINISHED])
 _MOVED: Final = (
-    "job_key", "job_data", "state", "phase", "rank", "priority", "held", "scheduled_run_time", "deadline", "attempt",
-    "failures", "crashes", "owner", "error", "code", "exitcode", "result", "history", "update_time",
+    "job_key", "job_data", "state", "phase", "rank", "priority", "held", "scheduled_run_time", "deadline", "wait",
+    "attempt", "failures", "crashes", "owner", "error", "code", "exitcode", "result", "history", "update_time",
 )  # fmt: skip
 _Moved = msgspec.defstruct("_Moved", ["id", "token", *_MOVED])
 
@@ -45,6 +45,8 @@ def rows(conn: Connection, query: bytes, values: Any, *, prepare: bool | None = 
 class Saved(NamedTuple):
     lost: frozenset[int]
     children: list[tuple[New, Stored]]
+    changes: list[Change]
+    """Those that were not lost."""
     ready: dict[int, Place]
     """The queues that have something to do now, each with the place of the first."""
     freed: set[int]
@@ -77,6 +79,7 @@ class Settle:
         return Saved(
             frozenset(lost | (first.keys() - saved)),
             list(zip(children, stored, strict=True)),
+            [change for id, change in first.items() if id in saved],
             lowest([*ready, *soon(children, stored)]),
             {queue_of(id) for id in saved if first[id].before.held > first[id].after.held},
         )
@@ -102,8 +105,8 @@ class Settle:
         moved = [
             _Moved(
                 row.id, token, row.job_key, large.inline(row.job_data), row.state, row.phase, row.rank, row.priority,
-                row.held, row.scheduled_run_time, row.deadline, row.attempt, row.failures, row.crashes, row.owner,
-                row.error, row.code, row.exitcode, row.result, row.history, row.update_time,
+                row.held, row.scheduled_run_time, row.deadline, row.wait, row.attempt, row.failures, row.crashes,
+                row.owner, row.error, row.code, row.exitcode, row.result, row.history, row.update_time,
             )
             for row, token in ((change.after, change.before.token) for change in changes)
         ]  # fmt: skip

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Final
 from weakref import WeakSet
 
-from hipq.errors import Invalid, StoreBroken, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import Invalid, KeyTaken, StoreBroken, StoreError, StoreRefused, StoreUnavailable
 
 BUSY_SECONDS: Final = 5.0
 SAFE_VERSION: Final = (3, 51, 3)
@@ -31,6 +31,8 @@ OLDEST_VERSION: Final = (3, 35, 0)
 
 def translated(error: Exception) -> StoreError:
     """A database error as one of ours: it may pass, it never will, or nothing can be trusted any more."""
+    if getattr(error, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_UNIQUE":
+        return KeyTaken(f"SQLite will not store this: {error}")
     if isinstance(
         error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeError)
     ):

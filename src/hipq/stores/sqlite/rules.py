@@ -45,6 +45,10 @@ class RuleVerbs:
         return found
 
     # -- rules ------------------------------------------------------------------------------------------------------
+    def rules(self, queue: int) -> Rules:
+        with self._db.reading() as conn:
+            return self._rulebook.read(conn, queue)[0]
+
     def limits(self, queue: int) -> Limits:
         with self._db.reading() as conn:
             rules, memory = self._rulebook.read(conn, queue)

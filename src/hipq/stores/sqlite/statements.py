@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hipq.errors import NotFound
+from hipq.job.answer import KEPT
 from hipq.stores import migrations
 from hipq.stores.base import QueueTables
 from hipq.stores.sqlite import schema
@@ -40,7 +41,14 @@ class Statements:
         """The SQL of a file for one queue, with `{rows}` as so many VALUES of so many columns."""
         key = (name, queue, rows)
         if key not in self._cache:
+            self._cache[key] = migrations.tables(self.plain(name, rows, columns), self.tables(queue))
+        return self._cache[key]
+
+    def plain(self, name: str, rows: int = 0, columns: int = 0) -> str:
+        """The same, of a file that is about no queue."""
+        key = (name, 0, rows)
+        if key not in self._cache:
             values = ", ".join(["(" + ", ".join("?" * columns) + ")"] * rows)
-            text = migrations.tables(self.files[name], self.tables(queue))
-            self._cache[key] = text.replace("{rows}", f"VALUES {values}").replace("{columns}", NAMES)
+            text = self.files[name].replace("{rows}", f"VALUES {values}").replace("{columns}", NAMES)
+            self._cache[key] = text.replace("{kept}", ", ".join(f"a.{column}" for column in KEPT))
         return self._cache[key]

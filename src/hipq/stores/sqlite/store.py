@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
 from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.states import ANSWERED
 from hipq.stores import migrations
 from hipq.stores.base import (
     Claim,
@@ -20,10 +21,12 @@ from hipq.stores.base import (
 )
 from hipq.stores.bell import Bell
 from hipq.stores.clock import Clock, SystemClock, boot_id
+from hipq.stores.matching import meet, tidy
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.admit import Rulebook, texts
 from hipq.stores.sqlite.batch import NAMES, ids, in_json, read
 from hipq.stores.sqlite.connection import Connection
+from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteMail, given
 from hipq.stores.sqlite.insert import Insert, checked
 from hipq.stores.sqlite.rules import RuleVerbs
 from hipq.stores.sqlite.statements import Statements
@@ -36,7 +39,7 @@ _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 
-class SqliteStore(RuleVerbs):
+class SqliteStore(RuleVerbs, AnswerVerbs):
     def __init__(self, path: str, clock: Clock | None = None) -> None:
         self.url = f"sqlite:///{path}" if path else "sqlite://"
         self.path = path
@@ -117,12 +120,16 @@ class SqliteStore(RuleVerbs):
 
     def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         with self._db.writing() as conn:
-            lost, children = self._settle.save(conn, changes)
-            turned = Turned(lost, [], children)
+            mail = SqliteMail(conn, self._statements, self._settle)
+            met = meet(mail, changes, now)
+            saved = self._settle.save(conn, met.changes)
+            placed = tidy(mail, saved.changes, met, now)
+            turned = Turned(saved.lost, [], saved.children, answered=met.answered, placed=placed)
             if claims and self._alive(conn, sysid):
                 for claim in claims:
                     if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, sysid):
                         turned.add(claim.queue, *self._take.claim(conn, sysid, claim, now))
+            turned.answers.update(given(conn, [row.id for row in turned.won if row.phase == ANSWERED]))
         return turned
 
     def _alive(self, conn: sqlite3.Connection, sysid: int) -> bool:

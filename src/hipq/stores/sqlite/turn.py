@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -23,6 +23,15 @@ _MANY_TYPES: Final = 400
 _pairs = msgspec.json.Decoder(list[tuple[int, int]])
 
 
+class Saved(NamedTuple):
+    lost: frozenset[int]
+    """The ids that were lost,"""
+    children: list[tuple[New, Stored]]
+    """what became of the children of the others,"""
+    changes: list[Change]
+    """and those."""
+
+
 class Settle:
     """Saves what stopped."""
 
@@ -30,29 +39,27 @@ class Settle:
         self._statements = statements
         self._insert = insert
 
-    def save(
-        self, conn: sqlite3.Connection, changes: Sequence[Change]
-    ) -> tuple[frozenset[int], list[tuple[New, Stored]]]:
-        """The ids that were lost, and what became of the children of the others."""
+    def save(self, conn: sqlite3.Connection, changes: Sequence[Change]) -> Saved:
         first: dict[int, Change] = {}
         for change in changes:
             first.setdefault(change.before.id, change)  # one write a row and turn
         by_queue: dict[int, list[Change]] = {}
         for id, change in first.items():
             by_queue.setdefault(queue_of(id), []).append(change)
-        saved: set[int] = set()
+        saved: dict[int, Change] = {}
         for queue, some in by_queue.items():
             tokens = self._tokens(conn, queue, [change.before.id for change in some])
             kept = [change for change in some if tokens.get(change.before.id) == change.before.token]
             self._finish(conn, queue, [change for change in kept if change.after.state == FINAL])
             self._update(conn, queue, [change for change in kept if change.after.state != FINAL])
-            saved.update(change.before.id for change in kept)
+            saved |= {change.before.id: change for change in kept}
         children = [child for id, change in first.items() if id in saved for child in change.children]
         stored = self._insert.jobs(
             conn, children, all_or_nothing=False
         )  # last: a key that was freed above is free to them
         lost = {change.before.id for change in changes if change is not first[change.before.id]}
-        return frozenset(lost | (first.keys() - saved)), list(zip(children, stored, strict=True))
+        lost |= first.keys() - saved.keys()
+        return Saved(frozenset(lost), list(zip(children, stored, strict=True)), list(saved.values()))
 
     def _tokens(self, conn: sqlite3.Connection, queue: int, ids: list[int]) -> dict[int, int]:
         """The tokens of live jobs as they are; nobody can change them before this transaction ends."""
@@ -84,12 +91,12 @@ class Settle:
                 row = change.after
                 values += (
                     row.id, change.before.token, row.job_key, large.inline(row.job_data), row.state, row.phase,
-                    row.rank, row.priority, row.held, row.scheduled_run_time, row.deadline, row.attempt, row.failures,
-                    row.crashes, row.owner, row.error, row.code, row.exitcode, row.result, row.history,
+                    row.rank, row.priority, row.held, row.scheduled_run_time, row.deadline, row.wait, row.attempt,
+                    row.failures, row.crashes, row.owner, row.error, row.code, row.exitcode, row.result, row.history,
                     row.update_time,
                 )  # fmt: skip
             no_nul(values)
-            conn.execute(self._statements.of("update", queue, len(chunk), 21), values)
+            conn.execute(self._statements.of("update", queue, len(chunk), 22), values)
         keep(conn, large.changed(changes))
 
 

@@ -11,7 +11,7 @@ from hipq.job import moves
 from hipq.job.model import Change, Row
 from hipq.stores.base import Asked, Claim, EngineSeen, QueueTables, Store
 from hipq.testing.clock import HandClock
-from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, new, row_of
+from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, new, row_of, waits
 from hipq.testing.contract.rules import OPEN, SHUT, set_rules
 from hipq.throttlers.limit import limit
 
@@ -268,7 +268,7 @@ class TestChangingRules:
         add(store, [new(queue.number, lane="a", throttle_factor=3), new(queue.number, lane="b")])
         won = store.turn(engine, [], [Claim(queue.number, (TYPE,), 9)], NOW).won
         heavy = max(won, key=lambda row: row.held)
-        store.turn(engine, [Change(heavy, moves.waits(heavy, LATER, NOW))], [], NOW)
+        store.turn(engine, [Change(heavy, waits(heavy, LATER, NOW))], [], NOW)
         found = store.limits(queue.number)
         assert found.held == {"a": 3, "b": 1}
         assert found.holders[0] == (heavy.id, "a", 3, 0)

@@ -13,7 +13,7 @@ from hipq.errors import StoreRefused
 from hipq.job import moves
 from hipq.job.model import Change
 from hipq.stores.base import Claim, QueueTables, Store
-from hipq.testing.contract.jobs import NOW, TYPE, add, claim, everything, new
+from hipq.testing.contract.jobs import NOW, TYPE, add, claim, everything, new, waits
 
 NUL: Final = "a\x00b"
 SURROGATE: Final = "a\ud800b"
@@ -69,9 +69,7 @@ class TestBadRows:
         add(store, [new(queue.number)] * 5)
         rows = claim(store, engine, queue.number, limit=3)
         before = everything(store, queue.number)
-        good = [
-            Change(row, moves.waits(row, NOW, NOW) if stays else moves.succeeded(row, "null", 200, NOW)) for row in rows
-        ]
+        good = [Change(row, waits(row, NOW, NOW) if stays else moves.succeeded(row, "null", 200, NOW)) for row in rows]
         for fields in CHANGED:
             bad = Change(rows[1], replace(good[1].after, **fields), (new(queue.number, "child"),))
             changes = [good[0], bad, good[2]]

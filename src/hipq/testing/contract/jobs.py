@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from hipq.job import moves
+from hipq.job import awaiting, moves
+from hipq.job.answer import NewAnswer
 from hipq.job.ending import Again
 from hipq.job.fault import Fault
 from hipq.job.model import Change, New, Row
 from hipq.job.order import ByTime
 from hipq.job.states import READY, SCHEDULED
+from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
 from hipq.stores.base import Claim, Filter, Store
 from hipq.testing.clock import START
@@ -68,6 +70,20 @@ def save(store: Store, before: Row, after: Row, *, sysid: int = 0) -> Row:
     return after
 
 
+def waits(row: Row, deadline: int, now: int, direct: bool = False) -> Row:
+    """It waits for its answer until then. `direct`: that will be its result."""
+    return awaiting.waits(row, Waiting(until=deadline, direct=direct), now)
+
+
+def answer(queue: int, key: str, **more: Any) -> NewAnswer:
+    """An answer that comes now."""
+    more.setdefault("job_type", TYPE)
+    more.setdefault("data", '{"status":"paid"}')
+    more.setdefault("arrived", NOW)
+    times = {"early_until": LATER, "remember_until": LATER, "keep_until": LATER, "early": LATER - NOW}
+    return NewAnswer(queue=queue, job_key=key, **{**times, **more})
+
+
 def finish(store: Store, row: Row, now: int = NOW) -> Row:
     return save(store, row, moves.succeeded(row, '{"paid":true}', 200, now))
 
@@ -90,8 +106,16 @@ def bring(store: Store, sysid: int, queue: int, place: str, **more: Any) -> Row:
         return row_of(store, id)
     (row,) = claim(store, sysid, queue, types=[job.job_type], limit=1)
     assert row.id == id
-    if place == "waiting":
-        return save(store, row, moves.waits(row, LATER, NOW))
+    if place in ("waiting", "waiting directly", "answered", "being looked at", "calling off"):
+        row = save(store, row, waits(row, LATER, NOW, direct=place == "waiting directly"))
+    if place in ("answered", "being looked at"):
+        (delivered,) = store.answer([answer(queue, row.job_key, job_type=row.job_type, tenant=row.tenant)], NOW)
+        assert delivered.change
+        row = delivered.change.after
+    if place == "being looked at":
+        (row,) = claim(store, sysid, queue, types=[job.job_type], limit=1)
+    if place == "calling off":
+        row = save(store, row, awaiting.called_off(row, FAULT, NOW))
     if place == "retry ready":
         return save(store, row, moves.given_back(row, "shutting down", True, NOW))
     if place in ("judging", "being judged", "retry scheduled"):
@@ -104,6 +128,6 @@ def bring(store: Store, sysid: int, queue: int, place: str, **more: Any) -> Row:
 
 
 PLACES: Final = (
-    "initial ready", "initial scheduled", "executing", "waiting", "judging", "being judged", "retry ready",
-    "retry scheduled",
+    "initial ready", "initial scheduled", "executing", "waiting", "answered", "being looked at", "calling off",
+    "judging", "being judged", "retry ready", "retry scheduled",
 )  # fmt: skip

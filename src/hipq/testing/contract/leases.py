@@ -6,7 +6,20 @@ from hipq.job import moves
 from hipq.job.model import Change
 from hipq.stores.base import Claim, QueueTables, Store, Turned
 from hipq.testing.clock import HandClock
-from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, claim, everything, new, row_of, save
+from hipq.testing.contract.jobs import (
+    LATER,
+    NOW,
+    TYPE,
+    add,
+    add_one,
+    bring,
+    claim,
+    everything,
+    new,
+    row_of,
+    save,
+    waits,
+)
 
 
 class TestLeases:
@@ -164,7 +177,7 @@ class TestOwned:
         executing = bring(store, engine, queue.number, "executing", job_type="a")
         judged = bring(store, engine, queue.number, "being judged", job_type="b")
         assert sorted(store.owned([queue.number], engine), key=lambda row: row.id) == [executing, judged]
-        save(store, executing, moves.waits(executing, LATER, NOW))
+        save(store, executing, waits(executing, LATER, NOW))
         save(store, judged, moves.given_back(judged, "stopping", False, NOW))
         assert store.owned([queue.number], engine) == []
 

@@ -25,6 +25,7 @@ from hipq.testing.contract.jobs import (
     new,
     row_of,
     save,
+    waits,
 )  # fmt: skip
 
 
@@ -142,7 +143,7 @@ class TestGlance:
         rows = claim(store, engine, queue.number)
         assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, 0, True)]
         for row, n in zip(rows, (50, 20, 70), strict=True):
-            save(store, row, moves.waits(row, LATER + n, NOW))
+            save(store, row, waits(row, LATER + n, NOW))
         assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, LATER + 20, False)]
 
     def test_it_shows_whether_an_engine_has_a_job_in_hand(
@@ -150,7 +151,9 @@ class TestGlance:
     ) -> None:
         for place in PLACES:
             row = bring(store, engine, queue.number, place)
-            assert other.glance([(queue.number, ())])[0].owned == (place in ("executing", "being judged")), place
+            assert other.glance([(queue.number, ())])[0].owned == (
+                place in ("executing", "being looked at", "being judged")
+            ), place
             save(store, row, moves.cancelled(row, "by hand", NOW))
             assert not other.glance([(queue.number, ())])[0].owned
 
@@ -170,7 +173,7 @@ class TestOverdue:
         add(store, [new(queue.number)] * 5)
         offsets = (30, 10, 50, 20, 40)
         rows = {
-            n: save(store, row, moves.waits(row, LATER + n, NOW))
+            n: save(store, row, waits(row, LATER + n, NOW))
             for row, n in zip(claim(store, engine, queue.number), offsets, strict=True)
         }
         assert store.overdue(queue.number, LATER + 9, 10) == []

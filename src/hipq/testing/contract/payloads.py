@@ -13,7 +13,7 @@ from hipq.job.model import Change, blank
 from hipq.stores.base import Claim, Filter, QueueTables, Store
 from hipq.stores.large import PAYLOAD_LIMIT
 from hipq.testing.contract.database import Database, raw
-from hipq.testing.contract.jobs import FAULT, NOW, ORDER, add, add_one, bring, claim, finish, new, row_of, save
+from hipq.testing.contract.jobs import FAULT, NOW, ORDER, add, add_one, bring, claim, finish, new, row_of, save, waits
 
 SIZES: Final = (PAYLOAD_LIMIT - 1, PAYLOAD_LIMIT, PAYLOAD_LIMIT + 1, 9 * 1024, 1 << 20)
 
@@ -61,7 +61,7 @@ class TestLargePayloads:
     def test_lists_of_rows_carry_their_payloads(self, store: Store, engine: int, queue: QueueTables) -> None:
         row = bring(store, engine, queue.number, "executing", job_data=text(30_000))
         assert store.owned([queue.number], engine) == [row]
-        waiting = save(store, row, moves.waits(row, NOW, NOW))
+        waiting = save(store, row, waits(row, NOW, NOW))
         assert store.overdue(queue.number, NOW, 10) == [waiting]
         orphan = bring(store, engine, queue.number, "executing", job_type="refund", job_data=text(40_000))
         store.drop_lease(engine)
@@ -89,7 +89,7 @@ class TestLargePayloads:
     ) -> None:
         row = bring(store, engine, queue.number, "executing", job_data=text(30_000))
         copy = replace(row, job_data="".join([row.job_data[:5], row.job_data[5:]]))
-        save(store, row, moves.waits(copy, NOW, NOW))
+        save(store, row, waits(copy, NOW, NOW))
         assert row_of(store, row.id).job_data == text(30_000)
 
     def test_a_lost_change_leaves_the_payload_alone(self, store: Store, engine: int, queue: QueueTables) -> None:

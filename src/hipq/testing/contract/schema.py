@@ -15,7 +15,7 @@ from hipq.job.states import CODES, ERROR, FINAL, INITIAL, NONE, PHASES, RETRY, R
 from hipq.stores.base import Filter, Glance, QueueTables, Store, Turned
 from hipq.stores.migrations import Migration, migrations
 from hipq.testing.contract.database import Database, raw
-from hipq.testing.contract.jobs import LATER, TYPE, add, bring, claim, everything, finish, new, save
+from hipq.testing.contract.jobs import LATER, TYPE, add, bring, claim, everything, finish, new, save, waits
 
 
 def legal(table: str, state: str, phase: str, error: str) -> bool:
@@ -189,7 +189,7 @@ def live_through(store: Store, queue: QueueTables) -> None:
     rows = claim(store, sysid, queue.number, limit=400, now=LATER)
     assert len(store.owned([queue.number], sysid)) == len(rows) == 303
     assert everything(store, queue.number) == sorted(rows, key=lambda row: row.id)
-    rows[0] = save(store, rows[0], moves.waits(rows[0], LATER, LATER))
+    rows[0] = save(store, rows[0], waits(rows[0], LATER, LATER))
     assert store.overdue(queue.number, LATER, 10) == rows[:1]
     assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, LATER, True)]
     changes = [Change(row, moves.succeeded(row, "null", 200, LATER)) for row in rows]

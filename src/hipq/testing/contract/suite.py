@@ -1,5 +1,6 @@
 """Every test of the contract, for a store's test module to import whole."""
 
+from hipq.testing.contract.answers import TestAnswers, TestEarlyAnswers, TestInbox, TestUsedAnswers
 from hipq.testing.contract.asking import (
     TestChangingRules,
     TestCron,
@@ -23,9 +24,10 @@ from hipq.testing.contract.turn import TestChildren, TestMoves, TestTokens, Test
 from hipq.testing.contract.waking import TestWaking
 
 __all__ = [
-    "TestBadRows", "TestChangingRules", "TestChecks", "TestChildren", "TestClaim", "TestCron", "TestEngines",
-    "TestEnqueue", "TestFind", "TestGet", "TestGlance", "TestKeys", "TestLargePayloads", "TestLeases",
-    "TestMigrations", "TestMoves", "TestNow", "TestOrphans", "TestOverdue", "TestOwned", "TestPages",
-    "TestProcesses", "TestPrune", "TestQueues", "TestRules", "TestStage", "TestThreads", "TestTickets", "TestTokens",
-    "TestTurn", "TestUserTransaction", "TestWaking", "orders", "shop", "stores", "throttled",
+    "TestAnswers", "TestBadRows", "TestChangingRules", "TestChecks", "TestChildren", "TestClaim", "TestCron",
+    "TestEarlyAnswers", "TestEngines", "TestEnqueue", "TestFind", "TestGet", "TestGlance", "TestInbox", "TestKeys",
+    "TestLargePayloads", "TestLeases", "TestMigrations", "TestMoves", "TestNow", "TestOrphans", "TestOverdue",
+    "TestOwned", "TestPages", "TestProcesses", "TestPrune", "TestQueues", "TestRules", "TestStage", "TestThreads",
+    "TestTickets", "TestTokens", "TestTurn", "TestUsedAnswers", "TestUserTransaction", "TestWaking", "orders", "shop",
+    "stores", "throttled",
 ]  # fmt: skip

@@ -20,7 +20,7 @@ from hipq.stores.base import Claim, QueueTables, Store, Stored
 from hipq.testing.clock import HandClock
 from hipq.testing.contract import other_process
 from hipq.testing.contract.database import Database
-from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, claim, everything, new, row_of
+from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, claim, everything, new, row_of, waits
 
 T = TypeVar("T")
 
@@ -149,7 +149,7 @@ class TestThreads:
 
         def act(n: int) -> frozenset[int]:
             changes = [
-                Change(row, moves.succeeded(row, str(n), 200, NOW) if n % 2 else moves.waits(row, LATER, NOW))
+                Change(row, moves.succeeded(row, str(n), 200, NOW) if n % 2 else waits(row, LATER, NOW))
                 for row in (rows[::-1] if n // 2 % 2 else rows)
             ]
             return stores[n].turn(engine, changes, [], NOW).lost

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Final
 
 import pytest
 from msgspec.structs import replace
 
-from hipq.job import moves
+from hipq.job import awaiting, moves
 from hipq.job.ending import Again
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
 from hipq.job.states import FINAL
+from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
 from hipq.stores.base import Claim, QueueTables, Store, Stored, Turned
 from hipq.testing.contract.database import Database, raw
@@ -30,10 +32,16 @@ from hipq.testing.contract.jobs import (
     new,
     row_of,
     save,
+    waits,
 )  # fmt: skip
 
 Move = Callable[[Row, int], Row]
 SOON: Final = NOW + 5 * SECOND
+
+
+def one_write(before: Row, after: Row) -> Row:
+    return replace(after, token=before.token + 1)
+
 
 MOVES: Final[list[tuple[str, str, Move]]] = [
     ("succeeded", "executing", lambda row, now: moves.succeeded(row, '{"é":"🏦"}', 201, now)),
@@ -41,7 +49,7 @@ MOVES: Final[list[tuple[str, str, Move]]] = [
     ("refused", "executing", lambda row, now: moves.refused(row, FAULT, 404, now)),
     ("errored", "executing", lambda row, now: moves.errored(row, FAULT, 500, now)),
     ("errored, to be retried", "executing", lambda row, now: moves.errored(row, FAULT, 100, now)),
-    ("timed out", "waiting", moves.timed_out),
+    ("timed out", "waiting", lambda row, now: awaiting.timed_out(row, ORDER, now)),
     ("gave up", "judging", lambda row, now: moves.gave_up(row, FAULT, now)),
     ("gave up", "being judged", lambda row, now: moves.gave_up(row, FAULT, now)),
     ("retried at once", "judging", lambda row, now: moves.retried(row, Again(FAULT), ORDER, now)),
@@ -50,7 +58,22 @@ MOVES: Final[list[tuple[str, str, Move]]] = [
     ("asked again at once", "executing", lambda row, now: moves.asked_again(row, Again(FAULT, 102), ORDER, now)),
     ("asked again later", "executing", lambda row, now: moves.asked_again(row, Again(FAULT, at=LATER), ORDER, now)),
     ("outlived", "executing", lambda row, now: moves.outlived(row, FAULT, 500, now)),
-    ("waits", "executing", lambda row, now: moves.waits(row, LATER, now)),
+    ("waits", "executing", lambda row, now: waits(row, LATER, now)),
+    ("waits under another key", "executing", lambda row, now: awaiting.waits(row, Waiting(LATER), now, f"{row.id}'")),
+    ("waits again", "being looked at", lambda row, now: waits(row, LATER, now)),
+    ("progressed", "being looked at", lambda row, now: awaiting.progressed(row, 7.5, now)),
+    ("unread", "being looked at", lambda row, now: awaiting.unread(row, FAULT, now)),
+    ("looks again", "waiting", awaiting.looks_again),
+    ("answered", "waiting", awaiting.answered),
+    ("answered", "retry scheduled", awaiting.answered),
+    ("answered", "being judged", awaiting.answered),
+    ("answered", "calling off", awaiting.answered),
+    ("ended by its answer", "waiting", lambda row, now: awaiting.ended_by(row, '{"é":"🏦"}', now)),
+    ("ended by its answer", "retry ready", lambda row, now: awaiting.ended_by(row, "1", now)),
+    ("called off", "waiting", lambda row, now: awaiting.called_off(row, FAULT, now)),
+    ("call ended", "calling off", lambda row, now: one_write(row, awaiting.call_ended(row, FAULT, ORDER, now))),
+    ("given back", "being looked at", lambda row, now: moves.given_back(row, "stopping", False, now)),
+    ("rescued", "being looked at", moves.rescued),
     ("given back, started", "executing", lambda row, now: moves.given_back(row, "stopping", True, now)),
     ("given back, not started", "executing", lambda row, now: moves.given_back(row, "stopping", False, now)),
     ("given back", "being judged", lambda row, now: moves.given_back(row, "stopping", False, now)),
@@ -64,12 +87,17 @@ MOVES: Final[list[tuple[str, str, Move]]] = [
     ),
     *[
         ("cancelled", place, lambda row, now: moves.cancelled(row, "by hand", now))
-        for place in ("initial ready", "initial scheduled", "executing", "waiting", "judging", "retry ready",
-                      "retry scheduled")
+        for place in ("initial ready", "initial scheduled", "executing", "waiting", "answered", "calling off",
+                      "judging", "retry ready", "retry scheduled")
     ],
     ("hurried", "initial scheduled", lambda row, now: moves.hurried(row, ORDER, now)),
     ("hurried", "retry scheduled", lambda row, now: moves.hurried(row, ORDER, now)),
 ]  # fmt: skip
+
+
+def replace_placed(turned: Turned) -> Turned:
+    """Without what became of answers that were left behind: that is in `answers`."""
+    return dataclasses.replace(turned, placed=[])
 
 
 def ok(row: Row, now: int = NOW) -> Change:
@@ -89,7 +117,7 @@ class TestMoves:
         before = bring(store, engine, queue.number, place, key=name, throttle_factor=3)
         after = move(before, SOON)
         turned = store.turn(engine, [Change(before, after)], [], SOON)
-        assert turned == Turned(frozenset(), [])
+        assert replace_placed(turned) == Turned(frozenset(), [])
         assert row_of(store, before.id) == after
         assert after.token == before.token + 1
         final = after.state == FINAL
@@ -112,7 +140,7 @@ class TestMoves:
             row = save(store, row, moves.retried(row, Again(FAULT), ORDER, NOW + n))
             (row,) = claim(store, engine, queue.number, now=NOW + n)
             assert (row.attempt, row.failures) == (n + 1, n)
-        row = save(store, row, moves.waits(row, LATER, SOON))
+        row = save(store, row, waits(row, LATER, SOON))
         row = save(store, row, moves.succeeded(row, '"at last"', 200, SOON))
         assert row_of(store, row.id) == row
 
@@ -135,7 +163,7 @@ class TestTokens:
         self, store: Store, engine: int, queue: QueueTables
     ) -> None:
         row = bring(store, engine, queue.number, "executing")
-        after = save(store, row, moves.waits(row, LATER, NOW))
+        after = save(store, row, waits(row, LATER, NOW))
         for late in (ok(row), Change(row, moves.given_back(row, "stopping", False, SOON))):
             assert store.turn(engine, [late], [], SOON).lost == {row.id}
         assert row_of(store, row.id) == after
@@ -146,7 +174,7 @@ class TestTokens:
         self, store: Store, engine: int, queue: QueueTables, first: str, second: str
     ) -> None:
         row = bring(store, engine, queue.number, "executing")
-        rows = {"ends": moves.succeeded(row, "null", 200, SOON), "stays": moves.waits(row, LATER, SOON)}
+        rows = {"ends": moves.succeeded(row, "null", 200, SOON), "stays": waits(row, LATER, SOON)}
         changes = [
             Change(row, rows[name], (new(queue.number, key),)) for name, key in ((first, "one"), (second, "two"))
         ]
@@ -205,8 +233,8 @@ class TestTurn:
         numbers = (queue.number, queue2.number)
         add(store, [new(numbers[n % 2]) for n in range(20)])
         rows = claim(store, engine, numbers[0]) + claim(store, engine, numbers[1])
-        save(store, rows[0], moves.waits(rows[0], LATER, NOW))
-        save(store, rows[-1], moves.waits(rows[-1], LATER, NOW))
+        save(store, rows[0], waits(rows[0], LATER, NOW))
+        save(store, rows[-1], waits(rows[-1], LATER, NOW))
         assert store.turn(engine, [ok(row) for row in rows], [], NOW).lost == {rows[0].id, rows[-1].id}
         for number in numbers:
             assert sorted(row.state for row in everything(store, number)) == ["final"] * 9 + ["running"]
@@ -214,7 +242,7 @@ class TestTurn:
     def test_five_hundred_rows_are_one_batch(self, store: Store, engine: int, queue: QueueTables) -> None:
         add(store, [new(queue.number)] * 1000)
         rows = claim(store, engine, queue.number, limit=500)
-        some = [Change(row, moves.waits(row, LATER, SOON)) if n % 2 else ok(row, SOON) for n, row in enumerate(rows)]
+        some = [Change(row, waits(row, LATER, SOON)) if n % 2 else ok(row, SOON) for n, row in enumerate(rows)]
         turned = store.turn(engine, some, [Claim(queue.number, (TYPE,), 500)], SOON)
         assert turned.lost == frozenset()
         assert len(turned.won) == 500
@@ -253,7 +281,7 @@ class TestChildren:
     @pytest.mark.parametrize(
         "move",
         [
-            lambda row: moves.waits(row, LATER, NOW),
+            lambda row: waits(row, LATER, NOW),
             lambda row: moves.errored(row, FAULT, 500, NOW),
             lambda row: moves.asked_again(row, Again(FAULT), ORDER, NOW),
         ],

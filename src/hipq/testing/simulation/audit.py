@@ -9,12 +9,25 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hipq.job.answer import KEPT
 from hipq.job.fault import Fault
 from hipq.job.model import COLUMNS
-from hipq.job.states import EXECUTING, FINAL, INITIAL, JUDGING, MOVES, PARKED, READY, reachable
+from hipq.job.states import (
+    ANSWERED,
+    CALLING_OFF,
+    EXECUTING,
+    FINAL,
+    INITIAL,
+    JUDGING,
+    MOVES,
+    PARKED,
+    READY,
+    WAITING,
+    reachable,
+)
 
 if TYPE_CHECKING:
     from hipq.testing.simulation.world import World
@@ -49,7 +62,7 @@ class Write(NamedTuple):
 
 
 def install(conn: sqlite3.Connection, table: str, world: World) -> None:
-    """Put triggers on a queue's two tables, its rules, its ticket and its schedules."""
+    """Put triggers on a queue's two tables, its rules, its ticket, its schedules and the inbox."""
     conn.create_function("sim_actor", 0, lambda: world.actor)
     conn.create_function("sim_call", 0, lambda: world.call)
     conn.create_function("sim_now", 0, world.clock.now)
@@ -66,6 +79,7 @@ def install(conn: sqlite3.Connection, table: str, world: World) -> None:
     for verb in ("INSERT", "UPDATE", "DELETE"):
         _watch(conn, "live", table, verb, "id", "owner", COLUMNS)
         _watch(conn, "final", f"{table}_final", verb, "id", "owner", COLUMNS)
+        _watch(conn, "answer", "hipq_answers", verb, "id", "0", KEPT)
         _watch(conn, "cron", "hipq_crons", verb, "queue", "0", ("name", "last"))
     _watch(conn, "ticket", "hipq_tickets", "UPDATE", "queue", "sysid", ("number", "sysid", "until"))
     _watch(conn, "rules", "hipq_queues", "UPDATE OF rules", "number", "0", ("rules",))
@@ -129,6 +143,10 @@ def check_writes(writes: Iterable[Write], started: set[tuple[int, int]]) -> dict
             require(rows[write.id]["state"] == FINAL, "I1", f"job {write.id} was deleted and is not final", write)
         else:
             _check_move(write, write.old, write.new)
+            old_key, key = ((row["job_type"], row["job_key"]) for row in (write.old, write.new))
+            if key != old_key:
+                require(key not in keys, "I6", f"two live jobs with the key {key}", write)
+                keys[key] = keys.pop(old_key)
             if write.old["phase"] == write.new["phase"] == EXECUTING and (write.id, write.old["token"]) in started:
                 started.add((write.id, write.new["token"]))  # the same run, adopted under its engine's new lease
             taken_back = write.new["attempt"] < write.old["attempt"]
@@ -172,8 +190,9 @@ def _check_owner(write: Write, old: dict[str, Any]) -> None:
         require(dead, "I7", f"engine {write.actor} took job {write.id} from engine {old['owner']}, which lives", write)
 
 
-def check_endings(writes: list[Write]) -> None:
-    """A job becomes final by the engine that owns it, with the token it owned it by, or by a client's hand."""
+def check_endings(writes: list[Write], settled: Mapping[int, int]) -> None:
+    """A job becomes final by the engine that owns it, with the token it owned it by, or when its time is over; or by a
+    client that cancels it or brings its answer. `settled`: the call in which an answer ended it."""
     live: dict[int, dict[str, Any]] = {}
     for write in writes:
         if write.table == "live" and write.verb != "DELETE":
@@ -184,9 +203,13 @@ def check_endings(writes: list[Write]) -> None:
             require(reachable(old["state"], FINAL), "I5", f"{old['state']} -> final", write)
             require(new["attempt"] == old["attempt"], "I5", "attempt changed when it became final", write)
             if write.actor:
-                mine = old["owner"] == write.actor and old["phase"] in (EXECUTING, JUDGING)
+                mine = old["owner"] == write.actor and old["phase"] in (EXECUTING, JUDGING, ANSWERED, CALLING_OFF)
+                mine |= old["phase"] == WAITING and "on_timeout" in old["wait"]
                 mine |= _kind(new) == "rejected" and old["phase"] in (READY, PARKED)
                 require(mine, "I8", f"engine {write.actor} ended job {write.id}, which it does not own", write)
+            else:
+                wanted = _kind(new) == "cancelled" or settled.get(write.id) == write.call
+                require(wanted, "I8", f"job {write.id} was ended from outside, and not cancelled", write)
 
 
 def check_end(
@@ -195,6 +218,7 @@ def check_end(
     submitted: dict[str, str],
     executed: list[tuple[int, str, str]],
     poison: set[str],
+    settled: Mapping[int, int],
 ) -> None:
     """Once quiet: nothing lost, nothing invented, nothing doubled, and a poison job ends only itself.
 
@@ -213,6 +237,7 @@ def check_end(
         require(row["attempt"] >= 1 or stopped, "I1", f"job {id} ended without a try: {row['history']}")
         crashed = kind == "crash"
         require(not crashed or marker in poison, "I13", f"job {id} ({marker}) was ended for another's crash")
+        stopped |= id in settled
         require(marker not in poison or crashed or stopped, "I13", f"poison {marker} ended as {row['code']}")
     for marker, ids in by_marker.items():
         require(len(ids) == 1 or marker == CRON, "I2", f"{marker} was stored {len(ids)} times: {ids}")

@@ -6,7 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from hipq.errors import Conflict, DuplicateKey, Invalid, NotFound, StoreUnavailable
 from hipq.job import payload
+from hipq.job.when import SECOND
 from hipq.testing.simulation.audit import Broken
+from hipq.testing.simulation.outside import ASKING, BRIEF
 from hipq.testing.simulation.scene import ERRAND, URGENT, draw_limits
 
 if TYPE_CHECKING:
@@ -22,6 +24,8 @@ class Clients:
         self.acknowledged: dict[int, str] = {}
         self.poison: set[str] = set()
         self.stepped = False
+        self.set_back = 0
+        """By how many microseconds the calendar was set back, all in all."""
 
     def add(self) -> None:
         world, chance = self._world, self._world.chance
@@ -41,6 +45,31 @@ class Clients:
             job_type = chance.choices(["work", URGENT, ERRAND], [85, 15, 50 if world.scene.lacking else 0])[0]
             if job_type == ERRAND or (world.scene.light and chance.random() < world.scene.light):
                 options["throttle_factor"] = 1
+        if world.scene.answers and chance.random() < 0.7:
+            job_type = chance.choices(ASKING, [60, 20, 20])[0]
+            if chance.random() < 0.4:
+                key = options["key"] = f"shared{chance.randrange(2)}"  # one after the other has it
+            if world.scene.plain_asks:
+                options.pop("throttle_factor", None)
+            if chance.random() < 0.15:
+                self._hint(job_type, data, options)
+                return
+        self._add(job_type, data, options)
+
+    def _hint(self, job_type: str, data: dict[str, Any], options: dict[str, Any]) -> None:
+        """An answer comes before its job; and sometimes that job ends without it, and another has its key then."""
+        world, chance = self._world, self._world.chance
+        key = options["key"] = options["key"] or f"hint {data['marker']}"
+        world.outside.hint(job_type, key)
+        at = world.clock.steady() + round(chance.choice([0.01, 1.0, 5.0, 20.0]) * chance.uniform(0.2, 1.2) * SECOND)
+        if chance.random() < 0.5:
+            brief = {**data, "marker": data["marker"] + BRIEF}
+            world.plan(at, lambda: self._add(job_type, brief, {**options, "delay": 0, "windows": ()}))
+            at += round(chance.choice([3, 10, 30]) * SECOND)
+        world.plan(at, lambda: self._add(job_type, data, options))
+
+    def _add(self, job_type: str, data: dict[str, Any], options: dict[str, Any]) -> None:
+        world, marker = self._world, data["marker"]
         self.submitted[marker] = payload.encode(data)
         try:
             id = world.queue.enqueue(job_type, data, **options)
@@ -59,6 +88,9 @@ class Clients:
         if not self.acknowledged:
             return
         id = chance.choice(sorted(self.acknowledged))
+        if self._world.scene.answers and chance.random() < 0.6:
+            phase = chance.choice(["waiting", "waiting", "answered", "calling off"])
+            id = next((job.id for job in app.jobs("jobs", phase=phase)), id)
         try:
             chance.choice([app.cancel, app.retry_now])(id)
         except (Conflict, NotFound, StoreUnavailable):
@@ -102,4 +134,5 @@ class Clients:
             seconds = chance.choice([1, 1, -1]) * chance.uniform(20, 240)
         self._world.trace(None, f"the calendar is set by {seconds:.1f} s")
         self.stepped = True
+        self.set_back += max(round(-seconds * SECOND), 0)
         self._world.clock.step(seconds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hipq.errors import StoreUnavailable
@@ -15,6 +16,7 @@ VERBS = frozenset(
     {
         "stage", "turn", "overdue", "take_lease", "renew_lease", "drop_lease", "orphans", "owned", "glance", "enqueue",
         "ask", "drop_ticket", "shut_out", "unpark", "change_rules", "limits", "cron", "tick",
+        "answer", "drop_answer", "prune_answers", "late_answers", "ended", "rules",
     }
 )  # fmt: skip
 
@@ -26,11 +28,15 @@ class Crash(BaseException):
 class Disk:
     """The connection underneath the store; while the disk is `full`, no transaction commits."""
 
-    def __init__(self, conn: sqlite3.Connection) -> None:
+    def __init__(self, conn: sqlite3.Connection, begins: Callable[[], None]) -> None:
         self._conn = conn
+        self._begins = begins
+        """Called before a transaction has its lock: others may be faster."""
         self.full = False
 
     def execute(self, statement: str, *values: Any) -> Any:
+        if statement == "BEGIN IMMEDIATE":
+            self._begins()
         if self.full and statement == "COMMIT":
             self._conn.execute("ROLLBACK")
             raise sqlite3.OperationalError("simulated: database or disk is full")
@@ -66,6 +72,10 @@ class FaultyStore:
                 args = (*args[:4], min(args[4], world.scene.page), args[5])
             world.call += 1
             world.actor = self._life.engine.sysid if self._life else 0
+            if name == "answer":
+                world.answering = world.call
+            if name == "drop_answer" or kwargs.get("instead_of"):
+                world.tended.add(world.call)
             if self._life:
                 world.codes[world.actor] = self._life.types
             world.fill_disk(fault == "full")

@@ -69,6 +69,7 @@ class SimulatedHands:
             self._launcher.child_died(running, ChildProcessError("simulated: killed by SIGSEGV"))
         else:
             started = running.started
+            self._world.jobs.now_running = running
             self._launcher.run(running)
             running.started = started
         self._ended.append(running)
@@ -77,9 +78,9 @@ class SimulatedHands:
         """When the next handler ends; 0 = none is running."""
         return 1 if self._ended else min((until for until, _ in self._busy.values()), default=0)
 
-    def stopped(self) -> list[Running]:
+    def stopped(self, most: int) -> list[Running]:
         self.work()
-        ended, self._ended = self._ended, []
+        ended, self._ended = self._ended[:most], self._ended[most:]
         return [running for running in ended if not running.abandoned]
 
     def unstarted(self) -> list[Running]:

@@ -3,19 +3,31 @@
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hipq.engine.launch import Running
 from hipq.job import payload
+from hipq.job.answer import Answer
 from hipq.job.model import Row
-from hipq.job.outcome import Failed, Ok, Retry, Wait
+from hipq.job.outcome import Failed, Ok, Progress, Retry, Wait
+from hipq.job.states import EXECUTING
 from hipq.job.view import Job
 from hipq.job.when import SECOND
 from hipq.testing.simulation.audit import Broken
+from hipq.testing.simulation.outside import ASKING, Request, draw_request
 from hipq.testing.simulation.windows import is_open
 
 if TYPE_CHECKING:
     from hipq.testing.simulation.world import World
+
+
+class Look(NamedTuple):
+    """What an answer handler came to."""
+
+    do: str
+    result: str
+    seconds: float = 0.0
 
 
 class Jobs:
@@ -25,6 +37,13 @@ class Jobs:
         """Id, marker and payload of every run that came to its end."""
         self.started: set[tuple[int, int]] = set()
         """Id and token of every run that began."""
+        self.looked: dict[tuple[int, int, int], Look] = {}
+        """What answer handlers came to, by job, token and answer;"""
+        self.tried: Counter[tuple[int, int]] = Counter()
+        """how often each was called, by job and answer;"""
+        self.asked: dict[tuple[int, int], Request] = {}
+        """and what handlers came to that asked the world outside, by job and token."""
+        self.now_running: Running
 
     def handler(self, job: Job[Any]) -> Any:
         marker = job.data["marker"]
@@ -48,11 +67,88 @@ class Jobs:
             job.enqueue("work", child)
         return Ok(marker)
 
+    # -- those that ask the world outside ---------------------------------------------------------------------------
+    def asks(self, job: Job[Any]) -> Any:
+        """The request was sent when it began: here it ends."""
+        marker = job.data["marker"]
+        self.executed.append((job.id, marker, payload.encode(job.data)))
+        request = draw_request(self._world.seed, marker, job.attempt, job.type)
+        row = self.now_running.row
+        self.asked[row.id, row.token] = request
+        match request.kind:
+            case "error":
+                raise ValueError("simulated")
+            case "failed":
+                return Failed("simulated")
+            case "again":
+                return Retry(2.0)
+            case "ok":
+                return Ok(marker)
+        meaning = {"": None, "ok": Ok("silence"), "failed": Failed("silence"), "again": Retry(3.0)}[request.on_timeout]
+        return Wait(
+            key=request.key or None, timeout=request.timeout, heartbeat=request.heartbeat,
+            on_timeout=meaning if request.on_timeout != "again" or job.attempt < 20 else None,
+        )  # fmt: skip
+
+    def looks(self, job: Job[Any], answer: Answer) -> Any:
+        """An answer handler: what it does is written in the answer."""
+        row, world = self.now_running.row, self._world
+        self.tried[row.id, answer.id] += 1
+        do, number = answer.data["do"], answer.data["n"]
+        if self.tried[row.id, answer.id] <= answer.data["fails"]:
+            do = "raise"
+        if job.attempt >= 20 and do in ("retry", "judge"):
+            do = "ok"
+        draw = random.Random(f"{world.seed}/look/{row.id}/{answer.id}")
+        look = Look(do, result=payload.encode([job.id, answer.id, number]))
+        match do:
+            case "raise":
+                found: Any = ValueError("simulated")
+            case "ok":
+                found = Ok([job.id, answer.id, number])
+            case "failed":
+                found = Failed(f"answer {answer.id}")
+            case "retry":
+                found = Retry(draw.uniform(0, 4))
+            case "judge":
+                found = Retry()
+            case "progress":
+                found = Progress()
+            case "extend":
+                look = look._replace(seconds=draw.uniform(1, 30))
+                found = Progress(extend=look.seconds)
+            case "wait":
+                look = look._replace(seconds=draw.uniform(1, 30))
+                found = Wait(timeout=look.seconds)
+                world.outside.requested(job.type, job.key, job.attempt)
+            case _:
+                look = look._replace(seconds=draw.uniform(1, 30))
+                key = f"{job.data['marker']}.e{answer.id}"
+                found = Wait(timeout=look.seconds, key=key)
+                world.outside.requested(job.type, key, job.attempt)
+        self.looked[row.id, row.token, answer.id] = look
+        if isinstance(found, ValueError):
+            raise found
+        return found
+
+    def calls_off(self, job: Job[Any]) -> None:
+        if random.Random(f"{self._world.seed}/off/{job.id}/{job.attempt}").random() < 0.4:
+            raise ValueError("simulated")
+
+    def too_late(self, _job: Job[Any], answer: Answer) -> None:
+        self._world.outside.late.append(answer.id)
+
     def begins(self, running: Running) -> None:
-        """A handler, or a retry handler, begins."""
+        """A handler, or other code of a job, begins."""
         row = running.row
         self.started.add((row.id, row.token))
-        if not running.judges and not is_open(row.time_windows, self._world.clock.now()):
+        if row.phase != EXECUTING:
+            return
+        if row.job_type in ASKING:
+            marker = payload.decode(row.job_data)["marker"]
+            request = draw_request(self._world.seed, marker, row.attempt, row.job_type)
+            self._world.outside.requested(row.job_type, request.key or row.job_key, row.attempt, row.job_key)
+        if not is_open(row.time_windows, self._world.clock.now()):
             raise Broken(f"I10: job {row.id} began outside its window")
 
     def duration(self, row: Row) -> int:

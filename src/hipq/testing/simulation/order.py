@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from hipq.job.states import READY
+from hipq.job.states import ANSWERED, CALLING_OFF, READY
 from hipq.job.when import SECOND
 from hipq.testing.simulation.audit import Write, require
 from hipq.testing.simulation.pools import Pool, pools
@@ -72,7 +72,8 @@ class Order:
             return
         at = started[0]["update_time"] if started else self._now  # the turn's own time
         ready = [row for row in rows.values() if _able(row, rules, at)]
-        self._check_passed_over(started, ready, held, rules)
+        answered = [row for row in rows.values() if row["phase"] in (ANSWERED, CALLING_OFF) and not row["owner"]]
+        self._check_passed_over(started, ready, answered, held, rules)
         if self._is_bounded(rules):
             self._note(ready, rules)
             self._check_bound(started, held, rules)
@@ -84,8 +85,12 @@ class Order:
             return False
         return rules.lanes == "ordered" and not rules.has_rate
 
-    def _check_passed_over(self, started: list[Row], ready: list[Row], held: Held, rules: Rules) -> None:
+    def _check_passed_over(
+        self, started: list[Row], ready: list[Row], answered: list[Row], held: Held, rules: Rules
+    ) -> None:
         codes = self._codes[self._call[1]] if started else ()
+        left = [row["id"] for row in answered if row["job_type"] in codes]
+        require(not left, "I11", f"jobs started though {left} have their answers to look at", self._call)
         heavy = [row for row in ready if _is_heavy(row)]
         fair = rules.lanes == "fair"
         for row in ready:

@@ -1,4 +1,7 @@
-"""What a seed makes of the queue: its limits, lanes, windows, schedule, throttler. Every second seed has none of it."""
+"""What a seed makes of the queue: its limits, lanes, windows, schedule, throttler. Every second seed has none of it.
+
+Every third has jobs that wait for answers, with rules and without.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import random
 from dataclasses import dataclass, replace
 from typing import Final
 
+from hipq.job.answer import DEFAULT_KEEPING, Keeping
 from hipq.job.when import SECOND
 from hipq.job.windows import Window, window
 from hipq.testing.clock import START
@@ -19,6 +23,12 @@ URGENT: Final = "urgent"
 """The job type that limits do not count."""
 ERRAND: Final = "errand"
 """A job type of light jobs, where some engines have no code for the others."""
+ASK: Final = "ask"
+"""A job type that asks the world outside, and looks at the answers;"""
+LETTER: Final = "letter"
+"""one whose answer is its result;"""
+FENCED: Final = "fenced"
+"""and one that takes answers to its present attempt only."""
 _DAY: Final = 86_400
 _LAST_MINUTE: Final = 1_439
 
@@ -55,11 +65,33 @@ class Scene:
     """The job type that each engine but the first has no code for."""
     steps: int | None = None
     """How often the calendar is set; None = as chance has it."""
+    answers: bool = False
+    """There are jobs that wait for answers;"""
+    keeping: Keeping = DEFAULT_KEEPING
+    unread: bool = False
+    """and an engine that has no code for some of them."""
+
+    @property
+    def plain_asks(self) -> bool:
+        """Jobs that wait for answers are light: where code is lacking, the bound on what passes heavy ones is vague."""
+        return self.unread or bool(self.lacking)
 
 
 def scene_of(seed: int) -> Scene:
-    if seed % 2 == 0:
-        return Scene()
+    scene = _ruled(seed) if seed % 2 else Scene()
+    return _answered(scene, random.Random(f"answers {seed}")) if seed % 3 == 2 else scene
+
+
+def _answered(scene: Scene, chance: random.Random) -> Scene:
+    keeping = Keeping(
+        chance.choice([8.0, 40.0, DEFAULT_KEEPING.answer_ttl]),
+        chance.choice([0.0, 2.0, 15.0, DEFAULT_KEEPING.early_window]),
+        chance.choice([5.0, 40.0, DEFAULT_KEEPING.answer_memory]),
+    )
+    return replace(scene, answers=True, keeping=keeping, unread=chance.random() < 0.3, jobs=min(scene.jobs, 40))
+
+
+def _ruled(seed: int) -> Scene:
     chance = random.Random(f"scene {seed}")
     minute = chance.choice([_LAST_MINUTE, chance.randrange(_LAST_MINUTE)])
     limits = draw_limits(chance)

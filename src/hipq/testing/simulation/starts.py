@@ -40,6 +40,8 @@ class Starts:
         self._rows: dict[int, dict[str, Any]] = {}
         self._held: dict[int, tuple[str, int]] = {}
         self._running: set[int] = set()
+        self._light: set[int] = set()
+        """Those whose answer came while they were to be tried again."""
         self._begun: dict[Rate, list[tuple[int, int]]] = {}
         """Under each rate that is in force: when jobs started, and their units."""
         self._handed_in: dict[int, int] = {}
@@ -77,12 +79,22 @@ class Starts:
         if write.verb != "DELETE":
             self._rows[write.id] = new
             running = new["state"] == RUNNING
-            due = new["throttle_factor"] if running and new["job_type"] != URGENT else 0
+            self._unweighed(write, running)
+            counts = running and new["job_type"] != URGENT and write.id not in self._light
+            due = new["throttle_factor"] if counts else 0
             require(new["held"] == due, "I9", f"job {write.id} holds {new['held']} units, not {due}", write)
             if due:
                 self._held[write.id] = (new["lane"], due)
-            if running:
+            if running and write.id not in self._light:
                 self._running.add(write.id)
+
+    def _unweighed(self, write: Write, running: bool) -> None:
+        """What a job had of the limits is gone once it is to be tried again; an answer that comes then does not ask for
+        it back, since others may have it."""
+        if not running or write.new["phase"] == EXECUTING:
+            self._light.discard(write.id)
+        elif write.old and write.old["state"] != RUNNING:
+            self._light.add(write.id)
 
     # -- a start ----------------------------------------------------------------------------------------------------
     def _started(self, write: Write, row: dict[str, Any]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from bisect import insort
+from collections.abc import Callable, Sequence
 from dataclasses import replace as with_fields
 from typing import Any
 
+import msgspec
 from msgspec.structs import replace
 
 from hipq.app import Hipq
@@ -14,19 +16,22 @@ from hipq.engine.loop import Engine
 from hipq.errors import StoreUnavailable
 from hipq.events import Event
 from hipq.job import payload
+from hipq.job.answer import Answer
 from hipq.job.model import queue_of
 from hipq.job.order import aged
 from hipq.job.retries import backoff
 from hipq.job.when import SECOND
 from hipq.testing.clock import HandClock
 from hipq.testing.simulation import audit
+from hipq.testing.simulation.answers import Answers
 from hipq.testing.simulation.clients import Clients
 from hipq.testing.simulation.faults import Crash, Disk, FaultyStore
 from hipq.testing.simulation.hands import SimulatedHands, SimulatedLauncher
 from hipq.testing.simulation.jobs import Jobs
 from hipq.testing.simulation.life import Life
 from hipq.testing.simulation.order import Order
-from hipq.testing.simulation.scene import ERRAND, URGENT, Scene, scene_of
+from hipq.testing.simulation.outside import Outside, stranger
+from hipq.testing.simulation.scene import ASK, ERRAND, FENCED, LETTER, URGENT, Scene, scene_of
 from hipq.testing.simulation.starts import Starts
 from hipq.testing.simulation.throttle import SimulatedThrottler
 
@@ -51,12 +56,22 @@ class World:
         """When claims by engines that have code for heavy jobs found some that had to wait."""
         self.faulty = True
         self.relimited = False
+        self.answering = 0
+        """The last call that brought answers,"""
+        self.tended: set[int] = set()
+        """and those with which an operator changed the inbox."""
+        self.kept: Sequence[Answer] = ()
+        """The inbox at the end,"""
+        self.phases: set[tuple[str, str]] = set()
+        """and the ways jobs went, from phase to phase."""
         self.steps: list[str] = []
         self._print = trace
+        self._plans: list[tuple[int, Callable[[], None]]] = []
         self._acts = self._failed_ticks = self._quiet = self._cleared = 0
         self._start = self.clock.steady()
         self.jobs = Jobs(self)
         self.clients = Clients(self)
+        self.outside = Outside(self)
         self.throttler = SimulatedThrottler(self)
         self.app = Hipq("sim", "sqlite://", clock=self.clock)
         self.app.events.subscribe(self._tick_failed, "tick failed")
@@ -66,9 +81,11 @@ class World:
         assert self.queue.number
         with self.store._db.writing() as conn:  # type: ignore[attr-defined]
             audit.install(conn, self._table, self)
-        self._disk = Disk(self.store._db._conn)  # type: ignore[attr-defined]
+        self._disk = Disk(self.store._db._conn, self._others_first)  # type: ignore[attr-defined]
         self.store._db._conn = self._disk  # type: ignore[attr-defined]
         self.app._store = FaultyStore(self, None)
+        self.stranger = stranger(self.app, self.clock)
+        self.stranger._store = FaultyStore(self, None)
         self._lives: list[Life | None] = [None] * engines
         self._born = [self._start + self.chance.randrange(3 * SECOND) for _ in range(engines)]
 
@@ -78,7 +95,7 @@ class World:
         self.queue = self.app.queue(
             "jobs", order=order, limits=scene.limits, lanes=scene.turns,
             lane_by=(lambda job: job.data["lane"]) if scene.ruled else None,
-            throttler=self.throttler if scene.most_running else None,
+            throttler=self.throttler if scene.most_running else None, **msgspec.structs.asdict(scene.keeping),
         )  # fmt: skip
         options: dict[str, Any] = {"timeout": 40, "run_timeout": 20, "retry": backoff(attempts=4, base=2)}
         work = self.queue.job("work", **options)(self.jobs.handler)
@@ -86,10 +103,20 @@ class World:
             self.queue.job(URGENT, **options, critical=True)(self.jobs.handler)
         if scene.lacking:
             self.queue.job(ERRAND, **options)(self.jobs.handler)
+        if scene.answers:
+            self._declare_asking(options)
         if scene.missed:
             data = {"marker": audit.CRON, "depth": 2, "lane": "east"}
             self.clients.submitted[audit.CRON] = payload.encode(data)
             work.cron("* * * * *", data, missed=scene.missed, overlap=scene.overlap, throttle_factor=scene.cron_factor)
+
+    def _declare_asking(self, options: dict[str, Any]) -> None:
+        ask = self.queue.job(ASK, **options, on_late=self.jobs.too_late)(self.jobs.asks)
+        ask.answered(self.jobs.looks)
+        ask.cancelled(self.jobs.calls_off)
+        self.queue.job(LETTER, **options)(self.jobs.asks)
+        fenced = self.queue.job(FENCED, **options, fence="attempt", lifetime=80)(self.jobs.asks)
+        fenced.answered(self.jobs.looks)
 
     def _tick_failed(self, _event: Event) -> None:
         self._failed_ticks += 1
@@ -102,6 +129,16 @@ class World:
             return "slow"  # a window may close between a claim and its start
         names = ["", "crash before", "crash after", "lost", "away", "slow", "stall", "full"]
         return self.chance.choices(names, [947, 6, 6, 12, 8, 8, 6, 7] if engine else [940, 0, 0, 25, 15, 0, 0, 20])[0]
+
+    def _others_first(self) -> None:
+        """A transaction is about to begin: who waits for the lock with it may have it first."""
+        if self.scene.answers and self.actor:
+            actor, call, full = self.actor, self.call, self._disk.full
+            self.actor, self._disk.full = 0, False
+            self.outside.cut_in()
+            self.actor, self._disk.full = actor, full
+            if self.call != call:
+                self.call += 1  # what comes now is another transaction than those
 
     def fill_disk(self, full: bool) -> None:
         self._disk.full = full
@@ -143,10 +180,15 @@ class World:
         wanted: list[tuple[int, Callable[[], None]]] = [
             (self.scene.jobs, clients.add), (chance.randrange(6), clients.meddle), (steps, clients.step_clock),
             (chance.randrange(8) if self.scene.ruled else 0, clients.change_rules),
+            (chance.randrange(8) if self.scene.answers else 0, self.outside.tend),
             (chance.randrange(3), self._stop_one), (int(self.scene.withdrawn), self._withdraw),
         ]  # fmt: skip
         plans = [(self._start + chance.randrange(span), act) for count, act in wanted for _ in range(count)]
-        self._plans: list[tuple[int, Callable[[], None]]] = sorted(plans, key=lambda plan: plan[0])
+        self._plans = sorted(plans, key=lambda plan: plan[0])
+
+    def plan(self, at: int, act: Callable[[], None]) -> None:
+        """Something more that will happen, at that time."""
+        insort(self._plans, (at, act), key=lambda plan: plan[0])
 
     def _step(self, until: int) -> None:
         """Whoever is due next acts; if nobody is, time passes until somebody is (or `until`)."""
@@ -233,8 +275,10 @@ class World:
         store: Any = FaultyStore(self, life)
         chance = random.Random(self.chance.random())
         queue = self.queue.for_engine()
-        lacking = dict(enumerate(self.scene.lacking, 1)).get(index, "")
-        queue = with_fields(queue, specs={name: spec for name, spec in queue.specs.items() if name != lacking})
+        lacking = {dict(enumerate(self.scene.lacking, 1)).get(index, "")}
+        if self.scene.unread and index == 1:
+            lacking |= {ASK, LETTER}
+        queue = with_fields(queue, specs={name: spec for name, spec in queue.specs.items() if name not in lacking})
         life.types = queue.types
         life.engine = Engine(
             store, [queue], life.hands, self.app.events, self.clock.steady,
@@ -281,7 +325,10 @@ class World:
             writes = audit.trail(conn)
         jobs = [write for write in writes if write.table in ("live", "final")]
         rows = audit.check_writes(jobs, self.jobs.started)
-        audit.check_endings(jobs)
+        answers = Answers(self.tended, self.jobs, self.outside, self.clients.set_back)
+        settled = answers.check(writes)
+        self.kept, self.phases = self.app.inbox.list("jobs", limit=10_000), answers.phases
+        audit.check_endings(jobs, settled)
         starts = Starts(
             self.scene,
             self.throttler.admitted,
@@ -292,7 +339,8 @@ class World:
         starts.check(writes, self._failed_ticks, self._cleared)
         assert all(queue_of(id) == self.queue.number for id in rows)
         clients = self.clients
-        audit.check_end(rows, clients.acknowledged, clients.submitted, self.jobs.executed, clients.poison)
+        audit.check_end(rows, clients.acknowledged, clients.submitted, self.jobs.executed, clients.poison, settled)
+        assert len(self.store.ended(list(rows))) == len(rows)
 
     def trace(self, life: Life | None, what: str) -> None:
         who = f"engine {life.engine.sysid}" if life else "client"

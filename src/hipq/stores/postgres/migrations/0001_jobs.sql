@@ -48,6 +48,41 @@ CREATE TABLE hipq_payloads (
   id BIGINT PRIMARY KEY,
   data TEXT NOT NULL
 );
+-- Answers that came, whatever became of them. The state says that: see hipq.job.answer.
+CREATE TABLE hipq_answers (
+  id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- in the order they came
+  queue INTEGER NOT NULL,
+  tenant TEXT COLLATE "C" NOT NULL,
+  job_type TEXT COLLATE "C" NOT NULL,
+  job_key TEXT COLLATE "C" NOT NULL,
+  answer_id TEXT COLLATE "C" NOT NULL,              -- what its sender calls it, or ''
+  twin BIGINT NOT NULL,                 -- a number that those with the same key and id share, or 0
+  hash TEXT COLLATE "C" NOT NULL,                   -- of its body
+  data TEXT NOT NULL,
+  error INTEGER NOT NULL,
+  attempt BIGINT NOT NULL,             -- the attempt it says it is an answer to, or 0
+  state TEXT COLLATE "C" NOT NULL,
+  job BIGINT NOT NULL,                 -- the job it belongs to, or 0
+  arrived BIGINT NOT NULL,
+  early_until BIGINT NOT NULL,         -- a job that was added later does not take it
+  remember_until BIGINT NOT NULL,      -- until then its id is known, once it was used
+  keep_until BIGINT NOT NULL,
+  copies BIGINT NOT NULL,              -- how often it came
+  note TEXT NOT NULL
+) WITH (
+  fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
+  autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
+);
+-- The same answer again, by its id;
+CREATE INDEX hipq_answers_ids ON hipq_answers (twin) WHERE twin <> 0;
+-- what a job that begins to wait looks for;
+CREATE INDEX hipq_answers_open ON hipq_answers (job_key, job_type, queue, tenant, id) WHERE state = 'buffered';
+-- what belongs to a job;
+CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
+-- of that, what came before its job began to wait: hardly ever anything;
+CREATE INDEX hipq_answers_early ON hipq_answers (queue, job) WHERE state = 'buffered' AND job <> 0;
+-- what need not be kept any longer.
+CREATE INDEX hipq_answers_time ON hipq_answers (keep_until);
 
 -- :each-queue
 CREATE SEQUENCE {live}_ids MAXVALUE 140737488355327;  -- an id is this and 16 bits more
@@ -70,6 +105,7 @@ CREATE TABLE {live} (
   timeout DOUBLE PRECISION NOT NULL,
   scheduled_run_time BIGINT NOT NULL,
   deadline BIGINT NOT NULL DEFAULT 0,
+  wait TEXT NOT NULL DEFAULT '',        -- what is agreed for its wait: see hipq.job.waiting
   attempt BIGINT NOT NULL DEFAULT 0,
   failures BIGINT NOT NULL DEFAULT 0,
   crashes BIGINT NOT NULL DEFAULT 0,
@@ -113,6 +149,7 @@ CREATE TABLE {final} (
   timeout DOUBLE PRECISION NOT NULL,
   scheduled_run_time BIGINT NOT NULL,
   deadline BIGINT NOT NULL,
+  wait TEXT NOT NULL,
   attempt BIGINT NOT NULL,
   failures BIGINT NOT NULL,
   crashes BIGINT NOT NULL,
@@ -127,5 +164,5 @@ CREATE TABLE {final} (
   update_time BIGINT NOT NULL,
   CONSTRAINT {final}_states CHECK (((state = 'final' AND phase IN ('done'))) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
 );
-CREATE INDEX {final}_key ON {final} (job_key, job_type);
+CREATE INDEX {final}_key ON {final} (job_key, job_type, update_time);  -- the last one that had a key
 CREATE INDEX {final}_time ON {final} (update_time);

@@ -2,12 +2,12 @@
 -- does not come back. One probe of the primary key a row, in the order of the ids given.
 UPDATE {live} l SET token = moved.token + 1, job_key = moved.job_key, job_data = moved.job_data, state = moved.state,
   phase = moved.phase, rank = moved.rank, priority = moved.priority, held = moved.held,
-  scheduled_run_time = moved.scheduled_run_time, deadline = moved.deadline, attempt = moved.attempt,
+  scheduled_run_time = moved.scheduled_run_time, deadline = moved.deadline, wait = moved.wait, attempt = moved.attempt,
   failures = moved.failures, crashes = moved.crashes, owner = moved.owner, error = moved.error, code = moved.code,
   exitcode = moved.exitcode, result = moved.result, history = moved.history, update_time = moved.update_time
 FROM json_to_recordset(%(rows)s) AS moved (
   id BIGINT, token BIGINT, job_key TEXT, job_data TEXT, state TEXT, phase TEXT, rank BIGINT, priority BIGINT,
-  held BIGINT, scheduled_run_time BIGINT, deadline BIGINT, attempt BIGINT, failures BIGINT, crashes BIGINT,
+  held BIGINT, scheduled_run_time BIGINT, deadline BIGINT, wait TEXT, attempt BIGINT, failures BIGINT, crashes BIGINT,
   owner BIGINT, error TEXT, code TEXT, exitcode BIGINT, result TEXT, history TEXT, update_time BIGINT
 )
 WHERE l.id = moved.id AND l.token = moved.token

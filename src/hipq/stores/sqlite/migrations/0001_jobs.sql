@@ -37,6 +37,38 @@ CREATE TABLE hipq_payloads (
   id INTEGER PRIMARY KEY,
   data TEXT NOT NULL
 );
+-- Answers that came, whatever became of them. The state says that: see hipq.job.answer.
+CREATE TABLE hipq_answers (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, -- in the order they came; never used again, also after a prune
+  queue INTEGER NOT NULL,
+  tenant TEXT NOT NULL,
+  job_type TEXT NOT NULL,
+  job_key TEXT NOT NULL,
+  answer_id TEXT NOT NULL,              -- what its sender calls it, or ''
+  twin INTEGER NOT NULL,                -- a number that those with the same key and id share, or 0
+  hash TEXT NOT NULL,                   -- of its body
+  data TEXT NOT NULL,
+  error INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,             -- the attempt it says it is an answer to, or 0
+  state TEXT NOT NULL,
+  job INTEGER NOT NULL,                 -- the job it belongs to, or 0
+  arrived INTEGER NOT NULL,
+  early_until INTEGER NOT NULL,         -- a job that was added later does not take it
+  remember_until INTEGER NOT NULL,      -- until then its id is known, once it was used
+  keep_until INTEGER NOT NULL,
+  copies INTEGER NOT NULL,              -- how often it came
+  note TEXT NOT NULL
+);
+-- The same answer again, by its id;
+CREATE INDEX hipq_answers_ids ON hipq_answers (twin) WHERE twin <> 0;
+-- what a job that begins to wait looks for;
+CREATE INDEX hipq_answers_open ON hipq_answers (job_key, job_type, queue, tenant, id) WHERE state = 'buffered';
+-- what belongs to a job;
+CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
+-- of that, what came before its job began to wait: hardly ever anything;
+CREATE INDEX hipq_answers_early ON hipq_answers (queue, job) WHERE state = 'buffered' AND job <> 0;
+-- what need not be kept any longer.
+CREATE INDEX hipq_answers_time ON hipq_answers (keep_until);
 
 -- :each-queue
 CREATE TABLE {live} (
@@ -56,6 +88,7 @@ CREATE TABLE {live} (
   timeout REAL NOT NULL,
   scheduled_run_time INTEGER NOT NULL,
   deadline INTEGER NOT NULL,
+  wait TEXT NOT NULL,
   attempt INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   crashes INTEGER NOT NULL,
@@ -96,6 +129,7 @@ CREATE TABLE {final} (
   timeout REAL NOT NULL,
   scheduled_run_time INTEGER NOT NULL,
   deadline INTEGER NOT NULL,
+  wait TEXT NOT NULL,
   attempt INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   crashes INTEGER NOT NULL,
@@ -110,5 +144,5 @@ CREATE TABLE {final} (
   update_time INTEGER NOT NULL,
   CONSTRAINT {final}_states CHECK (((state = 'final' AND phase IN ('done'))) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
 );
-CREATE INDEX {final}_key ON {final} (job_key, job_type);
+CREATE INDEX {final}_key ON {final} (job_key, job_type, update_time);  -- the last one that had a key
 CREATE INDEX {final}_time ON {final} (update_time);

@@ -2,7 +2,7 @@
 INSERT INTO {live} (
   id, tenant, lane, job_type, job_key, job_data, phase, rank, priority, throttle_factor, time_windows, timeout,
   scheduled_run_time, create_time, update_time,
-  state, held, deadline, attempt, failures, crashes, owner, token, error, code, exitcode, result, history
+  state, held, deadline, wait, attempt, failures, crashes, owner, token, error, code, exitcode, result, history
 )
-SELECT *, 'initial', 0, 0, 0, 0, 0, 0, 0, 'NONE', 'NONE', 0, '', '[]' FROM ({rows}) WHERE true
+SELECT *, 'initial', 0, 0, '', 0, 0, 0, 0, 0, 'NONE', 'NONE', 0, '', '[]' FROM ({rows}) WHERE true
 ON CONFLICT (tenant, job_type, job_key) DO NOTHING

@@ -1,0 +1,192 @@
+"""`app.inbox`: the answers that came, whatever became of them. To look at, to give another chance, to throw away."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from hipq.engine.prune import STEP
+from hipq.errors import Conflict, Invalid, NotFound
+from hipq.events import Events
+from hipq.job import names
+from hipq.job.answer import LATE, MATCHED, STATES, Answer, Answered, Kept, NewAnswer, waited
+from hipq.job.spec import Spec
+from hipq.job.states import FINAL
+from hipq.job.view import Job
+from hipq.stores.base import AnswerFilter, Delivered, Store
+from hipq.stores.matching import KEYS_AT_ONCE
+
+BATCH_SIZE: Final = 64 << 20
+"""Characters of data in one transaction."""
+
+
+class Count(NamedTuple):
+    answers: int
+    copies: int
+    """How often they came, all of them together."""
+
+
+class Replayed(NamedTuple):
+    outcome: Answered
+    id: int
+    """The number it has in the inbox now."""
+    job: int
+
+
+class AnyQueue(Protocol):
+    """What the inbox must know of a queue."""
+
+    name: str
+
+    def arrived(self, job_type: str, key: str, data: Any, **options: Any) -> NewAnswer: ...
+    def known(self, job_type: str) -> Spec | None: ...
+
+
+class Inbox:
+    """The answers to jobs of these queues, by their numbers."""
+
+    def __init__(self, store: Store, events: Events, queues: Mapping[int, AnyQueue]) -> None:
+        self._store = store
+        self._events = events
+        self._queues = queues
+
+    # -- answers come -----------------------------------------------------------------------------------------------
+    def come(self, news: Sequence[NewAnswer], *, instead_of: int = 0) -> Sequence[Delivered]:
+        """Keep these, match them, say so: a thousand in one transaction."""
+        delivered: builtins.list[Delivered] = []
+        for some in _batches(news):
+            now = self._store.now()
+            done = self._store.answer(some, now, instead_of=instead_of)
+            for new, one in zip(some, done, strict=True):
+                self._came(new, one, now)
+            delivered += done
+        return delivered
+
+    def _came(self, new: NewAnswer, delivered: Delivered, now: int) -> None:
+        queue, change = self._queues[new.queue], delivered.change
+        if self._events.wanted(delivered.outcome):
+            details: dict[str, Any] = {"answer": delivered.id, "key": new.job_key}
+            if change:
+                details["waited"] = waited(change.before, now)
+            self._events.emit(delivered.outcome, now, queue.name, change.after if change else None, **details)
+        for one in delivered.placed:
+            if one.state in (MATCHED, LATE) and self._events.wanted(one.state):
+                row = change.after if change else None
+                self._events.emit(one.state, now, queue.name, row, answer=one.id, key=new.job_key)
+        if change:
+            self._events.emit("ok" if change.after.state == FINAL else "answered", now, queue.name, change.after)
+        if delivered.outcome == Answered.LATE:
+            self._show_late(queue.known(new.job_type), delivered)
+
+    def _show_late(self, spec: Spec | None, delivered: Delivered) -> None:
+        if spec is None or spec.on_late is None:
+            return
+        try:
+            row = self._store.get(delivered.job)
+            if row is not None:
+                spec.on_late(Job(row, spec), self.show(delivered.id))
+        except (Exception, SystemExit):  # the answer is kept: to whoever brought it that must not look like a failure
+            import logging
+
+            logging.getLogger("hipq").exception("on_late of %s raised", spec.name)
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def list(
+        self,
+        queue: str | None = None,
+        *,
+        type: str = "",
+        key: str = "",
+        state: str = "",
+        job: int = 0,
+        after: int = 0,
+        limit: int = 100,
+    ) -> Sequence[Answer]:
+        """Answers in the order they came; `after` the last number of one page gives the next."""
+        names.whole(limit, "limit", 1, 10_000)
+        names.whole(after, "after", 0, (1 << 63) - 1)
+        names.whole(job, "a job id", 0, (1 << 63) - 1)
+        for value, check in ((type, names.job_type), (key, names.key)):
+            if value:
+                check(value)
+        if state:
+            names.one_of(state, "state of answers", STATES)
+        found: builtins.list[Kept] = []
+        for number in self._of(queue):
+            found += self._store.answers(AnswerFilter(number, type, key, state, job, 0, after, limit))
+        return [Answer(one) for one in sorted(found, key=lambda one: one.id)[:limit]]
+
+    def show(self, id: int) -> Answer:
+        return Answer(self._kept(id))
+
+    def counts(self, queue: str | None = None) -> dict[str, Count]:
+        """How many there are in each state."""
+        total: dict[str, Count] = {}
+        for number in self._of(queue):
+            for state, (count, copies) in self._store.count_answers(number).items():
+                before = total.get(state, Count(0, 0))
+                total[state] = Count(before.answers + count, before.copies + copies)
+        return total
+
+    # -- changing ---------------------------------------------------------------------------------------------------
+    def replay(self, id: int) -> Replayed:
+        """Let an answer come again, as if it came now and named no attempt: to the job that has its key now."""
+        kept = self._kept(id)
+        return self._again(kept, kept.job_type, kept.job_key)
+
+    def rekey(self, id: int, key: str, *, type: str | None = None) -> Replayed:
+        """The same for an answer that named the wrong key, or the wrong job type."""
+        kept = self._kept(id)
+        return self._again(kept, kept.job_type if type is None else names.job_type(type), names.key(key))
+
+    def drop(self, id: int) -> None:
+        """Delete an answer."""
+        kept = self._kept(id)
+        if not self._store.drop_answer(id):
+            raise Conflict(f"answer {id} cannot be dropped: job {kept.job} has it, and has not looked at it yet")
+        name = self._queues[kept.queue].name
+        self._events.emit("answer dropped", self._store.now(), name, answer=id, key=kept.job_key)
+
+    def prune(self) -> int:
+        """Delete answers that need not be kept any longer (engines do that every minute); how many."""
+        total = 0
+        while count := self._store.prune_answers(self._store.now(), STEP):
+            total += count
+        if total:
+            self._events.emit("answers pruned", self._store.now(), count=total)
+        return total
+
+    def _again(self, kept: Kept, job_type: str, key: str) -> Replayed:
+        named = kept.answer_id or None
+        new = self._queues[kept.queue].arrived(
+            job_type, key, Answer(kept).data, answer_id=named, error=bool(kept.error)
+        )
+        (delivered,) = self.come([new], instead_of=kept.id)
+        return Replayed(delivered.outcome, delivered.id, delivered.job)
+
+    def _kept(self, id: int) -> Kept:
+        names.whole(id, "the number of an answer", 1, (1 << 63) - 1)
+        found = self._store.answers(AnswerFilter(id=id))
+        if not found or found[0].queue not in self._queues:
+            raise NotFound(f"there is no answer {id}")
+        return found[0]
+
+    def _of(self, name: str | None) -> Sequence[int]:
+        found = [number for number, queue in self._queues.items() if name in (None, queue.name)]
+        if name is not None and not found:
+            there = ", ".join(queue.name for queue in self._queues.values()) or "none"
+            raise Invalid(f"no such queue: {name!r:.60}; there are {there}")
+        return found
+
+
+def _batches(news: Sequence[NewAnswer]) -> Iterator[Sequence[NewAnswer]]:
+    """As many as go into one transaction: by the locks it takes, and by its size."""
+    start = size = 0
+    for number, new in enumerate(news):
+        if number > start and (number - start == KEYS_AT_ONCE or size + len(new.data) > BATCH_SIZE):
+            yield news[start:number]
+            start, size = number, 0
+        size += len(new.data)
+    if news:
+        yield news[start:]

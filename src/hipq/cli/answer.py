@@ -1,0 +1,56 @@
+"""`hipq answer`: bring the answer of a job."""
+
+from __future__ import annotations
+
+from typing import IO
+
+import click
+
+from hipq.cli.inputs import Whole, data_argument, data_file_option, given_data
+from hipq.cli.show import print_json
+from hipq.cli.target import AppCommand, app_argument, chosen, db_option, json_option
+
+
+@click.command(cls=AppCommand)
+@app_argument
+@click.argument("queue")
+@click.argument("job_type", metavar="TYPE")
+@click.argument("key")
+@data_argument
+@data_file_option
+@click.option("--id", "answer_id", metavar="ANSWER-ID", help="What tells it from others to the same key.")
+@click.option("--error", is_flag=True, help="It says that the work failed.")
+@click.option("--attempt", type=Whole("attempt", 1, (1 << 31) - 1), help="The attempt it is an answer to.")
+@db_option
+@json_option
+def answer(
+    app: str,
+    queue: str,
+    job_type: str,
+    key: str,
+    data: str | None,
+    data_file: IO[bytes] | None,
+    answer_id: str | None,
+    error: bool,
+    attempt: int | None,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Bring the answer of the job of TYPE that has KEY, and print what became of it. It is kept, whatever that is:
+
+    \b
+    matched    its job has it, or has ended with it
+    buffered   it is early: kept until its job waits for it
+    duplicate  the same one came before
+    conflict   its job had ended with another one
+    late       its job had ended, or was past that attempt
+
+    Without the code, by --db, an engine that has the code ends the job.
+    """
+    value = given_data(data, data_file)
+    target, found = chosen(app, db, queue)
+    outcome = target.answer(found.name, job_type, key, value, answer_id=answer_id, error=error, attempt=attempt)
+    if as_json:
+        print_json({"outcome": outcome, "queue": found.name, "type": job_type, "key": key})
+    else:
+        click.echo(str(outcome))

@@ -1,0 +1,238 @@
+"""Answers: what comes from outside, and how it is kept. Pure: no I/O, no clock."""
+
+from __future__ import annotations
+
+import enum
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from hipq.job import payload
+from hipq.job.fault import Fault, clean
+from hipq.job.model import Row
+from hipq.job.when import to_datetime
+
+
+class Answered(enum.StrEnum):
+    """What became of an answer when it came."""
+
+    MATCHED = "matched"
+    BUFFERED = "buffered"
+    DUPLICATE = "duplicate"
+    CONFLICT = "conflict"
+    LATE = "late"
+
+
+BUFFERED: Final = "buffered"
+MATCHED: Final = "matched"
+PROGRESS: Final = "progress"
+APPLIED: Final = "applied"
+SETTLED: Final = "settled"
+DUPLICATE: Final = "duplicate"
+CONFLICT: Final = "conflict"
+LATE: Final = "late"
+
+STATES: Final = {
+    BUFFERED: "kept until a job wants it",
+    MATCHED: "its job has it, and has not looked at it yet",
+    PROGRESS: "its job looked at it and goes on waiting",
+    APPLIED: "its job looked at it and was to be tried again",
+    SETTLED: "its job ended with it",
+    DUPLICATE: "its job had ended with the same one",
+    CONFLICT: "its job had ended with another one",
+    LATE: "its job had ended, was being cancelled, or was past that attempt",
+}
+"""Where an answer in the inbox can be."""
+REPLAYABLE: Final = (BUFFERED, CONFLICT, LATE)
+"""Of those, the ones in which nobody has used it, or has it before them."""
+
+
+class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How long a queue keeps answers, in seconds."""
+
+    answer_ttl: float = 7 * 86_400.0
+    """Those that nobody has used."""
+    early_window: float = 3600.0
+    """How long before its job an answer may come; and how long after a job's end one is still to that job."""
+    answer_memory: float = 86_400.0
+    """How long the ids of those that were used are known, so that they are not used twice."""
+
+
+DEFAULT_KEEPING: Final = Keeping()
+
+
+class NewAnswer(msgspec.Struct, frozen=True):
+    """An answer to be stored."""
+
+    queue: int
+    job_type: str
+    job_key: str
+    data: str
+    arrived: int
+    early_until: int
+    """A job that is added later than this does not take it;"""
+    remember_until: int
+    """until then its id is known, once it has been used;"""
+    keep_until: int
+    """and until then it is kept, if it is not."""
+    early: int
+    """Microseconds after the end of a job in which an answer to its key is one to it."""
+    tenant: str = ""
+    answer_id: str = ""
+    """What tells it from others with the same key, if the sender said so."""
+    error: bool = False
+    attempt: int = 0
+    """The attempt it is an answer to, if the sender said so."""
+    fence: bool | None = None
+    """Whether its job type refuses answers to other attempts; None = the type is not known here."""
+
+    @property
+    def whole_key(self) -> tuple[int, str, str, str]:
+        return (self.queue, self.tenant, self.job_type, self.job_key)
+
+    @property
+    def hash(self) -> str:
+        return body_hash(self.data, self.error)
+
+    @property
+    def twin(self) -> int:
+        """By which the same answer is found: one to the same key, with the same id. 0 = it has no id."""
+        return number_of(*map(str, self.whole_key), self.answer_id) if self.answer_id else 0
+
+
+class Kept(msgspec.Struct, array_like=True, frozen=True):
+    """An answer as the inbox has it, its columns in table order."""
+
+    id: int
+    queue: int
+    tenant: str
+    job_type: str
+    job_key: str
+    answer_id: str
+    twin: int
+    hash: str
+    data: str
+    error: int
+    attempt: int
+    state: str
+    job: int
+    arrived: int
+    early_until: int
+    remember_until: int
+    keep_until: int
+    copies: int
+    note: str
+
+
+KEPT: Final = Kept.__struct_fields__
+
+
+def kept(new: NewAnswer, state: str, job: int, note: str = "") -> Kept:
+    """As it goes into the inbox, which gives it its number."""
+    until = new.remember_until if state == SETTLED else new.keep_until
+    return Kept(
+        0, new.queue, new.tenant, new.job_type, new.job_key, new.answer_id, new.twin, new.hash, new.data,
+        int(new.error), new.attempt, state, job, new.arrived, new.early_until, new.remember_until, until, 1, note,
+    )  # fmt: skip
+
+
+class Answer:
+    """An answer as its handler sees it."""
+
+    __slots__ = ("_kept",)
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+
+    @property
+    def data(self) -> Any:
+        return payload.decode(self._kept.data)
+
+    @property
+    def id(self) -> int:
+        """Its number in the inbox."""
+        return self._kept.id
+
+    @property
+    def answer_id(self) -> str:
+        """What its sender calls it; "" if it did not say."""
+        return self._kept.answer_id
+
+    @property
+    def key(self) -> str:
+        return self._kept.job_key
+
+    @property
+    def type(self) -> str:
+        return self._kept.job_type
+
+    @property
+    def error(self) -> bool:
+        """Whether it says that the work failed."""
+        return bool(self._kept.error)
+
+    @property
+    def attempt(self) -> int:
+        """The attempt it is an answer to; 0 if it does not say."""
+        return self._kept.attempt
+
+    @property
+    def state(self) -> str:
+        return self._kept.state
+
+    @property
+    def job(self) -> int:
+        """The job it belongs to; 0 = none yet."""
+        return self._kept.job
+
+    @property
+    def arrived(self) -> datetime:
+        return to_datetime(self._kept.arrived)
+
+    @property
+    def keep_until(self) -> datetime:
+        return to_datetime(self._kept.keep_until)
+
+    @property
+    def copies(self) -> int:
+        """How often it came."""
+        return self._kept.copies
+
+    @property
+    def note(self) -> str:
+        return self._kept.note
+
+    def __repr__(self) -> str:
+        return f"<Answer {self.id} to {self.type} {self.key!r} {self.state}>"
+
+
+def number_of(*texts: str) -> int:
+    """What stands for texts where a number is wanted: 64 bits, so that two hardly ever share one."""
+    from hashlib import blake2b  # most programs bring no answers
+
+    return int.from_bytes(blake2b("\0".join(texts).encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def body_hash(data: str, error: bool) -> str:
+    """Of what a body says, not of how it is written: the order of keys does not count."""
+    from hashlib import blake2b  # most programs bring no answers
+
+    if "{" in data:
+        data = msgspec.json.encode(msgspec.json.decode(data), order="sorted").decode()
+    return blake2b(data.encode(), digest_size=16, key=b"error" if error else b"").hexdigest()
+
+
+def fault_of(answer: Kept) -> Fault:
+    """What an answer with `error` says went wrong."""
+    said = payload.decode(answer.data)
+    if said is None:
+        return Fault("error", "it says that the work failed", "answer", ("answer",))
+    return Fault("error", clean(said if isinstance(said, str) else answer.data), "answer", ("answer",))
+
+
+def waited(row: Row, now: int) -> float:
+    """Seconds since a job was claimed, or first changed: about the time since it sent its request."""
+    history: list[dict[str, Any]] = payload.decode(row.history)
+    began = next((entry["at"] for entry in reversed(history) if entry["event"] == "claimed"), row.create_time)
+    return max(now - began, 0) / 1e6

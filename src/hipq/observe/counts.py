@@ -1,0 +1,83 @@
+"""Counts of what happened, by queue: a subscriber of `hipq.events` that needs nothing but memory.
+
+    from hipq.observe.counts import Counts
+    counts = Counts(app.events)
+    counts.by_queue["orders"]["matched"]
+    counts.waited["orders"].buckets[60]
+
+It counts what happens in this process: engines in others have their own.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from hipq.events import Event, Events
+
+COUNTED: Final = ("matched", "buffered", "duplicate", "conflict", "late", "ok", "failed", "gave up", "timed out")
+"""What became of answers, and how jobs ended or failed to."""
+BOUNDS: Final = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86_400.0)
+"""Seconds between a request and its answer: the upper bounds of the buckets, which belong to them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waited:
+    """How long answers took, in seconds."""
+
+    count: int
+    sum: float
+    max: float
+    buckets: Mapping[float, int]
+    """By bound, how many took at most so long: each counts those of the smaller ones too, and `count` counts all."""
+
+
+class _Times:
+    def __init__(self) -> None:
+        self.sum = self.max = 0.0
+        self.within = [0] * (len(BOUNDS) + 1)
+
+    def add(self, seconds: float) -> None:
+        self.sum += seconds
+        self.max = max(self.max, seconds)
+        self.within[bisect_left(BOUNDS, seconds)] += 1
+
+    def shown(self) -> Waited:
+        total, buckets = 0, {}
+        for bound, count in zip(BOUNDS, self.within, strict=False):
+            total += count
+            buckets[bound] = total
+        return Waited(total + self.within[-1], self.sum, self.max, buckets)
+
+
+class Counts:
+    """What the events of an app come to, from now on. Any thread may look, and sees what was true at one moment."""
+
+    def __init__(self, events: Events) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, dict[str, int]] = {}
+        self._times: dict[str, _Times] = {}
+        events.subscribe(self._count, *COUNTED)
+
+    @property
+    def by_queue(self) -> dict[str, dict[str, int]]:
+        """How often each event happened; queues in which none did are not there."""
+        with self._lock:
+            return {queue: dict(counts) for queue, counts in self._counts.items()}
+
+    @property
+    def waited(self) -> dict[str, Waited]:
+        """How long it took from the start of a job's attempt until an answer found the job."""
+        with self._lock:
+            return {queue: times.shown() for queue, times in self._times.items()}
+
+    def _count(self, event: Event) -> None:
+        seconds = event.details.get("waited")
+        with self._lock:
+            counts = self._counts.setdefault(event.queue, dict.fromkeys(COUNTED, 0))
+            counts[event.name] += 1
+            if seconds is not None:
+                self._times.setdefault(event.queue, _Times()).add(seconds)

@@ -1,0 +1,204 @@
+"""How answers and jobs meet: the same for every store, which only reads and writes for it.
+
+In one transaction, under the locks of the keys. They are taken in a statement of their own before anything is read:
+else an answer and a job that come at the same moment may both look before either has written, and never meet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final, NamedTuple, Protocol
+
+from msgspec.structs import replace
+
+from hipq.errors import Conflict, NotFound
+from hipq.job import awaiting
+from hipq.job.answer import MATCHED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
+from hipq.job.matching import Ended, Found, Pending, Placed, is_fenced, meeting, seeks, takes, use_of, verdict
+from hipq.job.model import Change, Row, queue_of
+from hipq.job.states import ERROR, FINAL, RETRY, WAITING
+from hipq.stores.base import Delivered
+
+KEYS_AT_ONCE: Final = 1000
+"""Keys a transaction locks: with twenty times as many PostgreSQL runs out of room for locks."""
+LOOKED_AT: Final = 100
+"""Answers to one job that are looked at together when it begins to wait."""
+
+Key = tuple[int, str, str, str]
+"""Queue, tenant, job type and job key."""
+
+
+Numbered = Sequence[tuple[int, NewAnswer]]
+"""Answers, each with a number that tells it from the others."""
+
+
+class Mail(Protocol):
+    """What is read and written, in one transaction; the keys are locked."""
+
+    def live(self, answers: Numbered) -> dict[int, Row]:
+        """The live jobs that have their keys, locked."""
+
+    def withdraw(self, id: int, states: Sequence[str]) -> str:
+        """Take an answer out of the inbox, if it is in one of these states; else its state, or "none"."""
+
+    def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
+        """The same answers, by their ids, as far as they are remembered."""
+
+    def applied(self, answers: Numbered, rows: dict[int, Row]) -> dict[int, int]:
+        """Answers with the same bodies, after which these jobs were to be tried again."""
+
+    def ended(self, answers: Numbered, now: int) -> dict[int, Ended]:
+        """The last jobs that had their keys, if they have just ended."""
+
+    def pending(self, rows: Sequence[Row], now: int, after: int) -> dict[int, list[Pending]]:
+        """What is kept for jobs that begin to wait, or might as well, by their ids: some for each, in the order it
+        came, behind an answer."""
+
+    def insert(self, answers: Sequence[Kept]) -> list[int]:
+        """Put them into the inbox; their ids."""
+
+    def copied(self, ids: Sequence[int]) -> None:
+        """They came once more."""
+
+    def place(self, some: Sequence[Placed]) -> None: ...
+
+    def used(self, some: Sequence[Placed], now: int) -> None:
+        """Jobs have looked at these: from now on only their ids need be known."""
+
+    def left(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
+        """These jobs ended, each with that answer (0 = without one): what else was kept for them is too late. Those."""
+
+    def save(self, changes: Sequence[Change]) -> None:
+        """Changes of jobs that are locked."""
+
+
+def lock_number(key: Key) -> int:
+    return number_of(*map(str, key))
+
+
+def by_queue(answers: Numbered) -> list[tuple[int, Numbered]]:
+    """The answers to each queue's jobs, in an order all share, since rows are locked."""
+    found: dict[int, list[tuple[int, NewAnswer]]] = {}
+    for one in answers:
+        found.setdefault(one[1].queue, []).append(one)
+    return sorted(found.items())
+
+
+# -- the answer comes ------------------------------------------------------------------------------------------------
+def deliver(mail: Mail, answers: Sequence[NewAnswer], now: int, instead_of: int = 0) -> list[Delivered]:
+    """What becomes of answers that come; several to one key are taken one after the other."""
+    delivered: dict[int, Delivered] = {}
+    todo = list(enumerate(answers))
+    while todo:
+        first: dict[Key, tuple[int, NewAnswer]] = {}
+        rest = [one for one in todo if first.setdefault(one[1].whole_key, one) is not one]
+        delivered |= _deliver(mail, list(first.values()), now, instead_of)
+        todo, instead_of = rest, 0
+    return [delivered[number] for number in range(len(answers))]
+
+
+def _deliver(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int, Delivered]:
+    """Of each key one."""
+    found = _found(mail, answers, now, instead_of)
+    verdicts = {number: verdict(new, found.get(number, Found()), now) for number, new in answers}
+    fresh = [(number, new) for number, new in answers if not verdicts[number].same]
+    rows = [kept(new, verdicts[n].state, verdicts[n].job, verdicts[n].note) for n, new in fresh]
+    ids = dict(zip((number for number, _ in fresh), mail.insert(rows), strict=True))
+    mail.copied([one.same for one in verdicts.values() if one.same])
+    mail.place([one for found in verdicts.values() for one in found.placed])
+    mail.save([one.change for one in verdicts.values() if one.change])
+    return {
+        number: Delivered(one.outcome, ids.get(number, one.same), one.job, one.change, one.placed)
+        for number, one in verdicts.items()
+    }
+
+
+def _found(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int, Found]:
+    live = mail.live(answers)  # first, and of all of them: their rows are locked before anything is written
+    if instead_of:
+        _withdraw(mail, instead_of)
+    named = [(number, new) for number, new in answers if new.answer_id]
+    twins = mail.twins(named, now) if named else {}
+    without = [(number, new) for number, new in answers if number not in live and number not in twins]
+    ended = mail.ended(without, now) if without else {}
+    failed = {number: row for number, row in live.items() if takes(row) and row.state in (ERROR, RETRY)}
+    unnamed = [(number, new) for number, new in answers if number in failed and not new.answer_id]
+    applied = mail.applied(unnamed, failed) if unnamed else {}
+    fences = {row.id: bool(new.fence) for number, new in answers if (row := live.get(number))}
+    pending = _pending(mail, [row for row in live.values() if takes(row) and row.phase != WAITING], fences, now)
+    return {
+        number: Found(twins.get(number), row, pending.get(row.id, ()), applied.get(number, 0), None)
+        if (row := live.get(number))
+        else Found(twins.get(number), ended=ended.get(number))
+        for number, _ in answers
+    }
+
+
+def _withdraw(mail: Mail, id: int) -> None:
+    state = mail.withdraw(id, REPLAYABLE)
+    if state == "none":
+        raise NotFound(f"there is no answer {id}")
+    if state:
+        raise Conflict(f"answer {id} is {state}: {STATES[state]}")
+
+
+def _pending(mail: Mail, rows: list[Row], fences: Mapping[int, bool], now: int) -> dict[int, list[Pending]]:
+    """What is kept for these jobs: of each a page, or as many as have nothing in them that it can be given."""
+    found = mail.pending(rows, now, 0) if rows else {}
+    for row in rows:
+        some = more = found.get(row.id, [])
+        while len(more) == LOOKED_AT and all(is_fenced(row, one.attempt, fences[row.id]) for one in more):
+            more = mail.pending([row], now, some[-1].id).get(row.id, [])
+            some += more
+    return found
+
+
+# -- the job begins to wait, or ends ---------------------------------------------------------------------------------
+class Met(NamedTuple):
+    """The changes to save, and what they do in the inbox: by the id of the job."""
+
+    changes: Sequence[Change]
+    placed: dict[int, list[Placed]]
+    answered: dict[int, Row]
+    """Jobs that found their answer waiting, as they are then."""
+
+
+def sought(changes: Sequence[Change]) -> list[Key]:
+    """The keys to lock before these changes are saved."""
+    return [
+        (queue_of(row.id), row.tenant, row.job_type, row.job_key)
+        for row in (change.after for change in changes if seeks(change))
+    ]
+
+
+def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
+    """A job that begins to wait looks into the inbox: its answer may have been faster."""
+    first: dict[int, Change] = {}
+    for change in changes:
+        first.setdefault(change.before.id, change)  # no other is saved
+    waits = {id: change.after for id, change in first.items() if seeks(change)}
+    pending = _pending(mail, list(waits.values()), dict.fromkeys(waits, False), now)
+    placed: dict[int, list[Placed]] = {}
+    answered: dict[int, Row] = {}
+    for job, some in pending.items():
+        placed[job] = meeting(waits[job], some)
+        if any(one.state == MATCHED for one in placed[job]):
+            row = awaiting.answered(waits[job], now)
+            answered[job] = replace(row, token=waits[job].token)  # several moves saved at once are one write
+    instead = {id(first[job]): replace(first[job], after=row) for job, row in answered.items()}
+    return Met([instead.get(id(change), change) for change in changes], placed, answered)
+
+
+def tidy(mail: Mail, saved: Sequence[Change], met: Met, now: int) -> list[Placed]:
+    """After these changes were saved: what they mean for the inbox. Answers that were given to their jobs, or are too
+    late now."""
+    placed = [one for change in saved for one in met.placed.get(change.before.id, ())]
+    used = [Placed(change.answer, use_of(change.after)) for change in saved if change.answer]
+    left = [
+        (change.before.id, change.answer) for change in saved if change.after.state == FINAL and change.before.wait
+    ]  # of those that never waited, which are most, `Store.late_answers` takes care: a statement here costs every turn
+    if placed:
+        mail.place(placed)
+    if used:
+        mail.used(used, now)
+    return [one for one in placed if one.state == MATCHED] + (mail.left(left) if left else [])

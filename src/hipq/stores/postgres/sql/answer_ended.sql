@@ -1,0 +1,15 @@
+-- The last jobs that had these keys, if they ended after a moment (index _key of the final table, from its end); whether
+-- each has had the same answer, and whether it ended with one (index _job).
+SELECT wanted.position, f.id,
+  coalesce((
+    SELECT min(a.id) FROM hipq_answers a
+    WHERE a.job = f.id AND a.job <> 0 AND a.state IN ('settled', 'applied') AND a.hash = wanted.hash
+  ), 0),
+  EXISTS (SELECT FROM hipq_answers a WHERE a.job = f.id AND a.job <> 0 AND a.state = 'settled')
+FROM json_to_recordset(%(rows)s) AS wanted (
+  position INTEGER, tenant TEXT, job_type TEXT, job_key TEXT, since BIGINT, hash TEXT
+) CROSS JOIN LATERAL (
+  SELECT id, update_time FROM {final} f
+  WHERE f.job_key = wanted.job_key AND f.job_type = wanted.job_type AND f.tenant = wanted.tenant
+  ORDER BY f.job_key DESC, f.job_type DESC, f.update_time DESC LIMIT 1
+) AS f WHERE f.update_time >= wanted.since

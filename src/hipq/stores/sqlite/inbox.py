@@ -1,0 +1,211 @@
+"""The inbox: what matching reads and writes, and the verbs about answers."""
+
+from __future__ import annotations
+
+import sqlite3
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from hipq.job.answer import KEPT, Kept, NewAnswer
+from hipq.job.matching import Ended, Pending, Placed
+from hipq.job.model import Change, Row, queue_of
+from hipq.stores.base import AnswerFilter, Delivered
+from hipq.stores.matching import LOOKED_AT, Numbered, by_queue, deliver
+from hipq.stores.sqlite.admit import texts
+from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, no_nul, read
+from hipq.stores.sqlite.connection import Connection
+from hipq.stores.sqlite.statements import Statements
+from hipq.stores.sqlite.turn import Settle
+
+_numbered = msgspec.json.Decoder(list[tuple[int, Pending]])
+_kept = msgspec.json.Decoder(list[Kept])
+_pairs = msgspec.json.Decoder(list[tuple[int, int]])
+_ended = msgspec.json.Decoder(list[tuple[int, int, int, int]])
+
+
+class SqliteMail:
+    """In a transaction, which has the write lock: that is every key's lock."""
+
+    def __init__(self, conn: sqlite3.Connection, statements: Statements, settle: Settle) -> None:
+        self._conn = conn
+        self._statements = statements
+        self._settle = settle
+
+    def live(self, answers: Numbered) -> dict[int, Row]:
+        found: dict[int, Row] = {}
+        for queue, some in by_queue(answers):
+            wanted = [(number, new.job_key, new.job_type, new.tenant) for number, new in some]
+            hits = _pairs.decode(self._one(self._statements.of("answer_live", queue), wanted))
+            rows = {row.id: row for row in self._rows(queue, [id for _, id in hits])}
+            found |= {number: rows[id] for number, id in hits}
+        return found
+
+    def withdraw(self, id: int, states: Sequence[str]) -> str:
+        query = "DELETE FROM hipq_answers WHERE id = ? AND state IN (SELECT value FROM json_each(?))"
+        if self._conn.execute(query, (id, texts(states))).rowcount:
+            return ""
+        found = self._conn.execute("SELECT state FROM hipq_answers WHERE id = ?", (id,)).fetchone()
+        return str(found[0]) if found else "none"
+
+    def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
+        wanted = [
+            (number, new.twin, new.job_key, new.answer_id, new.job_type, new.queue, new.tenant)
+            for number, new in answers
+        ]
+        return dict(_numbered.decode(self._one(self._statements.plain("answer_twins"), wanted, now=now)))
+
+    def applied(self, answers: Numbered, rows: dict[int, Row]) -> dict[int, int]:
+        wanted = [(number, rows[number].id, new.hash) for number, new in answers]
+        return dict(_pairs.decode(self._one(self._statements.plain("answer_applied"), wanted)))
+
+    def ended(self, answers: Numbered, now: int) -> dict[int, Ended]:
+        found: dict[int, Ended] = {}
+        for queue, some in by_queue(answers):
+            wanted = [
+                (number, new.job_key, new.job_type, new.tenant, now - new.early, new.hash) for number, new in some
+            ]
+            hits = _ended.decode(self._one(self._statements.of("answer_ended", queue), wanted))
+            found |= {number: Ended(id, same, bool(settled)) for number, id, same, settled in hits}
+        return found
+
+    def pending(self, rows: Sequence[Row], now: int, after: int) -> dict[int, list[Pending]]:
+        found: dict[int, list[Pending]] = {}
+        for queue in {queue_of(row.id) for row in rows}:
+            wanted = [
+                (row.id, row.job_key, row.job_type, row.tenant, row.create_time)
+                for row in rows
+                if queue_of(row.id) == queue
+            ]
+            query = self._statements.of("answer_pending", queue)
+            text = self._one(query, wanted, now=now, after=after, looked_at=LOOKED_AT)
+            for id, one in sorted(_numbered.decode(text), key=lambda hit: hit[1].id):
+                found.setdefault(id, []).append(one)
+        return found
+
+    def insert(self, answers: Sequence[Kept]) -> list[int]:
+        numbers: list[int] = []
+        for chunk in chunks(answers):
+            values = [value for one in chunk for value in msgspec.structs.astuple(one)[1:]]
+            no_nul(values)
+            query = self._statements.plain("answer_insert", len(chunk), len(KEPT) - 1)
+            last = self._conn.execute(query, values).lastrowid
+            assert last is not None
+            numbers += range(last - len(chunk) + 1, last + 1)
+        return numbers
+
+    def copied(self, ids: Sequence[int]) -> None:
+        if ids:
+            query = "UPDATE hipq_answers SET copies = copies + 1 WHERE id IN (SELECT value FROM json_each(?))"
+            self._conn.execute(query, (in_json(ids),))
+
+    def place(self, some: Sequence[Placed]) -> None:
+        self._write("answer_place", some)
+
+    def used(self, some: Sequence[Placed], now: int) -> None:
+        self._write("answer_used", [(one.id, one.state, now) for one in some])
+
+    def left(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
+        return [Placed(*row) for row in self._write("answer_left", jobs)]
+
+    def save(self, changes: Sequence[Change]) -> None:
+        if self._settle.save(self._conn, changes).lost:
+            raise AssertionError("a job that was locked has moved on")
+
+    def _write(self, name: str, rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+        found: list[tuple[Any, ...]] = []
+        for chunk in chunks(rows):
+            values = [value for row in chunk for value in row]
+            no_nul(values)
+            query = self._statements.plain(name, len(chunk), len(chunk[0]))
+            found += self._conn.execute(query, values).fetchall()
+        return found
+
+    def _one(self, query: str, rows: list[tuple[Any, ...]], **more: int) -> str:
+        """The JSON a query makes of these rows."""
+        text: str = self._conn.execute(query, {"rows": msgspec.json.encode(rows).decode(), **more}).fetchone()[0]
+        return text
+
+    def _rows(self, queue: int, ids: list[int]) -> list[Row]:
+        query = f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE id IN (SELECT value FROM json_each(?))"
+        return read(self._conn, query, (in_json(ids),)) if ids else []
+
+
+def given(conn: sqlite3.Connection, jobs: Sequence[int]) -> dict[int, Kept]:
+    """The answers that these jobs have to look at (index _job)."""
+    if not jobs:
+        return {}
+    which = "job IN (SELECT value FROM json_each(?)) AND job <> 0 AND state = 'matched'"
+    query = f"SELECT * FROM hipq_answers WHERE {which}"
+    return {one.job: one for one in _read(conn, query, (in_json(jobs),))}
+
+
+def _read(conn: sqlite3.Connection, query: str, values: Any) -> list[Kept]:
+    names = ", ".join(KEPT)
+    text = conn.execute(f"SELECT json_group_array(json_array({names})) FROM ({query})", values).fetchone()[0]
+    return _kept.decode(text)
+
+
+class AnswerVerbs:
+    _db: Connection
+    _statements: Statements
+    _settle: Settle
+
+    @abstractmethod
+    def ring(self) -> None: ...
+
+    def answer(self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0) -> list[Delivered]:
+        for queue in {one.queue for one in answers}:
+            self._statements.table(queue)  # before the write lock is held: it may have to read the registry
+        with self._db.writing() as conn:
+            delivered = deliver(SqliteMail(conn, self._statements, self._settle), answers, now, instead_of)
+        self.ring()
+        return delivered
+
+    def answers(self, wanted: AnswerFilter) -> list[Kept]:
+        where = " AND ".join(["id > :after", *(wanted.condition(column, ":{}") for column in wanted.given)])
+        query = f"SELECT * FROM hipq_answers WHERE {where} ORDER BY id LIMIT :limit"
+        with self._db.reading() as conn:
+            return _read(conn, query, wanted._asdict())
+
+    def count_answers(self, queue: int) -> dict[str, tuple[int, int]]:
+        query = "SELECT state, count(*), sum(copies) FROM hipq_answers WHERE queue = ? GROUP BY state ORDER BY state"
+        with self._db.reading() as conn:
+            return {state: (count, copies) for state, count, copies in conn.execute(query, (queue,)).fetchall()}
+
+    def drop_answer(self, id: int) -> bool:
+        with self._db.writing() as conn:
+            return conn.execute("DELETE FROM hipq_answers WHERE id = ? AND state <> 'matched'", (id,)).rowcount == 1
+
+    def late_answers(self, queues: Sequence[int], limit: int) -> int:
+        which = "hipq_answers INDEXED BY hipq_answers_early WHERE state = 'buffered' AND job <> 0"
+        early = f"SELECT DISTINCT queue FROM {which}"
+        with self._db.reading() as conn:
+            some = {queue for (queue,) in conn.execute(early).fetchall()} & set(queues)
+            late = [self._statements.of("answer_late", queue) for queue in some]
+            late = [query for query in late if ids(conn, query, {"limit": 1})]  # else nobody waits for the write lock
+        return sum(self._mark_late(query, limit) for query in late)
+
+    def _mark_late(self, query: str, limit: int) -> int:
+        with self._db.writing() as conn:
+            update = f"UPDATE hipq_answers SET state = 'late' WHERE id IN ({query})"
+            return conn.execute(update, {"limit": limit}).rowcount
+
+    def prune_answers(self, now: int, limit: int) -> int:
+        old = "SELECT id FROM hipq_answers WHERE keep_until < ? AND state <> 'matched' ORDER BY keep_until LIMIT ?"
+        with self._db.reading() as conn:
+            if not ids(conn, old, (now, 1)):  # nearly always: then nobody waits for the write lock
+                return 0
+        with self._db.writing() as conn:
+            return conn.execute(f"DELETE FROM hipq_answers WHERE id IN ({old})", (now, limit)).rowcount
+
+    def ended(self, ids: Sequence[int]) -> list[Row]:
+        found: list[Row] = []
+        with self._db.reading() as conn:
+            for queue in {queue_of(id) for id in ids}:
+                table = f"{self._statements.table(queue)}_final"
+                query = f"SELECT {NAMES} FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
+                found += read(conn, query, (in_json([id for id in ids if queue_of(id) == queue]),))
+        return found

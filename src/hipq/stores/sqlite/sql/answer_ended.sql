@@ -1,0 +1,16 @@
+-- The last jobs that had these keys, if they ended after a moment (index _key of the final table, from its end); whether
+-- each has had the same answer, and whether it ended with one (index _job).
+SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), f.id,
+  coalesce((
+    SELECT min(a.id) FROM hipq_answers a INDEXED BY hipq_answers_job WHERE a.job = f.id AND a.job <> 0
+      AND a.state IN ('settled', 'applied') AND a.hash = json_extract(wanted.value, '$[5]')
+  ), 0),
+  EXISTS (SELECT 1 FROM hipq_answers a INDEXED BY hipq_answers_job WHERE a.job = f.id AND a.job <> 0 AND a.state = 'settled')
+))
+FROM json_each(:rows) AS wanted CROSS JOIN {final} f
+WHERE f.id = (
+    SELECT id FROM {final} INDEXED BY {final}_key
+    WHERE job_key = json_extract(wanted.value, '$[1]') AND job_type = json_extract(wanted.value, '$[2]')
+      AND tenant = json_extract(wanted.value, '$[3]')
+    ORDER BY update_time DESC LIMIT 1
+  ) AND f.update_time >= json_extract(wanted.value, '$[4]')

@@ -1,0 +1,8 @@
+-- Answers with the same keys and ids that are still remembered (index _ids, one probe each).
+SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), json_array(a.id, a.job, a.attempt)))
+FROM json_each(:rows) AS wanted CROSS JOIN hipq_answers a INDEXED BY hipq_answers_ids
+WHERE a.twin = json_extract(wanted.value, '$[1]') AND a.twin <> 0
+  AND a.job_key = json_extract(wanted.value, '$[2]') AND a.answer_id = json_extract(wanted.value, '$[3]')
+  AND a.job_type = json_extract(wanted.value, '$[4]') AND a.queue = json_extract(wanted.value, '$[5]')
+  AND a.tenant = json_extract(wanted.value, '$[6]')
+  AND (a.remember_until > :now OR a.state = 'matched' OR a.state = 'buffered' AND a.keep_until > :now)

@@ -1,0 +1,377 @@
+"""Where two rules about answers meet: memory and failures, lifetimes and silence, crashes and call-offs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from hipq import Failed, Hipq, Invalid, Job, NotFound, Progress, Queue, Retry, StoreUnavailable, Wait, fixed
+from hipq.engine import prune
+from hipq.engine.loop import Engine
+from hipq.stores import matching
+from hipq.testing.clock import HandClock
+from tests.engine.working import until
+
+Run = Callable[[], None]
+
+
+def test_an_id_is_known_as_long_as_its_job_has_the_answer_before_it(queue: Queue, run: Run, clock: HandClock) -> None:
+    """However long that is, and for as long again as the queue says after it was looked at."""
+    seen: list[Any] = []
+    ask = queue.job("ask", timeout=10 * 86_400)(lambda _: Wait())
+
+    @ask.answered
+    def look(_: Job[Any], answer: Any) -> Progress:
+        if len(seen) < 1:
+            seen.append("failed")
+            raise OSError
+        seen.append(answer.data)
+        return Progress()
+
+    ask.enqueue(key="k")
+    run()
+    assert ask.answer("k", "40 %", answer_id="m") == "matched"
+    clock.advance(hours=25)
+    assert ask.answer("k", "40 %", answer_id="m") == "duplicate", "nobody has looked yet"
+    run()
+    clock.advance(seconds=1)
+    run()
+    assert seen == ["failed", "40 %"]
+    clock.advance(hours=23)
+    run()
+    assert ask.answer("k", "40 %", answer_id="m") == "duplicate"
+    clock.advance(hours=2)
+    run()
+    assert ask.answer("k", "40 %", answer_id="m") == "matched"
+
+
+def test_a_job_whose_answer_is_gone_waits_for_another(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
+    ask = queue.job("ask", timeout=60)(lambda _: Wait())
+    ask.answered(lambda _, answer: answer.data)
+    id = ask.enqueue(key="k")
+    run()
+    ask.answer("k", 1)
+    (kept,) = app.inbox.list()
+    row = app.store.get(id)
+    assert row
+    assert not app.store.drop_answer(kept.id), "not by the front door"
+    _behind_its_back(app, f"DELETE FROM hipq_answers WHERE id = {kept.id}")
+    run()
+    assert app.job(id).phase == "waiting"
+    clock.advance(seconds=61)
+    run()
+    assert app.job(id).code == "error"
+
+
+def _behind_its_back(app: Hipq, query: str) -> None:
+    if app.url.startswith("sqlite"):
+        with closing(sqlite3.connect(app.url.removeprefix("sqlite:///"), isolation_level=None)) as file:
+            file.execute(query)
+    else:
+        with psycopg.connect(app.url) as conn:
+            conn.execute(query.encode())
+
+
+def test_silence_that_means_again_ends_with_the_jobs_lifetime(
+    app: Hipq, queue: Queue, run: Run, clock: HandClock
+) -> None:
+    ask = queue.job("ask", lifetime=60)(lambda _: Wait(timeout=10, on_timeout=Retry(1)))
+    id = ask.enqueue()
+    for _ in range(20):
+        run()
+        clock.advance(seconds=11)
+    assert (app.job(id).state, app.job(id).code) == ("final", "error")
+    assert app.job(id).attempt <= 7
+
+
+@pytest.mark.parametrize("cause", ["time-out", "cancel"])
+def test_a_cancel_handler_that_kills_its_process_changes_nothing(
+    app: Hipq, queue: Queue, run: Run, clock: HandClock, cause: str
+) -> None:
+    ask = queue.job("ask", timeout=10, process=True, retry=fixed(60, attempts=5))(lambda _: Wait())
+    ask.cancelled(lambda _: os._exit(7))
+    id = ask.enqueue(key="k")
+    run()
+    if cause == "cancel":
+        app.cancel(id)
+    else:
+        clock.advance(seconds=11)
+    run()
+    job = app.job(id)
+    if cause == "cancel":
+        assert (job.state, job.code, job.exitcode) == ("final", "failed", 499)
+    else:
+        assert (job.state, job.failures) == ("retry", 1)
+    assert "call-off failed" in [entry["event"] for entry in job.history]
+
+
+def test_a_job_with_an_answer_before_it_is_called_off_when_it_is_cancelled(app: Hipq, queue: Queue, run: Run) -> None:
+    told: list[str] = []
+    ask = queue.job("ask")(lambda _: Wait())
+    ask.answered(lambda *_: Progress())
+    ask.cancelled(lambda job: told.append(job.key))
+    id = ask.enqueue(key="k")
+    run()
+    ask.answer("k", "40 %")
+    app.cancel(id)
+    assert app.job(id).phase == "calling off"
+    run()
+    assert (app.job(id).code, app.job(id).exitcode, told) == ("failed", 499, ["k"])
+    assert [one.state for one in app.inbox.list()] == ["late"]
+
+
+@pytest.mark.parametrize("clock", [None], ids=["real"])
+def test_a_retry_handler_that_takes_too_long_over_an_answer_ends_the_job(app: Hipq, queue: Queue) -> None:
+    def slow(*_: Any) -> None:
+        time.sleep(3)
+
+    ask = queue.job("ask", run_timeout=0.2, retry=slow)(lambda _: Wait())
+    id = ask.enqueue(key="k")
+    app.run(until_empty=True)
+    ask.answer("k", "no", error=True)
+    app.run(until_empty=True)
+    assert app.job(id).code == "error"
+    assert "retry handler ran longer" in app.job(id).error
+
+
+def test_many_answers_to_other_attempts_do_not_hide_the_right_one(
+    app: Hipq, queue: Queue, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(matching, "LOOKED_AT", 3)
+    for store in ("sqlite", "postgres"):
+        monkeypatch.setattr(f"hipq.stores.{store}.inbox.LOOKED_AT", 3)
+    ask = queue.job("ask", fence="attempt")(lambda _: Wait())
+    for n in range(7):
+        ask.answer("k", n, attempt=7)
+    ask.answer("k", "right", attempt=1)
+    id = ask.enqueue(key="k")
+    run()
+    run()
+    assert app.job(id).result == "right"
+    assert [one.state for one in app.inbox.list()] == ["late"] * 7 + ["settled"]
+
+
+def test_without_a_fence_an_answer_to_an_earlier_attempt_stops_a_retry(
+    app: Hipq, queue: Queue, run: Run, clock: HandClock
+) -> None:
+    def fails(_: Job[Any]) -> None:
+        raise OSError
+
+    ask = queue.job("ask", retry=fixed(10, attempts=5))(fails)
+    id = ask.enqueue(key="k")
+    for _ in range(2):
+        run()
+        clock.advance(seconds=10)
+    assert app.job(id).attempt == 2
+    assert ask.answer("k", "paid", attempt=1) == "matched"
+    run()
+    assert app.result(id, timeout=5) == "paid"
+
+
+def test_a_key_that_another_job_has_is_an_error_for_the_retry_handler(
+    app: Hipq, queue: Queue, run: Run, clock: HandClock
+) -> None:
+    asked: list[str] = []
+
+    def judge(_: Job[Any], fault: Any) -> Retry | None:
+        asked.append(str(fault))
+        return Retry(5) if len(asked) == 1 else None
+
+    ask = queue.job("ask", retry=judge)(lambda _: Wait(key="taken"))
+    first, second = ask.enqueue(), ask.enqueue()
+    run()
+    phases = {id: app.job(id).phase for id in (first, second)}
+    assert sorted(phases.values()) == ["scheduled", "waiting"]
+    assert "another live ask job has the key 'taken'" in asked[0]
+    ask.answer("taken", 1)
+    clock.advance(seconds=5)
+    run()
+    ask.answer("taken", 2)
+    assert {app.result(first, timeout=5), app.result(second, timeout=5)} == {1, 2}
+
+
+def test_no_turn_locks_more_keys_than_it_may_also_after_the_store_was_away(
+    app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hipq.engine.loop.KEYS_AT_ONCE", 10)
+    monkeypatch.setattr("hipq.engine.settle.KEYS_AT_ONCE", 10)
+    ask = queue.job("ask")(lambda _: Wait())
+    ask.enqueue_many([None] * 50)
+    engine = app.engine(concurrency=50)
+    seen: list[int] = []
+    turn = app.store.turn
+
+    def away(sysid: int, changes: Any, claims: Any, now: int) -> Any:
+        seen.append(len(matching.sought(changes)))
+        if seen[-1] > 0 and sum(count > 0 for count in seen) <= 4:
+            raise StoreUnavailable("away")
+        return turn(sysid, changes, claims, now)
+
+    monkeypatch.setattr(app.store, "turn", away)
+    _drive(engine, lambda: len(app.jobs("orders", phase="waiting", limit=100)) == 50)
+    assert max(seen) == 10
+
+
+def _drive(engine: Engine, done: Callable[[], bool]) -> None:
+    end = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < end
+        try:
+            engine.turn()
+        except StoreUnavailable:
+            pass
+        time.sleep(0.005)
+    engine.hands.close()
+
+
+def test_engines_delete_old_answers_faster_than_they_come(
+    app: Hipq, queue: Queue, clock: HandClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prune, "STEP", 10)
+    queue.job("ask")(lambda _: Wait())
+    app.answer_many({"queue": "orders", "type": "ask", "key": f"k{n}", "data": n} for n in range(95))
+    clock.advance(days=8)
+    engine = app.engine()
+    for _ in range(10):
+        engine.turn()  # no time passes
+    engine.hands.close()
+    assert app.inbox.list() == []
+
+
+def test_who_waits_for_a_result_hears_that_the_app_was_closed(app: Hipq, queue: Queue) -> None:
+    id = queue.job("ask")(lambda _: Wait()).enqueue()
+    heard: list[BaseException] = []
+
+    def wait() -> None:
+        try:
+            app.result(id)
+        except BaseException as error:
+            heard.append(error)
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    until(lambda: app._waiting_for and app._waiting_for._waiting)
+    app.close()
+    thread.join(5)
+    assert [type(error) for error in heard] == [StoreUnavailable]
+    assert app.job(id).state == "initial", "it opens again when it is used again"
+    with pytest.raises(TimeoutError):
+        asyncio.run(app.aresult(id, timeout=0.05))
+
+
+def test_code_that_could_never_be_called_is_refused(queue: Queue) -> None:
+    ask = queue.job("ask")(lambda _: Wait())
+
+    async def later(*_: Any) -> None: ...
+
+    with pytest.raises(Invalid, match="on_late must be a plain function"):
+        ask.on_late(later)
+    no_code: Any = "charge"
+    with pytest.raises(Invalid, match="an answer handler must be a function"):
+        ask.answered(no_code)
+    with pytest.raises(Invalid, match="a cancel handler must be a function"):
+        ask.cancelled(no_code)
+    with pytest.raises(Invalid, match='fence must be "attempt"'):
+        queue.job("other", fence="key")(lambda _: None)
+
+
+def test_an_error_that_says_nothing_is_told_as_one(app: Hipq, queue: Queue, run: Run) -> None:
+    ask = queue.job("ask")(lambda _: Wait())
+    ask.answered(lambda *_: Failed("not asked"))
+    id = ask.enqueue(key="k")
+    run()
+    ask.answer("k", error=True)
+    run()
+    assert str(app.job(id).fault) == "answer: it says that the work failed"
+
+
+def test_whoever_brings_the_answer_need_not_know_that_somebody_looks_at_it(
+    app: Hipq, queue: Queue, run: Run, make_app: Callable[[], Hipq]
+) -> None:
+    """Nor that nobody does: the job says so itself."""
+    ask, post = (queue.job(name)(lambda _: Wait()) for name in ("ask", "post"))
+    ask.answered(lambda *_: Failed("declined"))
+    web = make_app().queue("orders")
+    web_ask, web_post = (web.job(name)(lambda _: Wait()) for name in ("ask", "post"))
+    web_post.answered(lambda *_: Failed("not asked"))
+    ids = [ask.enqueue(key="k"), post.enqueue(key="k")]
+    run()
+    assert [one.answer("k", "declined") for one in (web_ask, web_post)] == ["matched", "matched"]
+    assert [app.job(id).phase for id in ids] == ["answered", "done"]
+    run()
+    assert [app.job(id).code for id in ids] == ["failed", "ok"]
+
+
+def test_cancelling_twice_is_cancelling_once(app: Hipq, queue: Queue, run: Run) -> None:
+    told: list[str] = []
+    ask = queue.job("ask")(lambda _: Wait())
+    ask.cancelled(lambda job: told.append(job.key))
+    id = ask.enqueue(key="k")
+    run()
+    app.cancel(id, "first")
+    app.cancel(id, "second")
+    run()
+    assert (told, app.job(id).exitcode, str(app.job(id).fault)) == (["k"], 499, "first")
+
+
+def test_an_answer_whose_handler_took_its_process_down_is_the_one_the_job_ended_with(
+    app: Hipq, queue: Queue, run: Run
+) -> None:
+    ask = queue.job("ask", process=True)(lambda _: Wait())
+    ask.answered(lambda *_: os._exit(9))
+    id = ask.enqueue(key="k")
+    run()
+    ask.answer("k", 1)
+    run()
+    assert (app.job(id).state, app.job(id).code) == ("final", "error")
+    assert [one.state for one in app.inbox.list()] == ["settled"]
+
+
+def test_the_order_of_keys_in_a_body_does_not_make_another_of_it(queue: Queue, run: Run) -> None:
+    ask = queue.job("ask")(lambda _: Wait())
+    ask.enqueue(key="k")
+    run()
+    words = [ask.answer("k", data) for data in ({"a": 1, "b": [2]}, {"b": [2], "a": 1}, {"a": 1, "b": [3]})]
+    assert words == ["matched", "duplicate", "conflict"]
+
+
+def test_who_waits_for_a_job_that_is_gone_hears_so(app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipq.answers.results.LONG", 0.05)
+    id = queue.job("ask")(lambda _: Wait()).enqueue()
+    _behind_its_back(app, "DELETE FROM shop_orders")
+    with pytest.raises(NotFound):
+        app.result(id, timeout=5)
+    other = queue.enqueue("ask")
+    threading.Timer(0.2, lambda: _behind_its_back(app, "DELETE FROM shop_orders")).start()
+    with pytest.raises(NotFound):
+        app.result(other, timeout=10)
+
+
+def test_who_waits_for_a_result_waits_on_while_the_store_is_away(
+    app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever of its looks that meets."""
+    monkeypatch.setattr("hipq.answers.results.LONG", 0.0)
+    ask = queue.job("ask")(lambda _: None)
+    id = ask.enqueue()
+    get, ended, calls = app.store.get, app.store.ended, iter(range(1_000))
+
+    def away(*_: Any) -> Any:
+        raise StoreUnavailable("away")
+
+    row = app._row(id)
+    monkeypatch.setattr(app.store, "get", lambda id: away() if next(calls) < 3 else get(id))
+    monkeypatch.setattr(app.store, "ended", lambda ids: away() if next(calls) == 5 else ended(ids))
+    timer = threading.Timer(0.3, lambda: app.run(until_empty=True))
+    timer.start()
+    assert app._results.of(row, 10) is None
+    timer.join()

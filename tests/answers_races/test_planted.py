@@ -1,0 +1,122 @@
+"""A test that no bug can fail proves nothing: each side of each store looks before it has the lock, in a copy of the
+source, and the forced races must say so."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from tests.planted.bug import Bug
+
+ROOT: Final = Path(__file__).parents[2]
+
+POSTGRES_ANSWER: Final = (
+    (
+        "stores/postgres/inbox.py",
+        "                lock_keys(conn, self._statements, [*before, *(one.whole_key for one in answers)])\n",
+        "",
+    ),
+    (
+        "stores/postgres/inbox.py",
+        "                return deliver(mail, answers, now, instead_of), mail.stirred\n",
+        "                keys = [*before, *(one.whole_key for one in answers)]\n"
+        "                mail.lock = lambda: lock_keys(conn, self._statements, keys)\n"
+        "                return deliver(mail, answers, now, instead_of), mail.stirred\n",
+    ),
+    (
+        "stores/matching.py",
+        "    found = _found(mail, answers, now, instead_of)\n",
+        "    found = _found(mail, answers, now, instead_of)\n    getattr(mail, 'lock', int)()\n",
+    ),
+)
+POSTGRES_WAIT: Final = (
+    ("stores/postgres/store.py", "                lock_keys(conn, self._statements, sought(changes))\n", ""),
+    (
+        "stores/postgres/store.py",
+        "                met = meet(mail, changes, now)\n",
+        "                met = meet(mail, changes, now)\n"
+        "                lock_keys(conn, self._statements, sought(changes))\n",
+    ),
+)
+SQLITE_ANSWER: Final = (
+    (
+        "stores/sqlite/inbox.py",
+        "        with self._db.writing() as conn:\n"
+        "            delivered = deliver(SqliteMail(conn, self._statements, self._settle), answers, now, instead_of)\n",
+        "        with self._db.reading() as conn:\n"
+        "            from hipq.stores.matching import _found\n"
+        "            mail = SqliteMail(conn, self._statements, self._settle)\n"
+        "            seen = _found(mail, list(enumerate(answers)), now, 0)\n"
+        "        with self._db.writing() as conn:\n"
+        "            mail = SqliteMail(conn, self._statements, self._settle)\n"
+        "            mail.seen = seen\n"
+        "            delivered = deliver(mail, answers, now, instead_of)\n",
+    ),
+    (
+        "stores/matching.py",
+        "    found = _found(mail, answers, now, instead_of)\n",
+        "    found = mail.seen if hasattr(mail, 'seen') else _found(mail, answers, now, instead_of)\n",
+    ),
+)
+SQLITE_WAIT: Final = (
+    (
+        "stores/sqlite/store.py",
+        "        with self._db.writing() as conn:\n"
+        "            mail = SqliteMail(conn, self._statements, self._settle)\n"
+        "            met = meet(mail, changes, now)\n",
+        "        with self._db.reading() as conn:\n"
+        "            met = meet(SqliteMail(conn, self._statements, self._settle), changes, now)\n"
+        "        with self._db.writing() as conn:\n"
+        "            mail = SqliteMail(conn, self._statements, self._settle)\n",
+    ),
+)
+POSTGRES_NO_LOCK: Final = POSTGRES_ANSWER[:1]
+
+
+class Planted(NamedTuple):
+    store: str
+    bug: Bug
+    caught: tuple[str, ...]
+    """What must fail, of the forced races."""
+
+
+ANSWER: Final = "test_an_answer_that_has_looked_is_met_by_the_wait"
+WAIT: Final = "test_a_wait_that_has_looked_is_met_by_the_answer"
+ANSWER_16: Final = "test_an_answer_to_the_new_key_that_has_looked_is_met"
+WAIT_16: Final = "test_a_wait_for_the_new_key_that_has_looked_is_met"
+BUGS: Final = (
+    Planted("sqlite", Bug("an answer looks before it has the lock", "", SQLITE_ANSWER), (ANSWER, ANSWER_16)),
+    Planted("sqlite", Bug("a wait looks before it has the lock", "", SQLITE_WAIT), (WAIT, WAIT_16)),
+    # where the answer has found the job its row is locked too: that makes a deadlock of the race, and saves the answer
+    Planted("postgres", Bug("an answer looks before it has the lock", "", POSTGRES_ANSWER), (ANSWER_16,)),
+    Planted("postgres", Bug("a wait looks before it has the lock", "", POSTGRES_WAIT), (WAIT, WAIT_16)),
+    Planted("postgres", Bug("an answer takes no lock", "", POSTGRES_NO_LOCK), (WAIT, ANSWER_16, WAIT_16)),
+)
+
+
+def plant(bug: Bug, target: Path) -> None:
+    shutil.copytree(ROOT / "src", target, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, old, new in bug.edits:
+        file = target / "hipq" / name
+        text = file.read_text()
+        assert text.count(old) == 1, f"{name} has changed: plant this anew:\n{old}"
+        file.write_text(text.replace(old, new))
+
+
+@pytest.mark.parametrize("planted", BUGS, ids=lambda planted: f"{planted.store}: {planted.bug.name}")
+def test_it_is_caught(planted: Planted, tmp_path: Path) -> None:
+    plant(planted.bug, tmp_path / "src")
+    races = [f"{ROOT}/tests/answers_races/test_races.py", "-k", f"{planted.store} and looked_is_met"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "forced"), *races],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(tmp_path / "src")}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    caught = "".join(line for line in done.stdout.splitlines() if line.startswith("FAILED"))
+    assert [race for race in planted.caught if race not in caught] == [], done.stdout[-3000:]

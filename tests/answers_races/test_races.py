@@ -1,0 +1,486 @@
+"""What happens at the same moment: an answer and whatever else changes its job. Forced in both orders, and hammered.
+
+Forced: one side is held in its transaction after it has looked and before it has written; the other side begins. If it
+does not wait for the first one's end, they pass each other and the answer is lost. Hammered: two real processes.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
+from typing import Any, NamedTuple, TypeVar
+
+import psycopg
+import pytest
+
+from hipq.job import awaiting, moves
+from hipq.job.answer import Answered
+from hipq.job.ending import Again, Refused
+from hipq.job.fault import Fault
+from hipq.job.model import Change, Row
+from hipq.job.states import ANSWERED, EXECUTING
+from hipq.stores.base import Claim, Delivered, Store, Turned
+from hipq.stores.matching import lock_number
+from hipq.stores.open import open_store
+from hipq.stores.postgres.inbox import PostgresMail
+from hipq.stores.postgres.store import PostgresStore
+from hipq.stores.sqlite.inbox import SqliteMail
+from tests.answers_races import hammer, scene
+from tests.answers_races.scene import ORDER, TYPE, answer, begins_to_wait, drain, ends_by, executing, inbox, jobs, wrong
+from tests.servers import fresh_database
+
+T = TypeVar("T")
+SHORT = 0.25
+"""Seconds in which the side that does not wait would be done."""
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path_factory.mktemp('races')}/races.db"
+    else:
+        with fresh_database() as found:
+            yield found
+
+
+class Two(NamedTuple):
+    """Two store objects on one database, as two processes have them; an engine's number; a queue."""
+
+    store: Store
+    other: Store
+    sysid: int
+    queue: int
+
+    def row(self, key: str) -> Row:
+        """It executes."""
+        return executing(self.store, self.sysid, self.queue, [key])[0]
+
+    def waiting(self, key: str, on_timeout: Refused | None = None, direct: bool = False) -> Row:
+        return scene.waiting(self.store, self.sysid, [self.row(key)], on_timeout, direct)[0]
+
+    def answer(self, key: str, data: str = "answer", **more: Any) -> Delivered:
+        now = self.other.now()
+        return self.other.answer([answer(self.queue, key, data, now, **more)], now)[0]
+
+    def save(self, change: Change) -> Turned:
+        return self.store.turn(self.sysid, [change], [], self.store.now())
+
+    def begins_to_wait(self, row: Row, key: str = "") -> Turned:
+        return self.save(begins_to_wait(row, self.store.now(), key))
+
+    def times_out(self, row: Row) -> Turned:
+        return self.save(Change(row, awaiting.overdue(row, ORDER, self.store.now()), (), "timed out"))
+
+    def ended(self, key: str) -> Row:
+        """After all that is left to do is done: it must have ended by its answer."""
+        drain(self.store, self.sysid, self.queue)
+        row = jobs(self.store, self.queue)[key]
+        assert wrong(row, inbox(self.store, self.queue)[key]) == ""
+        return row
+
+
+@pytest.fixture
+def two(url: str, request: pytest.FixtureRequest) -> Iterator[Two]:
+    """Each test has a queue of its own."""
+    with ExitStack() as stack:
+        store, other = (stack.enter_context(closing(open_store(url))) for _ in range(2))
+        store.migrate()
+        name = f"q{abs(hash(request.node.name)):x}"
+        queue = store.queue("races", name, f"races_{name}").number
+        other.queues()
+        yield Two(store, other, store.take_lease(scene.LEASE, "test"), queue)
+
+
+class Held:
+    """Holds whoever comes first at a place, until it is let go."""
+
+    def __init__(self) -> None:
+        self.there = threading.Event()
+        self.go = threading.Event()
+        self._first = threading.Lock()
+
+    def __call__(self) -> None:
+        if self._first.acquire(blocking=False):
+            self.there.set()
+            assert self.go.wait(4), "nobody let it go"
+
+
+@contextmanager
+def held(patch: pytest.MonkeyPatch, name: str, *classes: type, after: bool = False) -> Iterator[Held]:
+    """Before this method runs, or after it."""
+    hold = Held()
+    with patch.context() as patching:
+        for one in classes:
+            real = getattr(one, name)
+
+            def wrapped(self: Any, *args: Any, real: Any = real) -> Any:
+                if not after:
+                    hold()
+                result = real(self, *args)
+                if after:
+                    hold()
+                return result
+
+            patching.setattr(one, name, wrapped)
+        try:
+            yield hold
+        finally:
+            hold.go.set()
+
+
+def looked_answer(patch: pytest.MonkeyPatch) -> Any:
+    """An answer that has looked for its job, and not written yet."""
+    return held(patch, "live", PostgresMail, SqliteMail, after=True)
+
+
+def looked_job(patch: pytest.MonkeyPatch) -> Any:
+    """A job that begins to wait and has looked for its answer, and not written yet."""
+    return held(patch, "pending", PostgresMail, SqliteMail, after=True)
+
+
+def meet(holding: Any, first: Callable[[], T], second: Callable[[], Any]) -> tuple[T, Any]:
+    """The first is held; the second begins, and has time enough to pass it; then the first goes on."""
+    with ThreadPoolExecutor(2) as pool, holding as hold:
+        one: Future[T] = pool.submit(first)
+        assert hold.there.wait(4), one.exception(0) if one.done() else "it did not come"
+        two = pool.submit(second)
+        threading.Event().wait(SHORT)
+        passed = two.done()
+        hold.go.set()
+        results = one.result(10), two.result(10)
+    assert not passed, f"the second did not wait for the first; they came to {results}: the answer may be lost"
+    return results
+
+
+class TestForced:
+    """1 x 2: a job begins to wait while its answer comes."""
+
+    def test_an_answer_that_has_looked_is_met_by_the_wait(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+        row = two.row("a")
+        came, turned = meet(looked_answer(monkeypatch), lambda: two.answer("a"), lambda: two.begins_to_wait(row))
+        assert (came.outcome, came.job) == (Answered.BUFFERED, row.id)
+        assert turned.answered[row.id].phase == ANSWERED
+        two.ended("a")
+
+    def test_a_wait_that_has_looked_is_met_by_the_answer(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+        row = two.row("a")
+        turned, came = meet(looked_job(monkeypatch), lambda: two.begins_to_wait(row), lambda: two.answer("a"))
+        assert (came.outcome, came.job) == (Answered.MATCHED, row.id)
+        assert not turned.answered
+        two.ended("a")
+
+    def test_progress_that_has_looked_is_met_by_the_next_answer(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        two.waiting("a")
+        two.answer("a", "40 %")
+        won = two.store.turn(two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
+        (row,) = won.won
+        now = two.store.now()
+        change = Change(row, awaiting.progressed(row, 0, now), (), "progress", won.answers[row.id].id)
+        _, came = meet(looked_job(monkeypatch), lambda: two.save(change), lambda: two.answer("a", "done"))
+        assert came.outcome == Answered.MATCHED
+        drain(two.store, two.sysid, two.queue)
+        assert jobs(two.store, two.queue)["a"].result == '"done"'
+        assert [one.state for one in inbox(two.store, two.queue)["a"]] == ["progress", "settled"]
+
+    # -- 9 ----------------------------------------------------------------------------------------------------------
+    def test_an_answer_that_has_looked_wins_over_the_time_out(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+        row = two.waiting("a")
+        came, turned = meet(looked_answer(monkeypatch), lambda: two.answer("a"), lambda: two.times_out(row))
+        assert came.outcome == Answered.MATCHED
+        assert turned.lost == {row.id}
+        assert two.ended("a").failures == 0
+
+    def test_a_time_out_that_is_being_saved_makes_the_answer_wait(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It ends the job, so the answer is late."""
+        final = Refused(Fault("failed", "nobody answered"), 504)
+        row = two.waiting("a", final)
+        with held(monkeypatch, "left", PostgresMail, SqliteMail) as hold:
+            turned, came = meet(_same(hold), lambda: two.times_out(row), lambda: two.answer("a"))
+        assert turned.lost == frozenset()
+        assert (came.outcome, came.job) == (Answered.LATE, row.id)
+        assert jobs(two.store, two.queue)["a"].code == "failed"
+
+    # -- 16 ---------------------------------------------------------------------------------------------------------
+    def test_an_answer_to_the_new_key_that_has_looked_is_met(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+        row = two.row("before")
+        came, turned = meet(looked_answer(monkeypatch), lambda: two.answer("a"), lambda: two.begins_to_wait(row, "a"))
+        assert (came.outcome, came.job) == (Answered.BUFFERED, 0)
+        assert turned.answered[row.id].phase == ANSWERED
+        two.ended("a")
+
+    def test_a_wait_for_the_new_key_that_has_looked_is_met(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+        row = two.row("before")
+        _, came = meet(looked_job(monkeypatch), lambda: two.begins_to_wait(row, "a"), lambda: two.answer("a"))
+        assert (came.outcome, came.job) == (Answered.MATCHED, row.id)
+        two.ended("a")
+
+    def test_an_answer_to_the_old_key_is_not_one_to_the_new_key(self, two: Two) -> None:
+        """I15: to its own key. It came while the job executed, under the key it had then."""
+        row = two.row("before")
+        two.answer("before", "not for the new key")
+        two.begins_to_wait(row, "a")
+        two.answer("a", "for the new key")
+        assert two.ended("a").result == '"for the new key"'
+
+    # -- the others -------------------------------------------------------------------------------------------------
+    def test_an_answer_that_saw_no_job_is_found_by_the_one_that_was_being_added(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with looked_answer(monkeypatch) as hold, ThreadPoolExecutor(1) as pool:
+            coming = pool.submit(two.answer, "a")
+            assert hold.there.wait(4)
+            if isinstance(two.store, PostgresStore):  # it neither locks nor looks
+                row = two.row("a")
+                hold.go.set()
+            else:
+                hold.go.set()
+                row = two.row("a")
+            assert (coming.result(5).outcome, coming.result(5).job) == (Answered.BUFFERED, 0)
+        assert two.begins_to_wait(row).answered
+        two.ended("a")
+
+    @pytest.mark.parametrize("answer_id", ["", "one"])
+    @pytest.mark.parametrize("direct", [False, True])
+    def test_the_same_answer_twice(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch, answer_id: str, direct: bool
+    ) -> None:
+        two.waiting("a", direct=direct)
+        more: dict[str, Any] = {"answer_id": answer_id}
+        first, second = meet(looked_answer(monkeypatch), lambda: two.answer("a", **more), lambda: _again(two, **more))
+        assert first.outcome == Answered.MATCHED
+        assert second.outcome == (Answered.DUPLICATE if answer_id or direct else Answered.BUFFERED)
+        two.ended("a")
+        assert sum(one.copies for one in inbox(two.store, two.queue)["a"]) == 2
+
+    def test_a_settled_job_and_another_answer(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+        two.waiting("a")
+        two.answer("a", "first")
+        turned = two.store.turn(two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
+        (row,) = turned.won
+        change = ends_by(row, turned.answers[row.id], two.store.now())
+        came, saved = meet(looked_answer(monkeypatch), lambda: two.answer("a", "second"), lambda: two.save(change))
+        assert came.outcome == Answered.BUFFERED
+        assert [(one.job, one.state) for one in saved.placed] == [(row.id, "conflict")]
+        assert two.ended("a").result == '"first"'
+
+    def test_a_cancelled_job_and_its_answer(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+        row = two.waiting("a")
+        change = Change(row, moves.cancelled(row, "not wanted", two.store.now()), (), "cancelled")
+        came, saved = meet(looked_answer(monkeypatch), lambda: two.answer("a"), lambda: two.save(change))
+        assert (came.outcome, saved.lost) == (Answered.MATCHED, {row.id})
+        two.ended("a")
+
+    def test_a_retry_that_is_claimed_leaves_alone_what_has_its_answer(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        row = two.row("a")
+        two.save(Change(row, moves.asked_again(row, Again(Fault("error", "x"), delay=0.0), ORDER, two.store.now())))
+        with looked_answer(monkeypatch) as hold, ThreadPoolExecutor(2) as pool:
+            coming = pool.submit(two.answer, "a")
+            assert hold.there.wait(4)
+            claiming = pool.submit(two.store.turn, two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
+            threading.Event().wait(SHORT)
+            hold.go.set()
+            assert coming.result(5).outcome == Answered.MATCHED
+            assert [one.phase for one in claiming.result(5).won if one.phase == EXECUTING] == []
+        if claiming.result().won:
+            two.save(ends_by(claiming.result().won[0], claiming.result().answers[row.id], two.store.now()))
+        assert two.ended("a").attempt == 1
+
+
+@contextmanager
+def _same(hold: Held) -> Iterator[Held]:
+    yield hold
+
+
+def _again(two: Two, **more: Any) -> Delivered:
+    """From the store object that has not begun one already: a thread of the same one would wait for its lock."""
+    return two._replace(other=two.store).answer("a", **more)
+
+
+class TestPostgresLocks:
+    def test_the_lock_of_a_key_stops_both_sides(self, two: Two, url: str) -> None:
+        """Whoever holds it: neither side has looked before it has the lock."""
+        if url.startswith("sqlite"):
+            pytest.skip("there it is the lock of the database")
+        row = two.row("before")
+        with closing(psycopg.connect(url)) as conn, ThreadPoolExecutor(2) as pool:
+            conn.execute("SELECT pg_advisory_xact_lock(%s)", (lock_number((two.queue, "", TYPE, "a")),))
+            coming = pool.submit(two.answer, "a")
+            waits = pool.submit(two.begins_to_wait, row, "a")
+            threading.Event().wait(SHORT)
+            assert not coming.done()
+            assert not waits.done()
+            conn.commit()
+            coming.result(5)
+            waits.result(5)
+        two.ended("a")
+
+    def test_a_batch_with_a_key_twice_does_not_deadlock_with_the_end_of_its_job(
+        self, two: Two, url: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The batch has written a copy of the first answer when it looks for the job of the second."""
+        if url.startswith("sqlite"):
+            pytest.skip("one transaction at a time")
+        two.waiting("a")
+        two.answer("a", "first", answer_id="1")
+        turned = two.store.turn(two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
+        (row,) = turned.won
+        change = ends_by(row, turned.answers[row.id], two.store.now())
+        now = two.store.now()
+        batch = [answer(two.queue, "a", data, now, answer_id=id) for data, id in (("first", "1"), ("second", "2"))]
+        before = deadlocks(url)
+        with held(monkeypatch, "used", PostgresMail) as hold, ThreadPoolExecutor(2) as pool:
+            saving = pool.submit(two.save, change)
+            assert hold.there.wait(4)
+            coming = pool.submit(two.other.answer, batch, now)
+            threading.Event().wait(SHORT)
+            hold.go.set()
+            assert not saving.result(10).lost
+            assert [one.outcome for one in coming.result(10)] == [Answered.DUPLICATE, Answered.CONFLICT]
+        two.ended("a")
+        assert deadlocks(url) == before
+
+
+def deadlocks(url: str) -> int:
+    if url.startswith("sqlite"):
+        return 0
+    with closing(psycopg.connect(url, autocommit=True)) as conn:
+        threading.Event().wait(1.1)  # a backend reports what it has counted about once a second
+        found = conn.execute("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()").fetchone()
+    assert found is not None
+    return int(found[0])
+
+
+ROUNDS = {
+    "wait": 1000,
+    "another key": 1000,
+    "time-out": 1000,
+    "enqueue": 200,
+    "different": 150,
+    "same": 150,
+    "direct different": 150,
+    "direct same": 150,
+    "cancel": 200,
+    "settle": 200,
+    "retry": 200,
+    "batches": 100,
+}
+
+
+class Hammered(NamedTuple):
+    left: dict[str, list[str]]
+    right: dict[str, list[str]]
+    jobs: dict[str, Row]
+    answers: dict[str, list[Any]]
+    deadlocks: int
+
+    def both(self, race: str) -> list[tuple[str, str]]:
+        return list(zip(self.left[race], self.right[race], strict=True))
+
+    def wrong(self, race: str, keys: list[str] | None = None) -> list[str]:
+        """Of the jobs that must have ended by an answer, those that have not, and how."""
+        keys = [f"{race}-{n}" for n in range(ROUNDS[race])] if keys is None else keys
+        return [found for key in keys if (found := wrong(self.jobs[key], self.answers[key]))]
+
+
+@pytest.fixture(scope="module")
+def hammered(url: str, tmp_path_factory: pytest.TempPathFactory) -> Hammered:
+    """Every race, by two processes; then what engines do, until there is nothing left to do."""
+    with closing(open_store(url)) as store:
+        store.migrate()
+        queue = store.queue("races", "hammered", "races_hammered").number
+        before = deadlocks(url)
+        left, right = hammer.hammer(url, queue, ROUNDS, tmp_path_factory.mktemp("page"))
+        sysid = store.take_lease(scene.LEASE, "after")
+        types = [hammer.type_of(race) for race in ROUNDS]
+        drain(store, sysid, queue, [*types, *hammer.retry_types(ROUNDS["retry"])])
+        return Hammered(left, right, jobs(store, queue), inbox(store, queue), deadlocks(url) - before)
+
+
+class TestHammered:
+    @pytest.mark.parametrize("race", ["wait", "another key"])
+    def test_a_thousand_waits_and_answers_none_lost(self, hammered: Hammered, race: str) -> None:
+        assert hammered.wrong(race) == []
+        orders = Counter(hammered.both(race))
+        assert set(orders) == {("saved", "matched"), ("answered", "buffered")}, orders
+        assert min(orders.values()) >= 20, f"it was no race: {orders}"
+
+    def test_a_thousand_time_outs_and_answers_one_wins(self, hammered: Hammered) -> None:
+        both = hammered.both("time-out")
+        ends = [n for n, (left, _) in enumerate(both) if n % 2 and left == "saved"]
+        by_answer = [f"time-out-{n}" for n in range(len(both)) if n not in set(ends)]
+        assert hammered.wrong("time-out", by_answer) == []
+        for n, (left, right) in enumerate(both):
+            job, (kept,) = hammered.jobs[f"time-out-{n}"], hammered.answers[f"time-out-{n}"]
+            if n in ends:
+                assert (job.code, job.result, right, kept.state) == ("failed", "", "late", "late")
+            else:
+                assert (job.failures, right) == (1 if left == "saved" else 0, "matched")
+        orders = Counter((n % 2, left) for n, (left, _) in enumerate(both))
+        assert len(orders) == 4
+        assert min(orders.values()) >= 10, f"it was no race: {orders}"
+
+    def test_an_answer_to_a_job_that_is_being_added(self, hammered: Hammered) -> None:
+        assert hammered.wrong("enqueue") == []
+        assert set(hammered.both("enqueue")) == {("added", "buffered")}
+        assert all(hammered.answers[f"enqueue-{n}"][0].job for n in range(ROUNDS["enqueue"]))
+
+    def test_two_answers_first_wins(self, hammered: Hammered) -> None:
+        assert hammered.wrong("different") == []
+        assert hammered.wrong("direct different") == []
+        assert {frozenset(one) for one in hammered.both("different")} == {frozenset({"matched", "buffered"})}
+        assert {frozenset(one) for one in hammered.both("direct different")} == {frozenset({"matched", "conflict"})}
+        for race in ("different", "direct different"):
+            for n in range(ROUNDS[race]):
+                assert [one.state for one in hammered.answers[f"{race}-{n}"]] == ["settled", "conflict"]
+
+    def test_the_same_answer_twice(self, hammered: Hammered) -> None:
+        assert hammered.wrong("same") == []
+        assert hammered.wrong("direct same") == []
+        for race in ("same", "direct same"):
+            for n, both in enumerate(hammered.both(race)):
+                second = "duplicate" if n % 2 or race == "direct same" else "buffered"
+                assert set(both) == {"matched", second}
+                kept = hammered.answers[f"{race}-{n}"]
+                assert sum(one.copies for one in kept) == 2
+                assert [one.state for one in kept[1:]] == ([] if second == "duplicate" else ["duplicate"])
+
+    def test_a_cancelled_job_and_its_answer(self, hammered: Hammered) -> None:
+        for n, (left, right) in enumerate(hammered.both("cancel")):
+            job, (kept,) = hammered.jobs[f"cancel-{n}"], hammered.answers[f"cancel-{n}"]
+            if left == "saved":
+                assert (job.code, right, kept.state, kept.job) == ("failed", "late", "late", job.id)
+            else:
+                assert (left, right, wrong(job, [kept])) == ("lost", "matched", "")
+
+    def test_the_end_of_an_answered_job_and_another_answer(self, hammered: Hammered) -> None:
+        assert hammered.wrong("settle") == []
+        assert {left for left, _ in hammered.both("settle")} == {"saved"}
+        assert {right for _, right in hammered.both("settle")} == {"buffered", "conflict"}
+        states = {tuple(one.state for one in hammered.answers[f"settle-{n}"]) for n in range(ROUNDS["settle"])}
+        assert states == {("settled", "conflict")}
+
+    def test_a_retry_and_an_answer(self, hammered: Hammered) -> None:
+        assert hammered.wrong("retry") == []
+        for n, (left, right) in enumerate(hammered.both("retry")):
+            ran = left.startswith("ran")
+            assert hammered.jobs[f"retry-{n}"].attempt == (2 if ran else 1), (left, right)
+            assert ran or right == "matched"
+
+    def test_batches_in_opposite_order(self, hammered: Hammered) -> None:
+        keys = [f"batches-{n}.{m}" for n in range(ROUNDS["batches"]) for m in range(hammer.BATCH)]
+        assert hammered.wrong("batches", keys) == []
+        for left, right in hammered.both("batches"):
+            outcomes = {left, right}
+            assert outcomes == {",".join([one] * hammer.BATCH) for one in ("matched", "buffered")}
+
+    def test_nobody_deadlocked(self, hammered: Hammered) -> None:
+        assert hammered.deadlocks == 0

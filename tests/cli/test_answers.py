@@ -1,0 +1,213 @@
+"""`hipq answers`: with the code and without it, on both stores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hipq import Hipq, Job
+from hipq.cli import answers as command
+from hipq.cli import show_answers
+from hipq.job.answer import STATES
+from tests.cli.conftest import HipqCommand, waiting
+
+
+# -- looking ---------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def some(program: Hipq) -> list[int]:
+    """Answers in the inbox, by their numbers."""
+    program.answer("orders", "charge", "a", 1, answer_id="one")
+    program.answer("orders", "charge", "b", 2)
+    program.answer("orders", "steps", "b", 3)
+    program.answer("mails", "mail", "c", 4, answer_id="four")
+    program.answer("mails", "mail", "c", 4, answer_id="four")
+    return [one.id for one in program.inbox.list()]
+
+
+def listed(hipq: HipqCommand, where: list[str], *options: str) -> list[int]:
+    return [one["number"] for one in hipq("answers", "list", *where, "--json", *options).json]
+
+
+def test_answers_are_filtered_and_paged(hipq: HipqCommand, some: list[int], where: list[str]) -> None:
+    assert listed(hipq, where) == some
+    assert listed(hipq, where, "-q", "orders") == some[:3]
+    assert listed(hipq, where, "--type", "charge") == some[:2]
+    assert listed(hipq, where, "--key", "b") == some[1:3]
+    assert listed(hipq, where, "--key", "b", "--type", "steps", "--state", "buffered") == some[2:3]
+    assert listed(hipq, where, "--state", "late") == []
+    assert listed(hipq, where, "--limit", "2") == some[:2]
+    assert listed(hipq, where, "--limit", "2", "--after", str(some[1])) == some[2:]
+    assert listed(hipq, where, "--job", "65537") == []
+
+
+def test_the_list_as_people_read_it(hipq: HipqCommand, some: list[int], where: list[str]) -> None:
+    head, *lines = hipq("answers", "list", *where).out.splitlines()
+    assert " ".join(head.split()) == "number queue type key state job copies arrived keep until id"
+    assert len(lines) == len(some)
+    assert lines[3].split()[:6] == [str(some[3]), "mails", "mail", "c", "buffered", "2"]
+    assert lines[3].endswith("four")
+
+
+def test_show_says_what_it_is_and_what_that_means(
+    hipq: HipqCommand, program: Hipq, some: list[int], where: list[str]
+) -> None:
+    text = hipq("answers", "show", *where, str(some[3])).out
+    assert "state              buffered: kept until a job wants it\n" in text
+    assert "id                 four\n" in text
+    assert "copies             2\n" in text
+    assert text.endswith("data               4\n")
+    shown = hipq("answers", "show", *where, str(some[0]), "--json").json
+    assert (shown["number"], shown["id"], shown["data"], shown["job"]) == (some[0], "one", 1, None)
+    assert shown["meaning"] == STATES["buffered"]
+    job = waiting(program, "orders", "steps", "d")
+    program.answer("orders", "steps", "d", "an \x1b[2J end", error=True, attempt=1)
+    number = listed(hipq, where, "--job", str(job))[0]
+    text = hipq("answers", "show", *where, str(number)).out
+    assert "state              matched: its job has it, and has not looked at it yet\n" in text
+    assert "says               the work failed\n" in text
+    assert f"job                {job}\nattempt            1\n" in text
+    assert "\x1b" not in text
+
+
+def test_an_answer_kept_for_a_job_that_ended_without_it_is_late(
+    hipq: HipqCommand, program: Hipq, where: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its job never waited: nobody has written to the answer since."""
+    monkeypatch.setattr(command, "_PAGE", 1)
+    (orders, _) = program.queues
+    program.answer("orders", "charge", "other", 0)
+
+    @orders.job
+    def hasty(job: Job[Any]) -> None:
+        program.answer("orders", "hasty", job.key, "never read")
+
+    first, second = orders.enqueue("hasty", key="a"), orders.enqueue("hasty", key="b")
+    program.run(until_empty=True)
+    buffered, *late = [one.id for one in program.inbox.list(state="buffered")]
+    assert listed(hipq, where, "--state", "buffered") == [buffered]
+    assert listed(hipq, where, "--state", "late") == late
+    assert listed(hipq, where, "--state", "late", "--limit", "1") == late[:1]
+    assert listed(hipq, where, "--state", "late", "--limit", "1", "--after", str(late[0])) == late[1:]
+    assert [one["state"] for one in hipq("answers", "list", *where, "--json").json] == ["buffered", "late", "late"]
+    assert f"late: {STATES['late']}" in hipq("answers", "show", *where, str(late[0])).out
+    assert hipq("job", "show", *where, str(first), "--json").json["answers"][0]["state"] == "late"
+    program.prune(0)
+    assert listed(hipq, where, "--state", "late") == late  # the job is gone, and the answer was to it
+    assert hipq("answers", "list", *where, "--job", str(second), "--json").json[0]["state"] == "late"
+
+
+def test_counts_say_what_each_state_means(hipq: HipqCommand, some: list[int], where: list[str]) -> None:
+    rows = {row["state"]: row for row in hipq("answers", "count", *where, "--json").json}
+    assert list(rows) == list(STATES)
+    assert rows["buffered"] == {"state": "buffered", "answers": 4, "copies": 5, "meaning": STATES["buffered"]}
+    assert rows["settled"]["answers"] == 0
+    assert hipq("answers", "count", *where, "-q", "mails", "--json").json[0]["copies"] == 2
+    assert "kept until a job wants it" in hipq("answers", "count", *where).out
+    assert len(some) == 4
+
+
+def test_a_job_is_shown_with_its_answers(
+    hipq: HipqCommand, program: Hipq, where: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = waiting(program, "orders", "steps", "k")
+    assert "answers" not in hipq("job", "show", *where, str(id)).out
+    for data in (None, "done"):
+        program.answer("orders", "steps", "k", data, answer_id=f"<{data}>")
+        program.run(until_empty=True)
+    shown = hipq("job", "show", *where, str(id), "--json").json
+    assert [(one["state"], one["id"]) for one in shown["answers"]] == [("progress", "<None>"), ("settled", "<done>")]
+    assert shown["more_answers"] is False
+    lines = hipq("job", "show", *where, str(id)).out.splitlines()
+    assert lines[-4:-2] == ["answers", "  number  state     arrived                   id"]
+    assert lines[-1].endswith("<done>")
+    monkeypatch.setattr(show_answers, "FEW", 1)
+    assert hipq("job", "show", *where, str(id)).out.endswith(f"\n  and more: hipq answers list --job {id}\n")
+    assert hipq("job", "show", *where, str(id), "--json").json["more_answers"] is True
+
+
+# -- changing --------------------------------------------------------------------------------------------------------
+def test_replay_lets_an_answer_come_again(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
+    """It came far too early, as its queue's code has it."""
+    program.answer("orders", "charge", "k", "paid")
+    (number,) = listed(hipq, where)
+    again = hipq("answers", "replay", *where, str(number))
+    (after,) = listed(hipq, where)
+    assert again.out == f"buffered: kept until a job wants it (answer {after} now)\n"
+    program.inbox.drop(after)
+    id = waiting(program, "orders", "charge", "k")
+    program.answer("orders", "charge", "typo", "paid")
+    (number,) = listed(hipq, where)
+    done = hipq("answers", "rekey", *where, str(number), "k", "--json").json
+    assert (done["outcome"], done["job"], done["key"], done["type"]) == ("matched", id, "k", "charge")
+    program.run(until_empty=True)
+    assert program.job(id).result == {"settled": "paid"}
+    used = hipq("answers", "replay", *where, str(done["number"]))
+    assert used.status == 1
+    assert used.complaint.endswith("is settled: its job ended with it")
+
+
+def test_what_replay_says_of_each_outcome(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
+    def replayed(key: str, data: Any, to: str, *options: str) -> str:
+        program.answer("orders", "charge", key, data)
+        (found,) = program.inbox.list(key=key)
+        return hipq("answers", "rekey", *where, str(found.id), to, *options).out
+
+    id = waiting(program, "orders", "charge", "k")
+    assert replayed("a", 1, "k").startswith(f"matched: job {id} has it (answer ")
+    assert replayed("b", 2, "k").startswith(f"buffered: kept for job {id} (answer ")
+    program.run(until_empty=True)
+    assert replayed("c", 1, "k").startswith("duplicate: it is the same as answer ")
+    assert replayed("d", 3, "k").startswith(f"conflict: job {id} had ended with another one (answer ")
+    late = waiting(program, "orders", "steps", "k")
+    program.cancel(late)
+    assert replayed("e", 1, "k", "--type", "steps").startswith(f"late: job {late} had ended")
+
+
+def test_a_dropped_answer_is_gone_one_that_a_job_has_is_not(
+    hipq: HipqCommand, program: Hipq, some: list[int], where: list[str]
+) -> None:
+    assert hipq("answers", "drop", *where, str(some[0])).out == f"dropped answer {some[0]}\n"
+    assert hipq("answers", "drop", *where, str(some[1]), "--json").json == {"dropped": some[1]}
+    assert listed(hipq, where) == some[2:]
+    waiting(program, "orders", "charge", "k")
+    program.answer("orders", "charge", "k", 1)
+    ran = hipq("answers", "drop", *where, str(listed(hipq, where)[-1]))
+    assert ran.status == 1
+    assert "has not looked at it yet" in ran.complaint
+
+
+def test_an_answer_that_is_not_there_is_exit_1(hipq: HipqCommand, some: list[int], where: list[str], url: str) -> None:
+    farm = Hipq("farm", url)
+    farm.queue("cows")
+    farm.answer("cows", "milk", "rosa", 5)
+    (foreign,) = farm.inbox.list()
+    farm.close()
+    missing = [some[-1] + 1000, (1 << 63) - 1]
+    for number in [*missing, foreign.id] if where == ["shop:app"] else missing:
+        for name in ("show", "replay", "drop", "rekey"):
+            ran = hipq("answers", name, *where, str(number), *(["k"] if name == "rekey" else []))
+            assert (ran.status, ran.out) == (1, "")
+            assert f"there is no answer {number} here" in ran.complaint
+    if where != ["shop:app"]:
+        assert hipq("answers", "show", *where, str(foreign.id), "--json").json["app"] == "farm"
+        assert listed(hipq, where) == [*some, foreign.id]
+        assert hipq("answers", "drop", *where, str(foreign.id)).status == 0
+
+
+def test_prune_deletes_answers_too(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
+    short = Hipq("shop", program.url)
+    short.queue("orders", answer_ttl=1)
+    short.queue("mails", order="priority")
+    short.answer("orders", "charge", "k")
+    program.answer("mails", "mail", "k")
+    pruned = 0
+    for _ in range(200):
+        assert hipq("prune", *where, "--older-than", "1d", "-q", "orders").out == "deleted 0 jobs\n"
+        pruned = hipq("prune", *where, "--older-than", "1d", "--json").json["answers"]
+        if pruned:
+            break
+    assert pruned == 1
+    assert [one.key for one in short.inbox.list()] == ["k"]
+    assert hipq("prune", *where, "--older-than", "1d").out == "deleted 0 jobs and 0 answers\n"
+    short.close()

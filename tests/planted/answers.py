@@ -1,0 +1,201 @@
+"""Bugs in how answers and jobs find each other."""
+
+from __future__ import annotations
+
+from tests.planted.bug import Bug
+
+AWAITING = "job/awaiting.py"
+RULES = "job/matching.py"
+MATCHING = "stores/matching.py"
+STORE = "stores/sqlite/store.py"
+INBOX = "stores/sqlite/inbox.py"
+SETTLE = "engine/settle.py"
+TURN = "stores/sqlite/turn.py"
+PENDING = "stores/sqlite/sql/answer_pending.sql"
+ENDED = "stores/sqlite/sql/answer_ended.sql"
+TAKEN = "phase=ANSWERED, owner=0, error=NONE,"
+
+DELIVER = "delivered = deliver(SqliteMail(conn, self._statements, self._settle), answers, now, instead_of)"
+
+ANSWER_BUGS = (
+    Bug(
+        "a wait does not look into the inbox",
+        "answer lost",
+        ((MATCHING, "    pending = _pending(mail, list(waits.values()), dict.fromkeys(waits, False), now)\n",
+          "    pending: dict[int, list[Pending]] = {}\n"),),
+    ),
+    Bug(
+        "a wait looks into the inbox before it has the lock",
+        "answer lost",
+        (
+            (
+                STORE,
+                "        with self._db.writing() as conn:\n"
+                "            mail = SqliteMail(conn, self._statements, self._settle)\n"
+                "            met = meet(mail, changes, now)\n",
+                "        with self._db.reading() as conn:\n"
+                "            mail = SqliteMail(conn, self._statements, self._settle)\n"
+                "            met = meet(mail, changes, now)\n"
+                "        with self._db.writing() as conn:\n",
+            ),
+        ),
+    ),
+    Bug(
+        "answers are acknowledged before the commit",
+        "answer lost|duplicate",
+        (
+            (
+                INBOX,
+                "        with self._db.writing() as conn:\n"
+                f"            {DELIVER}\n",
+                "        from hipq.errors import StoreError\n"
+                "        try:\n"
+                "          with self._db.writing() as conn:\n"
+                f"            {DELIVER}\n"
+                "        except StoreError:\n"
+                "            pass\n",
+            ),
+        ),
+    ),
+    Bug(
+        "equal answers to different jobs are taken for one",
+        "duplicate",
+        (
+            (ENDED, "WHERE a.job = f.id AND a.job <> 0\n      AND a.state",
+             "WHERE a.job <> 0 AND a.job_key = f.job_key\n      AND a.state"),
+        ),
+    ),
+    Bug(
+        "what came before the last job ended is given to the next",
+        "late",
+        ((PENDING, "AND b.arrived > coalesce((", "AND b.arrived > 0 * coalesce(("),),
+    ),
+    Bug(
+        "what comes after a job's end is left for the next",
+        "late",
+        ((RULES, "    if ended is None:\n", "    if ended is None or not ended.settled:\n"),),
+    ),
+    Bug(
+        "what came too long before its job is given to it",
+        "late",
+        ((PENDING, " AND b.early_until >= json_extract(wanted.value, '$[4]')", ""),),
+    ),
+    Bug("a used answer is not marked", "I15", ((MATCHING, "    if used:\n", "    if not used:\n"),)),
+    Bug(
+        "what a job has not looked at stays its own after its end",
+        "I15",
+        ((MATCHING, "mail.left(left) if left else []", "[]"),),
+    ),
+    Bug(
+        "when its answer handler fails the request is sent again",
+        "I15",
+        (
+            (SETTLE, 'after, event = awaiting.unread(row, ending.fault, now), "answer failed"',
+             'after, event = moves.errored(row, ending.fault, 500, now), "error"'),
+        ),
+    ),
+    Bug(
+        "an answer at which its handler failed is used up",
+        "I15",
+        ((SETTLE, "KEEPS_ITS_ANSWER = (Unread, Crashed, GivenBack)", "KEEPS_ITS_ANSWER = (Crashed, GivenBack)"),),
+    ),
+    Bug(
+        "the ids of answers are forgotten",
+        "I15",
+        ((MATCHING, "twins = mail.twins(named, now) if named else {}", "twins: dict[int, Kept] = {}"),),
+    ),
+    Bug(
+        "an answer is an attempt",
+        "I5",
+        ((AWAITING, TAKEN, f"{TAKEN} attempt=row.attempt + 1,"),),
+    ),
+    Bug(
+        "an answer asks back what its job held before a retry",
+        "I9",
+        ((AWAITING, TAKEN, f"{TAKEN} held=row.throttle_factor,"),),
+    ),
+    Bug(
+        "answers are given in reverse order",
+        "order",
+        ((INBOX, "key=lambda hit: hit[1].id)", "key=lambda hit: -hit[1].id)"),),
+    ),
+    Bug(
+        "nothing is fenced off",
+        "fence",
+        ((RULES, "attempt != row.attempt and (fence or", "not row.id and (fence or"),),
+    ),
+    Bug("old answers are good until they are swept", "ttl", ((PENDING, " AND b.keep_until > :now", " AND :now > 0"),)),
+    Bug(
+        "another answer takes the place of the one a job ended with",
+        "I15",
+        ((RULES, "return Verdict(Answered.CONFLICT, CONFLICT, ended.job)",
+          "return Verdict(Answered.MATCHED, SETTLED, ended.job)"),),
+    ),
+    Bug(
+        "a second answer is given to a job that has one",
+        "I15",
+        ((RULES, "    if row.phase == WAITING:\n", "    if row.phase in (WAITING, 'answered'):\n"),),
+    ),
+    Bug(
+        "a cancelled job takes its answer",
+        "I15",
+        ((RULES, 'return cause is None or cause.kind != "cancelled"', "return True"),),
+    ),
+    Bug(
+        "a job times out that has its answer",
+        "I8",
+        (
+            (TURN, "kept = [change for change in some if tokens.get(change.before.id) == change.before.token]",
+             "kept = [c for c in some if c.event == 'timed out' or tokens.get(c.before.id) == c.before.token]"),
+            ("stores/sqlite/sql/update.sql", "AND {live}.token = moved.token", ""),
+        ),
+    ),
+    Bug(
+        "a failing cancel handler is called for ever",
+        "I1|I13",
+        (
+            (SETTLE, "after = awaiting.call_ended(row, ending.fault, order, now)",
+             'after = moves.given_back(row, "", False, now) if ending.fault else '
+             "awaiting.call_ended(row, None, order, now)"),
+        ),
+    ),
+    Bug(
+        "an answer that its job has is dropped",
+        "I15",
+        ((INBOX, "WHERE id = ? AND state <> 'matched'\"", "WHERE id = ? AND state <> '?'\""),),
+    ),
+    Bug(
+        "an answer that its job has is pruned",
+        "answer lost",
+        ((INBOX, "keep_until < ? AND state <> 'matched' ORDER", "keep_until < ? AND state <> '?' ORDER"),),
+    ),
+    Bug(
+        "progress prolongs nothing",
+        "time-out",
+        ((AWAITING, "replace(wait, until=later(now, extend)) if extend else wait", "wait"),),
+    ),
+    Bug(
+        "nobody listens for signs of life",
+        "time-out",
+        (("job/waiting.py", "return min(self.until, later(now, self.heartbeat)) if self.heartbeat else self.until",
+          "return self.until + 0 * now"),),
+    ),
+    Bug(
+        "a job that has its answer times out before the next try",
+        "time-out|I15",
+        ((AWAITING, "    if wait.tries:\n        return looks_again(row, now)\n", ""),),
+    ),
+    Bug(
+        "answers wait until nothing else can start",
+        "I11",
+        (
+            (
+                TURN,
+                '        todo = self._pick(conn, "pick_todo", claim, (claim.limit,))\n'
+                "        ready = self._ready(conn, claim, claim.limit - len(todo), now)\n",
+                "        ready = self._ready(conn, claim, claim.limit, now)\n"
+                '        todo = self._pick(conn, "pick_todo", claim, (claim.limit - len(ready.ids),))\n',
+            ),
+        ),
+    ),
+)  # fmt: skip
