@@ -499,6 +499,65 @@ def test_case_05_an_answer_after_the_handler_itself_failed_is_accepted(app: Hipq
     assert (app.job(id).state, app.job(id).result, app.job(id).attempt) == ("final", "x", 1)
 
 
+@both
+@pytest.mark.parametrize("last", [True, False], ids=["on its last attempt", "to be tried again"])
+def test_case_05_a_handler_that_fails_with_its_answer_there_is_not_tried_again(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, handler: bool, last: bool
+) -> None:
+    """Its request was sent before it failed, and the answer was faster than the failure."""
+    words = []
+    app.events.subscribe(lambda event: words.append(event.name))
+
+    @queue.job(retry=None if last else fixed(60))
+    def charge(job: Job[Any]) -> Wait:
+        bank.sent.append(job.attempt)
+        assert app.answer("orders", "charge", job.key, "paid") == "buffered"
+        raise OSError("the connection broke")
+
+    if handler:
+        bank.answered(charge)
+    id = charge.enqueue(key="k")
+    run()
+    job = app.job(id)
+    assert (job.state, job.code, job.result, job.attempt, job.failures) == ("final", "ok", "paid", 1, 1)
+    assert (bank.sent, bank.looked) == ([1], ["paid"] if handler else [])
+    assert (kept(app), held(app, id)) == ([("paid", "settled")], 0)
+    assert told(job)[:2] == ["claimed", "error"]
+    assert told(job)[-2:] == ["answered", "ok"]
+    assert "gave up" not in words
+    assert "matched" in words
+
+
+def test_case_05_an_answer_behind_one_that_says_the_work_failed_is_looked_at(
+    app: Hipq, queue: Queue, run: Run, bank: Bank
+) -> None:
+    charge = bank.charge(queue, retry=fixed(60))
+    id = charge.enqueue(key="k")
+    run()
+    assert charge.answer("k", "busy", error=True) == "matched"
+    assert charge.answer("k", "paid after all") == "buffered"
+    run()
+    job = app.job(id)
+    assert (job.code, job.result, job.failures, bank.sent) == ("ok", "paid after all", 1, [1])
+    assert kept(app) == [("busy", "applied"), ("paid after all", "settled")]
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["named", "by body"])
+def test_case_05_the_same_failure_said_twice_is_one_failure(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, named: bool
+) -> None:
+    charge = bank.charge(queue, retry=fixed(60))
+    id = charge.enqueue(key="k")
+    run()
+    answer_id = "m-1" if named else None
+    assert charge.answer("k", "busy", error=True, answer_id=answer_id) == "matched"
+    assert charge.answer("k", "busy", error=True, answer_id=answer_id) == ("duplicate" if named else "buffered")
+    run()
+    job = app.job(id)
+    assert (job.state, job.phase, job.failures) == ("retry", "scheduled", 1)
+    assert kept(app) == [("busy", "applied"), *([] if named else [("busy", "duplicate")])]
+
+
 # -- 6 ---------------------------------------------------------------------------------------------------------------
 @both
 def test_case_06_final_stays_final_and_the_late_answer_is_bound_to_that_job(

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hipq import Hipq, JobType, Progress, Queue, Retry, Wait, fixed
+from hipq import Hipq, Job, JobType, Progress, Queue, Retry, Wait, fixed
 from hipq.testing.clock import HandClock
 from tests.answers.helping import Bank, Run, kept, step
 
@@ -180,3 +180,22 @@ def test_the_next_attempt_takes_an_answer_with_the_same_body(
     assert charge.answer("k", "busy", error=True) == "matched"
     run()
     assert (app.job(id).state, app.job(id).failures) == ("final", 2)
+
+
+def test_the_same_body_under_another_key_of_the_job_is_another_answer(
+    app: Hipq, queue: Queue, run: Run, clock: HandClock
+) -> None:
+    @queue.job(retry=fixed(60), timeout=10)
+    def charge(job: Job[Any]) -> Wait:
+        return Wait(key=f"request {job.attempt}")
+
+    id = charge.enqueue(key="k")
+    run()
+    assert charge.answer("request 1", "busy", error=True) == "matched"
+    run()
+    for _ in range(2):
+        clock.advance(seconds=60)
+        run()
+    job = app.job(id)
+    assert (job.state, job.attempt, job.key) == ("retry", 2, "request 2"), "it has timed out"
+    assert charge.answer("request 2", "busy", error=True) == "matched"

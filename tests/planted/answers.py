@@ -21,8 +21,18 @@ ANSWER_BUGS = (
     Bug(
         "a wait does not look into the inbox",
         "answer lost",
-        ((MATCHING, "    pending = _pending(mail, list(waits.values()), dict.fromkeys(waits, False), now)\n",
+        ((MATCHING, "    pending = _pending(mail, list(seeking.values()), {}, now, applied)\n",
           "    pending: dict[int, list[Pending]] = {}\n"),),
+    ),
+    Bug(
+        "a job that fails does not look into the inbox",
+        "answer lost",
+        ((RULES, "return row if takes(row) and", "return row if row.phase == WAITING and takes(row) and"),),
+    ),
+    Bug(
+        "a copy of an answer that was applied is given to the job too",
+        "duplicate",
+        ((RULES, "        if one.copy:\n", "        if False:\n"),),
     ),
     Bug(
         "a wait looks into the inbox before it has the lock",

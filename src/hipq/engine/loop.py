@@ -291,6 +291,8 @@ class Engine:
             name = "lost" if change.before.id in turned.lost else change.event
             queue = queue_of(change.before.id)
             after = turned.answered.get(change.before.id, change.after)
+            if change.after.state == FINAL and after.state != FINAL:
+                name = "error"  # it would have ended with that, but its answer was there
             self._expect(queue, after)
             if after.held < change.before.held:
                 self._made_room(queue)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from hipq.job import awaiting, waiting
 from hipq.job.answer import (
     APPLIED,
@@ -23,7 +25,7 @@ from hipq.job.answer import (
     NewAnswer,
 )
 from hipq.job.model import Change, Row
-from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, FINAL, RETRY, WAITING
+from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, FINAL, JUDGING, RETRY, WAITING
 
 
 class Placed(NamedTuple):
@@ -41,6 +43,8 @@ class Pending(NamedTuple):
     id: int
     job: int
     attempt: int
+    copy: bool = False
+    """Another copy of the one after which its job is to be tried again."""
 
 
 class Ended(NamedTuple):
@@ -87,13 +91,13 @@ def verdict(new: NewAnswer, found: Found, now: int) -> Verdict:
     if is_fenced(row, new.attempt, bool(new.fence)):
         return Verdict(Answered.LATE, LATE, row.id, _fence_note(row, new.attempt))
     attempts = [one.attempt for one in found.pending] + [new.attempt]
-    if not takes(row) or (new.fence is None and any(_undecided(row, attempt) for attempt in attempts)):
+    if not takes(row) or any(_undecided(row, attempt, new.fence) for attempt in attempts):
         if row.phase == CALLING_OFF:
             return Verdict(Answered.LATE, LATE, row.id, "its job is being cancelled")
         return Verdict(Answered.BUFFERED, BUFFERED, row.id)
     if found.used and not new.answer_id and row.state in (ERROR, RETRY):
         return Verdict(Answered.DUPLICATE, DUPLICATE, row.id, same=found.used)
-    earlier = meeting(row, found.pending, bool(new.fence))
+    earlier = meeting(row, found.pending, new.fence)
     if any(one.state == MATCHED for one in earlier):  # they are looked at in the order they came
         change = Change(row, awaiting.answered(row, now), (), MATCHED)
         return Verdict(Answered.BUFFERED, BUFFERED, row.id, change=change, placed=earlier)
@@ -125,10 +129,15 @@ def takes(row: Row) -> bool:
     return row.state in (ERROR, RETRY) and row.attempt > 0
 
 
-def _undecided(row: Row, attempt: int) -> bool:
+def _undecided(row: Row, attempt: int, fence: bool | None) -> bool:
     """Whether an answer to another attempt is for it will be known when it has waited: only then its row says if it has
     a fence."""
-    return bool(attempt) and attempt != row.attempt and not row.wait
+    return bool(attempt) and attempt != row.attempt and not row.wait and fence is None
+
+
+def is_useless(row: Row, one: Pending, fence: bool | None) -> bool:
+    """Whether the job need not look at it."""
+    return one.copy or is_fenced(row, one.attempt, bool(fence))
 
 
 def is_fenced(row: Row, attempt: int, fence: bool) -> bool:
@@ -140,16 +149,21 @@ def _fence_note(row: Row, attempt: int) -> str:
     return f"it is an answer to attempt {attempt}, and its job is at attempt {row.attempt}"
 
 
-def meeting(row: Row, pending: Sequence[Pending], fence: bool = False) -> list[Placed]:
-    """A job that begins to wait and what is kept for it, in the order it came: it is given the first that is not to
-    another attempt, and the others are its own from now on."""
+def meeting(row: Row, pending: Sequence[Pending], fence: bool | None = None) -> list[Placed]:
+    """A job that takes answers now, and what is kept for it, in the order it came: it is given the first that is not to
+    another attempt, and the others are its own from now on. `fence`: whether its type has one, if that is known."""
     found: list[Placed] = []
     state = MATCHED
     for one in pending:
-        if is_fenced(row, one.attempt, fence):
+        if one.copy:
+            found.append(Placed(one.id, DUPLICATE, row.id))
+        elif is_fenced(row, one.attempt, bool(fence)):
             found.append(Placed(one.id, LATE, row.id, _fence_note(row, one.attempt)))
-        elif state == MATCHED or not one.job:
-            found.append(Placed(one.id, state, row.id))
+        else:
+            if _undecided(row, one.attempt, fence):
+                state = BUFFERED  # nor is it given one that came later
+            if state == MATCHED or not one.job:
+                found.append(Placed(one.id, state, row.id))
             state = BUFFERED
     return found
 
@@ -161,6 +175,10 @@ def use_of(row: Row) -> str:
     return PROGRESS if row.phase in (WAITING, ANSWERED) else APPLIED
 
 
-def seeks(change: Change) -> bool:
-    """Whether the change begins a wait, so that there may be an answer for it already."""
-    return change.after.phase == WAITING and not waiting.load(change.after.wait).tries
+def seeks(change: Change) -> Row | None:
+    """The job, if with this change it takes answers as it did not before, so that there may be one for it already: it
+    begins to wait, or has failed; also if that failure of its handler was to be its end."""
+    row = change.after
+    if row.state == FINAL and row.code in (ERROR, RETRY) and change.before.phase == EXECUTING:
+        row = replace(row, state=ERROR, phase=JUDGING, wait=change.before.wait)
+    return row if takes(row) and not takes(change.before) else None

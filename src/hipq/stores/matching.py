@@ -7,14 +7,15 @@ else an answer and a job that come at the same moment may both look before eithe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
 from hipq.errors import Conflict, NotFound
 from hipq.job import awaiting
-from hipq.job.answer import MATCHED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
-from hipq.job.matching import Ended, Found, Pending, Placed, is_fenced, meeting, seeks, takes, use_of, verdict
+from hipq.job.answer import APPLIED, MATCHED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
+from hipq.job.matching import Ended, Found, Pending, Placed, is_useless, meeting, seeks, takes, use_of, verdict
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ERROR, FINAL, RETRY, WAITING
 from hipq.stores.base import Delivered
@@ -30,6 +31,9 @@ Key = tuple[int, str, str, str]
 
 Numbered = Sequence[tuple[int, NewAnswer]]
 """Answers, each with a number that tells it from the others."""
+Applied = Mapping[int, int]
+"""Jobs, each with an answer it has had."""
+NONE_APPLIED: Final[Applied] = MappingProxyType({})
 
 
 class Mail(Protocol):
@@ -45,14 +49,16 @@ class Mail(Protocol):
         """The same answers, by their ids, as far as they are remembered."""
 
     def applied(self, answers: Numbered, rows: dict[int, Row]) -> dict[int, int]:
-        """Answers with the same bodies, after which these jobs were to be tried again."""
+        """Answers with the same keys and bodies, after which these jobs were to be tried again."""
 
     def ended(self, answers: Numbered, now: int) -> dict[int, Ended]:
         """The last jobs that had their keys, if they have just ended."""
 
-    def pending(self, rows: Sequence[Row], now: int, after: int) -> dict[int, list[Pending]]:
-        """What is kept for jobs that begin to wait, or might as well, by their ids: some for each, in the order it
-        came, behind an answer."""
+    def pending(
+        self, rows: Sequence[Row], now: int, after: int, applied: Applied = NONE_APPLIED
+    ) -> dict[int, list[Pending]]:
+        """What is kept for jobs that take answers, by their ids: some for each, in the order it came, behind an answer.
+        `applied`: some have just looked at one, and are to be tried again because of it."""
 
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         """Put them into the inbox; their ids."""
@@ -124,7 +130,7 @@ def _found(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int
     failed = {number: row for number, row in live.items() if takes(row) and row.state in (ERROR, RETRY)}
     unnamed = [(number, new) for number, new in answers if number in failed and not new.answer_id]
     applied = mail.applied(unnamed, failed) if unnamed else {}
-    fences = {row.id: bool(new.fence) for number, new in answers if (row := live.get(number))}
+    fences = {row.id: new.fence for number, new in answers if (row := live.get(number))}
     pending = _pending(mail, [row for row in live.values() if takes(row) and row.phase != WAITING], fences, now)
     return {
         number: Found(twins.get(number), row, pending.get(row.id, ()), applied.get(number, 0), None)
@@ -142,63 +148,69 @@ def _withdraw(mail: Mail, id: int) -> None:
         raise Conflict(f"answer {id} is {state}: {STATES[state]}")
 
 
-def _pending(mail: Mail, rows: list[Row], fences: Mapping[int, bool], now: int) -> dict[int, list[Pending]]:
+def _pending(
+    mail: Mail, rows: list[Row], fences: Mapping[int, bool | None], now: int, applied: Applied = NONE_APPLIED
+) -> dict[int, list[Pending]]:
     """What is kept for these jobs: of each a page, or as many as have nothing in them that it can be given."""
-    found = mail.pending(rows, now, 0) if rows else {}
+    found = mail.pending(rows, now, 0, applied) if rows else {}
     for row in rows:
         some = more = found.get(row.id, [])
-        while len(more) == LOOKED_AT and all(is_fenced(row, one.attempt, fences[row.id]) for one in more):
-            more = mail.pending([row], now, some[-1].id).get(row.id, [])
+        fence = fences.get(row.id)
+        while len(more) == LOOKED_AT and all(is_useless(row, one, fence) for one in more):
+            more = mail.pending([row], now, some[-1].id, applied).get(row.id, [])
             some += more
     return found
 
 
-# -- the job begins to wait, or ends ---------------------------------------------------------------------------------
+# -- the job begins to wait, has failed, or ends ---------------------------------------------------------------------
 class Met(NamedTuple):
     """The changes to save, and what they do in the inbox: by the id of the job."""
 
     changes: Sequence[Change]
+    used: dict[int, str]
+    """What the answers that jobs looked at were to them;"""
     placed: dict[int, list[Placed]]
     answered: dict[int, Row]
-    """Jobs that found their answer waiting, as they are then."""
+    """and jobs that found another one there, as they are then."""
 
 
 def sought(changes: Sequence[Change]) -> list[Key]:
     """The keys to lock before these changes are saved."""
-    return [
-        (queue_of(row.id), row.tenant, row.job_type, row.job_key)
-        for row in (change.after for change in changes if seeks(change))
-    ]
+    return [(queue_of(row.id), row.tenant, row.job_type, row.job_key) for row in map(seeks, changes) if row]
 
 
 def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
-    """A job that begins to wait looks into the inbox: its answer may have been faster."""
+    """A job that begins to wait looks into the inbox: its answer may have been faster. So does one that failed: it may
+    have sent its request before that."""
     first: dict[int, Change] = {}
     for change in changes:
         first.setdefault(change.before.id, change)  # no other is saved
-    waits = {id: change.after for id, change in first.items() if seeks(change)}
-    pending = _pending(mail, list(waits.values()), dict.fromkeys(waits, False), now)
+    seeking = {id: row for id, change in first.items() if (row := seeks(change))}
+    used = {id: use_of(change.after) for id, change in first.items() if change.answer}
+    applied = {id: first[id].answer for id, use in used.items() if use == APPLIED}
+    pending = _pending(mail, list(seeking.values()), {}, now, applied)
     placed: dict[int, list[Placed]] = {}
     answered: dict[int, Row] = {}
     for job, some in pending.items():
-        placed[job] = meeting(waits[job], some)
+        placed[job] = meeting(seeking[job], some)
         if any(one.state == MATCHED for one in placed[job]):
-            row = awaiting.answered(waits[job], now)
-            answered[job] = replace(row, token=waits[job].token)  # several moves saved at once are one write
+            row, held = awaiting.answered(seeking[job], now), first[job].before.held
+            # Several moves saved at once are one write, in which it gives up nothing.
+            answered[job] = replace(row, token=seeking[job].token, held=held)
     instead = {id(first[job]): replace(first[job], after=row) for job, row in answered.items()}
-    return Met([instead.get(id(change), change) for change in changes], placed, answered)
+    return Met([instead.get(id(change), change) for change in changes], used, placed, answered)
 
 
 def tidy(mail: Mail, saved: Sequence[Change], met: Met, now: int) -> list[Placed]:
     """After these changes were saved: what they mean for the inbox. Answers that were given to their jobs, or are too
     late now."""
     placed = [one for change in saved for one in met.placed.get(change.before.id, ())]
-    used = [Placed(change.answer, use_of(change.after)) for change in saved if change.answer]
+    used = [Placed(change.answer, met.used[change.before.id]) for change in saved if change.answer]
     left = [
         (change.before.id, change.answer) for change in saved if change.after.state == FINAL and change.before.wait
     ]  # of those that never waited, which are most, `Store.late_answers` takes care: a statement here costs every turn
-    if placed:
-        mail.place(placed)
     if used:
         mail.used(used, now)
+    if placed:
+        mail.place(placed)
     return [one for one in placed if one.state == MATCHED] + (mail.left(left) if left else [])

@@ -15,7 +15,7 @@ from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
 from hipq.stores.base import AnswerFilter, Delivered
-from hipq.stores.matching import LOOKED_AT, Key, Numbered, by_queue, deliver, lock_number
+from hipq.stores.matching import LOOKED_AT, NONE_APPLIED, Applied, Key, Numbered, by_queue, deliver, lock_number
 from hipq.stores.postgres.connection import Connection, patiently
 from hipq.stores.postgres.floors import TOP
 from hipq.stores.postgres.insert import in_json
@@ -26,9 +26,9 @@ from hipq.stores.strands import Place
 _Inserted = msgspec.defstruct("_Inserted", list(KEPT[1:]))
 _Twin = msgspec.defstruct("_Twin", ["position", "twin", "queue", "tenant", "job_type", "job_key", "answer_id"])
 _Wanted = msgspec.defstruct("_Wanted", ["position", "tenant", "job_type", "job_key"])
-_Applied = msgspec.defstruct("_Applied", ["position", "job", "hash"])
+_Applied = msgspec.defstruct("_Applied", ["position", "job", "hash", "job_key"])
 _Since = msgspec.defstruct("_Since", ["position", "tenant", "job_type", "job_key", "since", "hash"])
-_Waits = msgspec.defstruct("_Waits", ["job", "tenant", "job_type", "job_key", "create_time"])
+_Waits = msgspec.defstruct("_Waits", ["job", "tenant", "job_type", "job_key", "create_time", "applied"])
 _Gone = msgspec.defstruct("_Gone", ["job", "answer"])
 _Placed = msgspec.defstruct("_Placed", ["id", "state", "job", "note"])
 
@@ -73,7 +73,7 @@ class PostgresMail:
         return {number: Pending(*one) for number, *one in found}
 
     def applied(self, answers: Numbered, rows: dict[int, Row]) -> dict[int, int]:
-        wanted = [_Applied(n, rows[n].id, new.hash) for n, new in answers]
+        wanted = [_Applied(n, rows[n].id, new.hash, new.job_key) for n, new in answers]
         return dict(self._rows(self._statements.plain("answer_applied"), wanted))
 
     def ended(self, answers: Numbered, now: int) -> dict[int, Ended]:
@@ -84,11 +84,13 @@ class PostgresMail:
                 found[number] = Ended(*ended)
         return found
 
-    def pending(self, rows: Sequence[Row], now: int, after: int) -> dict[int, list[Pending]]:
+    def pending(
+        self, rows: Sequence[Row], now: int, after: int, applied: Applied = NONE_APPLIED
+    ) -> dict[int, list[Pending]]:
         found: dict[int, list[Pending]] = {}
         for queue in sorted({queue_of(row.id) for row in rows}):
             wanted = [
-                _Waits(row.id, row.tenant, row.job_type, row.job_key, row.create_time)
+                _Waits(row.id, row.tenant, row.job_type, row.job_key, row.create_time, applied.get(row.id, 0))
                 for row in rows
                 if queue_of(row.id) == queue
             ]

@@ -13,7 +13,7 @@ from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
 from hipq.stores.base import AnswerFilter, Delivered
-from hipq.stores.matching import LOOKED_AT, Numbered, by_queue, deliver
+from hipq.stores.matching import LOOKED_AT, NONE_APPLIED, Applied, Numbered, by_queue, deliver
 from hipq.stores.sqlite.admit import texts
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, no_nul, read
 from hipq.stores.sqlite.connection import Connection
@@ -58,7 +58,7 @@ class SqliteMail:
         return dict(_numbered.decode(self._one(self._statements.plain("answer_twins"), wanted, now=now)))
 
     def applied(self, answers: Numbered, rows: dict[int, Row]) -> dict[int, int]:
-        wanted = [(number, rows[number].id, new.hash) for number, new in answers]
+        wanted = [(number, rows[number].id, new.hash, new.job_key) for number, new in answers]
         return dict(_pairs.decode(self._one(self._statements.plain("answer_applied"), wanted)))
 
     def ended(self, answers: Numbered, now: int) -> dict[int, Ended]:
@@ -71,11 +71,13 @@ class SqliteMail:
             found |= {number: Ended(id, same, bool(settled)) for number, id, same, settled in hits}
         return found
 
-    def pending(self, rows: Sequence[Row], now: int, after: int) -> dict[int, list[Pending]]:
+    def pending(
+        self, rows: Sequence[Row], now: int, after: int, applied: Applied = NONE_APPLIED
+    ) -> dict[int, list[Pending]]:
         found: dict[int, list[Pending]] = {}
         for queue in {queue_of(row.id) for row in rows}:
             wanted = [
-                (row.id, row.job_key, row.job_type, row.tenant, row.create_time)
+                (row.id, row.job_key, row.job_type, row.tenant, row.create_time, applied.get(row.id, 0))
                 for row in rows
                 if queue_of(row.id) == queue
             ]

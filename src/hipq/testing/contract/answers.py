@@ -169,6 +169,31 @@ class TestEarlyAnswers:
         assert states(store, queue) == [("1", "matched", row.id), ("2", "buffered", row.id)]
         assert look(store, engine, queue)[1].data == "1"
 
+    @pytest.mark.parametrize("failing", ["errored", "rescued", "gave up", "refused"])
+    def test_a_job_that_fails_finds_what_came_before(
+        self, store: Store, engine: int, queue: QueueTables, failing: str
+    ) -> None:
+        """Unless its handler said that it can never succeed: that is an outcome."""
+        add_one(store, new(queue.number, "k", throttle_factor=3))
+        (row,) = claim(store, engine, queue.number)
+        assert bring_answer(store, queue, "k", data="2").outcome == "buffered"
+        errored = moves.errored(row, FAULT, 500, NOW)
+        after = {
+            "errored": errored,
+            "rescued": moves.rescued(row, NOW),
+            "gave up": replace(moves.gave_up(errored, FAULT, NOW), token=row.token + 1),
+            "refused": moves.refused(row, FAULT, 400, NOW),
+        }[failing]
+        turned = store.turn(0, [Change(row, after)], [], NOW)
+        found = row_of(store, row.id)
+        if failing == "refused":
+            assert (found, turned.answered) == (after, {})
+            return
+        assert found == turned.answered[row.id]
+        assert (found.state, found.phase, found.token, found.held) == ("running", "answered", row.token + 1, 3)
+        assert found.failures == after.failures
+        assert states(store, queue) == [("2", "matched", row.id)]
+
     @pytest.mark.parametrize("limit", ["early_until", "keep_until"])
     def test_what_came_too_long_before_is_left_alone(
         self, store: Store, engine: int, queue: QueueTables, limit: str

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hipq.job import payload
@@ -279,6 +279,7 @@ class Answers:
         require(queue_of(job) == new["queue"], "I15", f"answer {id} was given to a job of another queue", new)
         now = row["update_time"]
         require(new["arrived"] == now or new["keep_until"] > now, "ttl", f"answer {id} was too old", (new, row))
+        require(not self._is_copy(new, call), "duplicate", f"answer {id} was just looked at by job {job}", (new, row))
         require(_is_for(new, row), "fence", f"answer {id} is not for attempt {row['attempt']}", (new, row))
         if old and not old["job"]:
             require(self._is_early(new, row), "late", f"answer {id} was not for job {job}", (new, row))
@@ -358,7 +359,8 @@ class Answers:
         if job not in call.ended:
             row = self._rows.get(job)
             fenced = row is not None and new["state"] == LATE and old["state"] == BUFFERED and not _is_for(new, row)
-            require(fenced, "answer lost", f"answer {id} is {new['state']} and its job goes on", (new, row))
+            useless = fenced or (new["state"] == DUPLICATE and old["state"] == BUFFERED and self._is_copy(new, call))
+            require(useless, "answer lost", f"answer {id} is {new['state']} and its job goes on", (new, row))
             return
         settled = [one for one in map(self._inbox.get, call.answers) if one and _is_settled(one, job)]
         if not settled:
@@ -367,6 +369,11 @@ class Answers:
             require(old["state"] == BUFFERED, "I15", f"job {job} had answer {id} and ended with another", new)
             state = DUPLICATE if settled[0]["hash"] == new["hash"] else CONFLICT
         require(new["state"] == state, "I15", f"answer {id} is {new['state']}, not {state}", new)
+
+    def _is_copy(self, new: Row, call: Call) -> bool:
+        """Its job has just looked at the same one, and is to be tried again because of it."""
+        looked_at = [one for id in call.answers if (one := self._inbox.get(id)) and one["state"] == APPLIED]
+        return not new["answer_id"] and (new["job"], new["hash"]) in {(one["job"], one["hash"]) for one in looked_at}
 
     # -- at the commit ----------------------------------------------------------------------------------------------
     def _check_job(self, job: int, call: Call) -> None:
@@ -380,9 +387,11 @@ class Answers:
             fits = len(matched) == (row["phase"] == WAITING and _tries(row) > 0)
             fits |= row["phase"] == CALLING_OFF and len(matched) == 1  # it was cancelled with that before it
             require(fits, "I15", f"job {job} ({row['phase']}) has answers {matched}", row)
-        if row["phase"] == WAITING and not _tries(row):
-            missed = [one["id"] for one in self._wanted(row, max(call.now, row["update_time"]))]
-            require(not missed, "answer lost", f"job {job} waits, and answers {missed} are there", row)
+        if self._takes(row):
+            now = max(call.now, row["update_time"])
+            some = takewhile(lambda one: _is_decided(one, row), self._wanted(row, now - self._steps))
+            missed = [one["id"] for one in some if one["keep_until"] > now]
+            require(not missed, "answer lost", f"job {job} takes answers, and {missed} are there", row)
 
     def _check_time_out(self, write: Write, old: Row, new: Row) -> None:
         """Time alone moves a job that waits when its time has come, and not before."""
@@ -463,6 +472,11 @@ def _is_settled(answer: Row, job: int) -> bool:
 
 def _is_for(answer: Row, row: Row) -> bool:
     return row["job_type"] != FENCED or answer["attempt"] in (0, row["attempt"])
+
+
+def _is_decided(answer: Row, row: Row) -> bool:
+    """If it has never waited, its row does not say whether an answer to another attempt is for it."""
+    return row["wait"] != "" or answer["attempt"] in (0, row["attempt"])
 
 
 def _is_given_up(row: Row) -> bool:

@@ -1,10 +1,12 @@
--- What is kept for jobs that begin to wait (index _open): what belongs to each, and what came at most so long before it was
+-- What is kept for jobs that take answers (index _open): what belongs to each, and what came at most so long before it was
 -- added and after the end of the last job that had its key. Some for each, in the order it came;
 -- locked, so that no prune deletes what a job is about to be given.
 SELECT wanted.job AS wanted_by, a.* FROM json_to_recordset(%(rows)s) AS wanted (
-  job BIGINT, tenant TEXT, job_type TEXT, job_key TEXT, create_time BIGINT
+  job BIGINT, tenant TEXT, job_type TEXT, job_key TEXT, create_time BIGINT, applied BIGINT
 ) CROSS JOIN LATERAL (
-  SELECT a.id, a.job, a.attempt FROM hipq_answers a
+  SELECT a.id, a.job, a.attempt,
+    a.answer_id = '' AND coalesce(a.hash = (SELECT had.hash FROM hipq_answers had WHERE had.id = wanted.applied), false) AS copy
+  FROM hipq_answers a
   WHERE a.job_key = wanted.job_key AND a.job_type = wanted.job_type AND a.queue = {number} AND a.tenant = wanted.tenant
     AND a.state = 'buffered' AND a.keep_until > %(now)s AND a.id > %(after)s
     AND (a.job = wanted.job OR a.job = 0 AND a.early_until >= wanted.create_time AND a.arrived > coalesce((

@@ -1,6 +1,8 @@
--- What is kept for jobs that begin to wait (index _open): what belongs to each, and what came at most so long before it was
+-- What is kept for jobs that take answers (index _open): what belongs to each, and what came at most so long before it was
 -- added and after the end of the last job that had its key. Some for each, in the order it came.
-SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), json_array(a.id, a.job, a.attempt)))
+SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), json_array(a.id, a.job, a.attempt, json(iif(a.answer_id = '' AND a.hash = (
+  SELECT had.hash FROM hipq_answers had WHERE had.id = json_extract(wanted.value, '$[5]')
+), 'true', 'false')))))
 FROM json_each(:rows) AS wanted CROSS JOIN hipq_answers a
 WHERE a.id IN (
   SELECT b.id FROM hipq_answers b INDEXED BY hipq_answers_open
