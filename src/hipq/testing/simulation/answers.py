@@ -387,7 +387,7 @@ class Answers:
             fits = len(matched) == (row["phase"] == WAITING and _tries(row) > 0)
             fits |= row["phase"] == CALLING_OFF and len(matched) == 1  # it was cancelled with that before it
             require(fits, "I15", f"job {job} ({row['phase']}) has answers {matched}", row)
-        if self._takes(row):
+        if self._takes(row) and (row["wait"] != "" or job in call.first):
             now = max(call.now, row["update_time"])
             some = takewhile(lambda one: _is_decided(one, row), self._wanted(row, now - self._steps))
             missed = [one["id"] for one in some if one["keep_until"] > now]
