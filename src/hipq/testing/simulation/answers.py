@@ -389,7 +389,7 @@ class Answers:
             require(fits, "I15", f"job {job} ({row['phase']}) has answers {matched}", row)
         if self._takes(row) and (row["wait"] != "" or job in call.first):
             now = max(call.now, row["update_time"])
-            some = takewhile(lambda one: _is_decided(one, row), self._wanted(row, now - self._steps))
+            some = takewhile(lambda one: _is_decided(one, row), self._wanted(row, 0))
             missed = [one["id"] for one in some if one["keep_until"] > now]
             require(not missed, "answer lost", f"job {job} takes answers, and {missed} are there", row)
 
