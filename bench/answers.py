@@ -1,4 +1,4 @@
-"""Answers to jobs that wait, in random order: against plain SQL of the same shape, and many waiting against few."""
+"""Answers to jobs that wait, in random order: against plain SQL of the same shape, and many waiting against fewer."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from typing import Any
 from bench.lines import ROUNDS, Bench, Line
 from bench.measure import seconds
 from hipq import Answer, Job, Ok, Queue, Wait
-from hipq.job.states import ANSWERED, WAITING
+from hipq.job.states import WAITING
 
 Answering = Callable[[Queue, list[str]], None]
+Side = tuple[Answering, tuple[Queue, list[str]]]
 
 
 class Answers:
@@ -23,26 +24,28 @@ class Answers:
         self._target = target
 
     def lines(self) -> Iterator[Line]:
-        several = self._bench.size // 10
-        crowd, other, few = (self._waiting(count, False) for count in (self._many, self._many, several * ROUNDS * 2))
+        several, many, few = self._bench.size // 10, self._many, self._many // 4
+        crowds = [self._waiting(count, False) for count in (many, many, few, few)]
         for batch in (1, 100):
-            name, count = f"answer {batch} at a time, {self._many:,} waiting", several if batch > 1 else several // 5
-            ours = partial(self._answer, batch)
-            yield self._line(name, count, self._target, (ours, crowd), (partial(self._raw, batch), other))
-            yield self._line(f"{name} (against few)", count, 0.9, (ours, crowd), (ours, few))
-        name = f"answer 100 at a time to an engine, {self._many:,} waiting (against few)"
-        crowd, few = (self._waiting(count, True) for count in (self._many, several * ROUNDS))
-        ours = partial(self._answer, 100)
-        yield self._line(name, several, 0.9, (ours, crowd), (ours, few))
+            name, count = f"answer {batch} at a time, {many:,} waiting", several if batch > 1 else several // 5
+            ours, raw = partial(self._answer, batch), partial(self._raw, batch)
+            rates = self._rates(count, list(zip((ours, raw, ours, raw), crowds, strict=True)))
+            yield Line(name, rates[0], rates[1], self._target)
+            yield Line(f"{name} (against {few:,})", rates[0], rates[2], 0.9)
+            yield Line(f"{name} (plain SQL, against {few:,})", rates[1], rates[3], 0.0)
+        looking: list[Side] = [(self._answer_and_look, self._waiting(count, True)) for count in (many, few)]
+        rates = self._rates(several, looking)
+        yield Line(f"answer to an engine, {many:,} waiting (against {few:,})", rates[0], rates[1], 0.9)
 
-    def _line(self, name: str, count: int, target: float, *sides: tuple[Answering, tuple[Queue, list[str]]]) -> Line:
+    def _rates(self, count: int, sides: list[Side]) -> list[float]:
+        """The best of each, interleaved."""
         rates: list[list[float]] = [[] for _ in sides]
         for _ in range(ROUNDS):
             for found, (answering, (queue, keys)) in zip(rates, sides, strict=True):
                 some = [keys.pop() for _ in range(count)]
                 found.append(count / seconds(partial(answering, queue, some)))
                 self._check(queue, len(keys))
-        return Line(name, max(rates[0]), max(rates[1]), target)
+        return [max(found) for found in rates]
 
     def _waiting(self, count: int, with_handler: bool) -> tuple[Queue, list[str]]:
         """A queue in which so many jobs wait, and their keys in random order."""
@@ -66,15 +69,17 @@ class Answers:
         return queue, keys
 
     def _answer(self, batch: int, queue: Queue, keys: list[str]) -> None:
-        """Bring them, and let an engine look at those that are left to it."""
         app = self._bench.app
         for start in range(0, len(keys), batch):
             app.answer_many(
                 {"queue": queue.name, "type": "ask", "key": key, "data": {"paid": True}}
                 for key in keys[start : start + batch]
             )
-        if app.jobs(queue.name, phase=ANSWERED, limit=1):
-            self._bench.drain(queue)
+
+    def _answer_and_look(self, queue: Queue, keys: list[str]) -> None:
+        """Bring them, and let an engine look at them."""
+        self._answer(100, queue, keys)
+        self._bench.drain(queue)
 
     def _raw(self, batch: int, queue: Queue, keys: list[str]) -> None:
         with self._bench.raw(queue) as raw:

@@ -10,6 +10,7 @@ from typing import Any
 
 from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
+from hipq.stores.sqlite.connection import PAGES_IN_LOG
 
 _NAMES = ", ".join(COLUMNS)
 _MARKS = ", ".join("?" * len(COLUMNS))
@@ -26,6 +27,7 @@ class RawSqlite:
     def __init__(self, path: str, table: str, queue: int) -> None:
         self._conn = sqlite3.connect(path, isolation_level=None)
         self._conn.execute("PRAGMA synchronous = FULL")
+        self._conn.execute(f"PRAGMA wal_autocheckpoint = {PAGES_IN_LOG}")
         self._table = table
         self._queue = queue
         self._last = 0
