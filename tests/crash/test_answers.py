@@ -54,11 +54,11 @@ REQUESTING: Final = [
     Case("claimed: executing"),
     Case("request: not sent"),
     Case("request: sent", requests=TWICE),
-    Case("request: sent", "requested", requests=TWICE),
+    Case("request: sent", "requested"),
     Case("request: sent", "killed", requests=(1, 2)),
     *(
-        Case(f"{when}: waits", bring, requests=TWICE if when in ("before", "written") else (1,))
-        for bring in ("waiting", "requested")
+        Case(f"{when}: waits", bring, requests=TWICE if bring == "waiting" and when in ("before", "written") else (1,))
+        for bring in ("waiting", "requested")  # in the second, the answer is there when the engine is found dead
         for when in SAVES[:3]
     ),
     Case("returned: waits", "requested", type="direct", looks=(0,)),

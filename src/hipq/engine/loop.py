@@ -36,7 +36,7 @@ from hipq.job.answer import MATCHED, waited
 from hipq.job.ending import Ending, GivenBack
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.moves import CANCELLED
-from hipq.job.states import ANSWERED, CALLING_OFF, FINAL, JUDGING, READY, SCHEDULED, WAITING
+from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, FINAL, JUDGING, READY, SCHEDULED, WAITING
 from hipq.job.windows import is_open
 from hipq.stores.base import Claim, Glance, Store, Stored, Turned
 from hipq.stores.matching import KEYS_AT_ONCE
@@ -261,16 +261,19 @@ class Engine:
         return self._hands_free() + self._pace.ahead
 
     def _save(self, changes: list[Change], claims: Sequence[Claim], now: int) -> Turned:
-        """One transaction. If a row stands in its way, several; what cannot be saved yet waits a while."""
+        """One transaction. If a row stands in its way, or they are very many, several; what cannot be saved yet waits a
+        while."""
         try:
-            return self.store.turn(self.sysid, changes, claims, now)
+            if len(changes) <= KEYS_AT_ONCE:
+                return self.store.turn(self.sysid, changes, claims, now)
         except (StoreRefused, StoreBusy):
-            saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
-            self._blocked += [running for running in self._stopped if running.row.id in blocked]
-            self._stopped = [running for running in self._stopped if running.row.id not in blocked]
-            self._next_blocked = self.steady() + BLOCKED_FOR
-            changes[:] = saved
-            return turned
+            pass
+        saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
+        self._blocked += [running for running in self._stopped if running.row.id in blocked]
+        self._stopped = [running for running in self._stopped if running.row.id not in blocked]
+        self._next_blocked = self.steady() + BLOCKED_FOR
+        changes[:] = saved
+        return turned
 
     def _save_blocked(self, now: int, steady: int) -> None:
         """Apart from the turn: while they are in nobody's way, everything else goes on."""
@@ -291,8 +294,8 @@ class Engine:
             name = "lost" if change.before.id in turned.lost else change.event
             queue = queue_of(change.before.id)
             after = turned.answered.get(change.before.id, change.after)
-            if change.after.state == FINAL and after.state != FINAL:
-                name = "error"  # it would have ended with that, but its answer was there
+            if change.seeking and change.seeking.state == ERROR and change.before.id in turned.answered:
+                name = "error"  # nothing follows from it: its answer was there
             self._expect(queue, after)
             if after.held < change.before.held:
                 self._made_room(queue)

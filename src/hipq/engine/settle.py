@@ -28,7 +28,7 @@ from hipq.job.matching import Placed
 from hipq.job.model import Change, New, Row
 from hipq.job.order import Order
 from hipq.job.spec import Spec
-from hipq.job.states import ANSWERED, CALLING_OFF, EXECUTING, FINAL, WAITING
+from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, FINAL, RETRY, WAITING
 from hipq.job.when import later
 from hipq.stores.base import Store, Stored, Turned
 from hipq.stores.matching import KEYS_AT_ONCE
@@ -41,6 +41,8 @@ def settle(running: Running, order: Order, now: int) -> Change:
     """The change that saves a stopped job: through its retry handler's verdict, onto a copy, never back into memory."""
     row, ending = running.row, running.ending
     assert ending is not None
+    errored: Row | None = None
+    """As it is with its failure, before what follows from that."""
     match ending:
         case Succeeded():
             after, event = moves.succeeded(row, ending.result, ending.exitcode, now), "ok"
@@ -69,14 +71,16 @@ def settle(running: Running, order: Order, now: int) -> Change:
             errored = row if running.judges else moves.errored(row, ending.fault, ending.exitcode, now)
             if ending.again:
                 after, event = moves.retried(errored, ending.again, order, now), "again"
+            elif _outlived(running, now):
+                after, event = moves.gave_up(errored, ending.fault, now), "lifetime over"
             else:
-                after = moves.gave_up(errored, ending.fault, now)
-                event = "lifetime over" if _outlived(running, now) else "gave up"
+                after, event = moves.gave_up(errored, ending.fault, now), "gave up"
         case Crashed() if row.phase == CALLING_OFF and row.crashes >= moves.CRASHES_ALLOWED:
             after, event = awaiting.call_ended(row, ending.fault, order, now), "call-off failed"
         case Crashed():
             after = moves.crashed(row, ending.fault, now)
             event = "gave up" if after.state == FINAL else "crashed"
+            errored = replace(moves.errored(row, ending.fault, 500, now), crashes=1) if event == "gave up" else None
         case GivenBack():
             after, event = moves.given_back(row, ending.reason, ending.started, now), "given back"
         case _:
@@ -85,7 +89,17 @@ def settle(running: Running, order: Order, now: int) -> Change:
         after = _agreed(after, running.spec)
     kept = isinstance(ending, KEEPS_ITS_ANSWER) and after.state != FINAL
     used = 0 if running.answer is None or kept else running.answer.id
-    return Change(row, _one_write(row, after), tuple(running.children), event, used)
+    seeking = _seeking(running, errored, after, event)
+    return Change(row, _one_write(row, after), tuple(running.children), event, used, seeking)
+
+
+def _seeking(running: Running, errored: Row | None, after: Row, event: str) -> Row | None:
+    """As what it looks for an answer that may have come before it failed. That is its end all the same if it had an
+    answer already, or its lifetime is over."""
+    if after.state == FINAL and (running.row.phase != EXECUTING or event == "lifetime over"):
+        return None
+    row = errored or after
+    return _agreed(row, running.spec) if row.state in (ERROR, RETRY) else None
 
 
 def _agreed(row: Row, spec: Spec) -> Row:

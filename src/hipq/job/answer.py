@@ -39,7 +39,7 @@ STATES: Final = {
     PROGRESS: "its job looked at it and goes on waiting",
     APPLIED: "its job looked at it and was to be tried again",
     SETTLED: "its job ended with it",
-    DUPLICATE: "its job had ended with the same one",
+    DUPLICATE: "its job had ended with the same one, or was to be tried again because of it",
     CONFLICT: "its job had ended with another one",
     LATE: "its job had ended, was being cancelled, or was past that attempt",
 }

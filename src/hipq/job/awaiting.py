@@ -35,6 +35,7 @@ def answered(row: Row, now: int) -> Row:
     return replace(
         row,
         state=walk(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
+        crashes=min(row.crashes, 1),  # it has not crashed over this
         history=remember(row.history, now, "answered"), update_time=now,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What becomes of an answer, and of a job that begins to wait for one: pure rules.
+"""What becomes of an answer, and of a job that begins to wait for one or fails before that: pure rules.
 
 Matched on tenant, queue, job type and key, always all four. Whoever calls these has held the key's lock since before it
 looked, and writes what they say before the lock is gone (`hipq.stores.matching`).
@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import NamedTuple
-
-from msgspec.structs import replace
 
 from hipq.job import awaiting, waiting
 from hipq.job.answer import (
@@ -25,7 +23,7 @@ from hipq.job.answer import (
     NewAnswer,
 )
 from hipq.job.model import Change, Row
-from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, FINAL, JUDGING, RETRY, WAITING
+from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, FINAL, RETRY, WAITING
 
 
 class Placed(NamedTuple):
@@ -130,13 +128,12 @@ def takes(row: Row) -> bool:
 
 
 def _undecided(row: Row, attempt: int, fence: bool | None) -> bool:
-    """Whether an answer to another attempt is for it will be known when it has waited: only then its row says if it has
-    a fence."""
+    """Whether it names another attempt, and nobody knows if the job has a fence: its row says so when it has waited."""
     return bool(attempt) and attempt != row.attempt and not row.wait and fence is None
 
 
 def is_useless(row: Row, one: Pending, fence: bool | None) -> bool:
-    """Whether the job need not look at it."""
+    """Whether it will never be given to the job: a copy, or to another attempt."""
     return one.copy or is_fenced(row, one.attempt, bool(fence))
 
 
@@ -176,9 +173,7 @@ def use_of(row: Row) -> str:
 
 
 def seeks(change: Change) -> Row | None:
-    """The job, if with this change it takes answers as it did not before, so that there may be one for it already: it
-    begins to wait, or has failed; also if that failure of its handler was to be its end."""
-    row = change.after
-    if row.state == FINAL and row.code in (ERROR, RETRY) and change.before.phase == EXECUTING:
-        row = replace(row, state=ERROR, phase=JUDGING, wait=change.before.wait)
+    """The job as it looks into the inbox, or None. It looks when this change lets it take answers and it took none
+    before: it begins to wait, or it has failed. Also if that failure of its handler is to be its end."""
+    row = change.seeking or change.after
     return row if takes(row) and not takes(change.before) else None

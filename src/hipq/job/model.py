@@ -100,6 +100,8 @@ class Change(msgspec.Struct, frozen=True):
     """The name under which the change is announced."""
     answer: int = 0
     """The answer that it used up."""
+    seeking: Row | None = None
+    """As what it looks for its answer in the inbox, if not as `after`: when it fails, the row before what follows."""
 
 
 HISTORY_LIMIT: Final = 40

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from hipq.errors import Conflict, NotFound
 from hipq.job import awaiting
-from hipq.job.answer import APPLIED, MATCHED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
+from hipq.job.answer import APPLIED, BUFFERED, MATCHED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
 from hipq.job.matching import Ended, Found, Pending, Placed, is_useless, meeting, seeks, takes, use_of, verdict
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ERROR, FINAL, RETRY, WAITING
@@ -23,7 +23,7 @@ from hipq.stores.base import Delivered
 KEYS_AT_ONCE: Final = 1000
 """Keys a transaction locks: with twenty times as many PostgreSQL runs out of room for locks."""
 LOOKED_AT: Final = 100
-"""Answers to one job that are looked at together when it begins to wait."""
+"""Answers to one job that are looked at together when it begins to wait, or fails."""
 
 Key = tuple[int, str, str, str]
 """Queue, tenant, job type and job key."""
@@ -168,10 +168,14 @@ class Met(NamedTuple):
 
     changes: Sequence[Change]
     used: dict[int, str]
-    """What the answers that jobs looked at were to them;"""
+    """What the answer it looked at was to a job."""
     placed: dict[int, list[Placed]]
     answered: dict[int, Row]
-    """and jobs that found another one there, as they are then."""
+    """Jobs that found an answer there, as they are then."""
+
+    def found(self, lost: frozenset[int]) -> dict[int, Row]:
+        """Those whose change was not lost."""
+        return {id: row for id, row in self.answered.items() if id not in lost}
 
 
 def sought(changes: Sequence[Change]) -> list[Key]:
@@ -194,9 +198,9 @@ def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
     for job, some in pending.items():
         placed[job] = meeting(seeking[job], some)
         if any(one.state == MATCHED for one in placed[job]):
-            row, held = awaiting.answered(seeking[job], now), first[job].before.held
-            # Several moves saved at once are one write, in which it gives up nothing.
-            answered[job] = replace(row, token=seeking[job].token, held=held)
+            row = awaiting.answered(seeking[job], now)
+            token, held = first[job].after.token, first[job].before.held  # one write, in which it gives up no place
+            answered[job] = replace(row, token=token, held=held)
     instead = {id(first[job]): replace(first[job], after=row) for job, row in answered.items()}
     return Met([instead.get(id(change), change) for change in changes], used, placed, answered)
 
@@ -213,4 +217,4 @@ def tidy(mail: Mail, saved: Sequence[Change], met: Met, now: int) -> list[Placed
         mail.used(used, now)
     if placed:
         mail.place(placed)
-    return [one for one in placed if one.state == MATCHED] + (mail.left(left) if left else [])
+    return [one for one in placed if one.state != BUFFERED] + (mail.left(left) if left else [])

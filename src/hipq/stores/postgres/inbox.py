@@ -28,7 +28,7 @@ _Twin = msgspec.defstruct("_Twin", ["position", "twin", "queue", "tenant", "job_
 _Wanted = msgspec.defstruct("_Wanted", ["position", "tenant", "job_type", "job_key"])
 _Applied = msgspec.defstruct("_Applied", ["position", "job", "hash", "job_key"])
 _Since = msgspec.defstruct("_Since", ["position", "tenant", "job_type", "job_key", "since", "hash"])
-_Waits = msgspec.defstruct("_Waits", ["job", "tenant", "job_type", "job_key", "create_time", "applied"])
+_Seeks = msgspec.defstruct("_Seeks", ["job", "tenant", "job_type", "job_key", "create_time", "applied"])
 _Gone = msgspec.defstruct("_Gone", ["job", "answer"])
 _Placed = msgspec.defstruct("_Placed", ["id", "state", "job", "note"])
 
@@ -90,7 +90,7 @@ class PostgresMail:
         found: dict[int, list[Pending]] = {}
         for queue in sorted({queue_of(row.id) for row in rows}):
             wanted = [
-                _Waits(row.id, row.tenant, row.job_type, row.job_key, row.create_time, applied.get(row.id, 0))
+                _Seeks(row.id, row.tenant, row.job_type, row.job_key, row.create_time, applied.get(row.id, 0))
                 for row in rows
                 if queue_of(row.id) == queue
             ]

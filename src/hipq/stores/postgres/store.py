@@ -199,13 +199,15 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
                 self.ring()  # what was heard now, no later wait hears
 
             def work() -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
-                lock_keys(conn, self._statements, sought(changes))
+                if keys := sought(changes):  # keys, then jobs, then answers: all who take several take them so
+                    lock_keys(conn, self._statements, keys)
+                    self._settle.lock(conn, {change.before.id for change in changes})
                 mail = PostgresMail(conn, self._statements, self._settle)
                 met = meet(mail, changes, now)
                 saved = self._settle.save(conn, met.changes)
                 placed = tidy(mail, saved.changes, met, now)
                 by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
-                turned = Turned(saved.lost, [*won], saved.children, answered=met.answered, placed=placed)
+                turned = Turned(saved.lost, [*won], saved.children, answered=met.found(saved.lost), placed=placed)
                 return turned, saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
 
             try:

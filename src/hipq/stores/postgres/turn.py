@@ -68,7 +68,7 @@ class Settle:
         for id in sorted(first):
             parts.setdefault((queue_of(id), first[id].after.state == FINAL), []).append(first[id])
         if len(parts) > 1:
-            self._lock(conn, first)
+            self.lock(conn, first)
         saved: set[int] = set()
         for (queue, final), some in sorted(parts.items()):
             saved |= self._finish(conn, queue, some) if final else self._update(conn, queue, some)
@@ -84,7 +84,7 @@ class Settle:
             {queue_of(id) for id in saved if first[id].before.held > first[id].after.held},
         )
 
-    def _lock(self, conn: Connection, ids: Iterable[int]) -> None:
+    def lock(self, conn: Connection, ids: Iterable[int]) -> None:
         by_queue: dict[int, list[int]] = {}
         for id in ids:
             by_queue.setdefault(queue_of(id), []).append(id)

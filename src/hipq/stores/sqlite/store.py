@@ -124,7 +124,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
             met = meet(mail, changes, now)
             saved = self._settle.save(conn, met.changes)
             placed = tidy(mail, saved.changes, met, now)
-            turned = Turned(saved.lost, [], saved.children, answered=met.answered, placed=placed)
+            turned = Turned(saved.lost, [], saved.children, answered=met.found(saved.lost), placed=placed)
             if claims and self._alive(conn, sysid):
                 for claim in claims:
                     if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, sysid):

@@ -178,13 +178,15 @@ class TestEarlyAnswers:
         (row,) = claim(store, engine, queue.number)
         assert bring_answer(store, queue, "k", data="2").outcome == "buffered"
         errored = moves.errored(row, FAULT, 500, NOW)
-        after = {
-            "errored": errored,
-            "rescued": moves.rescued(row, NOW),
-            "gave up": replace(moves.gave_up(errored, FAULT, NOW), token=row.token + 1),
-            "refused": moves.refused(row, FAULT, 400, NOW),
+        gave_up = replace(moves.gave_up(errored, FAULT, NOW), token=row.token + 1)
+        change = {
+            "errored": Change(row, errored),
+            "rescued": Change(row, moves.rescued(row, NOW)),
+            "gave up": Change(row, gave_up, seeking=errored),
+            "refused": Change(row, moves.refused(row, FAULT, 400, NOW)),
         }[failing]
-        turned = store.turn(0, [Change(row, after)], [], NOW)
+        after = change.after
+        turned = store.turn(0, [change], [], NOW)
         found = row_of(store, row.id)
         if failing == "refused":
             assert (found, turned.answered) == (after, {})

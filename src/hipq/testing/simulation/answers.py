@@ -8,7 +8,8 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from itertools import groupby, takewhile
+from itertools import groupby
+from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hipq.job import payload
@@ -388,9 +389,9 @@ class Answers:
             fits |= row["phase"] == CALLING_OFF and len(matched) == 1  # it was cancelled with that before it
             require(fits, "I15", f"job {job} ({row['phase']}) has answers {matched}", row)
         if self._takes(row) and (row["wait"] != "" or job in call.first):
-            now = max(call.now, row["update_time"])
-            some = takewhile(lambda one: _is_decided(one, row), self._wanted(row, 0))
-            missed = [one["id"] for one in some if one["keep_until"] > now]
+            wanted = self._wanted(row, max(call.now, row["update_time"]))
+            undecided = min((one["id"] for one in self._of_key(_key(row)) if _is_undecided(one, row)), default=inf)
+            missed = [one["id"] for one in wanted if one["id"] < undecided]
             require(not missed, "answer lost", f"job {job} takes answers, and {missed} are there", row)
 
     def _check_time_out(self, write: Write, old: Row, new: Row) -> None:
@@ -474,9 +475,10 @@ def _is_for(answer: Row, row: Row) -> bool:
     return row["job_type"] != FENCED or answer["attempt"] in (0, row["attempt"])
 
 
-def _is_decided(answer: Row, row: Row) -> bool:
+def _is_undecided(answer: Row, row: Row) -> bool:
     """If it has never waited, its row does not say whether an answer to another attempt is for it."""
-    return row["wait"] != "" or answer["attempt"] in (0, row["attempt"])
+    named = answer["attempt"] not in (0, row["attempt"])
+    return named and row["wait"] == "" and answer["state"] == BUFFERED and answer["job"] in (0, row["id"])
 
 
 def _is_given_up(row: Row) -> bool:

@@ -3,7 +3,8 @@
 SELECT wanted.position, f.id,
   coalesce((
     SELECT min(a.id) FROM hipq_answers a
-    WHERE a.job = f.id AND a.job <> 0 AND a.state IN ('settled', 'applied') AND a.hash = wanted.hash AND a.job_key = wanted.job_key
+    WHERE a.job = f.id AND a.job <> 0 AND a.state IN ('settled', 'applied') AND a.hash = wanted.hash
+      AND a.job_key = wanted.job_key
   ), 0),
   EXISTS (SELECT FROM hipq_answers a WHERE a.job = f.id AND a.job <> 0 AND a.state = 'settled')
 FROM json_to_recordset(%(rows)s) AS wanted (

@@ -1,5 +1,5 @@
--- Answers that were kept for jobs which ended and never waited for them (index _early) are late. Nobody looks for them any
--- more, so nothing has to be locked. The state is compared again so that no index but the primary key fits.
+-- Answers that were kept for jobs which ended and never waited for them (index _early) are late. No job can be given them
+-- any more, so their keys need not be locked. The state is compared again so that no index but the primary key fits.
 WITH old AS MATERIALIZED (
   SELECT a.id FROM hipq_answers a
   WHERE a.state = 'buffered' AND a.job <> 0 AND a.queue = {number} AND EXISTS (SELECT FROM {final} f WHERE f.id = a.job)

@@ -5,7 +5,9 @@ SELECT wanted.job AS wanted_by, a.* FROM json_to_recordset(%(rows)s) AS wanted (
   job BIGINT, tenant TEXT, job_type TEXT, job_key TEXT, create_time BIGINT, applied BIGINT
 ) CROSS JOIN LATERAL (
   SELECT a.id, a.job, a.attempt,
-    a.answer_id = '' AND coalesce(a.hash = (SELECT had.hash FROM hipq_answers had WHERE had.id = wanted.applied), false) AS copy
+    a.answer_id = '' AND coalesce(a.hash = (
+      SELECT had.hash FROM hipq_answers had WHERE had.id = wanted.applied
+    ), false) AS copy
   FROM hipq_answers a
   WHERE a.job_key = wanted.job_key AND a.job_type = wanted.job_type AND a.queue = {number} AND a.tenant = wanted.tenant
     AND a.state = 'buffered' AND a.keep_until > %(now)s AND a.id > %(after)s

@@ -3,7 +3,8 @@
 SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), f.id,
   coalesce((
     SELECT min(a.id) FROM hipq_answers a INDEXED BY hipq_answers_job WHERE a.job = f.id AND a.job <> 0
-      AND a.state IN ('settled', 'applied') AND a.hash = json_extract(wanted.value, '$[5]') AND a.job_key = json_extract(wanted.value, '$[1]')
+      AND a.state IN ('settled', 'applied') AND a.hash = json_extract(wanted.value, '$[5]')
+      AND a.job_key = json_extract(wanted.value, '$[1]')
   ), 0),
   EXISTS (SELECT 1 FROM hipq_answers a INDEXED BY hipq_answers_job WHERE a.job = f.id AND a.job <> 0 AND a.state = 'settled')
 ))

@@ -1,13 +1,16 @@
 -- What is kept for jobs that take answers (index _open): what belongs to each, and what came at most so long before it was
 -- added and after the end of the last job that had its key. Some for each, in the order it came.
-SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), json_array(a.id, a.job, a.attempt, json(iif(a.answer_id = '' AND a.hash = (
-  SELECT had.hash FROM hipq_answers had WHERE had.id = json_extract(wanted.value, '$[5]')
-), 'true', 'false')))))
+SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), json_array(
+  a.id, a.job, a.attempt, json(iif(a.answer_id = '' AND a.hash = (
+    SELECT had.hash FROM hipq_answers had WHERE had.id = json_extract(wanted.value, '$[5]')
+  ), 'true', 'false'))
+)))
 FROM json_each(:rows) AS wanted CROSS JOIN hipq_answers a
 WHERE a.id IN (
   SELECT b.id FROM hipq_answers b INDEXED BY hipq_answers_open
   WHERE b.job_key = json_extract(wanted.value, '$[1]') AND b.job_type = json_extract(wanted.value, '$[2]')
-    AND b.queue = {number} AND b.tenant = json_extract(wanted.value, '$[3]') AND b.state = 'buffered' AND b.keep_until > :now AND b.id > :after
+    AND b.queue = {number} AND b.tenant = json_extract(wanted.value, '$[3]') AND b.state = 'buffered'
+    AND b.keep_until > :now AND b.id > :after
     AND (b.job = json_extract(wanted.value, '$[0]') OR b.job = 0 AND b.early_until >= json_extract(wanted.value, '$[4]')
       AND b.arrived > coalesce((
         SELECT f.update_time FROM {final} f INDEXED BY {final}_key

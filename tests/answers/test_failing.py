@@ -1,0 +1,203 @@
+"""A job that fails with its answer in the inbox already: the answer counts, and nothing else follows from that."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hipq import Answer, Hipq, Job, JobType, Progress, Queue, Retry, Wait, fixed
+from hipq.engine.launch import Running
+from hipq.engine.settle import settle
+from hipq.job.ending import Again, Crashed, Ending, Judged
+from hipq.job.fault import Fault
+from hipq.job.model import Row
+from hipq.stores.base import Claim
+from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.testing.clock import HandClock
+from tests.answers.helping import Bank, Run, kept, told
+
+FAULT = Fault("error", "it broke")
+CRASH = Crashed(Fault("crash", "killed by SIGSEGV"))
+
+
+@pytest.fixture
+def bank() -> Bank:
+    return Bank()
+
+
+class ByHand:
+    """An engine whose steps the test makes."""
+
+    def __init__(self, app: Hipq, charge: JobType) -> None:
+        self._store = app.store
+        self._app = app
+        self._charge = charge
+        self._sysid = app.store.take_lease(60, "by hand")
+
+    def claim(self) -> Row:
+        claims = [Claim(self._charge.queue.number, ("charge",), 1)]
+        (row,) = self._store.turn(self._sysid, [], claims, self._store.now()).won
+        return row
+
+    def end(self, row: Row, ending: Ending) -> None:
+        answer = next((one._kept for one in self._app.inbox.list(state="matched")), None)
+        running = Running(row, self._charge.spec, 0, answer).ended(ending)
+        change = settle(running, self._charge.queue.order, self._store.now())
+        assert not self._store.turn(self._sysid, [change], [], self._store.now()).lost
+
+
+def names(app: Hipq) -> list[str]:
+    """What is announced from now on."""
+    found: list[str] = []
+    app.events.subscribe(lambda event: found.append(event.name))
+    return found
+
+
+@pytest.mark.parametrize("answers", [[("paid", 1)], [("paid", 1), ("again", None)]], ids=["alone", "before another"])
+@pytest.mark.parametrize("attempts", [2, 3], ids=["on its last attempt", "to be tried again"])
+def test_one_to_an_earlier_attempt_counts(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock, answers: list[tuple[str, Any]], attempts: int
+) -> None:
+    @queue.job(retry=fixed(60, attempts=attempts))
+    def charge(job: Job[Any]) -> None:
+        bank.sent.append(job.attempt)
+        for data, attempt in answers if job.attempt == 2 else ():
+            assert app.answer("orders", "charge", job.key, data, attempt=attempt) == "buffered"
+        raise OSError("it broke")
+
+    id = charge.enqueue(key="k")
+    for _ in range(4):
+        run()
+        clock.advance(seconds=60)
+    job = app.job(id)
+    assert (job.code, job.result, bank.sent) == ("ok", "paid", [1, 2])
+
+
+def test_where_there_is_a_fence_the_one_to_its_last_attempt_counts(app: Hipq, queue: Queue, bank: Bank) -> None:
+    """Both were brought by a program that does not know the type."""
+    charge = bank.charge(queue, fence="attempt")
+    id = charge.enqueue(key="k")
+    engine = ByHand(app, charge)
+    engine.end(engine.claim(), Again(FAULT))
+    row = engine.claim()
+    for attempt in (1, 2):
+        assert app.answer("orders", "charge", "k", f"to {attempt}", attempt=attempt) in ("buffered", "late")
+    engine.end(row, Judged(FAULT))
+    assert app.job(id).phase == "answered"
+    assert kept(app) == [("to 1", "late"), ("to 2", "matched")]
+
+
+@pytest.mark.parametrize("again", [None, Again(FAULT, delay=60)], ids=["on its last attempt", "to be tried again"])
+def test_cancelled_then_it_is_called_off(app: Hipq, queue: Queue, run: Run, bank: Bank, again: Again | None) -> None:
+    charge = bank.charge(queue)
+    bank.answered(charge)
+    bank.cancelled(charge)
+    id = charge.enqueue(key="k")
+    engine = ByHand(app, charge)
+    row = engine.claim()
+    assert charge.answer("k", "paid") == "buffered"
+    engine.end(row, Judged(FAULT, again=again))
+    assert app.job(id).phase == "answered"
+    app.cancel(id)
+    run()
+    assert (app.job(id).code, bank.called_off) == ("failed", ["k"])
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_only_the_failure_is_told(app: Hipq, queue: Queue, run: Run, last: bool) -> None:
+    heard = names(app)
+
+    @queue.job(retry=None if last else fixed(60))
+    def charge(job: Job[Any]) -> None:
+        app.answer("orders", "charge", job.key, "paid")
+        raise OSError("it broke")
+
+    id = charge.enqueue(key="k")
+    run()
+    assert told(app.job(id)) == ["claimed", "error", "answered", "ok"]
+    assert [name for name in heard if not name.startswith(("added", "engine"))] == [
+        "claimed", "buffered", "error", "matched", "claimed", "ok",
+    ]  # fmt: skip
+
+
+def test_one_that_was_cancelled_meanwhile_has_no_error(app: Hipq, queue: Queue, run: Run) -> None:
+    heard = names(app)
+
+    @queue.job
+    def charge(job: Job[Any]) -> None:
+        app.answer("orders", "charge", job.key, "paid")
+        app.cancel(job.id)
+        raise OSError("it broke")
+
+    id = charge.enqueue(key="k")
+    run()
+    assert app.job(id).code == "failed"
+    assert "lost" in heard
+    assert "error" not in heard
+
+
+def test_a_copy_that_is_put_aside_is_announced(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
+    charge = bank.charge(queue, retry=fixed(60))
+    charge.enqueue(key="k")
+    run()
+    heard = names(app)
+    assert [charge.answer("k", "busy", error=True) for _ in range(2)] == ["matched", "buffered"]
+    run()
+    assert heard.count("duplicate") == 1
+
+
+def test_crashes_of_its_handler_are_not_those_of_its_answer_handler(app: Hipq, queue: Queue, bank: Bank) -> None:
+    charge = bank.charge(queue)
+    bank.answered(charge)
+    id = charge.enqueue(key="k")
+    engine = ByHand(app, charge)
+    for count in range(3):
+        row = engine.claim()
+        if count == 2:
+            assert charge.answer("k", "paid") == "buffered"
+        engine.end(row, CRASH)
+    for _ in range(2):
+        assert app.job(id).phase == "answered"
+        engine.end(engine.claim(), CRASH)
+    assert (app.job(id).phase, kept(app)) == ("answered", [("paid", "matched")])
+    engine.end(engine.claim(), CRASH)
+    assert (app.job(id).code, kept(app)) == ("error", [("paid", "settled")])
+
+
+def test_no_answer_outlives_the_lifetime(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
+    @queue.job(lifetime=10)
+    def charge(job: Job[Any]) -> Retry:
+        app.answer("orders", "charge", job.key, "40 %")
+        clock.advance(seconds=20)
+        return Retry(5)
+
+    @charge.answered
+    def looked_at(_: Job[Any], __: Answer) -> Progress:
+        return Progress()
+
+    id = charge.enqueue(key="k")
+    run()
+    assert (app.job(id).state, app.job(id).code) == ("final", "retry")
+
+
+def test_very_many_that_fail_together_are_saved_in_parts(
+    app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each looks under its key's lock, and PostgreSQL has room for so many only."""
+    turns: list[int] = []
+    turn = app.store.turn
+
+    def counted(sysid: int, changes: Any, claims: Any, now: int) -> Any:
+        turns.append(len(changes))
+        return turn(sysid, changes, claims, now)
+
+    @queue.job
+    async def charge(_: Job[Any]) -> Wait:
+        raise OSError("it broke")
+
+    charge.enqueue_many([None] * (KEYS_AT_ONCE + 500))
+    monkeypatch.setattr(app.store, "turn", counted)
+    app.run(until_empty=True, concurrency=KEYS_AT_ONCE + 500)
+    assert max(turns) <= KEYS_AT_ONCE
+    assert {job.code for job in app.jobs("orders")} == {"error"}
