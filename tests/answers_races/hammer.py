@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from hipq.job import awaiting, moves
 from hipq.job.ending import Again, Refused
@@ -141,6 +142,14 @@ def _begin_to_wait_under_another_key(side: Side, rows: list[Row], n: int) -> str
     return side.save(begins_to_wait(rows[n], now, key=side.key(n)), now)
 
 
+def _fail(side: Side, rows: list[Row], n: int) -> str:
+    """In every second round for the last time."""
+    now, row = side.store.now(), rows[n]
+    errored = moves.errored(row, FAULT, 500, now)
+    ended = replace(moves.gave_up(errored, FAULT, now), token=errored.token)
+    return side.save(Change(row, ended if n % 2 else errored, (), "error", seeking=errored), now)
+
+
 def _time_out(side: Side, rows: list[Row], n: int) -> str:
     now = side.store.now()
     return side.save(Change(rows[n], awaiting.overdue(rows[n], ORDER, now), (), "timed out"), now)
@@ -230,6 +239,7 @@ class Race(NamedTuple):
 RACES: Final = {
     "wait": Race(_executing, _begin_to_wait, _answer),
     "another key": Race(_with_other_keys, _begin_to_wait_under_another_key, _answer),
+    "failure": Race(_executing, _fail, _answer),
     "time-out": Race(_silent, _time_out, _answer),
     "enqueue": Race(_nothing, _enqueue, _answer),
     "different": Race(_waiting, _answer_left, _answer_right),

@@ -362,6 +362,7 @@ def deadlocks(url: str) -> int:
 ROUNDS = {
     "wait": 1000,
     "another key": 1000,
+    "failure": 1000,
     "time-out": 1000,
     "enqueue": 200,
     "different": 150,
@@ -412,6 +413,19 @@ class TestHammered:
         orders = Counter(hammered.both(race))
         assert set(orders) == {("saved", "matched"), ("answered", "buffered")}, orders
         assert min(orders.values()) >= 20, f"it was no race: {orders}"
+
+    def test_a_thousand_failures_and_answers_none_lost(self, hammered: Hammered) -> None:
+        """One that came before a failure counts; so does one that comes before what follows from it."""
+        both = hammered.both("failure")
+        late = [n for n, (left, _) in enumerate(both) if n % 2 and left == "saved"]
+        assert hammered.wrong("failure", [f"failure-{n}" for n in range(len(both)) if n not in set(late)]) == []
+        for n, (left, right) in enumerate(both):
+            assert right == {"answered": "buffered", "saved": "late" if n in late else "matched"}[left]
+            job, (kept,) = hammered.jobs[f"failure-{n}"], hammered.answers[f"failure-{n}"]
+            assert (job.code, kept.state) == (("error", "late") if n in late else ("ok", "settled"))
+        orders = Counter((n % 2, left) for n, (left, _) in enumerate(both))
+        assert len(orders) == 4
+        assert min(orders.values()) >= 10, f"it was no race: {orders}"
 
     def test_a_thousand_time_outs_and_answers_one_wins(self, hammered: Hammered) -> None:
         both = hammered.both("time-out")

@@ -199,7 +199,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
                 self.ring()  # what was heard now, no later wait hears
 
             def work() -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
-                if keys := sought(changes):  # keys, then jobs, then answers: all who take several take them so
+                if keys := sought(changes):  # keys, then jobs, then answers: so do all
                     lock_keys(conn, self._statements, keys)
                     self._settle.lock(conn, {change.before.id for change in changes})
                 mail = PostgresMail(conn, self._statements, self._settle)
