@@ -99,7 +99,7 @@ WAIT_16: Final = "test_a_wait_for_the_new_key_that_has_looked_is_met"
 BUGS: Final = (
     Planted("sqlite", Bug("an answer looks before it has the lock", "", SQLITE_ANSWER), (ANSWER, ANSWER_16)),
     Planted("sqlite", Bug("a wait looks before it has the lock", "", SQLITE_WAIT), (WAIT, WAIT_16)),
-    # On PostgreSQL the row of a job that is found is locked too: that saves the answer. Under another key nothing else does.
+    # On PostgreSQL the row of a job that is found is locked too, which saves the answer; not so under another key.
     Planted("postgres", Bug("an answer looks before it has the lock", "", POSTGRES_ANSWER), (ANSWER_16,)),
     Planted("postgres", Bug("a wait looks before it has the lock", "", POSTGRES_WAIT), (WAIT, WAIT_16)),
     Planted("postgres", Bug("an answer takes no lock", "", POSTGRES_NO_LOCK), (ANSWER_16, WAIT_16)),
