@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hipq import Answer, Hipq, Job, JobType, Progress, Queue, Retry, Wait, fixed
+from hipq.engine import rescue
 from hipq.engine.launch import Running
 from hipq.engine.settle import settle
 from hipq.job.ending import Again, Crashed, Ending, Judged
@@ -39,6 +40,9 @@ class ByHand:
         claims = [Claim(self._charge.queue.number, ("charge",), 1)]
         (row,) = self._store.turn(self._sysid, [], claims, self._store.now()).won
         return row
+
+    def die(self) -> None:
+        self._store.drop_lease(self._sysid)
 
     def end(self, row: Row, ending: Ending) -> None:
         answer = next((one._kept for one in self._app.inbox.list(state="matched")), None)
@@ -201,3 +205,39 @@ def test_very_many_that_fail_together_are_saved_in_parts(
     app.run(until_empty=True, concurrency=KEYS_AT_ONCE + 500)
     assert max(turns) <= KEYS_AT_ONCE
     assert {job.code for job in app.jobs("orders")} == {"error"}
+
+
+def test_one_to_an_earlier_attempt_counts_when_its_engine_is_dead(app: Hipq, queue: Queue, bank: Bank) -> None:
+    charge = bank.charge(queue)
+    bank.answered(charge)
+    id = charge.enqueue(key="k")
+    engine = ByHand(app, charge)
+    engine.end(engine.claim(), Again(FAULT))
+    engine.claim()
+    words = [app.answer("orders", "charge", "k", data, attempt=attempt) for data, attempt in (("1", 1), ("2", None))]
+    assert words == ["buffered", "buffered"]
+    engine.die()
+    (change,) = rescue.orphans(app.store, {queue.number: queue.for_engine()}, app.store.now())
+    assert not app.store.turn(0, [change], [], app.store.now()).lost
+    assert (app.job(id).phase, kept(app)) == ("answered", [("1", "matched"), ("2", "buffered")])
+
+
+def test_one_to_an_earlier_attempt_counts_when_the_key_is_taken(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
+) -> None:
+    @queue.job(retry=fixed(60))
+    def charge(job: Job[Any]) -> Wait:
+        if job.key == "taken":
+            return Wait()
+        bank.sent.append(job.attempt)
+        if job.attempt == 1:
+            raise OSError("it broke")
+        app.answer("orders", "charge", job.key, "paid", attempt=1)
+        return Wait(key="taken")
+
+    charge.enqueue(key="taken")
+    id = charge.enqueue(key="k")
+    for _ in range(3):
+        run()
+        clock.advance(seconds=60)
+    assert (app.job(id).code, app.job(id).result, bank.sent) == ("ok", "paid", [1, 2])

@@ -105,7 +105,7 @@ def test_the_rows_in_the_tour_are_those_of_a_real_walk(tmp_path: Path) -> None:
     walk.claim(engine)  # and nobody ever settles it
     walk.look(id)
     walk.clock.advance(seconds=200)
-    changes = rescue.orphans(walk.store, [walk.queue.number], walk.clock.now())
+    changes = rescue.orphans(walk.store, {walk.queue.number: walk.queue.for_engine()}, walk.clock.now())
     assert not walk.store.turn(0, changes, [], walk.clock.now()).lost
     walk.look(id)
     engine = walk.store.take_lease(36_000, "second")

@@ -12,9 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff
+from hipq.engine.launch import Launcher
+from hipq.job.ending import Ending, Judged
+from hipq.stores.base import Claim
 
 Run = Callable[[], None]
 
@@ -489,3 +493,25 @@ def test_slow_handlers_hoard_nothing(make_app: Callable[[], Hipq]) -> None:
         thread.join()
     assert len(ran) == 120
     assert min(ran.count("a"), ran.count("b")) >= 10
+
+
+def test_a_child_does_not_ask_the_database_for_the_time(app: Hipq, queue: Queue) -> None:
+    """Its retry handler has `run_timeout`; a connection would take more of that than a short one has."""
+
+    @queue.job(retry=lambda _, __: Retry(5))
+    def work(_: Job[Any]) -> None:
+        raise OSError("it broke")
+
+    work.enqueue()
+    claims = [Claim(queue.number, ("work",), 1)]
+    (row,) = app.store.turn(app.store.take_lease(60, "by hand"), [], claims, app.store.now()).won
+
+    def asked() -> int:
+        raise AssertionError("it asked")
+
+    launcher = Launcher(asked, app.steady, lambda _: queue.chained)
+    reply = launcher.serve(msgspec.json.encode(("orders", row, None, 10**15)), lambda _, __: work.spec)
+    ending, _ = msgspec.json.decode(reply, type=tuple[Ending, list[Any]])
+    assert isinstance(ending, Judged)
+    assert ending.again is not None
+    assert ending.again.delay == 5

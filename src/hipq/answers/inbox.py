@@ -144,6 +144,7 @@ class Inbox:
         """Delete an answer."""
         kept = self._kept(id)
         if not self._store.drop_answer(id):
+            kept = self._kept(id)  # or it has gone meanwhile
             raise Conflict(f"answer {id} cannot be dropped: job {kept.job} has it, and has not looked at it yet")
         name = self._queues[kept.queue].name
         self._events.emit("answer dropped", self._store.now(), name, answer=id, key=kept.job_key)

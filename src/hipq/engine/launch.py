@@ -149,7 +149,7 @@ class Launcher:
         running.started = self._steady()
         if not running.judges and self._shut(running):
             return
-        reply = exchange(msgspec.json.encode((running.spec.queue, running.row, running.answer)))
+        reply = exchange(msgspec.json.encode((running.spec.queue, running.row, running.answer, self._now())))
         ending, running.children = msgspec.json.decode(reply, type=tuple[Ending, list[New]])
         self._end(running, ending)
 
@@ -159,15 +159,18 @@ class Launcher:
 
     def serve(self, request: bytes, spec_of: Callable[[str, str], Spec]) -> bytes:
         """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
-        here too: it may be what kills the process."""
-        queue, row, answer = msgspec.json.decode(request, type=tuple[str, Row, Kept | None])
+        here too: it may be what kills the process. The time is the parent's: to ask for it, a child would have to
+        connect to the database first, and that is none of what its code may take."""
+        queue, row, answer, now = msgspec.json.decode(request, type=tuple[str, Row, Kept | None, int])
+        began = self._steady()
+        here = Launcher(lambda: now + self._steady() - began, self._steady, self._chain)
         running = Running(row, spec_of(queue, row.job_type), 0, answer)
         if running.is_async and not running.judges:
             import asyncio
 
-            asyncio.run(self.run_async(running, in_child=True))
+            asyncio.run(here.run_async(running, in_child=True))
         else:
-            self.run(running, in_child=True)
+            here.run(running, in_child=True)
         return msgspec.json.encode((running.ending, running.children))
 
     def _shut(self, running: Running) -> bool:

@@ -364,7 +364,7 @@ class Engine:
         if not self.sysid or not self.store.renew_lease(self.sysid, self.lease):
             self._new_lease(now)
         numbers = list(self.queues)
-        orphans = rescue.orphans(self.store, numbers, now)
+        orphans = rescue.orphans(self.store, self.queues, now)
         back, taken = rescue.forgotten(self.store, numbers, self.sysid, self.memory, now)
         changes = orphans + back
         for running in taken:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from hipq.engine.launch import Running
+from hipq.engine.queues import EngineQueue
 from hipq.job import awaiting, moves
-from hipq.job.model import Change
+from hipq.job.model import Change, queue_of
 from hipq.job.order import Order
 from hipq.job.states import ANSWERED
 from hipq.stores.base import Store
@@ -17,9 +18,15 @@ from hipq.stores.base import Store
 STEP = 500
 
 
-def orphans(store: Store, queues: Sequence[int], now: int) -> list[Change]:
-    """Jobs whose engine has no live lease come back without a failure, and run apart from others from now on."""
-    return [Change(row, moves.rescued(row, now), (), "rescued") for row in store.orphans(queues, STEP)]
+def orphans(store: Store, queues: Mapping[int, EngineQueue], now: int) -> list[Change]:
+    """Jobs whose engine has no live lease come back without a failure, and run apart from others from now on. Their
+    answers may be there: the engine may have sent their requests."""
+    found = []
+    for row in store.orphans(list(queues), STEP):
+        after, spec = moves.rescued(row, now), queues[queue_of(row.id)].specs.get(row.job_type)
+        seeking = awaiting.agreed(after, spec.fence, spec.cancelled is not None) if spec and spec.fn else None
+        found.append(Change(row, after, (), "rescued", seeking=seeking))
+    return found
 
 
 def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:

@@ -103,9 +103,7 @@ def _seeking(running: Running, errored: Row | None, after: Row, event: str) -> R
 
 
 def _agreed(row: Row, spec: Spec) -> Row:
-    """With what its code says about answers: one may come before it has ever waited, or find it in other hands."""
-    wait = replace(waiting.load(row.wait), fence=spec.fence, calls_off=spec.cancelled is not None)
-    return replace(row, wait=wait.dump())
+    return awaiting.agreed(row, spec.fence, spec.cancelled is not None)
 
 
 def overran(running: Running) -> Ending:
@@ -167,7 +165,9 @@ def key_taken(change: Change, now: int) -> Change:
     """It wants to wait for its answer under a key that another live job has: an error, for its retry handler."""
     row, key = change.before, change.after.job_key
     fault = Fault("error", f"another live {row.job_type} job has the key {key!r}, under which it wanted to wait")
-    return Change(row, _one_write(row, moves.errored(row, fault, 500, now)), (), "error", change.answer)
+    errored = _one_write(row, moves.errored(row, fault, 500, now))
+    seeking = replace(errored, wait=change.after.wait)  # which says what is agreed for its answers
+    return Change(row, errored, (), "error", change.answer, seeking)
 
 
 def unstorable(change: Change, reason: str, now: int) -> Change:

@@ -40,6 +40,11 @@ def answered(row: Row, now: int) -> Row:
     )  # fmt: skip
 
 
+def agreed(row: Row, fence: bool, calls_off: bool) -> Row:
+    """With what its code says about answers: one may come before it has ever waited, or find it in other hands."""
+    return replace(row, wait=replace(waiting.load(row.wait), fence=fence, calls_off=calls_off).dump())
+
+
 def ended_by(row: Row, result: str, now: int) -> Row:
     """Its answer has come, and is its result."""
     return replace(moves.succeeded(answered(row, now), result, 200, now), token=row.token + 1)

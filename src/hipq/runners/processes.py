@@ -274,6 +274,8 @@ def _live(connection: socket.socket, serve: Serve) -> NoReturn:
                 os._exit(0)  # a process the handler forked came back here: the answer is not its to give
             _send(connection, reply)
         os._exit(0)
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)  # the engine is gone: nobody waits for it
     except BaseException:
         import traceback
 

@@ -373,8 +373,9 @@ class Answers:
 
     def _is_copy(self, new: Row, call: Call) -> bool:
         """Its job has just looked at the same one, and is to be tried again because of it."""
-        looked_at = [one for id in call.answers if (one := self._inbox.get(id)) and one["state"] == APPLIED]
-        return not new["answer_id"] and (new["job"], new["hash"]) in {(one["job"], one["hash"]) for one in looked_at}
+        had = [self._inbox[id] for id, old in call.answers.items() if old.get("state") == MATCHED and id in self._inbox]
+        looked_at = {(one["job"], one["hash"]) for one in had if one["state"] == APPLIED}
+        return not new["answer_id"] and (new["job"], new["hash"]) in looked_at
 
     # -- at the commit ----------------------------------------------------------------------------------------------
     def _check_job(self, job: int, call: Call) -> None:
