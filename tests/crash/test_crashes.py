@@ -93,9 +93,13 @@ def test_postgresql_restarted_under_load_loses_nothing(tmp_path: Path) -> None:
         app = make_app(server.url, tmp_path)
         app.migrate()
         ids: list[int] = []
+
+        def both_work() -> bool:
+            ids.extend(app.queues[0].enqueue_many("work", ["first"] * 10))  # one may be done before the other is up
+            return len(pids(tmp_path)) == 2
+
         with Workers(server.url, tmp_path, 2, lease=10.0) as workers:
-            ids += app.queues[0].enqueue_many("work", ["first"] * 200)
-            eventually(lambda: len(pids(tmp_path)) == 2, 20, "both workers work")
+            eventually(both_work, 20, "both workers work")
             for wave in range(4):
                 seen = len(ran(tmp_path))
                 ids += app.queues[0].enqueue_many("work", [wave] * 300)

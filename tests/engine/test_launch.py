@@ -16,8 +16,11 @@ import msgspec
 import pytest
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff
-from hipq.engine.launch import Launcher
-from hipq.job.ending import Ending, Judged
+from hipq.engine.launch import Launcher, Running
+from hipq.engine.settle import settle
+from hipq.job import moves
+from hipq.job.ending import Ending, Errored, Judged
+from hipq.job.fault import Fault
 from hipq.stores.base import Claim
 
 Run = Callable[[], None]
@@ -515,3 +518,17 @@ def test_a_child_does_not_ask_the_database_for_the_time(app: Hipq, queue: Queue)
     assert isinstance(ending, Judged)
     assert ending.again is not None
     assert ending.again.delay == 5
+
+
+def test_a_retry_handler_that_cannot_be_asked_ends_the_job_and_not_the_engine(app: Hipq, queue: Queue) -> None:
+    @queue.job(retry=lambda _, __: Retry(5))
+    def work(_: Job[Any]) -> None: ...
+
+    work.enqueue()
+    sysid, now = app.store.take_lease(60, "by hand"), app.store.now()
+    (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
+    judged = moves.errored(row, Fault("error", "it broke"), 500, now)
+    ended = Running(judged, work.spec, 0).ended(Errored(Fault("error", "no child can be asked")))
+    change = settle(ended, queue.order, now)
+    assert (change.after.state, change.after.code, change.event) == ("final", "error", "gave up")
+    assert "no child can be asked" in change.after.error

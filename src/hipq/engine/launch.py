@@ -149,7 +149,8 @@ class Launcher:
         running.started = self._steady()
         if not running.judges and self._shut(running):
             return
-        reply = exchange(msgspec.json.encode((running.spec.queue, running.row, running.answer, self._now())))
+        now = running.row.update_time + self._steady() - running.launched  # since its claim
+        reply = exchange(msgspec.json.encode((running.spec.queue, running.row, running.answer, now)))
         ending, running.children = msgspec.json.decode(reply, type=tuple[Ending, list[New]])
         self._end(running, ending)
 

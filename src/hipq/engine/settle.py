@@ -65,6 +65,8 @@ def settle(running: Running, order: Order, now: int) -> Change:
         case CalledOff():
             after = awaiting.call_ended(row, ending.fault, order, now)
             event = "call-off failed" if ending.fault else "called off"
+        case Errored() if running.judges:  # its retry handler could not be asked
+            after, event = moves.gave_up(row, ending.fault, now), "gave up"
         case Errored():
             after, event = moves.errored(row, ending.fault, ending.exitcode, now), "error"
         case Judged():
