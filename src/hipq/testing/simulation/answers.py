@@ -390,7 +390,8 @@ class Answers:
             fits |= row["phase"] == CALLING_OFF and len(matched) == 1  # it was cancelled with that before it
             require(fits, "I15", f"job {job} ({row['phase']}) has answers {matched}", row)
         if self._takes(row) and (row["wait"] != "" or job in call.first):
-            wanted = self._wanted(row, max(call.now, row["update_time"]))
+            surely = max(call.now, row["update_time"]) + self._steps  # it may have been too old once
+            wanted = self._wanted(row, surely)
             undecided = min((one["id"] for one in self._of_key(_key(row)) if _is_undecided(one, row)), default=inf)
             missed = [one["id"] for one in wanted if one["id"] < undecided]
             require(not missed, "answer lost", f"job {job} takes answers, and {missed} are there", row)
