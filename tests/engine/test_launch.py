@@ -14,13 +14,15 @@ from typing import Any
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff
 from hipq.engine.launch import Launcher, Running
 from hipq.engine.settle import settle
 from hipq.job import moves
-from hipq.job.ending import Ending, Errored, Judged
+from hipq.job.ending import Crashed, Ending, Errored, Judged
 from hipq.job.fault import Fault
+from hipq.job.model import Change
 from hipq.stores.base import Claim
 
 Run = Callable[[], None]
@@ -520,15 +522,49 @@ def test_a_child_does_not_ask_the_database_for_the_time(app: Hipq, queue: Queue)
     assert ending.again.delay == 5
 
 
-def test_a_retry_handler_that_cannot_be_asked_ends_the_job_and_not_the_engine(app: Hipq, queue: Queue) -> None:
+ASKED = Fault("error", "no child can be asked")
+
+
+@pytest.mark.parametrize(
+    ("crashes", "ending", "state"),
+    [(0, Errored(ASKED), "final"), (1, Crashed(ASKED), "error"), (3, Crashed(ASKED), "final")],
+    ids=["it could not be asked", "it crashed", "it crashed for the third time"],
+)
+def test_a_retry_handler_may_end_its_job_and_never_the_engine(
+    app: Hipq, queue: Queue, crashes: int, ending: Ending, state: str
+) -> None:
     @queue.job(retry=lambda _, __: Retry(5))
     def work(_: Job[Any]) -> None: ...
 
     work.enqueue()
     sysid, now = app.store.take_lease(60, "by hand"), app.store.now()
     (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
-    judged = moves.errored(row, Fault("error", "it broke"), 500, now)
-    ended = Running(judged, work.spec, 0).ended(Errored(Fault("error", "no child can be asked")))
-    change = settle(ended, queue.order, now)
-    assert (change.after.state, change.after.code, change.event) == ("final", "error", "gave up")
-    assert "no child can be asked" in change.after.error
+    judged = replace(moves.errored(row, Fault("error", "it broke"), 500, now), crashes=crashes)
+    change = settle(Running(judged, work.spec, 0).ended(ending), queue.order, now)
+    assert (change.after.state, change.after.code) == (state, "error")
+    if state == "final":
+        assert change.event == "gave up"
+        assert "no child can be asked" in change.after.error
+
+
+def test_a_retry_handler_that_kills_its_process_is_asked_three_times(
+    app: Hipq, queue: Queue, run: Run, tmp_path: Path
+) -> None:
+    """After it has taken a worker down with it, it is asked in a process apart."""
+
+    def asked(_: Job[Any], __: Fault) -> None:
+        with (tmp_path / "asked").open("a") as file:
+            file.write("x")
+        os._exit(9)
+
+    @queue.job(retry=asked)
+    def work(_: Job[Any]) -> None: ...
+
+    id = work.enqueue()
+    sysid, now = app.store.take_lease(60, "by hand"), app.store.now()
+    (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
+    suspect = replace(moves.errored(row, Fault("error", "it broke"), 500, now), crashes=1)
+    assert not app.store.turn(sysid, [Change(row, suspect)], [], now).lost
+    run()
+    assert (app.job(id).state, app.job(id).code) == ("final", "error")
+    assert (tmp_path / "asked").read_text() == "xxx"

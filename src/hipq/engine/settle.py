@@ -82,7 +82,8 @@ def settle(running: Running, order: Order, now: int) -> Change:
         case Crashed():
             after = moves.crashed(row, ending.fault, now)
             event = "gave up" if after.state == FINAL else "crashed"
-            errored = replace(moves.errored(row, ending.fault, 500, now), crashes=1) if event == "gave up" else None
+            if row.phase == EXECUTING and after.state == FINAL:
+                errored = replace(moves.errored(row, ending.fault, 500, now), crashes=1)
         case GivenBack():
             after, event = moves.given_back(row, ending.reason, ending.started, now), "given back"
         case _:
