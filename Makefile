@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help demo test test-long lint format docs proof-bugs bench clean
+.PHONY: help demo test test-long lint format docs proof-bugs bench bench-quick clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -12,7 +12,8 @@ help:
 	@echo "make demo        see some jobs run, in a few seconds"
 	@echo "make test        lint, types and tests: what CI runs"
 	@echo "make test-long   the same and minutes of simulation and crashes"
-	@echo "make lint format docs proof-bugs bench clean"
+	@echo "make bench       hipq beside plain SQL and other queues: docs/benchmarks.md (bench-quick: a minute)"
+	@echo "make lint format docs proof-bugs clean"
 
 demo: .venv/installed
 	@$(BIN)/hipq demo
@@ -39,8 +40,13 @@ docs: .venv/installed
 proof-bugs: .venv/installed-dev
 	$(BIN)/python -m tests.planted
 
+# About ten minutes on an idle machine, and what the peers' environments take to install, in .bench, the first time.
 bench: .venv/installed-dev
-	$(BIN)/python -m bench
+	$(BIN)/python -m bench --json docs/benchmarks.json
+	$(BIN)/python -m bench.report docs/benchmarks.json
+
+bench-quick: .venv/installed-dev
+	$(BIN)/python -m bench --quick --json .bench/quick.json
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,73 +1,181 @@
-"""`make bench`: hipq against the plain database, in one run on one machine. Ratios count, not figures.
+"""`make bench`: hipq, the plain database and other queues, in one run on one machine. Ratios count, not figures.
 
-`--quick` measures smaller amounts in about a minute.
+A target that is missed is printed, and no failure. A measurement that means nothing (jobs left, rows missing) is one.
 """
 
 from __future__ import annotations
 
 import argparse
-import platform
-import sqlite3
+import os
+import sys
 import tempfile
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
+import psycopg
 from tests.servers import fresh_database
 
-from bench.answers import Answers
-from bench.beside import Beside
-from bench.lines import Bench
+from bench import answers, around, beside, million, plain, rules
+from bench.lines import HEADING, Bench, Line
 from bench.measure import steal, steal_between
-from bench.rules import UnderRules
+from bench.peers import ENVIRONMENTS, PEERS, POSTGRES, REDIS, SQLITE, Listed, PeerFailed
+from bench.peers.company import Company
+from bench.peers.redis_server import redis_addresses
+from bench.results import Found, Results
 
-GROUPS = ("plain", "rules", "beside", "answers")
+Raw = Callable[[str, int], Any]
+Group = Callable[[Bench], Iterator[Line]]
+GROUPS: dict[str, Group] = {
+    "plain": plain.lines,
+    "peers": plain.compared,
+    "rules": rules.lines,
+    "beside": beside.lines,
+    "answers": answers.lines,
+    "million": million.lines,
+    "around": around.lines,
+}
+"""What `--only` chooses from. Without it, the lines of `plain` have the peers in their rounds."""
+BESIDE_PEERS = {"plain", "peers"}
+LONG = {"beside", "million", "around"}
+"""Not in a quick run, unless chosen."""
+STORES = {"sqlite": SQLITE, "postgres": POSTGRES}
+BESIDE = {SQLITE: (SQLITE,), POSTGRES: (POSTGRES, REDIS)}
+"""Whose peers are measured in the rounds of hipq on a store."""
+QUICK_PEERS = {("huey", SQLITE), ("pgqueuer", POSTGRES)}
+"""Those a target names."""
+TITLES = {SQLITE: "SQLite (WAL, synchronous FULL)", POSTGRES: "PostgreSQL (fsync on)"}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="smaller amounts")
-    parser.add_argument("--store", choices=["sqlite", "postgres"], help="only this one")
+    parser.add_argument("--quick", action="store_true", help="smaller amounts, and only the peers that targets name")
+    parser.add_argument("--store", choices=STORES, help="only this one")
     parser.add_argument("--only", choices=GROUPS, help="only these lines")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="keep the results there")
     options = parser.parse_args()
-    size, future = (4_000, 100_000) if options.quick else (20_000, 1_000_000)
-    print(f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}; best of 3, interleaved; hipq | raw")
-    if options.store != "postgres":
-        with tempfile.TemporaryDirectory() as folder:
-            _sqlite(Path(folder) / "bench.db", size, future, options.only)
-    if options.store != "sqlite":
-        with fresh_database() as url:
-            _postgres(url, size, future, options.only)
+    run = Run(options.quick, options.only)
+    stores = [STORES[options.store]] if options.store else list(STORES.values())
+    run.install(stores)
+    for store in stores:
+        run.measure(store)
+    run.end()
+    print(f"\n{run.results.summary()}")
+    if run.results.broken:
+        sys.exit(1)
+    if options.json:
+        run.results.save(options.json)
 
 
-def _sqlite(path: Path, size: int, future: int, only: str | None) -> None:
+class Run:
+    def __init__(self, quick: bool, only: str | None) -> None:
+        self.results = Results()
+        self._quick = quick
+        self._with_peers = only in (None, "peers")
+        every = [name for name in GROUPS if name != "peers" and not (quick and name in LONG)]
+        self._groups = [only] if only else every
+        self._companies: dict[str, Company] = {}
+
+    def install(self, stores: Sequence[str]) -> None:
+        for store in stores:
+            company = self._companies[store] = Company()
+            if self._with_peers:
+                company.install(listed for listed in PEERS if listed.store in BESIDE[store] and self._wanted(listed))
+        self._began, self._load = datetime.now(), os.getloadavg()[0]
+        self._clock, self._steal = time.monotonic(), steal()
+
+    def _wanted(self, listed: Listed) -> bool:
+        return not self._quick or (listed.name, listed.store) in QUICK_PEERS
+
+    def measure(self, store: str) -> None:
+        company = self._companies[store]
+        print(f"\n{TITLES[store]}\n{HEADING}", flush=True)
+        with self._bench(store, company) as bench:
+            for name in self._groups:
+                with ExitStack() as stack:
+                    if name in BESIDE_PEERS:
+                        stack.callback(company.close)  # they are not there when nobody is compared with them
+                        company.start(_Addresses(stack))
+                    self._measure(name, bench)
+        self.results.peers += company.described
+        self.results.failures += company.failures
+
+    def _measure(self, name: str, bench: Bench) -> None:
+        began = time.monotonic()
+        try:
+            for line in GROUPS[name](bench):
+                print(line, flush=True)
+                self.results.lines.append(Found(bench.store, line))
+        except Exception as reason:  # the others may still mean something
+            traceback.print_exc()
+            self.results.broken.append(f"{name} on {bench.store}: {type(reason).__name__}: {reason}")
+        print(f"({name}: {time.monotonic() - began:.0f} s)", flush=True)
+
+    def end(self) -> None:
+        minutes = (time.monotonic() - self._clock) / 60
+        stolen = steal_between(self._steal, steal())
+        self.results.describe(self._began, self._load, minutes, stolen, self._quick)
+
+    @contextmanager
+    def _bench(self, store: str, company: Company) -> Iterator[Bench]:
+        size = 4_000 if self._quick else 20_000
+        with ExitStack() as stack:
+            if store == SQLITE:
+                path = stack.enter_context(_folder()) / "bench.db"
+                url, raw = f"sqlite:///{path}", _raw_sqlite(path)
+            else:
+                url = stack.enter_context(fresh_database())
+                raw = _raw_postgres(url)
+                with psycopg.connect(url) as connection:  # "15.20 (Debian ...)"
+                    version = connection.info.parameter_status("server_version") or "?"
+                    self.results.versions[POSTGRES] = version.split()[0]
+            bench = Bench(url, raw, size, self._quick, company)
+            stack.callback(bench.app.close)
+            yield bench
+
+
+def _raw_sqlite(path: Path) -> Raw:
     from bench.raw.sqlite import RawSqlite
 
-    bench = Bench(f"sqlite:///{path}", lambda table, queue: RawSqlite(str(path), table, queue), size)
-    _report("SQLite (WAL, synchronous FULL)", bench, future, only, drain=0.5, bulk=0.5, together=5.0)
+    return lambda table, queue: RawSqlite(str(path), table, queue)
 
 
-def _postgres(url: str, size: int, future: int, only: str | None) -> None:
+def _raw_postgres(url: str) -> Raw:
     from bench.raw.postgres import RawPostgres
 
-    bench = Bench(url, lambda table, queue: RawPostgres(url, table, queue), size)
-    _report("PostgreSQL (fsync on)", bench, future, only, drain=0.7, bulk=0.8, together=6.0)
+    return lambda table, queue: RawPostgres(url, table, queue)
 
 
-def _report(
-    title: str, bench: Bench, future: int, only: str | None, *, drain: float, bulk: float, together: float
-) -> None:
-    before = steal()
-    print(f"\n{title}")
-    groups = {
-        "plain": bench.lines(future, drain, bulk, together),
-        "rules": UnderRules(bench, drain).lines(),
-        "beside": Beside(bench, future * 99 // 100).lines(),
-        "answers": Answers(bench, future // 10, drain).lines(),
-    }
-    for name in GROUPS:
-        for line in groups[name] if only in (None, name) else ():
-            print(line, flush=True)
-    print(f"steal {steal_between(before, steal()):.1f} %")
-    bench.app.close()
+@contextmanager
+def _folder() -> Iterator[Path]:
+    """Not in /tmp, which may be in memory."""
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ENVIRONMENTS) as folder:
+        yield Path(folder)
+
+
+class _Addresses:
+    """An empty database of its own for each peer."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self._stack = stack
+        self._redis: Iterator[str] | None = None
+
+    def __call__(self, listed: Listed) -> str:
+        if listed.store == POSTGRES:
+            return self._stack.enter_context(fresh_database())
+        if listed.store == SQLITE:
+            return str(self._stack.enter_context(_folder()) / "peer.db")
+        if self._redis is None:
+            self._redis = self._stack.enter_context(redis_addresses())
+        try:
+            return next(self._redis)
+        except StopIteration:
+            raise PeerFailed("no database of the Redis here is empty") from None
 
 
 if __name__ == "__main__":

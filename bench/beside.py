@@ -1,4 +1,5 @@
-"""Claims beside a million jobs that may not start. They are first in the queue; what starts comes from elsewhere."""
+"""Claims beside many jobs that may not start: they are first in the queue, or not due for a day. What a claim alone
+takes; `bench.million` has the whole work beside a million."""
 
 from __future__ import annotations
 
@@ -8,8 +9,8 @@ from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
 
-from bench.lines import TEXT, Bench, Line
-from hipq import Queue, window
+from bench.lines import PAYLOAD, TEXT, Bench, Line
+from hipq import Queue, aged, window
 from hipq.engine.admit import HEAD, PAGE
 from hipq.job import moves
 from hipq.job.model import Change, New, Row
@@ -20,11 +21,44 @@ from hipq.throttlers.limit import PerLane
 from hipq.throttlers.rules import Rules
 
 TARGET = 1.5
+FUTURE_TARGET = 1.2
+WITHOUT = "without them"
 WANTED = 100
 ROUNDS = 25
 HOUR = 3_600_000_000
 TYPES = ("work", "awork")
 """What an engine of these queues has code for: a claim names both, paused or not."""
+
+
+def lines(bench: Bench) -> Iterator[Line]:
+    many = 20_000 if bench.quick else 200_000
+    for order, name in (("time", "time"), ("priority", "priority"), (aged(60), "aged")):
+        yield beside_future_jobs(bench, order, name, many)
+    yield from Beside(bench, many * 99 // 100).lines()
+
+
+def beside_future_jobs(bench: Bench, order: Any, name: str, future: int) -> Line:
+    """Claiming 100 jobs, with and without many that are not due; the median of many."""
+    queues = [bench.queue(order=order), bench.queue(order=order)]
+    store = bench.app.store
+    for start in range(0, future, 50_000):
+        queues[1].enqueue_many("work", [PAYLOAD] * min(50_000, future - start), delay=86_400 + start)
+    sysid = store.take_lease(3600, "bench")
+    times: dict[int, list[float]] = {queue.number: [] for queue in queues}
+    for queue in queues:
+        queue.enqueue_many("work", [PAYLOAD] * 6_000)
+    for _ in range(50):
+        for queue in queues:
+            claim = Claim(queue.number, ("work",), WANTED)
+            now = store.now()
+            began = time.perf_counter()
+            won = store.turn(sysid, [], [claim], now).won
+            times[queue.number].append(time.perf_counter() - began)
+            assert len(won) == WANTED
+    store.drop_lease(sysid)
+    empty, full = (statistics.median(times[queue.number][5:]) * 1000 for queue in queues)
+    what = f"claim {WANTED} beside {future:,} future jobs, {name} order"
+    return Line(what, full, empty, FUTURE_TARGET, "ms", WITHOUT)
 
 
 class Beside:
@@ -94,7 +128,7 @@ class Beside:
             found.append(self._compared(queues, claim, 1 if asked else WANTED, fresh))
         empty, full = max(found, key=lambda pair: pair[1] / pair[0])
         what = "ask and claim 1" if asked else f"claim {WANTED}"
-        return Line(f"{what} beside {self._blocked:,} {which}", full, empty, TARGET, "ms")
+        return Line(f"{what} beside {self._blocked:,} {which}", full, empty, TARGET, "ms", WITHOUT)
 
     def _compared(
         self, queues: tuple[Queue, Queue], claim: Callable[[Queue], list[Row]], count: int, fresh: dict[str, Any]

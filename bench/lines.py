@@ -1,63 +1,128 @@
-"""The lines of the target table: hipq and the raw ceiling of the same shape, interleaved, the best of each."""
+"""What a line of the target table is, and the database it is measured on."""
 
 from __future__ import annotations
 
-import asyncio
-import statistics
-import time
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from bench.measure import seconds
-from hipq import Hipq, Job, Queue, aged
-from hipq.stores.base import Claim
+from bench.peers import POSTGRES, SQLITE
+from bench.peers.company import Company
+from hipq import Hipq, Job, Queue
+from hipq.engine.loop import Engine
 
 PAYLOAD = {"amount": 5, "currency": "EUR", "reference": "order-000017", "note": "x" * 40}
 TEXT = '{"amount":5,"currency":"EUR","reference":"order-000017","note":"' + "x" * 40 + '"}'
 ROUNDS = 3
+RATE = "jobs/s"
+PLAIN_SQL, THE_LIMIT = "plain SQL", "the limit"
+
+
+class Broken(Exception):
+    """A measurement that means nothing: jobs are left, or rows are missing."""
 
 
 class Line(NamedTuple):
+    """A figure of hipq's beside another, and the ratio it is to have: of a rate at least, of anything else at most."""
+
     name: str
     hipq: float
     raw: float
+    """The other's figure: of plain SQL, of a peer, of hipq without the load, or a limit in the same unit."""
     target: float
-    unit: str = "jobs/s"
+    """0: none, the line is there to be read."""
+    unit: str = RATE
+    against: str = PLAIN_SQL
+    verb: str = ""
+    """What peers do as well: the tables and the picture of the report are made by it."""
 
     @property
     def ratio(self) -> float:
-        return self.hipq / self.raw
+        return self.hipq / self.raw if self.raw else math.inf
+
+    @property
+    def met(self) -> bool:
+        return self.ratio >= self.target if self.unit == RATE else self.ratio <= self.target
+
+    @property
+    def verdict(self) -> str:
+        return "" if not self.target else "ok" if self.met else "MISSED"
+
+    @property
+    def wanted(self) -> str:
+        return f"{'>=' if self.unit == RATE else '<='} {self.target:.2f}" if self.target else ""
 
     def __str__(self) -> str:
-        more = self.unit == "jobs/s"
-        met = self.ratio >= self.target if more else self.ratio <= self.target
-        sign = ">=" if more else "<="
         return (
-            f"{self.name:58} {self.hipq:>11,.{0 if more else 3}f} {self.raw:>11,.{0 if more else 3}f} {self.unit:7}"
-            f" ratio {self.ratio:5.2f}  target {sign} {self.target:4.2f}  {'ok' if met else 'MISSED'}"
-        )
+            f"{self.name:66} {figure(self.hipq):>9} {figure(self.raw):>9} {self.unit:9} {self.against:22}"
+            f" {self.ratio:7.2f}  {self.wanted:8}  {self.verdict}"
+        ).rstrip()
+
+
+HEADING = f"{'':66} {'hipq':>9} {'other':>9} {'':9} {'against':22} {'ratio':>7}  target"
+
+
+def figure(value: float) -> str:
+    return f"{value:,.{0 if value >= 100 else 1 if value >= 10 else 2}f}"
+
+
+class Targets(NamedTuple):
+    """One store's column of the target table."""
+
+    concurrently: float
+    """64 at once, against one at a time."""
+    bulk: float
+    drain: float
+    """Of any shape, against plain SQL of that shape."""
+    peer: str
+    """The peer named in the table, and hipq against it."""
+    peer_one: float
+    peer_bulk: float
+    peer_drain: float
+    peer_latency: float
+    latency: dict[int, float]
+    """Milliseconds at most, by percentile."""
+    one: float = 0.8
+
+
+TARGETS = {
+    SQLITE: Targets(5.0, 0.5, 0.5, "huey", 1.0, 0.0, 10.0, 0.0, {50: 3.0, 99: 15.0}),
+    POSTGRES: Targets(6.0, 0.8, 0.7, "pgqueuer", 1.5, 1.5, 1.3, 0.8, {99: 15.0}),
+}
+
+
+def work(_: Job[Any]) -> None: ...
+
+
+async def awork(_: Job[Any]) -> None: ...
 
 
 class Bench:
     """One database, a fresh queue for every measurement."""
 
-    def __init__(self, url: str, raw: Callable[[str, int], Any], size: int) -> None:
+    def __init__(
+        self, url: str, raw: Callable[[str, int], Any], size: int, quick: bool = False, company: Company | None = None
+    ) -> None:  # fmt: skip
         self.app = Hipq("bench", url)
         self.app.migrate()
         self._raw = raw
         self.size = size
+        self.quick = quick
+        self.store = SQLITE if url.startswith("sqlite:") else POSTGRES
+        self.company = company or Company()
+        """The peers, if any are to be measured."""
         self._names = (f"{a}{b}" for a in "abcdefghijklmnopqrstuvwxyz" for b in "abcdefghijklmnopqrstuvwxyz")
 
-    def queue(self, **options: Any) -> Queue:
+    @property
+    def targets(self) -> Targets:
+        return TARGETS[self.store]
+
+    def queue(self, handler: Callable[..., Any] = work, **options: Any) -> Queue:
+        """With one job type, as plain SQL and the peers have it."""
         queue = self.app.queue(next(self._names), **options)
-
-        @queue.job
-        def work(_: Job[Any]) -> None: ...
-
-        @queue.job
-        async def awork(_: Job[Any]) -> None: ...
-
+        queue.job("work")(handler)
         assert queue.number
         return queue
 
@@ -74,104 +139,29 @@ class Bench:
         with self.raw(queue) as raw:
             return bool(raw.vacuum())
 
-    def drain(self, queue: Queue) -> None:
-        self.app.run([queue.name], until_empty=True)
+    @contextmanager
+    def engine(self, queue: Queue) -> Iterator[Engine]:
+        """Made before the clock starts, as a peer's worker is: that forks a process."""
+        engine = self.app.engine([queue.name])
+        try:
+            yield engine
+        finally:
+            engine.hands.close()
 
-    def enqueue_one(self) -> Line:
-        count = max(self.size // 20, 200)
-        ours, theirs = [], []
-        for _ in range(ROUNDS):
-            queue = self.queue()
-            work = queue.job_types[0]
-            ours.append(count / seconds(lambda work=work: [work.enqueue(PAYLOAD) for _ in range(count)]))  # type: ignore[misc]
-            with self.raw(self.queue()) as raw:
-                theirs.append(count / seconds(lambda raw=raw: raw.insert_one_by_one([TEXT] * count)))  # type: ignore[misc]
-        return Line("enqueue one at a time", max(ours), max(theirs), 0.8)
+    def drain(self, queue: Queue) -> float:
+        """Seconds the engine runs."""
+        with self.engine(queue) as engine:
+            return seconds(lambda: engine.run(until_empty=True))
 
-    def enqueue_concurrently(self, target: float) -> Line:
-        count = max(self.size // 10, 400)
-        few = count // 10
-        ours, theirs = [], []
-
-        async def many(work: Any) -> None:
-            left = iter(range(count))
-
-            async def client() -> None:
-                for _ in left:
-                    await work.aenqueue(PAYLOAD)
-
-            await asyncio.gather(*(client() for _ in range(64)))
-
-        for _ in range(ROUNDS):
-            work = self.queue().job_types[0]
-            ours.append(count / seconds(lambda work=work: asyncio.run(many(work))))  # type: ignore[misc]
-            work = self.queue().job_types[0]
-            theirs.append(few / seconds(lambda work=work: [work.enqueue(PAYLOAD) for _ in range(few)]))  # type: ignore[misc]
-        return Line("64 concurrent aenqueue (against one at a time)", max(ours), max(theirs), target)
-
-    def enqueue_many(self, keyed: bool, target: float) -> Line:
-        count = self.size * 5 // 2
-        ours, theirs = [], []
-        keys = [f"key-{n}" for n in range(count)] if keyed else None
-        for _ in range(ROUNDS):
-            work = self.queue().job_types[0]
-            ours.append(count / seconds(lambda work=work: work.enqueue_many([PAYLOAD] * count, keys=keys)))  # type: ignore[misc]
-            with self.raw(self.queue()) as raw:
-                theirs.append(count / seconds(lambda raw=raw: raw.insert_many([TEXT] * count, keys)))  # type: ignore[misc]
-        return Line(f"enqueue_many {count:,}{' with keys' if keyed else ''}", max(ours), max(theirs), target)
-
-    def drain_line(self, kind: str, target: float) -> Line:
-        ours, theirs = [], []
-        for _ in range(ROUNDS):
-            queue = self.queue()
-            queue.enqueue_many(kind, [PAYLOAD] * self.size)
-            ours.append(self.size / seconds(lambda queue=queue: self.drain(queue)))  # type: ignore[misc]
-            self.check_done(queue)
-            other = self.queue()
-            other.enqueue_many("work", [PAYLOAD] * self.size)
-            with self.raw(other) as raw:
-                theirs.append(self.size / seconds(raw.drain))
-            self.check_done(other)
-        name = "async" if kind == "awork" else "sync"
-        return Line(f"drain {self.size:,} no-op, {name} handlers", max(ours), max(theirs), target)
-
-    def check_done(self, queue: Queue) -> None:
+    def check_done(self, queue: Queue, count: int | None = None) -> None:
         """Counted by completed jobs: the queue is empty and every job has its final row."""
-        (glance,) = self.app.store.glance([(queue.number, ("work", "awork"))])
-        assert not glance.ready
-        assert not queue.running_jobs
-        first = self.app.jobs(queue.name, limit=1)[0].id >> 16
-        last = self.app.jobs(queue.name, after=(first + self.size - 2) << 16 | queue.number, limit=10)
-        assert [job.state for job in last] == ["final"], last
+        self._check(queue, (0, self.size if count is None else count))
 
-    def claim_beside_future_jobs(self, order: Any, name: str, future: int, target: float = 1.2) -> Line:
-        """Claiming 100 jobs, with and without a million that are not due; the median of many."""
-        queues = [self.queue(order=order), self.queue(order=order)]
-        store = self.app.store
-        for start in range(0, future, 50_000):
-            queues[1].enqueue_many("work", [PAYLOAD] * min(50_000, future - start), delay=86_400 + start)
-        sysid = store.take_lease(3600, "bench")
-        times: dict[int, list[float]] = {queue.number: [] for queue in queues}
-        for queue in queues:
-            queue.enqueue_many("work", [PAYLOAD] * 6_000)
-        for _ in range(50):
-            for queue in queues:
-                claim = Claim(queue.number, ("work",), 100)
-                now = store.now()
-                began = time.perf_counter()
-                won = store.turn(sysid, [], [claim], now).won
-                times[queue.number].append(time.perf_counter() - began)
-                assert len(won) == 100
-        store.drop_lease(sysid)
-        empty, full = (statistics.median(times[queue.number][5:]) * 1000 for queue in queues)
-        return Line(f"claim 100 beside {future:,} future jobs, {name} order", full, empty, target, "ms")
+    def check_added(self, queue: Queue, count: int) -> None:
+        self._check(queue, (count, 0))
 
-    def lines(self, future: int, drain_target: float, bulk_target: float, together_target: float) -> Iterator[Line]:
-        yield self.enqueue_one()
-        yield self.enqueue_concurrently(together_target)
-        yield self.enqueue_many(False, bulk_target)
-        yield self.enqueue_many(True, bulk_target)
-        yield self.drain_line("work", drain_target)
-        yield self.drain_line("awork", drain_target)
-        for order, name in (("time", "time"), ("priority", "priority"), (aged(60), "aged")):
-            yield self.claim_beside_future_jobs(order, name, future)
+    def _check(self, queue: Queue, expected: tuple[int, int]) -> None:
+        with self.raw(queue) as raw:
+            found = raw.counts()
+        if found != expected:
+            raise Broken(f"queue {queue.name}: {found} jobs live and done, not {expected}")

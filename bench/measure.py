@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
+
+Sample = TypeVar("Sample")
 
 
 def seconds(work: Callable[[], object]) -> float:
@@ -13,9 +17,33 @@ def seconds(work: Callable[[], object]) -> float:
     return time.perf_counter() - began
 
 
+def interleaved(sides: Mapping[str, Callable[[], Sample | None]], rounds: int) -> dict[str, list[Sample]]:
+    """A B C, A B C, ...: what a noisy machine does meanwhile, it does to all. A side that has nothing to say is left
+    out from then on, with what it said before."""
+    found: dict[str, list[Sample]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name in list(found):
+            sample = sides[name]()
+            if sample is None:
+                del found[name]
+            else:
+                found[name].append(sample)
+    return found
+
+
+def best(sides: Mapping[str, Callable[[], float | None]], rounds: int) -> dict[str, float]:
+    """The highest rate of each side."""
+    return {name: max(samples) for name, samples in interleaved(sides, rounds).items()}
+
+
+def percentile(samples: list[float], part: float) -> float:
+    """The smallest that so many percent of all do not exceed."""
+    return sorted(samples)[max(math.ceil(part / 100 * len(samples)) - 1, 0)]
+
+
 def steal() -> tuple[int, int]:
     """Jiffies stolen by the host, and all jiffies, since boot."""
-    fields = [int(field) for field in Path("/proc/stat").read_text().split("\n")[0].split()[1:]]
+    fields = [int(field) for field in Path("/proc/stat").read_text().splitlines()[0].split()[1:]]
     return fields[7], sum(fields[:8])
 
 

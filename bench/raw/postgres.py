@@ -42,6 +42,15 @@ class RawPostgres:
         self._conn.execute(f"VACUUM ANALYZE {self._table}")
         return True
 
+    def counts(self) -> tuple[int, int]:
+        """How many jobs are live, and how many are done as they should be."""
+        query = (
+            f"SELECT (SELECT count(*) FROM {self._table}), "
+            f"(SELECT count(*) FROM {self._table}_final WHERE state = 'final' AND error = 'NONE')"
+        )
+        live, done = self._one(query)
+        return live, done
+
     def insert_one_by_one(self, payloads: Sequence[str]) -> None:
         """One round trip each: the id from the sequence in the same statement."""
         names = ", ".join(name for name in COLUMNS if name not in ("id", "job_key"))
@@ -79,6 +88,15 @@ class RawPostgres:
         """Claim a batch, finish the last one, in one transaction a turn, until nothing is ready."""
         pick = f"{self._strand()} AND throttle_factor = 1 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
         return self._turns(pick, lambda: {"batch": batch})
+
+    def request_and_answer(self, batch: int, answers: int) -> int:
+        """Claim a batch, let the last one wait, in one transaction a turn; then the last one's answers, some at a
+        time, end it."""
+        strand = self._strand(job_type="ask")
+        pick = f"{strand} AND throttle_factor = 1 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
+        return self._turns(
+            pick, lambda: {"batch": batch}, self._wait, lambda rows: self.answer([one[4] for one in rows], answers)
+        )
 
     def drain_limited(self, limit: int, weights: int) -> int:
         """The first jobs whose weights fit into what is left of a limit; one strand a weight, merged in order."""
@@ -149,21 +167,37 @@ class RawPostgres:
         query = f"SELECT lane, sum(held)::bigint FROM {self._table} WHERE held <> 0 GROUP BY lane"
         return dict(self._conn.execute(query).fetchall())
 
-    def _strand(self, names: str = "id", lane: str = "''") -> str:
+    def _strand(self, names: str = "id", lane: str = "''", job_type: str = "work") -> str:
         return (
-            f"SELECT {names} FROM {self._table} WHERE phase = 'ready' AND job_type = 'work' AND lane = {lane} "
+            f"SELECT {names} FROM {self._table} WHERE phase = 'ready' AND job_type = '{job_type}' AND lane = {lane} "
             "AND time_windows = '[]'"
         )
 
-    def _turns(self, pick: str, values: Callable[[], dict[str, Any]]) -> int:
-        conn, table = self._conn, self._table
-        kept = ", ".join(
-            {"state": "'final'", "phase": "'done'", "result": "'null'"}.get(name, name) for name in COLUMNS
+    def _finish(self, ids: list[int]) -> None:
+        values = {"state": "'final'", "phase": "'done'", "result": "'null'"}
+        self._conn.execute(
+            f"WITH d AS (DELETE FROM {self._table} l USING unnest(%s::bigint[]) t(id) WHERE l.id = t.id RETURNING l.*) "
+            f"INSERT INTO {self._table}_final SELECT {', '.join(values.get(name, name) for name in COLUMNS)} FROM d",
+            (ids,),
         )
-        finish = (
-            f"WITH d AS (DELETE FROM {table} l USING unnest(%s::bigint[]) t(id) WHERE l.id = t.id RETURNING l.*) "
-            f"INSERT INTO {table}_final SELECT {kept} FROM d"
+
+    def _wait(self, ids: list[int]) -> None:
+        now = time.time_ns() // 1000
+        self._conn.execute(
+            f"UPDATE {self._table} l SET phase = 'waiting', owner = 0, token = token + 1, deadline = %s, "
+            "wait = %s, history = %s, update_time = %s FROM unnest(%s::bigint[]) t(id) WHERE l.id = t.id",
+            (now + 86_400_000_000, '{"until":1,"heartbeat":0.0}', '[{"at":1},{"at":2,"event":"waits"}]', now, ids),
         )
+
+    def _turns(
+        self,
+        pick: str,
+        values: Callable[[], dict[str, Any]],
+        save: Callable[[list[int]], None] | None = None,
+        then: Callable[[list[Any]], None] = lambda _: None,
+    ) -> int:
+        """`save` is done to the last batch in the transaction that claims the next, `then` after it."""
+        conn, table, save = self._conn, self._table, save or self._finish
         claim = (
             f"WITH p AS ({pick}) "
             f"UPDATE {table} l SET state = 'running', phase = 'executing', held = throttle_factor, owner = 1, "
@@ -176,8 +210,9 @@ class RawPostgres:
             now = time.time_ns() // 1000
             with conn.transaction():
                 if last:
-                    conn.execute(finish, ([one[0] for one in last],))
-                last = conn.execute(claim, values() | {"now": now, "entry": '{"at":1}'}).fetchall()
+                    save([one[0] for one in last])
+                before, last = last, conn.execute(claim, values() | {"now": now, "entry": '{"at":1}'}).fetchall()
+            then(before)
             done += len(last)
             if not last:
                 return done

@@ -39,6 +39,15 @@ class RawSqlite:
         """SQLite has nothing of that kind."""
         return False
 
+    def counts(self) -> tuple[int, int]:
+        """How many jobs are live, and how many are done as they should be."""
+        query = (
+            f"SELECT (SELECT count(*) FROM {self._table}), "
+            f"(SELECT count(*) FROM {self._table}_final WHERE state = 'final' AND error = 'NONE')"
+        )
+        live, done = self._conn.execute(query).fetchone()
+        return live, done
+
     def _ids(self, count: int) -> list[int]:
         query = "UPDATE hipq_queues SET last_id = last_id + ? WHERE number = ? RETURNING last_id"
         ((last,),) = self._conn.execute(query, (count, self._queue)).fetchall()
@@ -66,6 +75,14 @@ class RawSqlite:
     def drain(self, batch: int = 500) -> int:
         """Claim a batch, finish the last one, in one transaction a turn, until nothing is ready."""
         return self._turns(lambda: self._rows(f"{self._strand('1')} ORDER BY rank, id LIMIT ?", (batch,)))
+
+    def request_and_answer(self, batch: int, answers: int) -> int:
+        """Claim a batch, let the last one wait, in one transaction a turn; then the last one's answers, some at a
+        time, end it."""
+        pick = f"{self._strand('1', 'ask')} ORDER BY rank, id LIMIT ?"
+        return self._turns(
+            lambda: self._rows(pick, (batch,)), self._wait, lambda rows: self.answer([one[4] for one in rows], answers)
+        )
 
     def drain_limited(self, limit: int, weights: int) -> int:
         """The first jobs whose weights fit into what is left of a limit; one strand a weight, merged in order."""
@@ -132,9 +149,9 @@ class RawSqlite:
         )
         return self._rows(query, (lane, count))
 
-    def _strand(self, weight: str) -> str:
+    def _strand(self, weight: str, job_type: str = "work") -> str:
         return (
-            f"SELECT {_NAMES} FROM {self._table} WHERE phase = 'ready' AND job_type = 'work' AND lane = '' "
+            f"SELECT {_NAMES} FROM {self._table} WHERE phase = 'ready' AND job_type = '{job_type}' AND lane = '' "
             f"AND time_windows = '[]' AND throttle_factor = {weight}"
         )
 
@@ -147,31 +164,46 @@ class RawSqlite:
     def _rows(self, query: str, values: Any) -> list[Any]:
         return self._conn.execute(query, values).fetchall()
 
-    def _turns(self, pick: Callable[[], list[Any]]) -> int:
-        conn, table = self._conn, self._table
+    def _finish(self, ids: str) -> None:
+        table = self._table
+        finished = _NAMES.replace("state", "'final'").replace("phase", "'done'").replace("result", "'null'")
+        which = "id IN (SELECT value FROM json_each(?))"
+        self._conn.execute(f"INSERT INTO {table}_final SELECT {finished} FROM {table} WHERE {which}", (ids,))
+        self._conn.execute(f"DELETE FROM {table} WHERE {which}", (ids,))
+
+    def _wait(self, ids: str) -> None:
+        now = time.time_ns() // 1000
+        self._conn.execute(
+            f"UPDATE {self._table} SET phase = 'waiting', owner = 0, token = token + 1, deadline = ?, "
+            "wait = ?, history = ?, update_time = ? WHERE id IN (SELECT value FROM json_each(?))",
+            (now + 86_400_000_000, '{"until":1,"heartbeat":0.0}', '[{"at":1},{"at":2,"event":"waits"}]', now, ids),
+        )
+
+    def _turns(
+        self,
+        pick: Callable[[], list[Any]],
+        save: Callable[[str], None] | None = None,
+        then: Callable[[list[Any]], None] = lambda _: None,
+    ) -> int:
+        """`save` is done to the last batch in the transaction that claims the next, `then` after it."""
+        conn, table, save = self._conn, self._table, save or self._finish
         claim = (
             f"UPDATE {table} SET state = 'running', phase = 'executing', held = throttle_factor, owner = 1, "
             "token = token + 1, attempt = attempt + 1, deadline = ?, history = '[' || ? || ']', update_time = ? "
             "WHERE id IN (SELECT value FROM json_each(?))"
         )
-        finished = _NAMES.replace("state", "'final'").replace("phase", "'done'").replace("result", "'null'")
         done = 0
         last: list[Any] = []
         while True:
             now = time.time_ns() // 1000
             conn.execute("BEGIN IMMEDIATE")
             if last:
-                ids = json.dumps([one[0] for one in last])
-                conn.execute(
-                    f"INSERT INTO {table}_final SELECT {finished} FROM {table} "
-                    "WHERE id IN (SELECT value FROM json_each(?))",
-                    (ids,),
-                )
-                conn.execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (ids,))
-            last = pick()
+                save(json.dumps([one[0] for one in last]))
+            before, last = last, pick()
             if last:
                 conn.execute(claim, (now, '{"at":1}', now, json.dumps([one[0] for one in last])))
             conn.execute("COMMIT")
+            then(before)
             done += len(last)
             if not last:
                 return done

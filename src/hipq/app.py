@@ -179,7 +179,7 @@ class Hipq:
         nursery = Nursery(lambda job: launcher.serve(job, lambda queue, job_type: self._queues[queue].spec(job_type)))
         try:
             served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
-            hands = RealHands(nursery, launcher, concurrency, self.store.ring)
+            hands = RealHands(nursery, launcher, concurrency, self.store.nudge, self.store.hush)
         except BaseException:
             nursery.close()
             raise

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from psycopg.rows import dict_row, tuple_row
 
-from hipq.errors import Invalid, SchemaError
+from hipq.errors import Invalid, SchemaError, StoreError
 from hipq.stores.base import QueueTables, Store
 from hipq.stores.clock import Clock
 from hipq.stores.postgres.store import PostgresStore
@@ -101,3 +101,14 @@ class TestPostgres:
         conn.rollback()
         conn.close()
         assert store.renew_lease(engine, 60)
+
+    def test_a_view_on_a_queues_table_keeps_the_queue_whole(
+        self, store: Store, queue: QueueTables, database: Database
+    ) -> None:
+        ids = add(store, [new(queue.number, "a"), new(queue.number, "b")])
+        raw(database, f"CREATE VIEW {queue.table}_view AS SELECT id FROM {queue.table}_final")
+        with pytest.raises(StoreError, match="depend"):
+            store.drop_queue(queue.number)
+        assert [row.id for row in everything(store, queue.number)] == ids
+        raw(database, f"DROP VIEW {queue.table}_view")
+        store.drop_queue(queue.number)

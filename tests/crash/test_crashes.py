@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 import signal
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from hipq import Hipq
+from hipq.errors import StoreUnavailable
 from tests.crash.checks import check_all_done, more_run, pids, ran, unfinished
 from tests.crash.program import make_app
 from tests.crash.workers import Workers, eventually
@@ -39,12 +41,23 @@ def test_twenty_kills_in_the_middle_of_batches_lose_nothing(app: Hipq, url: str,
     check_all_done(app, ids, tmp_path)
 
 
+def stopped_between_writes(process: subprocess.Popen[bytes], app: Hipq) -> bool:
+    """Stopped; but not in the middle of a write, when it would hold SQLite's lock for as long as it is stopped."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        app.queues[0].enqueue("work", "others can write")
+    except StoreUnavailable:
+        process.send_signal(signal.SIGCONT)
+        return False
+    return True
+
+
 def test_a_stopped_engine_that_wakes_after_its_lease_commits_nothing(app: Hipq, url: str, tmp_path: Path) -> None:
     id = app.queues[0].enqueue("gate", "stop me")
     with Workers(url, tmp_path, 1) as workers:
         eventually(lambda: ran(tmp_path)[id], 20, "the gate job runs")
         first = workers.processes[0]
-        first.send_signal(signal.SIGSTOP)
+        eventually(lambda: stopped_between_writes(first, app), 20, "it is stopped and others can write")
         workers.start()
         eventually(lambda: app.job(id).state == "final", 20, "the other engine finishes it")
         before = app.job(id)

@@ -85,7 +85,7 @@ RULE_BUGS = (
     Bug(
         "a launch does not look at windows",
         "I10",
-        (("engine/launch.py", "running.row.time_windows == ALWAYS or", "running.row.time_windows != '?' or"),),
+        (("engine/launch.py", "if is_open(running.row.time_windows, self._now()):", "if running:"),),
     ),
     Bug(
         "a job whose window closed is charged an attempt",

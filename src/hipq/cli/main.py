@@ -11,6 +11,7 @@ import click
 from hipq import __version__
 from hipq.cli.answer import answer
 from hipq.cli.answers import answers
+from hipq.cli.bench import bench
 from hipq.cli.complain import complain
 from hipq.cli.demo import demo
 from hipq.cli.enqueue import enqueue
@@ -31,7 +32,7 @@ def cli() -> None:
     """
 
 
-for command in (answer, answers, demo, enqueue, job, migrate, prune, queue, worker):
+for command in (answer, answers, bench, demo, enqueue, job, migrate, prune, queue, worker):
     cli.add_command(command)
 
 

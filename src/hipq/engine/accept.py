@@ -139,7 +139,7 @@ class Coalescer:
                 try:
                     batch.append((make(), raising, future))
                 except Exception as error:
-                    _resolve(future, error)
+                    _resolve([(future, error)])
             shared = [entry for entry in batch if not (entry[1] and len(entry[0]) > 1)]
             apart = [
                 entry for entry in batch if entry[1] and len(entry[0]) > 1
@@ -149,9 +149,9 @@ class Coalescer:
                 try:
                     stored = self._store.enqueue(jobs, all_or_nothing=True)
                     self._stored(jobs, stored)
-                    _resolve(future, stored)
+                    _resolve([(future, stored)])
                 except Exception as error:
-                    _resolve(future, error)
+                    _resolve([(future, error)])
 
     def _store_shared(self, batch: list[tuple[Sequence[New], bool, asyncio.Future[list[Stored]]]]) -> None:
         jobs = [job for some, _, _ in batch for job in some]
@@ -161,30 +161,35 @@ class Coalescer:
             stored = self._store.enqueue(jobs)
             self._stored(jobs, stored)
         except Exception as error:
-            for _, _, future in batch:
-                _resolve(future, error)
+            _resolve([(future, error) for _, _, future in batch])
             return
         start = 0
+        results: list[tuple[asyncio.Future[list[Stored]], list[Stored] | Exception]] = []
         for some, raising, future in batch:
             mine = stored[start : start + len(some)]
             start += len(some)
             twice = next(((job, s) for job, s in zip(some, mine, strict=True) if s.duplicate), None)
             if raising and twice:
-                _resolve(future, DuplicateKey(twice[0].job_type, twice[0].job_key, twice[1].id))
+                results.append((future, DuplicateKey(twice[0].job_type, twice[0].job_key, twice[1].id)))
             else:
-                _resolve(future, mine)
+                results.append((future, mine))
+        _resolve(results)
 
 
-def _resolve(future: asyncio.Future[list[Stored]], value: list[Stored] | Exception) -> None:
-    def done() -> None:
-        if future.cancelled():
-            return
-        if isinstance(value, Exception):
-            future.set_exception(value)
-        else:
-            future.set_result(value)
+def _resolve(results: Sequence[tuple[asyncio.Future[list[Stored]], list[Stored] | Exception]]) -> None:
+    """Each event loop is woken once for all that is its own: to wake it costs a system call."""
 
-    try:
-        future.get_loop().call_soon_threadsafe(done)
-    except RuntimeError:
-        pass  # the loop is closed: nobody waits for this any more
+    def done(loop: asyncio.AbstractEventLoop) -> None:
+        for future, value in results:
+            if future.get_loop() is not loop or future.cancelled():
+                continue
+            if isinstance(value, Exception):
+                future.set_exception(value)
+            else:
+                future.set_result(value)
+
+    for loop in {future.get_loop() for future, _ in results}:
+        try:
+            loop.call_soon_threadsafe(done, loop)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits for this any more

@@ -15,7 +15,12 @@ from hipq.stores.base import Claim
 AHEAD = 0.05
 """Seconds of work claimed ahead of free hands."""
 BATCH = 500
-"""The most claimed ahead: larger turns were not faster on either store."""
+"""The most claimed ahead in one turn (larger ones were not faster on either store), and half of what is claimed ahead
+in all: while one batch is executed, the one before is saved and the next is claimed."""
+STEADY = 50
+"""Jobs that a mean is made of, once so many were measured."""
+GROWTH = 4
+"""Jobs claimed ahead for each that was measured: the first few may be quicker than most."""
 PATIENCE = 1_000_000
 """Microseconds a claimed job may wait for a free hand before it is given back."""
 
@@ -26,19 +31,22 @@ class Pace:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._mean = 0.0
-        self.unknown()
+        self._measured = 0
 
     def unknown(self) -> None:
-        """Nothing measured yet, or what was measured proved wrong: claim nothing ahead."""
-        self._mean = 2 * AHEAD * 1e6 * self._concurrency
+        """What was measured proved wrong: claim nothing ahead, and measure again."""
+        self._measured = 0
 
     def measure(self, durations: Sequence[int]) -> None:
         if count := len(durations):
-            self._mean += count / (count + 50) * (sum(durations) / count - self._mean)
+            weight = min(self._measured, STEADY)
+            self._mean += count / (count + weight) * (sum(durations) / count - self._mean)
+            self._measured += count
 
-    @property
-    def ahead(self) -> int:
-        return min(BATCH, int(AHEAD * 1e6 * self._concurrency / max(self._mean, 1)))
+    def room(self, free: int) -> int:
+        """How many to claim in one turn if so many hands are free; fewer than none if too many wait for one."""
+        ahead = min(2 * BATCH, GROWTH * self._measured, int(AHEAD * 1e6 * self._concurrency / max(self._mean, 1)))
+        return min(free + ahead, max(free, BATCH))
 
 
 class Hunger:

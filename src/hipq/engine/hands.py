@@ -40,11 +40,19 @@ class Hands(Protocol):
 class RealHands:
     """Threads for plain handlers, an event loop for async ones, processes for those that ask and for suspects."""
 
-    def __init__(self, nursery: Nursery, launcher: Launcher, concurrency: int, ring: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        nursery: Nursery,
+        launcher: Launcher,
+        concurrency: int,
+        nudge: Callable[[], None],
+        hush: Callable[[], None],
+    ) -> None:
         self._nursery = nursery
         self._launcher = launcher
         self._concurrency = concurrency
-        self._ring = ring
+        self._nudge = nudge
+        self._hush = hush
         self._ended: deque[Running] = deque()
         self.broken = False
         self._threads = Threads(self._run, concurrency)
@@ -61,7 +69,7 @@ class RealHands:
     def _runner(self, running: Running) -> Runner:
         if running.row.suspect or (running.spec.process and not running.judges):
             return self._children
-        if not running.judges and running.is_async:
+        if running.is_async and not running.judges:
             if self._tasks is None:
                 from hipq.runners.tasks import Tasks  # asyncio costs an import most programs can do without
 
@@ -99,9 +107,10 @@ class RealHands:
 
     def _end(self, running: Running) -> None:
         self._ended.append(running)
-        self._ring()
+        self._nudge()
 
     def stopped(self, most: int) -> list[Running]:
+        self._hush()  # before looking: who ends from here on is heard the next time
         found: list[Running] = []
         while self._ended and len(found) < most:
             running = self._ended.popleft()

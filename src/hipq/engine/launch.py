@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -87,6 +88,8 @@ class Running:
     def code(self) -> Callable[..., Any] | None:
         """What of its code is to be called, if not its retry handler."""
         match self.row.phase:
+            case states.EXECUTING:
+                return self.spec.fn
             case states.ANSWERED:
                 return None if self.answer is None or self.answer.error else self.spec.answered
             case states.CALLING_OFF:
@@ -122,7 +125,8 @@ class Launcher:
             value = self._called(running)
         except BaseException as error:  # SystemExit too: a handler may not end the worker
             value = error
-        self._end(running, self._judged(running, _ending(running, value)))
+        ending = _ending(running, value)
+        self._end(running, self._judged(running, ending) if isinstance(ending, Errored) else ending)
 
     async def run_async(self, running: Running, in_child: bool = False) -> None:
         """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
@@ -141,7 +145,7 @@ class Launcher:
             value = error
         ending = _ending(running, value)
         if isinstance(ending, Errored):
-            ending = await _in_thread(lambda: self._judged(running, ending))
+            ending = await _in_thread(partial(self._judged, running, ending))
         self._end(running, ending)
 
     def run_in_child(self, running: Running, exchange: Callable[[bytes], bytes]) -> None:
@@ -176,10 +180,10 @@ class Launcher:
 
     def _shut(self, running: Running) -> bool:
         """Its window closed while it waited for a free hand: then it does not start. (Answers may be looked at.)"""
-        if running.row.phase != states.EXECUTING:
+        if running.row.time_windows == ALWAYS or running.row.phase != states.EXECUTING:
             return False
         try:
-            if running.row.time_windows == ALWAYS or is_open(running.row.time_windows, self._now()):
+            if is_open(running.row.time_windows, self._now()):
                 return False
         except HipqError:  # the database is away: it was open when the job was claimed
             return False
@@ -198,25 +202,21 @@ class Launcher:
         return code(self._job(running), Answer(answer)) if code else Succeeded(answer.data)
 
     def _job(self, running: Running) -> Job[Any]:
-        chain = self._chain(running.spec.queue)
-
-        def enqueue(job_type: Any, data: Any, options: dict[str, Any]) -> None:
-            running.children.append(chain(job_type, data, options))
-
-        job: Job[Any] = Job(running.row, running.spec, enqueue)
+        job: Job[Any] = Job(running.row, running.spec, partial(self._add, running))
         _ = job.data  # read now: a handler is not called with data that does not fit its type
         return job
 
+    def _add(self, running: Running, job_type: Any, data: Any, options: dict[str, Any]) -> None:
+        running.children.append(self._chain(running.spec.queue)(job_type, data, options))
+
     def _end(self, running: Running, ending: Ending) -> None:
-        if not isinstance(ending, (Succeeded, Refused, Waits, Progressed, Again)):
+        if running.children and not isinstance(ending, (Succeeded, Refused, Waits, Progressed, Again)):
             running.children = []  # it failed: what it wanted to add goes with it
         running.stopped = self._steady()
         running.ending = ending
 
-    def _judged(self, running: Running, ending: Ending) -> Ending:
+    def _judged(self, running: Running, ending: Errored) -> Judged:
         """Ask the retry handler about an error, with a copy of the job as it would be stored."""
-        if not isinstance(ending, Errored):
-            return ending
         row, spec, now = running.row, running.spec, self._now()
         fault = ending.fault
         copy = row if running.judges else moves.errored(row, fault, ending.exitcode, now)

@@ -36,7 +36,7 @@ from hipq.job.answer import MATCHED, waited
 from hipq.job.ending import Ending, GivenBack
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.moves import CANCELLED
-from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, FINAL, JUDGING, READY, SCHEDULED, WAITING
+from hipq.job.states import ANSWERED, CALLING_OFF, DONE, ERROR, FINAL, JUDGING, READY, SCHEDULED, WAITING
 from hipq.job.windows import is_open
 from hipq.stores.base import Claim, Glance, Store, Stored, Turned
 from hipq.stores.matching import KEYS_AT_ONCE
@@ -106,6 +106,8 @@ class Engine:
         """Queues whose rules kept jobs from starting at the last claim, and when to claim again (0 = not by time)."""
         self._closed: dict[int, frozenset[str]] = {}
         """By queue, windows of ready jobs that were found closed."""
+        self._owned = True
+        """Some engine had a job when we last looked, or nobody has looked yet."""
         self._next_roll = 0
         self._next_sweep = 0
         self._next_overrun = 0
@@ -146,7 +148,12 @@ class Engine:
         return self._until_next(now, steady)
 
     def _claims(self, changes: list[Change], now: int, steady: int) -> list[Claim]:
-        """What to ask for: of each hungry queue some, and what code throttlers have admitted (and decided else)."""
+        """What to ask for: of each hungry queue some, and what code throttlers have admitted (and decided else). Where
+        rules kept jobs from starting, they may start when these changes are saved: in the same transaction."""
+        if self._refused:
+            freed = {queue_of(change.before.id) for change in changes if change.after.held < change.before.held}
+            for queue in freed & self._refused.keys():
+                self._hunger.at(queue)
         room = self._room()
         admitted: list[Claim] = []
         for throttling in self._throttling.values():
@@ -258,7 +265,7 @@ class Engine:
         return self.concurrency - len(self.memory) + len(self._stopped)
 
     def _room(self) -> int:
-        return self._hands_free() + self._pace.ahead
+        return self._pace.room(self._hands_free())
 
     def _save(self, changes: list[Change], claims: Sequence[Claim], now: int) -> Turned:
         """One transaction. If a row stands in its way, or they are very many, several; what cannot be saved yet waits a
@@ -290,21 +297,27 @@ class Engine:
                 del self.memory[running.row.id]
 
     def _announce(self, changes: Sequence[Change], turned: Turned, now: int) -> None:
+        freed: set[int] = set()
         for change in changes:
-            name = "lost" if change.before.id in turned.lost else change.event
-            queue = queue_of(change.before.id)
-            after = turned.answered.get(change.before.id, change.after)
-            if change.seeking and change.seeking.state == ERROR and change.before.id in turned.answered:
-                name = "error"  # nothing follows from it: its answer was there
-            self._expect(queue, after)
+            name, after, queue = change.event, change.after, queue_of(change.before.id)
+            if change.before.id in turned.lost:
+                name = "lost"
+            elif change.before.id in turned.answered:
+                after = turned.answered[change.before.id]
+                if change.seeking and change.seeking.state == ERROR:
+                    name = "error"  # nothing follows from it: its answer was there
+            if after.phase != DONE:
+                self._expect(queue, after)
             if after.held < change.before.held:
-                self._made_room(queue)
+                freed.add(queue)
             if self.events.wanted(name):
                 self.events.emit(name, now, self._name(change.before), after)
             if name == "timed out" and after.phase == CALLING_OFF:
                 self.events.emit(CALLING_OFF, now, self._name(change.before), after)
             if name in ("called off", "call-off failed") and after.state == FINAL and after.exitcode == CANCELLED:
                 self.events.emit("cancelled", now, self._name(change.before), after)
+        for queue in freed:
+            self._made_room(queue)
         self._announce_answers(changes, turned, now)
         if turned.children:
             self.added([child for child, _ in turned.children], [stored for _, stored in turned.children])
@@ -337,23 +350,24 @@ class Engine:
     def _launch(self, turned: Turned, claims: Sequence[Claim], now: int) -> None:
         steady = self.steady()
         batch = []
+        got = dict.fromkeys(self.queues, 0)
         for row in turned.won:
-            spec = self.queues[queue_of(row.id)].specs[row.job_type]
-            running = Running(row, spec, steady, turned.answers.get(row.id))
+            queue = queue_of(row.id)
+            got[queue] += 1
+            running = Running(row, self.queues[queue].specs[row.job_type], steady, turned.answers.get(row.id))
             if row.id in self.memory:  # its answer came while another piece of its code ran here
                 self._drop(self.memory[row.id], now)
             self.memory[row.id] = running
             batch.append(running)
-            self._next_overrun = min(self._next_overrun, steady + running.limit)
+        self._next_overrun = min([self._next_overrun, *(steady + running.limit for running in batch)])
         self.hands.launch(batch)
         if self.events.wanted("claimed"):
             for row in turned.won:
                 self.events.emit("claimed", now, self._name(row), row)
         for claim in claims:
-            won = sum(queue_of(row.id) == claim.queue for row in turned.won)
-            self._hunger.fed(claim, won)
+            self._hunger.fed(claim, got[claim.queue])
             if claim.admitted:
-                self._throttling[claim.queue].claimed(won)
+                self._throttling[claim.queue].claimed(got[claim.queue])
             self._refused.pop(claim.queue, None)
         self._refused |= turned.refused
         self._closed |= turned.closed
@@ -363,10 +377,13 @@ class Engine:
         """Prove that we live, and look for what others, or we ourselves, left behind."""
         if not self.sysid or not self.store.renew_lease(self.sysid, self.lease):
             self._new_lease(now)
-        numbers = list(self.queues)
-        orphans = rescue.orphans(self.store, self.queues, now)
-        back, taken = rescue.forgotten(self.store, numbers, self.sysid, self.memory, now)
-        changes = orphans + back
+        orphans: list[Change] = []
+        changes: list[Change] = []
+        taken: list[Running] = []
+        if self._owned or self.memory or self.poll > self.lease / 3:  # else that look was long ago
+            orphans = rescue.orphans(self.store, self.queues, now)
+            back, taken = rescue.forgotten(self.store, list(self.queues), self.sysid, self.memory, now)
+            changes = orphans + back
         for running in taken:
             if running.ending is None:  # one that has ended is about to be saved; its token decides
                 self._drop(running, now)
@@ -434,8 +451,9 @@ class Engine:
                 self._hunger.at(glance.queue)
             self._next_start[glance.queue] = glance.next_start
             self._next_deadline[glance.queue] = glance.next_deadline
-        due = any(0 < time <= now for g in found for time in (g.next_start, g.next_deadline))
-        due |= any(g.owned or (g.ready and self._refused.get(g.queue, 1)) for g in found)
+        self._owned = any(glance.owned for glance in found)
+        due = self._owned or any(0 < time <= now for g in found for time in (g.next_start, g.next_deadline))
+        due |= any((g.ready and self._refused.get(g.queue, 1)) for g in found)
         for glance in found:
             if glance.parked or glance.ready:
                 due |= self._remind(glance)

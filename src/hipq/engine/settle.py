@@ -183,7 +183,7 @@ def unstorable(change: Change, reason: str, now: int) -> Change:
 
 def _one_write(before: Row, after: Row) -> Row:
     """Several moves saved at once are one write, so one new token."""
-    return replace(after, token=before.token + 1)
+    return after if after.token == before.token + 1 else replace(after, token=before.token + 1)
 
 
 def _life(running: Running) -> int:

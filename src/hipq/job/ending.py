@@ -14,19 +14,19 @@ from hipq.job.outcome import UNSET, Failed, Ok, Progress, Retry, Wait
 from hipq.job.when import later, moment, seconds
 
 
-class Succeeded(msgspec.Struct, frozen=True, tag=True):
+class Succeeded(msgspec.Struct, frozen=True, tag=True, gc=False):
     result: str
     exitcode: int = 200
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True):
+class Refused(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The handler said Failed: final at once."""
 
     fault: Fault
     exitcode: int = 400
 
 
-class Again(msgspec.Struct, frozen=True, tag=True):
+class Again(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Asked for another run: at a moment, or after a delay counted from when it is saved."""
 
     fault: Fault
@@ -43,7 +43,7 @@ Chosen = Succeeded | Refused | Again
 """What a user may choose a time-out to mean."""
 
 
-class Waits(msgspec.Struct, frozen=True, tag=True):
+class Waits(msgspec.Struct, frozen=True, tag=True, gc=False):
     timeout: float = 0.0
     """Seconds from now; 0 = the job's own time-out, counted from its launch."""
     key: str = ""
@@ -51,32 +51,32 @@ class Waits(msgspec.Struct, frozen=True, tag=True):
     on_timeout: Chosen | None = None
 
 
-class Progressed(msgspec.Struct, frozen=True, tag=True):
+class Progressed(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The answer handler has looked at its answer, and the job goes on waiting."""
 
     extend: float = 0.0
 
 
-class Unread(msgspec.Struct, frozen=True, tag=True):
+class Unread(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The answer handler raised: the answer stays the job's, and is looked at again."""
 
     fault: Fault
 
 
-class CalledOff(msgspec.Struct, frozen=True, tag=True):
+class CalledOff(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The cancel handler has run; what it raised is on record and changes nothing."""
 
     fault: Fault | None = None
 
 
-class Errored(msgspec.Struct, frozen=True, tag=True):
+class Errored(msgspec.Struct, frozen=True, tag=True, gc=False):
     """It failed and the retry handler has not been asked."""
 
     fault: Fault
     exitcode: int = 500
 
 
-class Judged(msgspec.Struct, frozen=True, tag=True):
+class Judged(msgspec.Struct, frozen=True, tag=True, gc=False):
     """It failed and the retry handler has spoken: again, or None to give up."""
 
     fault: Fault
@@ -84,13 +84,13 @@ class Judged(msgspec.Struct, frozen=True, tag=True):
     again: Again | None = None
 
 
-class Crashed(msgspec.Struct, frozen=True, tag=True):
+class Crashed(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The child process that ran it, and it alone, died."""
 
     fault: Fault
 
 
-class GivenBack(msgspec.Struct, frozen=True, tag=True):
+class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Not run to an end, through no fault of its own."""
 
     reason: str

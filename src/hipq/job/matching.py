@@ -176,4 +176,6 @@ def seeks(change: Change) -> Row | None:
     """The job as it looks into the inbox, or None. It looks when this change lets it take answers and it took none
     before: it begins to wait, or it has failed. Also if that failure of its handler is to be its end."""
     row = change.seeking or change.after
+    if row.state == FINAL:
+        return None
     return row if takes(row) and not takes(change.before) else None

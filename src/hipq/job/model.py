@@ -24,7 +24,7 @@ def numbered(sequence: int, queue: int) -> int:
     return sequence << QUEUE_BITS | queue
 
 
-class New(msgspec.Struct, frozen=True):
+class New(msgspec.Struct, frozen=True, gc=False):
     """A job to be stored. `job_key` "" asks for its id as key."""
 
     queue: int
@@ -43,7 +43,7 @@ class New(msgspec.Struct, frozen=True):
     time_windows: str = "[]"
 
 
-class Row(msgspec.Struct, array_like=True, frozen=True):
+class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A job as stored, its columns in table order. Frozen: a change is another Row (`hipq.job.moves`)."""
 
     id: int
@@ -87,7 +87,7 @@ UNCHANGING: Final = ("id", "tenant", "lane", "job_type", "create_time", "time_wi
 """Columns no move ever changes: a settled row is written without them."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class Change(msgspec.Struct, frozen=True, gc=False):
     """One write of a live job: it happens only if the row still has `before.token`.
 
     `children` are jobs its handler enqueued: they are stored with it or not at all.
@@ -109,8 +109,9 @@ HISTORY_LIMIT: Final = 40
 
 
 def remember(history: str, at: int, event: str, **details: Any) -> str:
-    """The history with one more entry, within its bound."""
-    entry = msgspec.json.encode({"at": at, "event": event, **details}).decode()
+    """The history with one more entry, within its bound. An event's name needs no escaping."""
+    more = f",{msgspec.json.encode(details).decode()[1:]}" if details else "}"
+    entry = f'{{"at":{at},"event":"{event}"{more}'
     if history == "[]":
         return f"[{entry}]"
     history = f"{history[:-1]},{entry}]"

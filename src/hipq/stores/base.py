@@ -243,6 +243,12 @@ class Store(Protocol):
     def queues(self, app: str = "") -> list[QueueTables]:
         """The registered queues, of one instance or of all."""
 
+    def drop_queue(self, number: int) -> None:
+        """Remove a queue and all it has: its tables, its jobs whatever their state, their answers. No queue gets its
+        number again: ids contain it. Conflict while an engine that is alive serves it or has one of its jobs. Programs
+        that only add jobs are not seen: one that goes on by the old number must not find a new queue's tables under
+        the old names, so give a queue that comes after it other ones."""
+
     def close(self) -> None: ...
 
     # -- the life of a job ------------------------------------------------------------------------------------------
@@ -353,7 +359,14 @@ class Store(Protocol):
 
     # -- waking -----------------------------------------------------------------------------------------------------
     def wait(self, seconds: float) -> bool:
-        """Sleep until something may have changed or `ring` is called (True), or the time is over (False)."""
+        """Sleep until something may have changed or `ring` is called (True), or there was a nudge or the time is over
+        (False)."""
 
     def ring(self) -> None:
         """Wake whoever waits in this process. Any thread, any signal handler."""
+
+    def nudge(self) -> None:
+        """The same, if nothing has changed in the store: a handler has ended."""
+
+    def hush(self) -> None:
+        """The nudges until now have been heard."""

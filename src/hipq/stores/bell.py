@@ -8,33 +8,54 @@ from collections.abc import Sequence
 
 
 class Bell:
-    """A pipe with a flag in front: ringing costs a system call only while somebody sleeps."""
+    """A pipe with flags in front: ringing costs a system call only while somebody sleeps.
+
+    A ring says that there is news. A nudge says that something here has ended, which is no reason to look for more.
+    """
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._rung = False
+        self._nudged = False
         self._sleeping = False
 
     @property
     def rung(self) -> bool:
         return self._rung
 
+    @property
+    def nudged(self) -> bool:
+        return self._nudged
+
     def ring(self) -> None:
         self._rung = True
         if self._sleeping:
-            try:
-                os.write(self._writing, b"!")
-            except BlockingIOError:
-                pass  # the pipe is full of rings nobody has heard yet
+            self._wake()
+
+    def nudge(self) -> None:
+        self._nudged = True
+        if self._sleeping:
+            self._wake()
+
+    def hush(self) -> None:
+        """Who nudged until now is taken care of: that need not end the next wait."""
+        self._nudged = False
+
+    def _wake(self) -> None:
+        try:
+            os.write(self._writing, b"!")
+        except BlockingIOError:
+            pass  # the pipe is full of rings nobody has heard yet
 
     def wait(self, seconds: float, also: Sequence[int] = ()) -> tuple[bool, list[int]]:
-        """Sleep; whether the bell rang, and those of the other descriptors that have something to read."""
-        self._sleeping = True  # before looking at the flag: a ring from here on writes to the pipe
+        """Sleep, until a ring or a nudge; whether the bell rang, and those of the other descriptors that have something
+        to read."""
+        self._sleeping = True  # before looking at the flags: a ring from here on writes to the pipe
         try:
-            ready = _readable([self._reading, *also], 0 if self._rung else max(seconds, 0))
+            ready = _readable([self._reading, *also], 0 if self._rung or self._nudged else max(seconds, 0))
         finally:
             self._sleeping = False
-        rang = self._rung or self._reading in ready
+        rang = self._rung or (self._reading in ready and not self._nudged)
         if rang:  # else a ring that comes between the look and here would be lost
             self._rung = False
         if self._reading in ready:
@@ -43,6 +64,8 @@ class Bell:
                 os.read(self._reading, 65536)
             except BlockingIOError:
                 pass  # a forked child, which has the same pipe, was faster
+        if not ready:  # else whoever looks after those must see that there was one
+            self._nudged = False
         return rang, ready
 
     def close(self) -> None:

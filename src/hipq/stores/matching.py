@@ -186,6 +186,8 @@ def sought(changes: Sequence[Change]) -> list[Key]:
 def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
     """A job that begins to wait looks into the inbox: its answer may have been faster. So does one that failed: it may
     have sent its request before that."""
+    if not any(change.answer or seeks(change) for change in changes):
+        return Met(changes, {}, {}, {})
     first: dict[int, Change] = {}
     for change in changes:
         first.setdefault(change.before.id, change)  # no other is saved
@@ -208,7 +210,7 @@ def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
 def tidy(mail: Mail, saved: Sequence[Change], met: Met, now: int) -> list[Placed]:
     """After these changes were saved: what they mean for the inbox. Answers that were given to their jobs, or are too
     late now."""
-    placed = [one for change in saved for one in met.placed.get(change.before.id, ())]
+    placed = [one for change in saved for one in met.placed.get(change.before.id, ())] if met.placed else []
     used = [Placed(change.answer, met.used[change.before.id]) for change in saved if change.answer]
     left = [
         (change.before.id, change.answer) for change in saved if change.after.state == FINAL and change.before.wait

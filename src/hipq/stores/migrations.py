@@ -8,11 +8,12 @@ say `-- :accepts N`: the oldest program (schema number it was written for) that 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import NamedTuple
 
-from hipq.errors import NameClash, SchemaError
-from hipq.stores.base import QueueTables
+from hipq.errors import Conflict, NameClash, NotFound, SchemaError
+from hipq.stores.base import EngineSeen, QueueTables
 
 
 class Migration(NamedTuple):
@@ -60,6 +61,27 @@ def owner(queues: list[QueueTables], app: str, name: str, table: str) -> QueueTa
         if {queue.table, f"{queue.table}_final"} & {table, f"{table}_final"}:
             raise NameClash(f"queue {app}.{name} wants the table {table}, which queue {queue.app}.{queue.name} owns")
     return None
+
+
+def next_number(queues: Iterable[QueueTables], dropped: int) -> int:
+    """Above all there are and all there ever were: an id of a dropped queue must not find another one's job."""
+    return max([dropped, *(queue.number for queue in queues)]) + 1
+
+
+def numbered(queues: Iterable[QueueTables], number: int) -> QueueTables:
+    for queue in queues:
+        if queue.number == number:
+            return queue
+    raise NotFound(f"no queue has the number {number}")
+
+
+def check_left(queue: QueueTables, engines: Iterable[EngineSeen], owners: set[int]) -> None:
+    """Raise if an engine that is alive serves the queue, or is among the owners of its jobs: it would go on trying."""
+    for engine in engines:
+        if str(queue.number) in engine.serves or engine.sysid in owners:
+            raise Conflict(
+                f"queue {queue.app}.{queue.name} cannot be dropped: engine {engine.sysid} ({engine.label}) works on it"
+            )
 
 
 def check_version(found: int, accepts: int, known: list[Migration], url: str) -> None:

@@ -79,6 +79,12 @@ class Rulebook:
         self._mixed: set[int] = set()
         """Queues in which there were strands other than the plain one."""
         self._past: dict[int, Past] = {}
+        self._shared: dict[int, bool] = {}
+        """Whether there were other engines when its rules were read."""
+
+    def shared(self, queue: int) -> bool:
+        """Whether others may wait for what ends here. One that has just come looks by itself."""
+        return self._shared.get(queue, True)
 
     def limited(self, queue: int) -> bool:
         """Whether the queue has limits, as far as is known."""
@@ -113,9 +119,10 @@ class Rulebook:
         while True:
             found = conn.execute(query, {"types": list(types)}).fetchone()
             assert found is not None
-            rules, memory, version, todo, newest = found
+            rules, memory, version, todo, newest, shared = found
             if version == newest:
                 self._known[queue] = (version, load(rules))
+                self._shared[queue] = shared
                 return Ruled(self._known[queue][1], memory, todo)
 
     def change(self, conn: Connection, queue: int, change: Callable[[Rules], Rules]) -> tuple[Rules, bool]:

@@ -133,7 +133,12 @@ class Connections:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._pool: ConnectionPool[Connection] | None = None
+        self._processes: set[int] = set()
         self._closed = False
+
+    def is_own(self, process: int) -> bool:
+        """Whether that process of the server serves, or has served, a connection of this pool."""
+        return process in self._processes
 
     def check_fork(self) -> None:
         """In a child of the process that opened the pool, start without one."""
@@ -164,9 +169,13 @@ class Connections:
 
     def _opened(self) -> ConnectionPool[Connection]:
         return ConnectionPool(
-            self._url, kwargs=self._options, configure=_settled, min_size=1, max_size=POOL_SIZE, open=True,
+            self._url, kwargs=self._options, configure=self._configured, min_size=1, max_size=POOL_SIZE, open=True,
             timeout=POOL_SECONDS, reconnect_timeout=1.0, num_workers=2, name="hipq",
         )  # fmt: skip
+
+    def _configured(self, conn: Connection) -> None:
+        _settled(conn)
+        self._processes.add(conn.info.backend_pid)
 
     def _take(self, pool: ConnectionPool[Connection]) -> Connection:
         try:

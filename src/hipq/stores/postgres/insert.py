@@ -54,11 +54,11 @@ class Insert:
     def __init__(self, statements: Statements) -> None:
         self._statements = statements
 
-    def one(self, conn: AnyConnection, job: New, all_or_nothing: bool) -> Stored:
-        """A job with a small payload, in one round trip."""
+    def one(self, conn: AnyConnection, job: New, all_or_nothing: bool, notify: bool) -> Stored:
+        """A job with a small payload, in one round trip, with a notice or without."""
         query = self._statements.of("insert_one", job.queue)
         for _ in range(TRIES):
-            added = cursor(conn).execute(query, msgspec.structs.asdict(job)).fetchone()
+            added = cursor(conn).execute(query, msgspec.structs.asdict(job) | {"notify": notify}).fetchone()
             if added:
                 return Stored(added[0])
             if holders := self._holders(conn, [(0, job)] if job.job_key else []):

@@ -8,8 +8,8 @@ import psycopg
 
 from hipq.errors import NameClash, SchemaError
 from hipq.stores import migrations
-from hipq.stores.base import QueueTables
-from hipq.stores.postgres.connection import Connection
+from hipq.stores.base import EngineSeen, QueueTables
+from hipq.stores.postgres.connection import CALLER_SECONDS, Connection
 from hipq.stores.postgres.statements import PACKAGE
 
 OLDEST_SERVER: Final = 13
@@ -81,13 +81,41 @@ def complete_now(conn: Connection, known: list[migrations.Migration], app: str, 
         query = "SELECT coalesce(to_regclass(%s), to_regclass(%s), to_regclass(%s)) IS NOT NULL"
         if conn.execute(query, (table, f"{table}_final", f"{table}_ids")).fetchone() == (True,):
             raise NameClash(f"queue {app}.{name} wants the table {table}, and {table} or {table}_final exists already")
-        queue = QueueTables(max((queue.number for queue in levels), default=0) + 1, app, name, table)
+        ((dropped,),) = conn.execute("SELECT highest FROM hipq_dropped").fetchall()
+        queue = QueueTables(migrations.next_number(levels, dropped), app, name, table)
         conn.execute('INSERT INTO hipq_queues (number, app, name, "table", schema) VALUES (%s, %s, %s, %s, 0)', queue)
     try:
         _extend(conn, migrations.lacking(known, levels.get(queue, 0)), queue)
     except psycopg.errors.DuplicateTable as error:  # an index of it
         raise NameClash(f"queue {app}.{name} wants the table {table}: {error.diag.message_primary}") from None
     return queue
+
+
+def engines(conn: Connection) -> list[EngineSeen]:
+    query = b"SELECT sysid, label, serves FROM hipq_engines WHERE lease_until > clock_timestamp() ORDER BY sysid"
+    return [EngineSeen.of(*row) for row in conn.execute(query).fetchall()]
+
+
+def drop(conn: Connection, number: int) -> None:
+    """Remove a queue and all that is filed under its number, in the open transaction.
+
+    Its tables are locked before anything is read: who is adding a job or bringing an answer ends first, or fails."""
+    lock(conn)
+    queue = migrations.numbered(registered(conn), number)
+    migrations.check_left(queue, engines(conn), set())  # before an engine at work has to wait for us
+    live, final = queue.table, f"{queue.table}_final"
+    conn.execute(f"SET LOCAL lock_timeout = '{CALLER_SECONDS}s'".encode())  # everybody else waits behind us
+    conn.execute(f"LOCK TABLE {live}, {final} IN ACCESS EXCLUSIVE MODE".encode())
+    owners = conn.execute(f"SELECT DISTINCT owner FROM {live} WHERE owner <> 0".encode()).fetchall()
+    migrations.check_left(queue, engines(conn), {owner for (owner,) in owners})
+    for table in (live, final):
+        conn.execute(f"DELETE FROM hipq_payloads WHERE id IN (SELECT id FROM {table})".encode())
+        conn.execute(f"DROP TABLE {table}".encode())
+    conn.execute(f"DROP SEQUENCE {live}_ids".encode())
+    for table in ("hipq_answers", "hipq_tickets", "hipq_crons"):
+        conn.execute(f"DELETE FROM {table} WHERE queue = %s".encode(), (number,))
+    conn.execute("DELETE FROM hipq_queues WHERE number = %s", (number,))
+    conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (number,))
 
 
 def _extend(conn: Connection, some: list[migrations.Migration], queue: QueueTables) -> None:

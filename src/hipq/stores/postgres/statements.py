@@ -30,6 +30,9 @@ class Statements:
     def learn(self, queues: Iterable[QueueTables]) -> None:
         self._queues.update((queue.number, queue) for queue in queues)
 
+    def forget(self, queue: int) -> None:
+        self._queues.pop(queue, None)
+
     def knows(self, queue: int) -> bool:
         if queue not in self._queues:
             self.learn(self._look())
@@ -47,7 +50,7 @@ class Statements:
     def of(self, name: str, queue: int, **parts: str) -> bytes:
         """The SQL of a file for one queue; a part is text, or the name of a file."""
         table = self.table(queue)
-        key = (name, table.table, *parts.values())
+        key = (name, str(queue), *parts.values())  # not its table: one that was dropped may have had the same
         if key not in self._cache:
             text = self._files[name]
             for part, value in parts.items():

@@ -43,7 +43,7 @@ from hipq.stores.postgres.moment import DatabaseClock
 from hipq.stores.postgres.rules import RuleVerbs
 from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Saved, Settle, Take, rows
-from hipq.stores.postgres.wake import Listener, Notices, lowest, notify, soon
+from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
 from hipq.stores.strands import Place
 
 
@@ -69,7 +69,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         self._floors = Floors()
         self._rulebook = Rulebook(self._statements, self.now)
         self._take = Take(self._statements, self._floors, self._rulebook)
-        self._listener = Listener(self._db.connect, self._floors.lower, self.ring)
+        self._listener = Listener(self._db.connect, self._db.is_own, self._floors.lower, self.ring)
         self._listeners.append(self._listener)  # a child keeps its parent's, and does not touch it
 
     def now(self) -> int:
@@ -118,6 +118,11 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         self._statements.learn(found)
         return [queue for queue in found if not app or queue.app == app]
 
+    def drop_queue(self, number: int) -> None:
+        with self._using() as conn:
+            in_transaction(conn, lambda: schema.drop(conn, number))
+        self._statements.forget(number)
+
     def _table(self, queue: int) -> str:
         return self._statements.table(queue).table
 
@@ -129,17 +134,26 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
             return self._insert_in(conn, jobs, all_or_nothing)
         with self._using() as own:
             stored = self._added(own, jobs, all_or_nothing)
-            self._announce(own, lowest(soon(jobs, stored)))
         self.ring()
         return stored
 
     def _added(self, conn: Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         if len(jobs) == 1 and not large.oversized([(0, jobs[0].job_data)]):
             try:
-                return [self._insert.one(conn, jobs[0], all_or_nothing)]
+                return [self._added_one(conn, jobs[0], all_or_nothing)]
             except psycopg.errors.LockNotAvailable:
                 pass
-        return patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
+        stored = patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
+        self._announce(conn, lowest(soon(jobs, stored)))
+        return stored
+
+    def _added_one(self, conn: Connection, job: New, all_or_nothing: bool) -> Stored:
+        """Told with what stores it: a notice is a commit, and a second one would cost as much as the first."""
+        notify = is_soon(job) and self._notices.wanted(job.queue, (job.rank, LATEST_ID))
+        stored = self._insert.one(conn, job, all_or_nothing, notify)
+        if not stored.duplicate:
+            self._floors.lower(job.queue, (job.rank, stored.id))
+        return stored
 
     def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; an error undoes our part of it and no more."""
@@ -228,7 +242,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
                 raise
             self._announce(conn, saved.ready)
             for queue in saved.freed - saved.ready.keys():
-                if self._rulebook.limited(queue):
+                if self._rulebook.limited(queue) and self._rulebook.shared(queue):
                     self._announce(conn, {queue: TOP})  # others may have waited for that
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
@@ -265,10 +279,8 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
             return conn.execute(self._statements.plain(name), values).fetchall()
 
     def engines(self) -> list[EngineSeen]:
-        query = b"SELECT sysid, label, serves FROM hipq_engines WHERE lease_until > clock_timestamp() ORDER BY sysid"
         with self._using() as conn:
-            found = conn.execute(query).fetchall()
-        return [EngineSeen.of(*row) for row in found]
+            return schema.engines(conn)
 
     def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
         return self._of_each("orphans", queues, {"limit": limit})
@@ -326,6 +338,12 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
     # -- waking -----------------------------------------------------------------------------------------------------
     def ring(self) -> None:
         self._bell.ring()
+
+    def nudge(self) -> None:
+        self._bell.nudge()
+
+    def hush(self) -> None:
+        self._bell.hush()
 
     def wait(self, seconds: float) -> bool:
         self._db.check_fork()

@@ -70,18 +70,25 @@ class Settle:
         if len(parts) > 1:
             self.lock(conn, first)
         saved: set[int] = set()
+        ready: list[tuple[int, Place]] = []
+        freed: set[int] = set()
         for (queue, final), some in sorted(parts.items()):
-            saved |= self._finish(conn, queue, some) if final else self._update(conn, queue, some)
+            written = self._finish(conn, queue, some) if final else self._update(conn, queue, some)
+            saved |= written
+            if any(change.before.held > change.after.held for change in some if change.before.id in written):
+                freed.add(queue)
+            if not final:
+                rows = [change.after for change in some if change.before.id in written]
+                ready += [(queue, (row.rank, row.id)) for row in rows if row.phase == READY]
         children = [child for id, change in first.items() if id in saved for child in change.children]
         stored = self._insert.many(conn, children, all_or_nothing=False) if children else []
         lost = {change.before.id for change in changes if change is not first[change.before.id]}
-        ready = [(queue_of(id), (first[id].after.rank, id)) for id in saved if first[id].after.phase == READY]
         return Saved(
             frozenset(lost | (first.keys() - saved)),
             list(zip(children, stored, strict=True)),
             [change for id, change in first.items() if id in saved],
             lowest([*ready, *soon(children, stored)]),
-            {queue_of(id) for id in saved if first[id].before.held > first[id].after.held},
+            freed,
         )
 
     def lock(self, conn: Connection, ids: Iterable[int]) -> None:

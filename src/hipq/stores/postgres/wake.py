@@ -28,6 +28,8 @@ QUIET_SECONDS: Final = 0.01
 BURST: Final = 3
 """How many may follow each other at once. A program that adds a job now and then is never held back."""
 RETRY_SECONDS: Final = 1.0
+LATEST_ID: Final = (1 << 63) - 1
+"""In place of an id that is not known yet: it is higher than all before."""
 _TOLD: Final = re.compile(rb"(\d{1,5}):(-?\d{1,19}):(\d{1,19})")
 _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
 
@@ -35,8 +37,12 @@ _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
 def soon(jobs: Iterable[New], stored: Iterable[Stored]) -> Iterator[tuple[int, Place]]:
     """The queues and places of those that were added and are due soon."""
     for job, (id, duplicate) in zip(jobs, stored, strict=True):
-        if not duplicate and (job.phase == READY or job.scheduled_run_time <= job.create_time + SOON):
+        if not duplicate and is_soon(job):
             yield job.queue, (job.rank, id)
+
+
+def is_soon(job: New) -> bool:
+    return job.phase == READY or job.scheduled_run_time <= job.create_time + SOON
 
 
 def lowest(places: Iterable[tuple[int, Place]]) -> dict[int, Place]:
@@ -72,9 +78,13 @@ class Listener:
     """A connection that hears notices. It is opened in the background: no wait is longer for it."""
 
     def __init__(
-        self, connect: Callable[[], Connection], heard: Callable[[int, Place], None], ring: Callable[[], None]
+        self,
+        connect: Callable[[], Connection],
+        is_own: Callable[[int], bool],
+        heard: Callable[[int, Place], None],
+        ring: Callable[[], None],
     ) -> None:
-        self._connect, self._heard, self._ring = connect, heard, ring
+        self._connect, self._is_own, self._heard, self._ring = connect, is_own, heard, ring
         self._lock = threading.Lock()
         self._conn: Connection | None = None
         self._opening = self._closed = False
@@ -121,6 +131,8 @@ class Listener:
                 return True
             found = False
             while notice := self._conn.pgconn.notifies():
+                if self._is_own(notice.be_pid):
+                    continue  # we know: it would only make us look for what is not there
                 found = True
                 if told := _TOLD.fullmatch(notice.extra):  # anybody may use the channel
                     self._heard(int(told[1]), (int(told[2]), int(told[3])))

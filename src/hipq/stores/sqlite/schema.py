@@ -69,7 +69,8 @@ def complete_now(
         query = "SELECT name FROM sqlite_master WHERE name IN (?, ?)"
         if conn.execute(query, (table, f"{table}_final")).fetchall():
             raise NameClash(f"queue {app}.{name} wants the table {table}, and {table} or {table}_final exists already")
-        queue = QueueTables(max((queue.number for queue in levels), default=0) + 1, app, name, table)
+        ((dropped,),) = conn.execute("SELECT highest FROM hipq_dropped").fetchall()
+        queue = QueueTables(migrations.next_number(levels, dropped), app, name, table)
         conn.execute('INSERT INTO hipq_queues (number, app, name, "table", schema) VALUES (?, ?, ?, ?, 0)', queue)
     try:
         _extend(conn, migrations.lacking(known, levels.get(queue, 0)), queue)
@@ -78,6 +79,17 @@ def complete_now(
             raise
         raise NameClash(f"queue {app}.{name} wants the table {table}: {error}") from None
     return queue
+
+
+def drop(conn: sqlite3.Connection, queue: QueueTables) -> None:
+    """Remove a queue and all that is filed under its number, in the open transaction."""
+    for table in (queue.table, f"{queue.table}_final"):
+        conn.execute(f"DELETE FROM hipq_payloads WHERE id IN (SELECT id FROM {table})")
+        conn.execute(f"DROP TABLE {table}")
+    for table in ("hipq_answers", "hipq_tickets", "hipq_crons"):
+        conn.execute(f"DELETE FROM {table} WHERE queue = ?", (queue.number,))
+    conn.execute("DELETE FROM hipq_queues WHERE number = ?", (queue.number,))
+    conn.execute("UPDATE hipq_dropped SET highest = max(highest, ?)", (queue.number,))
 
 
 def _extend(conn: sqlite3.Connection, some: list[migrations.Migration], queue: QueueTables) -> None:

@@ -24,6 +24,9 @@ class Statements:
     def learn(self, queues: Iterable[QueueTables]) -> None:
         self._queues.update((queue.number, queue) for queue in queues)
 
+    def forget(self, queue: int) -> None:
+        self._queues.pop(queue, None)
+
     def knows(self, queue: int) -> bool:
         if queue not in self._queues:
             self.learn(self._look())

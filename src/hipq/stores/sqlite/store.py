@@ -35,6 +35,8 @@ from hipq.stores.sqlite.turn import Settle, Take
 from hipq.stores.sqlite.watch import Watch
 
 T = TypeVar("T")
+SYNC_SECONDS: Final = 1.0
+"""The longest a commit is waited for whose pages were seen to be written."""
 _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
@@ -99,6 +101,14 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
             found = schema.registered(conn)
         self._statements.learn(found)
         return [queue for queue in found if not app or queue.app == app]
+
+    def drop_queue(self, number: int) -> None:
+        with self._db.writing() as conn:
+            queue = migrations.numbered(schema.registered(conn), number)
+            owners = conn.execute(f"SELECT DISTINCT owner FROM {queue.table} WHERE owner <> 0").fetchall()
+            migrations.check_left(queue, self._engines(conn), {owner for (owner,) in owners})
+            schema.drop(conn, queue)
+        self._statements.forget(number)
 
     # -- adding -----------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
@@ -166,10 +176,12 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
             conn.execute("DELETE FROM hipq_engines WHERE sysid = ?", (sysid,))
 
     def engines(self) -> list[EngineSeen]:
-        query = "SELECT sysid, label, serves FROM hipq_engines WHERE lease_until > ? AND boot = ? ORDER BY sysid"
         with self._db.reading() as conn:
-            rows = conn.execute(query, (self._clock.steady(), self._boot)).fetchall()
-        return [EngineSeen.of(*row) for row in rows]
+            return self._engines(conn)
+
+    def _engines(self, conn: sqlite3.Connection) -> list[EngineSeen]:
+        query = "SELECT sysid, label, serves FROM hipq_engines WHERE lease_until > ? AND boot = ? ORDER BY sysid"
+        return [EngineSeen.of(*row) for row in conn.execute(query, (self._clock.steady(), self._boot)).fetchall()]
 
     def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
         values = {"steady": self._clock.steady(), "boot": self._boot, "limit": limit}
@@ -230,6 +242,12 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
     def ring(self) -> None:
         self._bell.ring()
 
+    def nudge(self) -> None:
+        self._bell.nudge()
+
+    def hush(self) -> None:
+        self._bell.hush()
+
     def wait(self, seconds: float) -> bool:
         if self._watch is None and self.path:
             self._watch = Watch(self.path)
@@ -243,7 +261,9 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             rang, news = self._bell.wait(left, (self._watch.fd,))
-            if rang or (news and self._watch.heard() and self._committed()):
+            if not news:
+                return rang
+            if rang or (self._watch.heard() and self._committed(min(left, SYNC_SECONDS))):
                 return True
         return False
 
@@ -257,10 +277,12 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
         self._version_seen = version
         return changed
 
-    def _committed(self) -> bool:
-        """The kernel reports the write before SQLite shows the commit: look again for up to 20 ms."""
-        for _ in range(20):
+    def _committed(self, seconds: float) -> bool:
+        """The kernel reports the write before SQLite shows the commit, which comes after the disk's sync: look again
+        soon, and less often the longer it takes; but a handler that ended need not wait for that."""
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < seconds and not self._bell.nudged:
             if self._changed() or self._bell.rung:  # a write of our own comes with a ring, not with a new version
                 return True
-            time.sleep(0.001)
+            time.sleep(min(max(0.0002, passed / 5), 0.005))
         return False

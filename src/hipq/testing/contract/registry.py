@@ -8,11 +8,27 @@ from contextlib import closing
 import pytest
 from msgspec.structs import replace
 
-from hipq.errors import NameClash, NotFound
+from hipq.engine.admit import HEAD
+from hipq.errors import Conflict, NameClash, NotFound
 from hipq.job.model import Change, queue_of
-from hipq.stores.base import Claim, Filter, QueueTables, Store
+from hipq.stores.base import AnswerFilter, Claim, Filter, QueueTables, Store
+from hipq.stores.large import PAYLOAD_LIMIT
 from hipq.testing.contract.database import Database, raw
-from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, claim, everything, finish, new, row_of
+from hipq.testing.contract.jobs import (
+    LATER,
+    NOW,
+    PLACES,
+    TYPE,
+    add,
+    add_one,
+    answer,
+    bring,
+    claim,
+    everything,
+    finish,
+    new,
+    row_of,
+)
 
 
 @pytest.fixture
@@ -166,3 +182,113 @@ class TestQueues:
         with closing(database.connect()) as conn, pytest.raises(NotFound):
             store.enqueue([new(nobody)], conn=conn)
         assert everything(store, queue.number) == [row]
+
+
+def fill(store: Store, queue: int) -> list[int]:
+    """A queue with some of everything, in nobody's hands; the ids of its jobs."""
+    engine = store.take_lease(3600, "test")
+    rows = [
+        bring(store, engine, queue, place, job_type=f"type{n}", job_data='"' + "x" * PAYLOAD_LIMIT + '"')
+        for n, place in enumerate(PLACES)
+    ]
+    done = finish(store, bring(store, engine, queue, "executing"))
+    store.answer([answer(queue, "early"), answer(queue, done.job_key)], NOW)
+    assert store.ask(engine, Claim(queue, (TYPE,), 10), HEAD, 60, 10, NOW) is not None
+    assert store.cron(queue, "daily", NOW) == NOW
+    store.drop_lease(engine)
+    return [row.id for row in (*rows, done)]
+
+
+def filed(database: Database, queue: int) -> dict[str, int]:
+    """How many rows the tables that all queues share have under a number."""
+    conditions = {
+        "answers": "queue",
+        "tickets": "queue",
+        "crons": "queue",
+        "queues": "number",
+        "payloads": "id % 65536",
+    }
+    return {
+        name: int(raw(database, f"SELECT count(*) FROM hipq_{name} WHERE {column} = {queue}")[0][0])
+        for name, column in conditions.items()
+    }
+
+
+class TestDroppedQueues:
+    def test_a_dropped_queue_leaves_nothing_and_takes_nothing_of_others(
+        self, store: Store, other: Store, shop: str, database: Database
+    ) -> None:
+        queue, beside = (store.queue(shop, name, f"{shop}_{name}") for name in ("orders", "mails"))
+        ids, kept = fill(store, queue.number), fill(store, beside.number)
+        rows, shared = everything(store, beside.number), filed(database, beside.number)
+        assert filed(database, queue.number) == shared
+        assert min(shared.values()) > 0
+        store.drop_queue(queue.number)
+        assert set(filed(database, queue.number).values()) == {0}
+        assert store.queues(shop) == other.queues(shop) == [beside]
+        assert [store.get(id) for id in ids] == [None] * len(ids)
+        assert store.answers(AnswerFilter(queue.number)) == []
+        for table in (queue.table, f"{queue.table}_final"):
+            raw(database, f"CREATE TABLE {table} (x INTEGER)")  # which it could not, were it there
+        assert everything(store, beside.number) == rows
+        assert {row.id for row in rows} == set(kept)
+        assert filed(database, beside.number) == shared
+
+    def test_its_number_is_not_given_again(self, store: Store, other: Store, shop: str) -> None:
+        first, second = (store.queue(shop, name, f"{shop}_{name}") for name in ("orders", "mails"))
+        store.drop_queue(second.number)
+        store.drop_queue(first.number)
+        third = other.queue(shop, "bills", f"{shop}_bills")
+        assert third.number > second.number > first.number
+        with pytest.raises(NotFound):
+            store.enqueue([new(second.number)])
+
+    def test_a_queue_of_its_name_begins_anew(self, store: Store, other: Store, engine: int, shop: str) -> None:
+        before = store.queue(shop, "orders", f"{shop}_orders")
+        fill(store, before.number)
+        store.drop_queue(before.number)
+        after = store.queue(shop, "orders", f"{shop}_orders")
+        assert after.number > before.number
+        assert everything(store, after.number) == []
+        for one in (store, other):
+            id = add_one(one, new(after.number))
+            assert queue_of(id) == after.number
+            (row,) = claim(one, engine, after.number)
+            assert row_of(other, finish(one, row).id).state == "final"
+
+    def test_while_an_engine_serves_it_nothing_is_dropped(self, store: Store, other: Store, shop: str) -> None:
+        queue = store.queue(shop, "orders", f"{shop}_orders")
+        ids = fill(store, queue.number)
+        engine = other.take_lease(3600, "a machine", f'{{"{queue.number}": ["{TYPE}"]}}')
+        with pytest.raises(Conflict, match=r"orders.*a machine"):
+            store.drop_queue(queue.number)
+        assert sorted(row.id for row in everything(store, queue.number)) == sorted(ids)
+        other.drop_lease(engine)
+        store.drop_queue(queue.number)
+        assert store.queues(shop) == []
+
+    def test_while_an_engine_has_a_job_of_it_nothing_is_dropped(self, store: Store, shop: str) -> None:
+        queue = store.queue(shop, "orders", f"{shop}_orders")
+        engine = store.take_lease(3600, "a machine")
+        row = bring(store, engine, queue.number, "executing")
+        with pytest.raises(Conflict, match="a machine"):
+            store.drop_queue(queue.number)
+        assert finish(store, row).state == "final"
+        store.drop_queue(queue.number)
+        assert store.queues(shop) == []
+
+    def test_a_dead_engines_job_keeps_nobody_from_dropping_it(self, store: Store, shop: str) -> None:
+        queue = store.queue(shop, "orders", f"{shop}_orders")
+        engine = store.take_lease(3600, "a machine", f'{{"{queue.number}": ["{TYPE}"]}}')
+        bring(store, engine, queue.number, "executing")
+        store.drop_lease(engine)
+        store.drop_queue(queue.number)
+        assert store.queues(shop) == []
+
+    def test_a_number_no_queue_has_cannot_be_dropped(self, store: Store, shop: str) -> None:
+        queue = store.queue(shop, "orders", f"{shop}_orders")
+        with pytest.raises(NotFound, match="65000"):
+            store.drop_queue(65_000)
+        store.drop_queue(queue.number)
+        with pytest.raises(NotFound, match=str(queue.number)):
+            store.drop_queue(queue.number)

@@ -15,7 +15,7 @@ from hipq.testing.contract.enqueue import TestEnqueue, TestKeys
 from hipq.testing.contract.leases import TestLeases, TestOrphans, TestOwned
 from hipq.testing.contract.looking import TestFind, TestGet, TestGlance, TestNow, TestOverdue, TestPrune
 from hipq.testing.contract.payloads import TestLargePayloads
-from hipq.testing.contract.registry import TestQueues, shop
+from hipq.testing.contract.registry import TestDroppedQueues, TestQueues, shop
 from hipq.testing.contract.rules import TestRules
 from hipq.testing.contract.schema import TestChecks, TestMigrations
 from hipq.testing.contract.together import TestProcesses, TestThreads, stores
@@ -25,9 +25,9 @@ from hipq.testing.contract.waking import TestWaking
 
 __all__ = [
     "TestAnswers", "TestBadRows", "TestChangingRules", "TestChecks", "TestChildren", "TestClaim", "TestCron",
-    "TestEarlyAnswers", "TestEngines", "TestEnqueue", "TestFind", "TestGet", "TestGlance", "TestInbox", "TestKeys",
-    "TestLargePayloads", "TestLeases", "TestMigrations", "TestMoves", "TestNow", "TestOrphans", "TestOverdue",
-    "TestOwned", "TestPages", "TestProcesses", "TestPrune", "TestQueues", "TestRules", "TestStage", "TestThreads",
-    "TestTickets", "TestTokens", "TestTurn", "TestUsedAnswers", "TestUserTransaction", "TestWaking", "orders", "shop",
-    "stores", "throttled",
+    "TestDroppedQueues", "TestEarlyAnswers", "TestEngines", "TestEnqueue", "TestFind", "TestGet", "TestGlance",
+    "TestInbox", "TestKeys", "TestLargePayloads", "TestLeases", "TestMigrations", "TestMoves", "TestNow",
+    "TestOrphans", "TestOverdue", "TestOwned", "TestPages", "TestProcesses", "TestPrune", "TestQueues", "TestRules",
+    "TestStage", "TestThreads", "TestTickets", "TestTokens", "TestTurn", "TestUsedAnswers", "TestUserTransaction",
+    "TestWaking", "orders", "shop", "stores", "throttled",
 ]  # fmt: skip

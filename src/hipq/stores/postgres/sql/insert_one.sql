@@ -1,5 +1,5 @@
 -- Add one job: its id is taken and its row written in one round trip. Safe without a transaction around it, being one
--- statement. A live job with the same key is left alone (index _key): then no row comes back, and one id is wasted.
+-- statement; who listens is told when it commits, if asked for. A live job with the same key is left alone (index _key): then no row comes back, and one id is wasted.
 WITH new AS (SELECT nextval('{live}_ids') << 16 | {number} AS id)
 INSERT INTO {live} (
   id, tenant, lane, job_type, job_key, job_data, phase, rank, priority, throttle_factor, time_windows, timeout,
@@ -10,4 +10,4 @@ SELECT id, %(tenant)s, %(lane)s, %(job_type)s, coalesce(nullif(%(job_key)s, ''),
   %(create_time)s
 FROM new
 ON CONFLICT (tenant, job_type, job_key) DO NOTHING
-RETURNING id
+RETURNING id, CASE WHEN %(notify)s THEN pg_notify('hipq', concat_ws(':', {number}, rank, id)) END

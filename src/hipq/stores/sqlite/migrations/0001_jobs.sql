@@ -69,6 +69,9 @@ CREATE INDEX hipq_answers_job ON hipq_answers (job, state, hash) WHERE job <> 0;
 CREATE INDEX hipq_answers_early ON hipq_answers (queue, job) WHERE state = 'buffered' AND job <> 0;
 -- what need not be kept any longer.
 CREATE INDEX hipq_answers_time ON hipq_answers (keep_until);
+-- The highest number a dropped queue had: ids contain it and may be written down anywhere, so it is not given again.
+CREATE TABLE hipq_dropped (highest INTEGER NOT NULL);
+INSERT INTO hipq_dropped VALUES (0);
 
 -- :each-queue
 CREATE TABLE {live} (

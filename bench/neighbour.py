@@ -1,0 +1,153 @@
+"""`python -m bench.neighbour`: somebody else's transaction stays open in the same PostgreSQL while hipq works.
+
+Jobs are added at a steady rate by another process and run here. A third of the time before, a third while a snapshot is
+held open elsewhere (so that no vacuum can remove anything), a third after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import statistics
+import threading
+import time
+from contextlib import ExitStack
+from multiprocessing.synchronize import Event
+from typing import Any, NamedTuple
+
+import psycopg
+from tests.servers import fresh_database
+
+from bench.crowd import table
+from bench.lines import PAYLOAD
+from bench.measure import percentile
+from bench.snapshot import held_open
+from hipq import Hipq, Job
+from hipq.stores.base import Turned
+
+STEP = 5.0
+RATE = 3_000
+"""Jobs a second: some of what a worker can do, so that it need not fall behind."""
+AT_ONCE = 100
+PHASES = ("before", "during", "after")
+
+
+class Row(NamedTuple):
+    phase: str
+    completed: float
+    """A second."""
+    p50: float
+    p99: float
+    """Milliseconds of turns that claimed something: save the last batch, claim the next."""
+    dead: int
+    """Rows of the live table that no vacuum has removed yet."""
+
+
+class Turns:
+    """What an engine's turns take, seen from where it calls the store."""
+
+    def __init__(self, app: Hipq) -> None:
+        self._times: list[float] = []
+        self.completed = 0
+        turn = app.store.turn
+
+        def timed(sysid: int, changes: Any, claims: Any, now: int) -> Turned:
+            began = time.perf_counter()
+            turned = turn(sysid, changes, claims, now)
+            if turned.won:
+                self._times.append((time.perf_counter() - began) * 1000)
+            self.completed += sum(change.after.phase == "done" for change in changes)
+            return turned
+
+        app.store.turn = timed  # type: ignore[method-assign]
+
+    def taken(self) -> list[float]:
+        found, self._times = self._times, []
+        return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.neighbour", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=60.0, help="in all; at least three times five")
+    parser.add_argument("--rate", type=int, default=RATE, help="jobs added a second")
+    options = parser.parse_args()
+    with fresh_database() as url:
+        rows = watch(url, max(round(options.seconds / 3 / STEP), 1), options.rate)
+    print(f"{'':8}{'completed/s':>12}{'turn p50 ms':>13}{'p99 ms':>10}{'dead rows':>12}")
+    for row in rows:
+        print(f"{row.phase:8}{row.completed:>12,.0f}{row.p50:>13.2f}{row.p99:>10.2f}{row.dead:>12,}")
+    print(verdict(rows, options.rate))
+
+
+def _declared(url: str) -> Hipq:
+    app = Hipq("bench", url)
+
+    @app.queue("neighbour").job
+    def work(_: Job[Any]) -> None: ...
+
+    return app
+
+
+def _add(url: str, rate: int, stopped: Event) -> None:
+    """Another process adds jobs, some at a time, at a steady rate."""
+    app = _declared(url)
+    due = time.monotonic()
+    while not stopped.is_set():
+        app.queues[0].enqueue_many("work", [PAYLOAD] * AT_ONCE)
+        due += AT_ONCE / rate
+        time.sleep(max(due - time.monotonic(), 0))
+    app.close()
+
+
+def watch(url: str, steps: int, rate: int) -> list[Row]:
+    app = _declared(url)
+    app.migrate()
+    turns = Turns(app)
+    stopped = multiprocessing.get_context("spawn").Event()
+    adding = multiprocessing.get_context("spawn").Process(target=_add, args=(url, rate, stopped))
+    engine = app.engine()
+    running = threading.Thread(target=engine.run)
+    found = []
+    with psycopg.connect(url, autocommit=True) as watching:
+        running.start()
+        adding.start()
+        time.sleep(3)
+        for phase in PHASES:
+            with ExitStack() as stack:
+                if phase == "during":
+                    stack.enter_context(held_open(url))
+                found += [_row(app, turns, phase, watching) for _ in range(steps)]
+        stopped.set()
+        adding.join()
+        engine.stop()
+        running.join()
+    engine.hands.close()
+    app.close()
+    return found
+
+
+def _row(app: Hipq, turns: Turns, phase: str, watching: psycopg.Connection[Any]) -> Row:
+    turns.taken()
+    before, began = turns.completed, time.perf_counter()
+    time.sleep(STEP)
+    completed = (turns.completed - before) / (time.perf_counter() - began)
+    times = turns.taken() or [0.0]
+    query = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = %s"
+    found = watching.execute(query, (table(app.queues[0]),)).fetchone()
+    return Row(phase, completed, statistics.median(times), percentile(times, 99), int(found[0]) if found else 0)
+
+
+def verdict(rows: list[Row], rate: int) -> str:
+    """By the medians of the steps before and those during; it kept up if it completed what was added."""
+    before, during = ([row for row in rows if row.phase == phase] for phase in PHASES[:2])
+    part = statistics.median(row.completed for row in during) / rate
+    slower = statistics.median(row.p50 for row in during) / statistics.median(row.p50 for row in before)
+    good = part >= 0.95 and slower <= 2.0
+    return (
+        f"{'ok' if good else 'NOT GOOD'}: while the snapshot was open, {part:.2f} of what was added was completed, and "
+        f"a turn took {slower:.2f} times as long (p50)"
+    )
+
+
+if __name__ == "__main__":
+    main()

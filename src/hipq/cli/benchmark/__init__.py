@@ -1,0 +1,1 @@
+"""What `hipq bench` measures, and where. Loaded by that command only."""
