@@ -109,21 +109,21 @@ class RawPostgres:
         return self._turns(pick, lambda: {"room": limit - sum(self._locked().values())})
 
     def drain_lanes(self, limit: int, fair: bool, batch: int = 500) -> int:
-        """Of each lane as many as its limit leaves room for: the first of all lanes in order or, fairly, those of the
-        next lanes."""
+        """Of each lane as many as its limit leaves room for: the first of all lanes in order or, fairly, one of each of
+        the next lanes."""
         pick = (
             "SELECT head.id FROM unnest(%(lanes)s::text[], %(rooms)s::bigint[]) AS line (lane, room) "
             f"CROSS JOIN LATERAL ({self._strand('id, rank', 'line.lane')} AND throttle_factor = 1 "
             "ORDER BY rank, id LIMIT line.room) AS head ORDER BY head.rank, head.id LIMIT %(batch)s"
         )
-        after = ""
+        after, most = "", 1 if fair else limit
 
         def values() -> dict[str, Any]:
             nonlocal after
             used = self._locked()
-            lanes = self._lanes(after, batch // limit) if fair else self._lanes("", 1 << 30)
+            lanes = self._lanes(after, batch) if fair else self._lanes("", 1 << 30)
             after = lanes[-1] if lanes else ""
-            return {"lanes": lanes, "rooms": [limit - used.get(lane, 0) for lane in lanes], "batch": batch}
+            return {"lanes": lanes, "rooms": [min(limit - used.get(lane, 0), most) for lane in lanes], "batch": batch}
 
         return self._turns(pick, values)
 

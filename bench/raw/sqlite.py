@@ -97,16 +97,16 @@ class RawSqlite:
         return self._turns(lambda: self._rows(pick, {"room": limit - sum(self._held().values())}))
 
     def drain_lanes(self, limit: int, fair: bool, batch: int = 500) -> int:
-        """Of each lane as many as its limit leaves room for: the first of all lanes in order or, fairly, those of the
-        next lanes."""
-        after = ""
+        """Of each lane as many as its limit leaves room for: the first of all lanes in order or, fairly, one of each of
+        the next lanes."""
+        after, most = "", 1 if fair else limit
 
         def first() -> list[Any]:
             nonlocal after
             used = self._held()
-            lanes = self._lanes(after, batch // limit) if fair else self._lanes("", 1 << 30)
+            lanes = self._lanes(after, batch) if fair else self._lanes("", 1 << 30)
             after = lanes[-1] if lanes else ""
-            found = [row for lane in lanes for row in self._first_of(lane, limit - used.get(lane, 0))]
+            found = [row for lane in lanes for row in self._first_of(lane, min(limit - used.get(lane, 0), most))]
             ids = json.dumps([id for _, id in sorted(found)[:batch]])
             query = f"SELECT {_NAMES} FROM {self._table} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY rank, id"
             return self._rows(query, (ids,))

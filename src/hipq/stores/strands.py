@@ -86,8 +86,11 @@ class _Line:
 
 
 class _Reading:
-    def __init__(self, want: int, more: More) -> None:
+    """Of each strand twice what is its part of what can start, then more and more of those that have more."""
+
+    def __init__(self, want: int, room: int, more: More) -> None:
         self._want = want
+        self._likely = min(want, room)
         self._more = more
 
     def next(self, line: _Line, of: Sequence[_Line]) -> bool:
@@ -96,7 +99,7 @@ class _Reading:
             fresh = [one for one in of if not one.step and not one.ended] if not line.step else [line]
             if line not in fresh:
                 fresh.append(line)
-            step = min(line.step * 4 or max(2 * self._want // len(fresh), 2), self._want)
+            step = min(line.step * 4 or max(2 * self._likely // len(fresh), 2), self._want)
             found = self._more([(one.strand, one.place) for one in fresh], step)
             for one, places in zip(fresh, found, strict=True):
                 one.ahead, one.step, one.ended = places[::-1], step, len(places) < step
@@ -108,7 +111,7 @@ class _Reading:
 
 def in_order(heads: Sequence[Head], want: int, admission: Admission, more: More) -> list[int]:
     """The first jobs of all strands that may start, in the queue's order."""
-    reading = _Reading(want, more)
+    reading = _Reading(want, admission.room, more)
     lines = [_Line(head) for head in sorted(heads, key=lambda head: head.place)]
     near = lines[:want]  # no more strands than that can have a part in it, if all may start
     heap = [(line.place, index) for index, line in enumerate(lines)]
@@ -140,7 +143,7 @@ class Turns:
     def __init__(self, want: int, admission: Admission, more: More) -> None:
         self._want = want
         self._admission = admission
-        self._reading = _Reading(want, more)
+        self._reading = _Reading(want, admission.room, more)
         self._lanes: list[_Lane] = []
         self.picked: list[int] = []
         self.last = ""

@@ -42,6 +42,7 @@ _decoder = msgspec.json.Decoder(Remembered)
 _NOBODY: Final = (0, 0, 0)
 FRESH: Final = 10_000_000
 """Microseconds for which claims of other types wait for a job that a claim of its own type has met."""
+UNLIMITED: Final = 1 << 62
 MOST_REMEMBERED: Final = 200
 """Pools of which it is remembered whom others pass: there may be one a lane. Those that most have passed come first."""
 
@@ -87,6 +88,11 @@ class Admission:
                 if job_type:
                     self._ahead[pool] = place, 0 if ours else last + FRESH
         self._passed = kept
+
+    @property
+    def room(self) -> int:
+        """Units, and so jobs at most, that the limits of the whole queue leave."""
+        return min((max(pool.cap - pool.used, 0) for pool in self._whole), default=UNLIMITED)
 
     @property
     def full(self) -> bool:
