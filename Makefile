@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS)
 
-.PHONY: help demo test test-long lint format docs proof-bugs bench bench-quick clean
+.PHONY: help demo test test-long lint format docs proof-bugs bench bench-quick bench-growth clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -13,6 +13,7 @@ help:
 	@echo "make test        lint, types and tests: what CI runs"
 	@echo "make test-long   the same and minutes of simulation and crashes"
 	@echo "make bench       hipq beside plain SQL and other queues: docs/benchmarks.md (bench-quick: a minute)"
+	@echo "make bench-growth  what becomes of it as things grow: docs/growth.md"
 	@echo "make lint format docs proof-bugs clean"
 
 demo: .venv/installed
@@ -47,6 +48,11 @@ bench: .venv/installed-dev
 
 bench-quick: .venv/installed-dev
 	$(BIN)/python -m bench --quick --json .bench/quick.json
+
+# About twelve minutes: curves, and a neighbour.
+bench-growth: .venv/installed-dev
+	$(BIN)/python -m bench.growth --json docs/growth.json
+	$(BIN)/python -m bench.neighbour --seconds 360 --json docs/growth.json
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -13,34 +13,23 @@ import threading
 import time
 from contextlib import ExitStack
 from multiprocessing.synchronize import Event
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any
 
 import psycopg
 from tests.servers import fresh_database
 
 from bench.crowd import table
+from bench.growth_page import PHASES, STEP, Step, load, write
 from bench.lines import PAYLOAD
 from bench.measure import percentile
 from bench.snapshot import held_open
 from hipq import Hipq, Job
 from hipq.stores.base import Turned
 
-STEP = 5.0
 RATE = 3_000
 """Jobs a second: some of what a worker can do, so that it need not fall behind."""
 AT_ONCE = 100
-PHASES = ("before", "during", "after")
-
-
-class Row(NamedTuple):
-    phase: str
-    completed: float
-    """A second."""
-    p50: float
-    p99: float
-    """Milliseconds of turns that claimed something: save the last batch, claim the next."""
-    dead: int
-    """Rows of the live table that no vacuum has removed yet."""
 
 
 class Turns:
@@ -70,6 +59,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.neighbour", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="in all; at least three times five")
     parser.add_argument("--rate", type=int, default=RATE, help="jobs added a second")
+    parser.add_argument(
+        "--json", type=Path, metavar="FILE", help="keep the results there, beside those of bench.growth"
+    )
     options = parser.parse_args()
     with fresh_database() as url:
         rows = watch(url, max(round(options.seconds / 3 / STEP), 1), options.rate)
@@ -77,6 +69,8 @@ def main() -> None:
     for row in rows:
         print(f"{row.phase:8}{row.completed:>12,.0f}{row.p50:>13.2f}{row.p99:>10.2f}{row.dead:>12,}")
     print(verdict(rows, options.rate))
+    if options.json:
+        write(options.json, load(options.json)._replace(neighbour=rows))
 
 
 def _declared(url: str) -> Hipq:
@@ -99,7 +93,7 @@ def _add(url: str, rate: int, stopped: Event) -> None:
     app.close()
 
 
-def watch(url: str, steps: int, rate: int) -> list[Row]:
+def watch(url: str, steps: int, rate: int) -> list[Step]:
     app = _declared(url)
     app.migrate()
     turns = Turns(app)
@@ -116,7 +110,7 @@ def watch(url: str, steps: int, rate: int) -> list[Row]:
             with ExitStack() as stack:
                 if phase == "during":
                     stack.enter_context(held_open(url))
-                found += [_row(app, turns, phase, watching) for _ in range(steps)]
+                found += [_step(app, turns, phase, watching) for _ in range(steps)]
         stopped.set()
         adding.join()
         engine.stop()
@@ -126,7 +120,7 @@ def watch(url: str, steps: int, rate: int) -> list[Row]:
     return found
 
 
-def _row(app: Hipq, turns: Turns, phase: str, watching: psycopg.Connection[Any]) -> Row:
+def _step(app: Hipq, turns: Turns, phase: str, watching: psycopg.Connection[Any]) -> Step:
     turns.taken()
     before, began = turns.completed, time.perf_counter()
     time.sleep(STEP)
@@ -134,10 +128,10 @@ def _row(app: Hipq, turns: Turns, phase: str, watching: psycopg.Connection[Any])
     times = turns.taken() or [0.0]
     query = "SELECT n_dead_tup FROM pg_stat_user_tables WHERE relname = %s"
     found = watching.execute(query, (table(app.queues[0]),)).fetchone()
-    return Row(phase, completed, statistics.median(times), percentile(times, 99), int(found[0]) if found else 0)
+    return Step(phase, completed, statistics.median(times), percentile(times, 99), int(found[0]) if found else 0)
 
 
-def verdict(rows: list[Row], rate: int) -> str:
+def verdict(rows: list[Step], rate: int) -> str:
     """By the medians of the steps before and those during; it kept up if it completed what was added."""
     before, during = ([row for row in rows if row.phase == phase] for phase in PHASES[:2])
     part = statistics.median(row.completed for row in during) / rate

@@ -16,7 +16,8 @@ from bench.results import Results
 METHOD = """\
 # How fast it is
 
-Made by `make bench` from [benchmarks.json](benchmarks.json). To measure your own database: [`hipq bench`](bench.md).
+Made by `make bench` from [benchmarks.json](benchmarks.json). What becomes of it as things grow: [growth.md](growth.md).
+To measure your own database: [`hipq bench`](bench.md).
 
 ![hipq, plain SQL and other queues: adding, running and picking up jobs](benchmarks.svg)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from bench import growth_page, multiples
 from bench.lines import Line
 from bench.peers.company import Described, Failure
 from bench.picture import picture
@@ -15,6 +16,7 @@ from bench.results import Found, Results
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs/benchmarks.json"
+GROWTH = ROOT / "docs/growth.json"
 
 
 def test_the_report_is_what_its_results_say() -> None:
@@ -23,9 +25,24 @@ def test_the_report_is_what_its_results_say() -> None:
     assert (ROOT / "docs/benchmarks.svg").read_text() == picture(results), "run python -m bench.report"
 
 
+def test_the_page_about_growth_is_what_its_results_say() -> None:
+    kept = growth_page.load(GROWTH)
+    assert {curve.store for curve in kept.curves} == {"SQLite", "PostgreSQL"}
+    assert {step.phase for step in kept.neighbour} == set(growth_page.PHASES)
+    assert GROWTH.with_suffix(".md").read_text() == growth_page.markdown(kept), "run python -m bench.growth_page"
+    assert GROWTH.with_suffix(".svg").read_text() == multiples.picture(kept.curves), "run python -m bench.growth_page"
+
+
+def test_each_curve_is_flat_or_explained() -> None:
+    kept = growth_page.load(GROWTH)
+    bad = {curve.curve for curve in kept.curves if curve.part < growth_page.FLAT and curve.x != growth_page.WORKERS}
+    assert bad <= growth_page.WHY.keys()
+
+
+@pytest.mark.parametrize("kept", [KEPT, GROWTH], ids=["benchmarks", "growth"])
 @pytest.mark.parametrize("suffix", [".json", ".md", ".svg"])
-def test_it_says_nothing_of_the_machine_it_was_made_on_that_others_need_not_know(suffix: str) -> None:
-    text = KEPT.with_suffix(suffix).read_text()
+def test_it_says_nothing_of_the_machine_it_was_made_on_that_others_need_not_know(kept: Path, suffix: str) -> None:
+    text = kept.with_suffix(suffix).read_text()
     assert str(ROOT) not in text
     assert not re.search(r"https?://(?!www\.w3\.org/)", text)
 
