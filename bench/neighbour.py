@@ -64,7 +64,7 @@ def main() -> None:
     )
     options = parser.parse_args()
     with fresh_database() as url:
-        rows = watch(url, max(round(options.seconds / 3 / STEP), 1), options.rate)
+        rows = watch(url, max(round(options.seconds / 3 / STEP), 1), options.rate, options.limit)
     print(f"{'':8}{'completed/s':>12}{'turn p50 ms':>13}{'p99 ms':>10}{'dead rows':>12}")
     for row in rows:
         print(f"{row.phase:8}{row.completed:>12,.0f}{row.p50:>13.2f}{row.p99:>10.2f}{row.dead:>12,}")
@@ -73,18 +73,18 @@ def main() -> None:
         write(options.json, load(options.json)._replace(neighbour=rows))
 
 
-def _declared(url: str) -> Hipq:
+def _declared(url: str, limit: int) -> Hipq:
     app = Hipq("bench", url)
 
-    @app.queue("neighbour").job
+    @app.queue("neighbour", throttle_limit=limit).job
     def work(_: Job[Any]) -> None: ...
 
     return app
 
 
-def _add(url: str, rate: int, stopped: Event) -> None:
+def _add(url: str, limit: int, rate: int, stopped: Event) -> None:
     """Another process adds jobs, some at a time, at a steady rate."""
-    app = _declared(url)
+    app = _declared(url, limit)
     due = time.monotonic()
     while not stopped.is_set():
         app.queues[0].enqueue_many("work", [PAYLOAD] * AT_ONCE)
@@ -93,12 +93,12 @@ def _add(url: str, rate: int, stopped: Event) -> None:
     app.close()
 
 
-def watch(url: str, steps: int, rate: int) -> list[Step]:
-    app = _declared(url)
+def watch(url: str, steps: int, rate: int, limit: int = 0) -> list[Step]:
+    app = _declared(url, limit)
     app.migrate()
     turns = Turns(app)
     stopped = multiprocessing.get_context("spawn").Event()
-    adding = multiprocessing.get_context("spawn").Process(target=_add, args=(url, rate, stopped))
+    adding = multiprocessing.get_context("spawn").Process(target=_add, args=(url, limit, rate, stopped))
     engine = app.engine()
     running = threading.Thread(target=engine.run)
     found = []

@@ -7,12 +7,13 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from bench import growth_page, multiples
 from bench.lines import Line
 from bench.peers.company import Described, Failure
 from bench.picture import picture
 from bench.report import markdown, write
 from bench.results import Found, Results
+
+from bench import growth_page, multiples
 
 ROOT = Path(__file__).parents[2]
 KEPT = ROOT / "docs/benchmarks.json"

@@ -48,6 +48,10 @@ BLOCKED_FOR = 5_000_000
 """Microseconds until a save that somebody's transaction stood in the way of is tried again: a try may take a second."""
 PRUNE_EVERY = 60_000_000
 """Microseconds between looks for answers that came too late, or need not be kept any longer."""
+SHARE = 20
+"""Times as long as a look took, nobody looks again unless it is urgent,"""
+LONGEST_REST = 60_000_000
+"""and no longer than these microseconds: the process may have been stopped meanwhile."""
 FEW_QUEUES = 8
 """Up to so many queues are asked directly when something wakes the engine; more are glanced at first."""
 
@@ -112,6 +116,11 @@ class Engine:
         self._next_sweep = 0
         self._next_overrun = 0
         self._next_glance = 0
+        self._awaited = False
+        """Somebody waits until nothing is left to do."""
+        self._rested = 0
+        """Until then no look that is not urgent: looks have become dear."""
+        self._next_rescue = 0
         self._next_prune = 0
         self._stuck = 0
 
@@ -144,7 +153,7 @@ class Engine:
             self._announce(changes, turned, now)
             self._launch(turned, claims, now)
             if turned.won or changes:
-                self._glance_by(steady + LINGER if self.memory else 0)  # at once if that was perhaps all
+                self._glance_later(steady + LINGER if self.memory else 0)  # at once if that was perhaps all
         return self._until_next(now, steady)
 
     def _claims(self, changes: list[Change], now: int, steady: int) -> list[Claim]:
@@ -361,10 +370,10 @@ class Engine:
             self.memory[row.id] = running
             batch.append(running)
         self._next_overrun = min([self._next_overrun, *(steady + running.limit for running in batch)])
-        self.hands.launch(batch)
-        if self.events.wanted("claimed"):
+        if self.events.wanted("claimed"):  # told before its handler can do anything that is told
             for row in turned.won:
                 self.events.emit("claimed", now, self._name(row), row)
+        self.hands.launch(batch)
         for claim in claims:
             self._hunger.fed(claim, got[claim.queue])
             if claim.admitted:
@@ -381,10 +390,12 @@ class Engine:
         orphans: list[Change] = []
         changes: list[Change] = []
         taken: list[Running] = []
-        if self._owned or self.memory or self.poll > self.lease / 3:  # else that look was long ago
+        owned = self._owned or self.memory or self.poll > self.lease / 3  # else that look was long ago
+        if owned and steady >= self._next_rescue:
             orphans = rescue.orphans(self.store, self.queues, now)
             back, taken = rescue.forgotten(self.store, list(self.queues), self.sysid, self.memory, now)
             changes = orphans + back
+            self._next_rescue = self._rest(steady)
         for running in taken:
             if running.ending is None:  # one that has ended is about to be saved; its token decides
                 self._drop(running, now)
@@ -427,7 +438,7 @@ class Engine:
     # -- looking ahead ----------------------------------------------------------------------------------------------
     def _until_next(self, now: int, steady: int) -> float:
         if steady >= self._next_glance:
-            self._glance(now, steady)
+            self._glance(now)
         times = [t - now for t in (*self._next_start.values(), *self._next_deadline.values()) if t]
         if self._room() > 0 and not self.stopping:
             if self._hunger:
@@ -445,7 +456,8 @@ class Engine:
             times.append(self._next_overrun - steady)
         return max(min(times) / 1e6, 0.0)
 
-    def _glance(self, now: int, steady: int) -> None:
+    def _glance(self, now: int) -> None:
+        steady = self.steady()
         found = self.store.glance([(queue.number, queue.types) for queue in self.queues.values()])
         for glance in found:
             if glance.ready:
@@ -460,7 +472,14 @@ class Engine:
                 due |= self._remind(glance)
         asking = any(one.busy for one in self._throttling.values())
         self.idle = not (self.memory or due or asking or self._closed)
-        self._next_glance = steady + round(self.poll * 1e6)
+        self._rested = self._rest(steady)
+        self._next_glance = max(steady + round(self.poll * 1e6), self._rested)
+
+    def _rest(self, began: int) -> int:
+        """Until when not to look again, if that is not urgent. While somebody's old transaction is open, what a look
+        reads grows and grows: not so the part of the time that is spent on it."""
+        ended = self.steady()
+        return ended + min(SHARE * (ended - began), LONGEST_REST)
 
     def _hungry(self, queue: int) -> None:
         self._hunger.at(queue)
@@ -495,12 +514,18 @@ class Engine:
             self._hunger.everywhere()
             for throttling in self._throttling.values():
                 throttling.wake()
-            self._glance_by(0 if self._throttling else self.steady() + LINGER)  # which sees if there is more to ask
+            self._glance_later(self.steady() + LINGER)
+            if self._throttling:
+                self._glance_by(0)  # which sees if there is more to ask
         else:
             self._glance_by(0)
 
     def _glance_by(self, steady: int) -> None:
         self._next_glance = min(self._next_glance, steady)
+
+    def _glance_later(self, steady: int) -> None:
+        """The same where that can wait, if looks have become dear; but not while somebody waits for the end of work."""
+        self._glance_by(steady if self._awaited else max(steady, self._rested))
 
     def _name(self, row: Row) -> str:
         return self.queues[queue_of(row.id)].name
@@ -514,6 +539,7 @@ class Engine:
     def run(self, until_empty: bool = False) -> None:
         """Turn after turn, until asked to stop (or, with `until_empty`, until nothing is due and nothing executes)."""
         self.events.emit("engine started", self.store.now(), url=self.store.url)
+        self._awaited = until_empty
         down = 0
         announced = 0
         while True:

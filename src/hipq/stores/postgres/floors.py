@@ -4,8 +4,8 @@ A claimed row leaves its old version at the head of the index, and while somebod
 can remove it: after 200,000 jobs a claim of one took 40 ms instead of 1. So a claim starts at the place where the last
 one stopped. What becomes ready below that lowers the floor: this process sees its own jobs, a NOTIFY tells of others.
 Nobody promises that one arrives, so every so often a claim starts from the bottom: as often as that costs a twentieth
-of the time, and once a second whatever it costs. Until then such a job may be passed over: so queues with limits, where
-the order decides who gets what there is, do without floors.
+of the time. Until then such a job may be passed over: so queues with limits, where the order decides who gets what
+there is, do without floors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ TOP: Final[Place] = ((1 << 63) - 1, 0)
 WORTH: Final = 1000
 """Rows claimed before floors are kept: fewer dead ones cost nothing to read, and the order is exact without floors."""
 SHARE: Final = 20
-LONGEST: Final = 1.0
+CHEAP: Final = 0.005
+"""Seconds from the bottom that need not be saved: a claim that found nothing above its floor looks below it at once."""
 
 
 @dataclass(slots=True, eq=False)
@@ -42,6 +43,7 @@ class _Floor:
     place: Place = BOTTOM
     claimed: int = 0
     from_bottom_at: float = 0.0
+    from_bottom_took: float = 0.0
     open: list[Reading] = field(default_factory=list)
 
 
@@ -69,7 +71,14 @@ class Floors:
                     floor.place = min(reading.stopped, reading.lowest)
                 if reading.floor == BOTTOM:
                     now = time.monotonic()
-                    floor.from_bottom_at = now + min((now - started) * SHARE, LONGEST)
+                    floor.from_bottom_took = now - started
+                    floor.from_bottom_at = now + floor.from_bottom_took * SHARE
+
+    def rest(self, queue: int, types: tuple[str, ...]) -> float:
+        """Seconds until a claim that found nothing above its floor may look below it."""
+        with self._lock:
+            floor = self._floors[queue, types]
+            return 0.0 if floor.from_bottom_took <= CHEAP else max(floor.from_bottom_at - time.monotonic(), 0.0)
 
     def lower(self, queue: int, place: Place) -> None:
         """A job became ready there."""

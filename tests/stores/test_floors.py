@@ -1,0 +1,90 @@
+"""Where claims start to read, on PostgreSQL; and that what they cost stays a part of the time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from hipq.stores.base import Claim
+from hipq.stores.postgres import floors
+from hipq.stores.postgres.floors import BOTTOM, SHARE, WORTH, Floors
+from hipq.stores.postgres.store import PostgresStore
+from hipq.testing.contract.jobs import NOW, new
+from tests.servers import clean_database
+
+TYPES = ("work",)
+DEAR = 1.0
+
+
+class Moments:
+    """In place of the module `time`."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def moments(monkeypatch: pytest.MonkeyPatch) -> Moments:
+    moments = Moments()
+    monkeypatch.setattr(floors, "time", moments)
+    return moments
+
+
+def read(some: Floors, moments: Moments, took: float, claimed: int = 0) -> bool:
+    """A claim; whether it started from the bottom."""
+    with some.reading(1, TYPES) as reading:
+        moments.now += took
+        reading.claimed = claimed
+        reading.stopped = (5, 5)
+    return reading.floor == BOTTOM
+
+
+def test_a_claim_from_the_bottom_takes_a_twentieth_of_the_time(moments: Moments) -> None:
+    some = Floors()
+    assert read(some, moments, DEAR, WORTH)
+    assert not read(some, moments, 0.001)
+    assert some.rest(1, TYPES) == pytest.approx(DEAR * SHARE - 0.001)
+    moments.now += DEAR * SHARE
+    assert some.rest(1, TYPES) == 0
+    assert read(some, moments, DEAR)
+
+
+def test_what_is_cheap_is_done_at_once(moments: Moments) -> None:
+    some = Floors()
+    assert read(some, moments, 0.001, WORTH)
+    assert some.rest(1, TYPES) == 0
+
+
+@pytest.fixture
+def store() -> Iterator[Any]:
+    with clean_database() as url:
+        store = PostgresStore(url)
+        store.migrate()
+        yield store
+        store.close()
+
+
+def test_a_job_below_the_floor_that_nobody_told_of_is_claimed_a_while_later_if_that_is_dear(
+    store: PostgresStore, moments: Moments
+) -> None:
+    queue = store.queue("shop", "orders", "shop_orders").number
+    sysid = store.take_lease(60, "test")
+    claim = Claim(queue, TYPES, WORTH)
+    assert not store.turn(sysid, [], [claim], NOW).won  # from here on it knows that the queue has no limits
+    store.enqueue([new(queue, job_type="work", rank=10) for _ in range(WORTH)])
+    assert len(store.turn(sysid, [], [claim], NOW).won) == WORTH
+    store._floors._floors[queue, TYPES].from_bottom_took = DEAR
+    store._floors._floors[queue, TYPES].from_bottom_at = moments.now + DEAR * SHARE
+    other = PostgresStore(store._db._url)  # whose notice does not arrive: nobody listens here
+    other.enqueue([new(queue, job_type="work", rank=5)])
+    other.close()
+    turned = store.turn(sysid, [], [claim], NOW)
+    assert not turned.won
+    assert turned.refused == {queue: NOW + round(DEAR * SHARE * 1e6)}, "it is told when to ask again"
+    moments.now += DEAR * SHARE
+    assert len(store.turn(sysid, [], [claim], NOW).won) == 1
