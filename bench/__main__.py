@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -22,8 +21,8 @@ from tests.servers import fresh_database
 
 from bench import answers, around, beside, million, plain, rules
 from bench.lines import HEADING, Bench, Line
-from bench.measure import steal, steal_between
-from bench.peers import ENVIRONMENTS, PEERS, POSTGRES, REDIS, SQLITE, Listed, PeerFailed
+from bench.measure import scratch, steal, steal_between
+from bench.peers import PEERS, POSTGRES, REDIS, SQLITE, Listed, PeerFailed
 from bench.peers.company import Company
 from bench.peers.redis_server import redis_addresses
 from bench.results import Found, Results
@@ -125,7 +124,7 @@ class Run:
         size = 4_000 if self._quick else 20_000
         with ExitStack() as stack:
             if store == SQLITE:
-                path = stack.enter_context(_folder()) / "bench.db"
+                path = stack.enter_context(scratch()) / "bench.db"
                 url, raw = f"sqlite:///{path}", _raw_sqlite(path)
             else:
                 url = stack.enter_context(fresh_database())
@@ -150,14 +149,6 @@ def _raw_postgres(url: str) -> Raw:
     return lambda table, queue: RawPostgres(url, table, queue)
 
 
-@contextmanager
-def _folder() -> Iterator[Path]:
-    """Not in /tmp, which may be in memory."""
-    ENVIRONMENTS.mkdir(exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=ENVIRONMENTS) as folder:
-        yield Path(folder)
-
-
 class _Addresses:
     """An empty database of its own for each peer."""
 
@@ -169,7 +160,7 @@ class _Addresses:
         if listed.store == POSTGRES:
             return self._stack.enter_context(fresh_database())
         if listed.store == SQLITE:
-            return str(self._stack.enter_context(_folder()) / "peer.db")
+            return str(self._stack.enter_context(scratch()) / "peer.db")
         if self._redis is None:
             self._redis = self._stack.enter_context(redis_addresses())
         try:

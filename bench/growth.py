@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from tests.servers import fresh_database
 from bench.curves import QUICK, Curve, Curves, Sizes, workers
 from bench.growth_page import load, verdict, write
 from bench.lines import figure
+from bench.measure import scratch
 from bench.peers import POSTGRES, SQLITE
 from bench.stopping import unsynced
 from hipq import Hipq
@@ -37,7 +37,7 @@ def main() -> None:
 
 def _measured(store: str, sizes: Sizes) -> Iterator[Curve]:
     if store == SQLITE:
-        with tempfile.TemporaryDirectory() as folder:
+        with scratch() as folder:
             yield from _all(f"sqlite:///{folder}/growth.db", store, sizes)
     else:
         with fresh_database() as url:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import math
+import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from bench.peers import ENVIRONMENTS
+
 Sample = TypeVar("Sample")
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A folder for a database. Not in /tmp, which may be in memory."""
+    ENVIRONMENTS.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=ENVIRONMENTS) as folder:
+        yield Path(folder)
 
 
 def seconds(work: Callable[[], object]) -> float:

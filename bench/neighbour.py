@@ -1,7 +1,8 @@
 """`python -m bench.neighbour`: somebody else's transaction stays open in the same PostgreSQL while hipq works.
 
 Jobs are added at a steady rate by another process and run here. A third of the time before, a third while a snapshot is
-held open elsewhere (so that no vacuum can remove anything), a third after.
+held open elsewhere (so that no vacuum can remove anything), a third after. Where the server does not vacuum by itself,
+this does it now and then.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from hipq.stores.base import Turned
 RATE = 3_000
 """Jobs a second: some of what a worker can do, so that it need not fall behind."""
 AT_ONCE = 100
+VACUUM_STEPS = 6
 
 
 class Turns:
@@ -59,6 +61,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.neighbour", description=__doc__)
     parser.add_argument("--seconds", type=float, default=60.0, help="in all; at least three times five")
     parser.add_argument("--rate", type=int, default=RATE, help="jobs added a second")
+    parser.add_argument("--limit", type=int, default=0, help="of the queue; none unless given")
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="keep the results there, beside those of bench.growth"
     )
@@ -98,7 +101,7 @@ def watch(url: str, steps: int, rate: int, limit: int = 0) -> list[Step]:
     app.migrate()
     turns = Turns(app)
     stopped = multiprocessing.get_context("spawn").Event()
-    adding = multiprocessing.get_context("spawn").Process(target=_add, args=(url, limit, rate, stopped))
+    adding = multiprocessing.get_context("spawn").Process(target=_add, args=(url, limit, rate, stopped), daemon=True)
     engine = app.engine()
     running = threading.Thread(target=engine.run)
     found = []
@@ -110,7 +113,10 @@ def watch(url: str, steps: int, rate: int, limit: int = 0) -> list[Step]:
             with ExitStack() as stack:
                 if phase == "during":
                     stack.enter_context(held_open(url))
-                found += [_step(app, turns, phase, watching) for _ in range(steps)]
+                for number in range(steps):
+                    if number % VACUUM_STEPS == 0:
+                        _vacuum(app, watching)
+                    found.append(_step(app, turns, phase, watching))
         stopped.set()
         adding.join()
         engine.stop()
@@ -118,6 +124,12 @@ def watch(url: str, steps: int, rate: int, limit: int = 0) -> list[Step]:
     engine.hands.close()
     app.close()
     return found
+
+
+def _vacuum(app: Hipq, watching: psycopg.Connection[Any]) -> None:
+    if watching.execute("SHOW autovacuum").fetchone() == ("off",):
+        for name in (table(app.queues[0]), "hipq_engines", "hipq_queues"):
+            watching.execute(f"VACUUM {name}".encode())
 
 
 def _step(app: Hipq, turns: Turns, phase: str, watching: psycopg.Connection[Any]) -> Step:

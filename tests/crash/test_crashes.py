@@ -55,7 +55,7 @@ def stopped_between_writes(process: subprocess.Popen[bytes], app: Hipq) -> bool:
 def test_a_stopped_engine_that_wakes_after_its_lease_commits_nothing(app: Hipq, url: str, tmp_path: Path) -> None:
     id = app.queues[0].enqueue("gate", "stop me")
     with Workers(url, tmp_path, 1) as workers:
-        eventually(lambda: ran(tmp_path)[id], 20, "the gate job runs")
+        eventually((tmp_path / f"first-{id}").exists, 20, "the gate job waits at its gate")
         first = workers.processes[0]
         eventually(lambda: stopped_between_writes(first, app), 20, "it is stopped and others can write")
         workers.start()

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 from hipq import Hipq, Job, Queue
+from hipq.engine import rescue
+from hipq.engine.pulse import LONGEST_REST, SHARE, Looks
+from hipq.job import moves
+from hipq.job.model import Change
+from hipq.stores.base import Claim
 from tests.engine.working import real_time, until, working
 
 DEAR = 0.05
@@ -27,6 +32,35 @@ def slow(store: Any, verb: str) -> list[float]:
 
     setattr(store, verb, slowly)
     return called
+
+
+def test_one_long_look_is_no_reason_to_rest_two_are() -> None:
+    looks = Looks()
+    looks.looked(0, 3_600_000_000)  # as if the process had been stopped
+    assert looks.rested == looks.ended == 3_600_000_000
+    looks.looked(0, 1_000)
+    assert looks.rested == 1_000 + SHARE * 1_000
+    looks.looked(0, 900_000)
+    looks.looked(0, 900_000)
+    assert looks.rested == 900_000 + LONGEST_REST
+
+
+@real_time
+def test_the_jobs_of_a_dead_engine_come_back_at_once_however_many_and_dear(app: Hipq, queue: Queue) -> None:
+    @queue.job
+    def work(_: Job[Any]) -> None: ...
+
+    count = 3 * rescue.STEP
+    work.enqueue_many([None] * count)
+    dead = app.store.take_lease(0.001, "dead")
+    now = app.store.now()
+    taken = app.store.turn(app.store.take_lease(60, "alive"), [], [Claim(queue.number, ("work",), count)], now).won
+    changes = [Change(row, moves.adopted(row, dead, now), (), "claimed") for row in taken]
+    app.store.turn(dead, changes, [], now)
+    orphans = app.store.orphans
+    slow(app.store, "orphans")
+    with working(app, lease=6):  # it sweeps every two seconds
+        until(lambda: not orphans([queue.number], 1), seconds=1.5)
 
 
 @real_time

@@ -54,7 +54,7 @@ FAULTS = (
 
 
 def test_the_faults_really_happen() -> None:
-    steps = "\n".join(step for seed in range(100, 124) for step in simulate(seed).steps)
+    steps = "\n".join(step for seed in range(100, 132) for step in simulate(seed).steps)
     assert [fault for fault in FAULTS if fault not in steps] == []
 
 

@@ -25,7 +25,7 @@ from hipq.engine.admit import Aside, Throttling, aside
 from hipq.engine.claim import PATIENCE, Hunger, Pace
 from hipq.engine.hands import Hands
 from hipq.engine.launch import Running
-from hipq.engine.pulse import LEASE, LINGER, POLL
+from hipq.engine.pulse import LEASE, LINGER, POLL, Looks
 from hipq.engine.queues import EngineQueue
 from hipq.engine.settle import overran, save_apart, settle
 from hipq.engine.stage import STEP, stage
@@ -48,10 +48,6 @@ BLOCKED_FOR = 5_000_000
 """Microseconds until a save that somebody's transaction stood in the way of is tried again: a try may take a second."""
 PRUNE_EVERY = 60_000_000
 """Microseconds between looks for answers that came too late, or need not be kept any longer."""
-SHARE = 20
-"""Times as long as a look took, nobody looks again unless it is urgent,"""
-LONGEST_REST = 60_000_000
-"""and no longer than these microseconds: the process may have been stopped meanwhile."""
 FEW_QUEUES = 8
 """Up to so many queues are asked directly when something wakes the engine; more are glanced at first."""
 
@@ -118,9 +114,8 @@ class Engine:
         self._next_glance = 0
         self._awaited = False
         """Somebody waits until nothing is left to do."""
-        self._rested = 0
-        """Until then no look that is not urgent: looks have become dear."""
-        self._next_rescue = 0
+        self._glances = Looks()
+        self._rescues = Looks()
         self._next_prune = 0
         self._stuck = 0
 
@@ -182,7 +177,7 @@ class Engine:
         """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
         meanwhile, so there is no hurry: a few at a time while there is other work."""
         found: list[Change] = []
-        step = STEP // 10 if self.memory else STEP
+        step = max((STEP // 10 if self.memory else STEP) // len(self._closed), 1)
         more = set(self._closed)
         for number, windows in self._closed.items():
             queue = self.queues[number]
@@ -211,11 +206,11 @@ class Engine:
                 if count:  # else somebody has them locked: look again at the next poll
                     self._hungry(queue)
                     self.events.emit("staged", now, self.queues[queue].name, count=count)
-                    self._glance_by(0)
+                    self._glance_later(0)
             if 0 < self._next_deadline[queue] <= now:
                 changes += rescue.overdue(self.store, queue, self.queues[queue].order, now)
                 self._next_deadline[queue] = 0
-                self._glance_by(0)
+                self._glance_later(0)
         return changes
 
     def _take_stopped(self, now: int, steady: int) -> None:
@@ -277,9 +272,9 @@ class Engine:
     def _room(self) -> int:
         return self._pace.room(self._hands_free())
 
-    def _save(self, changes: list[Change], claims: Sequence[Claim], now: int) -> Turned:
-        """One transaction. If a row stands in its way, or they are very many, several; what cannot be saved yet waits a
-        while."""
+    def _save(self, changes: list[Change], claims: list[Claim], now: int) -> Turned:
+        """One transaction. If a row stands in its way, or they are very many, several, and nothing is claimed; what
+        cannot be saved yet waits a while."""
         try:
             if len(changes) <= KEYS_AT_ONCE:
                 return self.store.turn(self.sysid, changes, claims, now)
@@ -289,7 +284,7 @@ class Engine:
         self._blocked += [running for running in self._stopped if running.row.id in blocked]
         self._stopped = [running for running in self._stopped if running.row.id not in blocked]
         self._next_blocked = self.steady() + BLOCKED_FOR
-        changes[:] = saved
+        changes[:], claims[:] = saved, []
         return turned
 
     def _save_blocked(self, now: int, steady: int) -> None:
@@ -390,17 +385,19 @@ class Engine:
         orphans: list[Change] = []
         changes: list[Change] = []
         taken: list[Running] = []
-        owned = self._owned or self.memory or self.poll > self.lease / 3  # else that look was long ago
-        if owned and steady >= self._next_rescue:
+        owned = self._owned or self.memory or steady > self._glances.ended + self.lease / 3 * 1e6
+        if owned and steady >= self._rescues.rested:
+            began = self.steady()
             orphans = rescue.orphans(self.store, self.queues, now)
             back, taken = rescue.forgotten(self.store, list(self.queues), self.sysid, self.memory, now)
             changes = orphans + back
-            self._next_rescue = self._rest(steady)
+            if len(orphans) < rescue.STEP:
+                self._rescues.looked(began, self.steady())
         for running in taken:
             if running.ending is None:  # one that has ended is about to be saved; its token decides
                 self._drop(running, now)
         if changes:
-            self._announce(changes, self._save(changes, (), now), now)
+            self._announce(changes, self._save(changes, [], now), now)
         if len(orphans) < rescue.STEP:  # else more are waiting: sweep again at once
             self._next_sweep = steady + round(
                 self.lease / 3 * 1e6 * self._chance.uniform(0.8, 1.0)
@@ -457,8 +454,9 @@ class Engine:
         return max(min(times) / 1e6, 0.0)
 
     def _glance(self, now: int) -> None:
-        steady = self.steady()
+        began = self.steady()
         found = self.store.glance([(queue.number, queue.types) for queue in self.queues.values()])
+        self._glances.looked(began, self.steady())
         for glance in found:
             if glance.ready:
                 self._hunger.at(glance.queue)
@@ -472,14 +470,9 @@ class Engine:
                 due |= self._remind(glance)
         asking = any(one.busy for one in self._throttling.values())
         self.idle = not (self.memory or due or asking or self._closed)
-        self._rested = self._rest(steady)
-        self._next_glance = max(steady + round(self.poll * 1e6), self._rested)
-
-    def _rest(self, began: int) -> int:
-        """Until when not to look again, if that is not urgent. While somebody's old transaction is open, what a look
-        reads grows and grows: not so the part of the time that is spent on it."""
-        ended = self.steady()
-        return ended + min(SHARE * (ended - began), LONGEST_REST)
+        self._next_glance = began + round(self.poll * 1e6)
+        if not self._awaited:
+            self._next_glance = max(self._next_glance, self._glances.rested)
 
     def _hungry(self, queue: int) -> None:
         self._hunger.at(queue)
@@ -525,7 +518,7 @@ class Engine:
 
     def _glance_later(self, steady: int) -> None:
         """The same where that can wait, if looks have become dear; but not while somebody waits for the end of work."""
-        self._glance_by(steady if self._awaited else max(steady, self._rested))
+        self._glance_by(steady if self._awaited else max(steady, self._glances.rested))
 
     def _name(self, row: Row) -> str:
         return self.queues[queue_of(row.id)].name

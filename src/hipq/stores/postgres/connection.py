@@ -15,6 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
+from weakref import WeakSet
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
@@ -133,12 +134,13 @@ class Connections:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._pool: ConnectionPool[Connection] | None = None
-        self._processes: set[int] = set()
+        self._made: WeakSet[Connection] = WeakSet()
         self._closed = False
 
     def is_own(self, process: int) -> bool:
-        """Whether that process of the server serves, or has served, a connection of this pool."""
-        return process in self._processes
+        """Whether that process of the server serves a connection of this pool."""
+        with self._lock:
+            return any(conn.info.backend_pid == process for conn in self._made if not conn.closed)
 
     def check_fork(self) -> None:
         """In a child of the process that opened the pool, start without one."""
@@ -175,7 +177,8 @@ class Connections:
 
     def _configured(self, conn: Connection) -> None:
         _settled(conn)
-        self._processes.add(conn.info.backend_pid)
+        with self._lock:
+            self._made.add(conn)
 
     def _take(self, pool: ConnectionPool[Connection]) -> Connection:
         try:

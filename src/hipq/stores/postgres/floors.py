@@ -4,8 +4,8 @@ A claimed row leaves its old version at the head of the index, and while somebod
 can remove it: after 200,000 jobs a claim of one took 40 ms instead of 1. So a claim starts at the place where the last
 one stopped. What becomes ready below that lowers the floor: this process sees its own jobs, a NOTIFY tells of others.
 Nobody promises that one arrives, so every so often a claim starts from the bottom: as often as that costs a twentieth
-of the time. Until then such a job may be passed over: so queues with limits, where the order decides who gets what
-there is, do without floors.
+of the time, and every five seconds whatever it costs. Until then such a job may be passed over: so queues with limits,
+where the order decides who gets what there is, do without floors.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ TOP: Final[Place] = ((1 << 63) - 1, 0)
 WORTH: Final = 1000
 """Rows claimed before floors are kept: fewer dead ones cost nothing to read, and the order is exact without floors."""
 SHARE: Final = 20
+LONGEST: Final = 5.0
 CHEAP: Final = 0.005
 """Seconds from the bottom that need not be saved: a claim that found nothing above its floor looks below it at once."""
 
@@ -72,7 +73,7 @@ class Floors:
                 if reading.floor == BOTTOM:
                     now = time.monotonic()
                     floor.from_bottom_took = now - started
-                    floor.from_bottom_at = now + floor.from_bottom_took * SHARE
+                    floor.from_bottom_at = now + min(floor.from_bottom_took * SHARE, LONGEST)
 
     def rest(self, queue: int, types: tuple[str, ...]) -> float:
         """Seconds until a claim that found nothing above its floor may look below it."""
@@ -85,6 +86,16 @@ class Floors:
         with self._lock:
             for (number, _), floor in self._floors.items():
                 if number == queue:
-                    floor.place = min(floor.place, place)
-                    for reading in floor.open:
-                        reading.lowest = min(reading.lowest, place)
+                    _lower(floor, place)
+
+    def forget(self) -> None:
+        """Jobs may have become ready anywhere: nobody listened for a while."""
+        with self._lock:
+            for floor in self._floors.values():
+                _lower(floor, BOTTOM)
+
+
+def _lower(floor: _Floor, place: Place) -> None:
+    floor.place = min(floor.place, place)
+    for reading in floor.open:
+        reading.lowest = min(reading.lowest, place)

@@ -69,7 +69,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         self._floors = Floors()
         self._rulebook = Rulebook(self._statements, self.now)
         self._take = Take(self._statements, self._floors, self._rulebook)
-        self._listener = Listener(self._db.connect, self._db.is_own, self._floors.lower, self.ring)
+        self._listener = Listener(self._db.connect, self._db.is_own, self._floors.lower, self._unheard)
         self._listeners.append(self._listener)  # a child keeps its parent's, and does not touch it
 
     def now(self) -> int:
@@ -141,8 +141,8 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         if len(jobs) == 1 and not large.oversized([(0, jobs[0].job_data)]):
             try:
                 return [self._added_one(conn, jobs[0], all_or_nothing)]
-            except psycopg.errors.LockNotAvailable:
-                pass
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.ProgramLimitExceeded):
+                pass  # somebody's lock, or no room for notices: it can be stored all the same
         stored = patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
         self._announce(conn, lowest(soon(jobs, stored)))
         return stored
@@ -150,7 +150,13 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
     def _added_one(self, conn: Connection, job: New, all_or_nothing: bool) -> Stored:
         """Told with what stores it: a notice is a commit, and a second one would cost as much as the first."""
         notify = is_soon(job) and self._notices.wanted(job.queue, (job.rank, LATEST_ID))
-        stored = self._insert.one(conn, job, all_or_nothing, notify)
+        told = False
+        try:
+            stored = self._insert.one(conn, job, all_or_nothing, notify)
+            told = not stored.duplicate
+        finally:
+            if notify and not told:
+                self._notices.unsent(job.queue)
         if not stored.duplicate:
             self._floors.lower(job.queue, (job.rank, stored.id))
         return stored
@@ -336,6 +342,11 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
             return rows(conn, query.encode(), values)
 
     # -- waking -----------------------------------------------------------------------------------------------------
+    def _unheard(self) -> None:
+        """Anything may have happened: nobody listened."""
+        self._floors.forget()
+        self.ring()
+
     def ring(self) -> None:
         self._bell.ring()
 

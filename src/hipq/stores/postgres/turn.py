@@ -166,7 +166,8 @@ class Take:
         won, floored = self._read(conn, claim, values)
         if not won and floored:  # nothing must mean that there is nothing
             if rest := self._floors.rest(claim.queue, claim.types):
-                return [], Picked([], refused=True, again=values["now"] + round(rest * 1e6))
+                later = Picked([], refused=True, again=values["now"] + round(rest * 1e6))
+                return [], later if self._rulebook.still_plain(conn, claim) else None
             won, _ = self._read(conn, claim, values, bottom=True)
         enough = len(won) == claim.limit or self._rulebook.still_plain(conn, claim)
         return won, Picked([]) if enough else None

@@ -29,7 +29,7 @@ BURST: Final = 3
 """How many may follow each other at once. A program that adds a job now and then is never held back."""
 RETRY_SECONDS: Final = 1.0
 LATEST_ID: Final = (1 << 63) - 1
-"""In place of an id that is not known yet: it is higher than all before."""
+"""In place of an id that is not known yet: it is higher than nearly all before."""
 _TOLD: Final = re.compile(rb"(\d{1,5}):(-?\d{1,19}):(\d{1,19})")
 _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
 
@@ -64,14 +64,20 @@ class Notices:
 
     def __init__(self) -> None:
         self._sent: dict[int, tuple[float, Place]] = {}
+        self._before: dict[int, tuple[float, Place]] = {}
 
     def wanted(self, queue: int, place: Place) -> bool:
         now = time.monotonic()
         used_until, last = self._sent.get(queue, (0.0, place))
         if used_until > now + QUIET_SECONDS * BURST and place >= last:
             return False
+        self._before[queue] = (used_until, last)
         self._sent[queue] = (min(max(used_until, now), now + QUIET_SECONDS * BURST) + QUIET_SECONDS, place)
         return True
+
+    def unsent(self, queue: int) -> None:
+        """The last one that was wanted was not sent after all."""
+        self._sent[queue] = self._before[queue]
 
 
 class Listener:
@@ -82,9 +88,9 @@ class Listener:
         connect: Callable[[], Connection],
         is_own: Callable[[int], bool],
         heard: Callable[[int, Place], None],
-        ring: Callable[[], None],
+        began: Callable[[], None],
     ) -> None:
-        self._connect, self._is_own, self._heard, self._ring = connect, is_own, heard, ring
+        self._connect, self._is_own, self._heard, self._began = connect, is_own, heard, began
         self._lock = threading.Lock()
         self._conn: Connection | None = None
         self._opening = self._closed = False
@@ -116,7 +122,7 @@ class Listener:
             if conn is None or conn.closed:
                 return
             self._conn = conn
-        self._ring()  # what happened before it listened was not heard
+        self._began()  # what happened before it listened was not heard
 
     def hear(self) -> bool:
         """Take in what has arrived; whether there was anything."""
