@@ -198,7 +198,9 @@ FILES: Final = {
     "orphans others owned parked pick_one pick_some pick_these running shut_out stage strand strands take_ticket these "
     "unpark update use_ticket",
 }
-STAGES: Final = ("small", "large", "analyzed")
+EMPTY: Final = "believed empty"
+"""As after a vacuum that came by when all jobs were done."""
+STAGES: Final = ("small", "large", "analyzed", EMPTY)
 
 
 class Measured:
@@ -210,12 +212,14 @@ class Measured:
         for stage in STAGES:
             if stage == "analyzed":
                 watch.execute("ANALYZE")
-            else:
+            elif stage != EMPTY:
                 self.scene.grow(SMALL if stage == "small" else LARGE)
             for case in CASES:
                 call = getattr(self.scene, case)
                 call()  # once for what is read for the first time
                 watch.sweep()
+                if stage == EMPTY:
+                    watch.believe_empty()
                 self.seen[stage, case] = watch.during(call)
 
     def work(self, stage: str, case: str) -> Counter[str]:

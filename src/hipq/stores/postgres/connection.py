@@ -48,7 +48,9 @@ _SETTINGS: Final = {
     "lock_timeout": f"{LOCK_SECONDS}s",
     "idle_in_transaction_session_timeout": "5s",  # a process stopped in mid-turn may hold a queue's admission lock
     # A plan is made once and kept. Made while a table was empty it would read all of it, and still do so with a
-    # million rows there; every statement here has its index, so it may have no other way.
+    # million rows there; every statement here has its index, so it may have no other way. Where rows are joined to a
+    # table by its key it says `key = ANY (ARRAY[...])`: a vacuum that found the table empty makes reading all of an
+    # index look cheap, which a plain `=` would allow.
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
     "enable_mergejoin": "off",

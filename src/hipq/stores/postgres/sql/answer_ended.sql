@@ -1,12 +1,13 @@
 -- The last jobs that had these keys, if they ended after a moment (index _key of the final table, from its end); whether
--- each has had the same answer, and whether it ended with one (index _job).
+-- each has had the same answer, and whether it ended with one (index _job; not the primary key, in whose order the first
+-- would be found).
 SELECT wanted.position, f.id,
   coalesce((
-    SELECT min(a.id) FROM hipq_answers a
+    SELECT min(a.id + 0) FROM hipq_answers a
     WHERE a.job = f.id AND a.job <> 0 AND a.state IN ('settled', 'applied') AND a.hash = wanted.hash
       AND a.job_key = wanted.job_key
   ), 0),
-  EXISTS (SELECT FROM hipq_answers a WHERE a.job = f.id AND a.job <> 0 AND a.state = 'settled')
+  (SELECT true FROM hipq_answers a WHERE a.job = f.id AND a.job <> 0 AND a.state = 'settled' LIMIT 1) IS NOT NULL
 FROM json_to_recordset(%(rows)s) AS wanted (
   position INTEGER, tenant TEXT, job_type TEXT, job_key TEXT, since BIGINT, hash TEXT
 ) CROSS JOIN LATERAL (

@@ -8,5 +8,5 @@ WITH kept AS MATERIALIZED (
 )
 UPDATE hipq_answers a SET state = CASE WHEN kept.answer = 0 THEN 'late'
     WHEN a.hash = (SELECT s.hash FROM hipq_answers s WHERE s.id = kept.answer) THEN 'duplicate' ELSE 'conflict' END
-FROM kept WHERE a.id = kept.id
+FROM kept WHERE a.id = ANY (ARRAY[kept.id])
 RETURNING a.id, a.state, a.job, a.note

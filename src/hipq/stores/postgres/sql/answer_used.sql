@@ -2,4 +2,4 @@
 UPDATE hipq_answers a SET state = used.state,
   remember_until = greatest(remember_until, %(now)s + remember_until - arrived),
   keep_until = greatest(remember_until, %(now)s + remember_until - arrived)
-FROM json_to_recordset(%(rows)s) AS used (id BIGINT, state TEXT) WHERE a.id = used.id
+FROM json_to_recordset(%(rows)s) AS used (id BIGINT, state TEXT) WHERE a.id = ANY (ARRAY[used.id])

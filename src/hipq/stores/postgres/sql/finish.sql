@@ -1,12 +1,12 @@
 -- Move rows that became final to the final table. Each names its token: no row matched = the claim was lost, and its id
--- does not come back. One probe of the primary key a row, in the order of the ids given.
+-- does not come back. One probe of the primary key a row, in the order of the ids given (ANY: see `_SETTINGS`).
 WITH done AS (
   SELECT * FROM json_to_recordset(%(rows)s) AS done (
     id BIGINT, token BIGINT, attempt BIGINT, failures BIGINT, crashes BIGINT, error TEXT, code TEXT,
     exitcode BIGINT, result TEXT, history TEXT, update_time BIGINT
   )
 ), gone AS (
-  DELETE FROM {live} l USING done WHERE l.id = done.id AND l.token = done.token
+  DELETE FROM {live} l USING done WHERE l.id = ANY (ARRAY[done.id]) AND l.token = done.token
   RETURNING l.id, l.tenant, l.lane, l.job_type, l.job_key, l.job_data, 'final', 'done', l.rank, l.priority,
     l.throttle_factor, 0, l.time_windows, l.timeout, l.scheduled_run_time, l.deadline, '', done.attempt, done.failures,
     done.crashes, 0, l.token + 1, done.error, done.code, done.exitcode, done.result, done.history, l.create_time,

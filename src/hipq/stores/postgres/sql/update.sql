@@ -1,5 +1,5 @@
 -- Write live rows that stay live: each names its token and changes it. No row matched = the claim was lost, and its id
--- does not come back. One probe of the primary key a row, in the order of the ids given.
+-- does not come back. One probe of the primary key a row, in the order of the ids given (ANY: see `_SETTINGS`).
 UPDATE {live} l SET token = moved.token + 1, job_key = moved.job_key, job_data = moved.job_data, state = moved.state,
   phase = moved.phase, rank = moved.rank, priority = moved.priority, held = moved.held,
   scheduled_run_time = moved.scheduled_run_time, deadline = moved.deadline, wait = moved.wait, attempt = moved.attempt,
@@ -10,5 +10,5 @@ FROM json_to_recordset(%(rows)s) AS moved (
   held BIGINT, scheduled_run_time BIGINT, deadline BIGINT, wait TEXT, attempt BIGINT, failures BIGINT, crashes BIGINT,
   owner BIGINT, error TEXT, code TEXT, exitcode BIGINT, result TEXT, history TEXT, update_time BIGINT
 )
-WHERE l.id = moved.id AND l.token = moved.token
+WHERE l.id = ANY (ARRAY[moved.id]) AND l.token = moved.token
 RETURNING l.id
