@@ -20,7 +20,9 @@ import pytest
 from hipq import Hipq
 from hipq.cli.benchmark.picture import Ink, histogram
 from hipq.cli.benchmark.rates import RATES
+from hipq.cli.benchmark.workbench import APP, Workbench
 from hipq.errors import HipqError
+from hipq.stores.base import QueueTables
 from tests.cli.conftest import HipqCommand, alive, eventually
 from tests.servers import fresh_database
 
@@ -75,6 +77,67 @@ def read_until(process: subprocess.Popen[str], words: str) -> None:
 
 def children(pid: int) -> set[int]:
     return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+# -- whose is it -----------------------------------------------------------------------------------------------------
+def test_folders_with_such_a_name_are_left_alone_if_anything_else_is_in_them(
+    hipq: HipqCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HIPQ_DATABASE_URL", raising=False)
+    for name, files in {"results": ["data.csv"], "empty": [], "mixed": ["bench.db", "data.csv"], "old": OLD}.items():
+        (tmp_path / f"hipq-bench-{name}").mkdir()
+        for file in files:
+            (tmp_path / f"hipq-bench-{name}" / file).write_text("precious")
+    assert hipq("bench", "--seconds", "1").status == 0
+    left = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.name != "shop.py")
+    assert left == [
+        "hipq-bench-empty", "hipq-bench-mixed", "hipq-bench-mixed/bench.db", "hipq-bench-mixed/data.csv",
+        "hipq-bench-results", "hipq-bench-results/data.csv",
+    ]  # fmt: skip
+
+
+OLD = ["bench.db", "bench.db-wal", "bench.db-shm", "bench.db-hipq"]
+
+
+def test_a_queue_that_its_own_run_has_just_removed_is_no_trouble(
+    hipq: HipqCommand, url: str, theirs: Hipq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert theirs.queues
+    gone = QueueTables(60_000, APP, "gone", "bench_0123456789abcdef_gone")
+    found, looks = Workbench._found, list[int]()
+
+    def finding(self: Workbench) -> list[QueueTables]:
+        looks.append(1)
+        return [*found(self), *([gone] if len(looks) == 1 else [])]
+
+    monkeypatch.setattr(Workbench, "_found", finding)
+    ran = hipq("bench", "--db", url, "--seconds", "1")
+    assert (ran.status, looks[:1]) == (0, [1]), ran.err
+
+
+def test_figures_are_printed_even_if_something_cannot_be_removed(
+    hipq: HipqCommand, url: str, theirs: Hipq, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert theirs.queues
+
+    def failing(_: Workbench) -> None:
+        raise HipqError("somebody holds a lock")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Workbench, "_remove", failing)
+        ran = hipq("bench", "--db", url, "--seconds", "1", "--json")
+    assert ran.status == 1
+    assert "somebody holds a lock" in ran.err
+    assert [line["name"] for line in json.loads(ran.out)["rates"]] == NAMES
+    assert hipq("bench", "--db", url, "--seconds", "1").status == 0  # it removes that
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".db", "no/such/folder.db"])
+def test_a_file_that_cannot_be_there_is_said_so_in_one_sentence(hipq: HipqCommand, name: str) -> None:
+    ran = hipq("bench", "--db", f"sqlite:///{name}")
+    assert ran.status == 2
+    assert ran.err.count("\n") == 1, ran.err
 
 
 # -- figures ---------------------------------------------------------------------------------------------------------

@@ -37,15 +37,18 @@ def bench(db: str | None, seconds: float, as_json: bool) -> int:
     """
     from hipq.cli.benchmark.interruption import Interrupted, Interruption  # other commands need not load any of this
     from hipq.cli.benchmark.place import chosen_place
-    from hipq.cli.benchmark.workbench import Workbench
+    from hipq.cli.benchmark.workbench import NotRemoved, Workbench
 
-    began = time.monotonic()
+    began, left = time.monotonic(), ""
     try:
         with Interruption() as interruption, chosen_place(db) as place:
             click.echo(f"database: {shown(place.url)}", err=True)
             size = _size(place)
-            with Workbench(place.url, interruption) as workbench:
-                report = _measured(workbench, place, seconds)
+            try:
+                with Workbench(place.url, interruption) as workbench:
+                    report = _measured(workbench, place, seconds)
+            except NotRemoved as error:
+                left = str(error)
             grown = 0 if place.temporary else _size(place) - size
     except Interrupted as interrupted:
         return complain(f"interrupted by {interrupted}: what was made for it is removed", interrupted.status)
@@ -54,7 +57,7 @@ def bench(db: str | None, seconds: float, as_json: bool) -> int:
         print_json(report)
     else:
         _print(report)
-    return 0
+    return complain(left, 1) if left else 0
 
 
 def _size(place: Place) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import os
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,6 +13,9 @@ from typing import Final, NamedTuple
 from hipq.errors import Invalid
 
 _PREFIX: Final = "hipq-bench-"
+_FILE: Final = "bench.db"
+_FILES: Final = {_FILE, *(f"{_FILE}-{kind}" for kind in ("wal", "shm", "hipq", "journal"))}
+"""All that a run makes. A folder that has anything else in it is somebody's own."""
 
 
 class Place(NamedTuple):
@@ -34,13 +36,13 @@ def chosen_place(db: str | None) -> Iterator[Place]:
     try:
         folder = Path(tempfile.mkdtemp(prefix=_PREFIX, dir="."))
     except OSError as error:
-        raise Invalid(f"cannot make a database in {os.getcwd()}: {error.strerror}; name one with --db") from None
+        raise Invalid(f"cannot make a database in {_here()}: {error.strerror}; name one with --db") from None
     held = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)  # as long as we live: it is not somebody's leftover
-        yield Place(f"sqlite:///{folder}/bench.db", folder / "bench.db", temporary=True)
+        yield Place(f"sqlite:///{folder}/{_FILE}", folder / _FILE, temporary=True)
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
         os.close(held)
 
 
@@ -50,9 +52,20 @@ def _file_of(url: str) -> Path | None:
     if not url.startswith("sqlite:///"):
         return None
     file = Path(url.removeprefix("sqlite:///"))
-    if not file.exists():  # opening it would make one, and leave it
-        raise Invalid(f"there is no database file {file.absolute()}; without --db a new one is made and removed")
+    try:
+        there = file.exists()
+    except OSError as error:
+        raise Invalid(f"cannot look for the database file {file}: {error.strerror}") from None
+    if not there:  # opening it would make one, and leave it
+        raise Invalid(f"there is no database file {_here() / file}; without --db a new one is made and removed")
     return file
+
+
+def _here() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path("a directory that was removed")
 
 
 def _remove_leftovers() -> None:
@@ -64,8 +77,21 @@ def _remove_leftovers() -> None:
             continue  # not ours, or just removed by another
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(folder, ignore_errors=True)
+            if (folder / _FILE).exists():
+                _remove(folder)
         except BlockingIOError:
             pass  # it is being measured
         finally:
             os.close(held)
+
+
+def _remove(folder: Path) -> None:
+    """With what a run made in it; not with anything else."""
+    try:
+        found = set(os.listdir(folder))
+        if found <= _FILES:
+            for name in found:
+                (folder / name).unlink()
+            folder.rmdir()
+    except OSError:
+        pass  # the next run finds it
