@@ -1,0 +1,1 @@
+"""The fixtures pytest finds by itself once hipq is installed."""
