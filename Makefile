@@ -9,7 +9,7 @@ PYTEST = $(BIN)/python -m pytest -n $(WORKERS)
 .DELETE_ON_ERROR:
 
 help:
-	@echo "make demo        see some jobs run, in a few seconds"
+	@echo "make demo        see what hipq does, in half a minute"
 	@echo "make test        lint, types and tests: what CI runs"
 	@echo "make test-long   the same and minutes of simulation and crashes"
 	@echo "make bench       hipq beside plain SQL and other queues: docs/benchmarks.md (bench-quick: a minute)"

@@ -22,7 +22,7 @@ from bench.lines import PAYLOAD, Bench, Line
 from bench.measure import seconds
 from bench.stopping import Counted
 from hipq import Hipq, aged, per_lane
-from hipq.job.order import Order, order
+from hipq.job.order import AnyOrder, order
 from hipq.job.when import to_datetime
 
 TARGET = 0.9
@@ -31,7 +31,7 @@ ROUNDS_CLOSED = 4
 """Longer ones: once a second an engine puts some of those off to the next opening, and once when it starts."""
 TURNS = 3
 """Turns a round of what takes some hundredths of a second."""
-ORDERS: dict[str, Order] = {"time": order("time"), "priority": order("priority"), "aged": aged(60)}
+ORDERS: dict[str, AnyOrder] = {"time": order("time"), "priority": order("priority"), "aged": aged(60)}
 HOLDERS = 1_000
 """Jobs that fill the lane of those which are blocked. So many are let into other lanes, too: an engine has no more."""
 AT_ONCE = 100
@@ -130,7 +130,7 @@ class Million:
                     self._drop(pair)
                     pair = self._pair(kind, name)
                 for one in pair:
-                    one.queue.order = ORDERS[name]
+                    one.queue._order = ORDERS[name]
                 yield self._line(pair, kind, name, before_vacuum=fresh)
             self._drop(pair)
 
@@ -140,7 +140,7 @@ class Million:
         ]
         few = 4 * ROUNDS * 1_000 if kind is DUE else 0  # an engine takes some more than are drained: never all
         for one, count in zip(found, (few, few + self._more), strict=True):
-            one.queue.order = ORDERS[name]
+            one.queue._order = ORDERS[name]
             crowd(self._bench.app, one.queue, kind, count)
         return found
 

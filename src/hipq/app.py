@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -10,43 +9,33 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
+from hipq.changing import Changing
 from hipq.engine.accept import Coalescer, LaneBy
-from hipq.engine.prune import prune
 from hipq.engine.pulse import LEASE, POLL
-from hipq.errors import Conflict, Invalid, NotFound, shown
+from hipq.errors import Invalid, shown
 from hipq.events import Events
-from hipq.job import moves, names
+from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Answered, Keeping
-from hipq.job.fault import Fault
-from hipq.job.model import Change, New, Row, blank, queue_of
+from hipq.job.model import New, blank
 from hipq.job.names import TableNaming, default_table_naming, whole
 from hipq.job.order import Aged, order
-from hipq.job.states import ANSWERED, CALLING_OFF, FINAL, MOVES, PHASES, SCHEDULED, WAITING
-from hipq.job.view import Job
-from hipq.job.when import seconds, to_datetime
-from hipq.job.why import Why
-from hipq.job.windows import is_open, opening
+from hipq.job.when import seconds
 from hipq.queue import Queue
-from hipq.stores.base import Claim, Filter, Store, Stored
+from hipq.stores.base import Store, Stored
 from hipq.stores.clock import Clock, SystemClock
 from hipq.stores.open import open_store, url_of, without_password
-from hipq.throttlers.limit import Limit
 from hipq.throttlers.rules import AnyLimit, Rules, checked
 
 if TYPE_CHECKING:
     from hipq.answers.inbox import Inbox
     from hipq.answers.results import Results
     from hipq.engine.loop import Engine
-    from hipq.throttlers.code import DryRun, Throttler
-
-_MOVED_ON = "job {} moved on while it was being changed; look at it again"
+    from hipq.throttlers.code import Throttler
 
 
-class Hipq:
-    """An instance: a name, a database, queues. `db` is a URL or a mapping; without one, $HIPQ_DATABASE_URL is used, and
-    without that a SQLite file named after the instance, in the current folder."""
+class Hipq(Changing):
+    """An instance: a name, a database, queues. `db` is a URL or a mapping; without one it is $HIPQ_DATABASE_URL, else
+    `database` of hipq.toml, else a SQLite file named after the instance, in the current folder."""
 
     def __init__(
         self,
@@ -57,7 +46,7 @@ class Hipq:
         clock: Clock | None = None,
     ) -> None:
         self.name = names.name(name, "the instance's name")
-        self.url = url_of(db if db is not None else os.environ.get("HIPQ_DATABASE_URL") or f"sqlite:///{name}.db")
+        self.url = url_of(db if db is not None else _default_url(name))
         self.events = Events()
         self._naming = table_naming or default_table_naming
         self._clock = clock
@@ -82,10 +71,6 @@ class Hipq:
         if self._coalescer is None:
             self._coalescer = Coalescer(self.store, self.added)
         return self._coalescer
-
-    @property
-    def queues(self) -> list[Queue]:
-        return list(self._queues.values())
 
     def queue(
         self,
@@ -125,6 +110,11 @@ class Hipq:
         self._queues[name] = Queue(self, name, _order(order, grain), declared, throttler, lane_by)
         return self._queues[name]
 
+    def known(self, name: str) -> Queue:
+        """A queue that the database has and no code here declares: to look at, and to change."""
+        self._queues[name] = Queue(self, name, None)
+        return self._queues[name]
+
     def register(self, queue: str) -> int:
         table = names.table(self._naming(self.name, queue))
         return self.store.queue(self.name, queue, table).number
@@ -151,6 +141,26 @@ class Hipq:
             engine.hands.close()
         if engine.unfit:
             raise RuntimeError(f"{engine.unfit}: this process must be replaced")
+
+    @contextmanager
+    def working(
+        self,
+        queues: Sequence[str] | None = None,
+        concurrency: int = 10,
+        poll: float = POLL,
+        lease: float = LEASE,
+    ) -> Iterator[None]:
+        """Work in a thread until the end of the block, beside whatever else this program does. Handlers that are
+        running then may finish. It forks, so begin it before threads of your own."""
+        engine = self.engine(queues, concurrency, poll, lease)
+        thread = threading.Thread(target=engine.run, name="hipq-engine", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            engine.stop()
+            thread.join()
+            engine.hands.close()
 
     def engine(
         self,
@@ -261,137 +271,7 @@ class Hipq:
                 self._waiting_for = self._waiting_for or Results(store, self.events)
         return self._waiting_for
 
-    # -- looking ----------------------------------------------------------------------------------------------------
-    def job(self, id: int) -> Job[Any]:
-        """A job by its id, live or final."""
-        return Job(self._row(id))
-
-    def jobs(
-        self,
-        queue: str,
-        *,
-        type: str = "",
-        key: str = "",
-        state: str = "",
-        phase: str = "",
-        after: int = 0,
-        limit: int = 100,
-    ) -> list[Job[Any]]:
-        """Jobs of a queue, in the order they were added; `after` the last id of one page gives the next."""
-        whole(limit, "limit", 1, 10_000)
-        whole(after, "after", 0, (1 << 63) - 1)
-        for value, check in ((type, names.job_type), (key, names.key)):
-            if value:
-                check(value)
-        if state:
-            names.one_of(state, "state", MOVES)
-        if phase:
-            names.one_of(phase, "phase", [name for some in PHASES.values() for name in some])
-        wanted = Filter(self._queue(queue).number, type, key, state, phase, after=after, limit=limit)
-        return [Job(row) for row in self.store.find(wanted)]
-
-    def why(self, id: int) -> Why:
-        """Why a job does not run now, or what it is doing: a reason, a sentence, and the facts. Nothing is changed."""
-        from hipq.engine.why import passed, why  # a program that only adds jobs need not load it
-
-        queue = self._by_number(self._row(id).id)
-        limits, engines = self.store.limits(queue.number), self.store.engines()
-        row = self._row(id)  # read last: a job that was claimed meanwhile would be found to stand in its own way
-        heavy = [found for other in passed(row, limits) if (found := self.store.get(other))]
-        served = [one.critical.get(str(queue.number), []) for one in engines]
-        declared = [one.name for one in queue.job_types if one.spec.critical]
-        critical = any(row.job_type in names for names in (*served, declared))
-        return why(row, limits, engines, self.store.now(), critical, heavy)
-
-    def dry_run(self, queue: str, throttler: Throttler, *, limit: int = 1000) -> DryRun:
-        """What a throttler would do now with the first jobs of a queue that may start as far as its other rules go:
-        ready ones and parked ones, up to `limit` of each. Nothing is changed. What it raises is raised here."""
-        from hipq.engine.admit import HEAD
-        from hipq.throttlers.code import DryRun, verdict
-
-        whole(limit, "limit", 1, 10_000)
-        chosen, now = self._queue(queue), self.store.now()
-        critical = tuple(one.name for one in chosen.job_types if one.spec.critical)
-        claim = Claim(chosen.number, tuple(one.name for one in chosen.job_types), limit, critical)
-        asked = self.store.ask(0, claim, HEAD, 0, limit, now)
-        assert asked is not None
-        specs = {one.name: one.spec for one in chosen.job_types}
-        return DryRun.of(verdict(throttler, asked.due, asked.running, specs, now), len(asked.running))
-
-    # -- changing ---------------------------------------------------------------------------------------------------
-    def cancel(self, id: int, reason: str = "cancelled") -> None:
-        """End a job that is not final. If its handler is running, what that comes to is not kept. One that waits for
-        its answer and has a cancel handler ends when an engine has run that."""
-        names.reason(reason)
-        from hipq.job import awaiting, waiting
-
-        def cancelled(row: Row, now: int) -> Row | None:
-            cause = waiting.load(row.wait).cause
-            if row.phase == CALLING_OFF and cause and cause.kind == "cancelled":
-                return None  # it is on its way
-            if row.phase in (WAITING, ANSWERED) and waiting.load(row.wait).calls_off:
-                return awaiting.called_off(row, Fault("cancelled", reason), now)
-            return moves.cancelled(row, reason, now)
-
-        self._change(id, cancelled, "cancelled")
-
-    def retry_now(self, id: int) -> None:
-        """Let a job that waits for its time, first or again, run now."""
-
-        def hurried(row: Row, now: int) -> Row:
-            if row.phase != SCHEDULED:
-                raise Conflict(f"job {row.id} is {row.state} ({row.phase}); only a scheduled job can be hurried")
-            if not is_open(row.time_windows, now):
-                opens = to_datetime(opening(row.time_windows, now)).isoformat()
-                raise Conflict(f"job {row.id} may not start now: its window opens at {opens}")
-            return moves.hurried(row, self._by_number(row.id).order, now)
-
-        self._change(id, hurried, "hurried")
-
-    def set_limit(self, queue: str, to: int | Sequence[AnyLimit] | None) -> None:
-        """Change a queue's limits while it runs: a number replaces its `limit` (below 1 = none) and leaves the others,
-        a list replaces them all, None goes back to what the code says. Every engine's next claim goes by it."""
-
-        declared = self._queue(queue).declared.limits
-
-        def change(rules: Rules) -> Rules:
-            if to is None:
-                return replace(rules, changed=None)
-            if isinstance(to, bool):
-                raise Invalid(f"a limit is a whole number or a list of limits, not {to}")
-            if isinstance(to, int):
-                before = rules.in_force if rules.changed is not None else declared or rules.limits
-                others = [one for one in before if not isinstance(one, Limit)]
-                if to < 1:  # shares stay, for when there is a limit again
-                    return replace(rules, changed=tuple(others))
-                return replace(rules, changed=checked(others, to))
-            return replace(rules, changed=checked(to))
-
-        self._change_rules(queue, change)
-
-    def pause(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
-        """Start nothing more of a queue, of one of its lanes, or of one job type. What runs goes on."""
-        self._change_rules(queue, lambda rules: _paused(rules, lane, type, True))
-
-    def resume(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
-        """Take back the `pause` that was given in the same words."""
-        self._change_rules(queue, lambda rules: _paused(rules, lane, type, False))
-
-    def _change_rules(self, queue: str, change: Callable[[Rules], Rules]) -> None:
-        changed = self._queue(queue)
-        changed.learn(self.store.change_rules(changed.number, change))
-        self.events.emit("rules changed", self.store.now(), queue)
-
-    def prune(self, older_than: float | timedelta, queue: str | None = None) -> int:
-        """Delete jobs that have been final for longer than this; how many."""
-        before = self.store.now() - round(seconds(older_than, "older_than") * 1e6)
-        total = 0
-        for one in [self._queue(queue)] if queue else self.queues:
-            for count in prune(self.store, one.number, before):
-                total += count
-                self.events.emit("pruned", self.store.now(), one.name, count=count)
-        return total
-
+    # -- its database -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:
         """Bring the database's schema to this version and make the tables of the declared queues; what was applied."""
         applied = self.store.migrate()
@@ -406,6 +286,32 @@ class Hipq:
             self._store.close()
             self._store = self._coalescer = self._waiting_for = None
 
+    @contextmanager
+    def elsewhere(self, db: str | Mapping[str, Any], clock: Clock) -> Iterator[None]:
+        """Until the block ends: on another database, by another clock; what tests do (`hipq.testing`). What it had open
+        stays open, and is what it goes on with afterwards."""
+        url = url_of(db)
+        with self._lock:
+            if self._away:
+                raise Invalid(f"{self.name} is in use by a test already: let that end before another begins")
+            before = (self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for)
+            back = {queue.name: queue.leave() for queue in self.queues}
+            self.url, self._clock, self.steady = url, clock, clock.steady
+            self._store = self._coalescer = self._waiting_for = None
+            self._away = True
+        try:
+            yield
+        finally:
+            try:
+                self.close()
+            finally:
+                for queue in self.queues:
+                    back.get(queue.name, queue.leave)()
+                self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for = before
+                self._away = False
+
+    _away = False
+
     # -- for the parts ----------------------------------------------------------------------------------------------
     def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
         if self.events.wanted("added"):
@@ -413,61 +319,14 @@ class Hipq:
                 if not one.duplicate:
                     self.events.emit("added", new.create_time, self._by_number(one.id).name, blank(new, one.id))
 
-    def _change(self, id: int, move: Callable[[Row, int], Row | None], event: str) -> None:
-        """Read, move, write if nobody was faster; after a few tries it is somebody else's turn. A move may say that
-        there is nothing to do."""
-        for _ in range(10):
-            row, now = self._row(id), self.store.now()
-            if row.state == FINAL:
-                raise Conflict(f"job {id} is final ({row.code}); that never changes")
-            after = move(row, now)
-            if after is None:
-                return
-            change = Change(row, after, (), event)
-            if not self.store.turn(0, [change], [], now).lost:
-                self.store.ring()
-                name = CALLING_OFF if change.after.phase == CALLING_OFF else event
-                self.events.emit(name, now, self._by_number(id).name, change.after)
-                return
-        raise Conflict(_MOVED_ON.format(id))
-
-    def _row(self, id: int) -> Row:
-        whole(id, "a job id", 1, (1 << 63) - 1)
-        for queue in self.queues:
-            if queue.number == queue_of(id):
-                row = self.store.get(id)
-                if row is not None:
-                    return row
-        raise NotFound(f"there is no job {id} in {self.name}")
-
-    def _by_number(self, id: int) -> Queue:
-        return next(queue for queue in self.queues if queue.number == queue_of(id))
-
-    def _queue(self, name: str) -> Queue:
-        if not isinstance(name, str) or name not in self._queues:
-            raise Invalid(f"no such queue: {shown(name)}; there are {', '.join(self._queues) or 'none'}")
-        return self._queues[name]
-
     def __repr__(self) -> str:
         return f"<Hipq {self.name} on {without_password(self.url)}>"
 
 
 _order = order
+
+
 _ANSWER_FIELDS = {"queue", "type", "key", "data", "answer_id", "error", "attempt"}
-
-
-def _paused(rules: Rules, lane: str | None, job_type: str | None, wanted: bool) -> Rules:
-    if lane is not None and job_type is not None:
-        raise Invalid("pause a lane or a job type, not both at once")
-    if lane is not None:
-        return replace(rules, paused_lanes=_with(rules.paused_lanes, names.lane(lane), wanted))
-    if job_type is not None:
-        return replace(rules, paused_types=_with(rules.paused_types, names.job_type(job_type), wanted))
-    return replace(rules, paused=wanted)
-
-
-def _with(some: tuple[str, ...], one: str, wanted: bool) -> tuple[str, ...]:
-    return tuple(sorted({*some, one} if wanted else {*some} - {one}))
 
 
 @contextmanager
@@ -482,3 +341,9 @@ def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _default_url(name: str) -> str:
+    from hipq.config import database_url  # a program that names its database need not load it
+
+    return database_url(name)

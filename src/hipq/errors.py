@@ -10,7 +10,8 @@ HipqError
 ├── NameClash          two queues want the same table
 └── StoreError         the database could not do its work
     ├── StoreUnavailable   it may be back: try again
-    │   └── StoreBusy      somebody else's transaction is in the way
+    │   ├── StoreBusy      somebody else's transaction is in the way
+    │   └── Moved          its jobs are in another one now
     ├── StoreRefused       it will never take this row
     │   └── KeyTaken       another live job has its key
     └── StoreBroken        it can no longer be trusted: stop
@@ -85,6 +86,14 @@ class StoreUnavailable(StoreError):
 
 class StoreBusy(StoreUnavailable):
     """Another transaction holds a row this write needs."""
+
+
+class Moved(StoreUnavailable):
+    """The jobs of this database have moved to another."""
+
+    def __init__(self, url: str, move: str) -> None:
+        super().__init__("the jobs of this database have moved to another: `hipq doctor` says which")
+        self.url, self.move = url, move
 
 
 class StoreRefused(StoreError):

@@ -9,9 +9,9 @@ from hipq.job.model import Row
 
 JOB_EVENTS: Final = (
     "added", "staged", "claimed", "ok", "failed", "error", "gave up", "again", "waits", "timed out", "given back",
-    "rescued", "crashed", "lifetime over", "cancelled", "hurried", "lost", "unstorable", "pruned", "window closed",
-    "deferred", "rejected", "parked", "answered", "progress", "answer failed", "calling off", "called off",
-    "call-off failed",
+    "rescued", "crashed", "lifetime over", "cancelled", "told to stop", "hurried", "changed", "lost", "unstorable",
+    "pruned", "window closed", "deferred", "rejected", "parked", "answered", "progress", "answer failed",
+    "calling off", "called off", "call-off failed",
 )  # fmt: skip
 ANSWER_EVENTS: Final = ("matched", "buffered", "duplicate", "conflict", "late", "answer dropped", "answers pruned")
 """About answers. `details` has the number and the key of one that came, `answer` and `key`; and, when it found its job,

@@ -16,7 +16,7 @@ from hipq.errors import Invalid, StoreUnavailable, shown
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Answer, Answered, Keeping, NewAnswer
 from hipq.job.model import New
-from hipq.job.order import Order
+from hipq.job.order import AnyOrder
 from hipq.job.retries import RetryHandler
 from hipq.job.spec import Handler, Spec, payload_of
 from hipq.job.view import Job
@@ -224,14 +224,14 @@ class Queue:
         self,
         app: Hipq,
         name: str,
-        order: Order,
+        order: AnyOrder | None,
         declared: Rules = NO_RULES,
         throttler: Throttler | None = None,
         lane_by: LaneBy | None = None,
     ) -> None:
         self.app = app
         self.name = names.name(name, "a queue's name")
-        self.order = order
+        self._order = order
         self.declared = declared
         """The rules its code gives it; what is in force is in the database."""
         self.throttler = throttler
@@ -243,6 +243,11 @@ class Queue:
         self._rules: Rules | None = None
         self._learned = 0
         """When, on the steady clock."""
+
+    @property
+    def order(self) -> AnyOrder:
+        """In which its jobs start. One that only the database knows goes by what its engines' code said."""
+        return self._order or self.rules.order
 
     @property
     def number(self) -> int:
@@ -272,6 +277,16 @@ class Queue:
         """What the database says; but limits given in this program's code are newer than another's."""
         self._rules = replace(stored, limits=self.declared.limits) if self.declared.limits else stored
         self._learned = self.app.steady()
+
+    def leave(self) -> Callable[[], None]:
+        """Forget what the database said, since another one follows; what is returned brings it back."""
+        before = self._number, self._rules, self._learned
+
+        def back() -> None:
+            self._number, self._rules, self._learned = before
+
+        self._number, self._rules, self._learned = 0, None, 0
+        return back
 
     @property
     def throttle_limit(self) -> int:
@@ -442,6 +457,7 @@ class Queue:
             lambda rules: replace(
                 rules,
                 limits=declared.limits,
+                order=self.order,
                 lanes=declared.lanes,
                 throttled=declared.throttled,
                 keeping=declared.keeping,

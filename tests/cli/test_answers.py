@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hipq import Hipq, Job
-from hipq.cli import answers as command
-from hipq.cli import show_answers
+from hipq.cli import show_answers, which_answers
 from hipq.job.answer import STATES
 from tests.cli.conftest import HipqCommand, waiting
+from tests.cli.terminal import HIPQ, on_terminal
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------
@@ -74,7 +75,7 @@ def test_an_answer_kept_for_a_job_that_ended_without_it_is_late(
     hipq: HipqCommand, program: Hipq, where: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its job never waited: nobody has written to the answer since."""
-    monkeypatch.setattr(command, "_PAGE", 1)
+    monkeypatch.setattr(which_answers, "_PAGE", 1)
     (orders, _) = program.queues
     program.answer("orders", "charge", "other", 0)
 
@@ -119,7 +120,7 @@ def test_a_job_is_shown_with_its_answers(
     assert [(one["state"], one["id"]) for one in shown["answers"]] == [("progress", "<None>"), ("settled", "<done>")]
     assert shown["more_answers"] is False
     lines = hipq("job", "show", *where, str(id)).out.splitlines()
-    assert lines[-4:-2] == ["answers", "  number  state     arrived                   id"]
+    assert lines[-4:-2] == ["answers", "  number  state     arrived               id"]
     assert lines[-1].endswith("<done>")
     monkeypatch.setattr(show_answers, "FEW", 1)
     assert hipq("job", "show", *where, str(id)).out.endswith(f"\n  and more: hipq answers list --job {id}\n")
@@ -167,14 +168,106 @@ def test_what_replay_says_of_each_outcome(hipq: HipqCommand, program: Hipq, wher
 def test_a_dropped_answer_is_gone_one_that_a_job_has_is_not(
     hipq: HipqCommand, program: Hipq, some: list[int], where: list[str]
 ) -> None:
-    assert hipq("answers", "drop", *where, str(some[0])).out == f"dropped answer {some[0]}\n"
-    assert hipq("answers", "drop", *where, str(some[1]), "--json").json == {"dropped": some[1]}
+    assert hipq("answers", "drop", *where, str(some[0]), "--yes").out == f"dropped answer {some[0]}\n"
+    assert hipq("answers", "drop", *where, str(some[1]), "-y", "--json").json == {"dropped": [some[1]]}
     assert listed(hipq, where) == some[2:]
     waiting(program, "orders", "charge", "k")
     program.answer("orders", "charge", "k", 1)
-    ran = hipq("answers", "drop", *where, str(listed(hipq, where)[-1]))
+    ran = hipq("answers", "drop", *where, str(listed(hipq, where)[-1]), "--yes")
     assert ran.status == 1
+    assert ran.out == ""
     assert "has not looked at it yet" in ran.complaint
+
+
+def test_drop_asks_first_and_says_so_where_nobody_can_be_asked(
+    hipq: HipqCommand, some: list[int], where: list[str]
+) -> None:
+    ran = hipq("answers", "drop", *where, str(some[0]))
+    assert (ran.status, ran.out) == (2, "")
+    assert f"Delete answer {some[0]}? There is no terminal to ask on: say --yes" in ran.complaint
+    assert listed(hipq, where) == some
+
+
+def test_drop_asks_on_a_terminal(shop: Hipq, folder: Path) -> None:
+    shop.answer("orders", "charge", "k", 1)
+    (kept,) = shop.inbox.list()
+    command = [*HIPQ, "answers", "drop", "shop:app", str(kept.id)]
+    asked = f"Delete answer {kept.id}? [y/N]: "
+    no = on_terminal(command, folder, typed="n\n", after=asked)
+    assert (no.status, no.lines[-1]) == (1, "hipq: nothing was changed")
+    assert len(shop.inbox.list()) == 1
+    yes = on_terminal(command, folder, typed="y\n", after=asked)
+    assert (yes.status, yes.lines[-1]) == (0, f"dropped answer {kept.id}")
+    assert shop.inbox.list() == []
+
+
+def test_answers_are_dropped_by_what_they_are(
+    hipq: HipqCommand, program: Hipq, some: list[int], where: list[str]
+) -> None:
+    """Not those that are too young, nor one that its job has not looked at."""
+    waiting(program, "orders", "charge", "k")
+    program.answer("orders", "charge", "k", 1)
+    (matched,) = listed(hipq, where, "--state", "matched")
+    assert hipq("answers", "drop", *where, "--older-than", "1h", "--yes").out == "dropped 0 answers\n"
+    assert listed(hipq, where, "--older-than", "1h") == []
+    assert listed(hipq, where, "--older-than", "0") == [*some, matched]
+    refused = hipq("answers", "drop", *where, "-q", "orders", "--older-than", "0")
+    assert "Delete 4 answers?" in refused.complaint
+    ran = hipq("answers", "drop", *where, "-q", "orders", "--older-than", "0", "--yes")
+    assert (ran.status, ran.out) == (0, "dropped 3 answers\n")
+    assert f"left alone: 1 answer; the first: answer {matched} cannot be dropped" in ran.err
+    assert listed(hipq, where) == [some[3], matched]
+    assert hipq("answers", "drop", *where, "--key", "c", "--yes", "--json").json == {"dropped": [some[3]]}
+
+
+def test_many_pages_are_dropped(
+    hipq: HipqCommand, program: Hipq, where: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(which_answers, "_PAGE", 3)
+    for number in range(10):
+        program.answer("orders", "charge", f"k-{number}")
+    assert len(hipq("answers", "drop", *where, "--state", "buffered", "-y", "--json").json["dropped"]) == 10
+    assert program.inbox.list() == []
+
+
+def test_answers_are_replayed_by_what_they_are(
+    hipq: HipqCommand, program: Hipq, some: list[int], where: list[str]
+) -> None:
+    id = waiting(program, "orders", "charge", "late")
+    program.cancel(id)
+    program.answer("orders", "charge", "late", "after all")
+    again = program.queues[0].enqueue("charge", key="late")
+    ran = hipq("answers", "replay", *where, "--state", "late", "--yes")
+    assert (ran.status, ran.out) == (0, "replayed 1 answer: 1 buffered\n")
+    program.run(until_empty=True)
+    assert program.job(again).result == {"settled": "after all"}
+    rows = hipq("answers", "replay", *where, str(some[0]), str(some[1]), "--json").json
+    assert [(row["outcome"], row["key"]) for row in rows] == [("buffered", "a"), ("buffered", "b")]
+    assert not set(some[:2]) & set(listed(hipq, where))
+    for options in ((), (str(some[2]), "--key", "b")):
+        assert "say which answers" in hipq("answers", "replay", *where, *options).complaint
+    assert "come again?" in hipq("answers", "replay", *where, "--key", "c").complaint
+
+
+def test_a_page_says_how_to_get_the_next_one(hipq: HipqCommand, some: list[int], where: list[str]) -> None:
+    ran = hipq("answers", "list", *where, "--limit", "3", "--state=buffered", "--after", "0")
+    assert len(ran.out.splitlines()) == 4
+    (line,) = [line for line in ran.err.splitlines() if not line.startswith("database: ")]
+    start, command = line.split(": ", 1)
+    assert start == "there is more"
+    assert command == f"hipq answers list {' '.join(where)} --limit 3 --state=buffered --after {some[2]}"
+    last = hipq(*command.split()[1:])
+    assert str(some[3]) in last.out
+    assert "there is more" not in last.err
+    assert "there is more" in hipq("answers", "list", *where, "--limit", "3", "--json").err
+
+
+def test_no_answers_is_said_and_stays_json(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
+    assert program.inbox.list() == []
+    ran = hipq("answers", "list", *where)
+    assert (ran.status, ran.out) == (0, "")
+    assert "no answers found" in ran.err.splitlines()
+    assert hipq("answers", "list", *where, "--json").out == "[]\n"
 
 
 def test_an_answer_that_is_not_there_is_exit_1(hipq: HipqCommand, some: list[int], where: list[str], url: str) -> None:
@@ -192,7 +285,7 @@ def test_an_answer_that_is_not_there_is_exit_1(hipq: HipqCommand, some: list[int
     if where != ["shop:app"]:
         assert hipq("answers", "show", *where, str(foreign.id), "--json").json["app"] == "farm"
         assert listed(hipq, where) == [*some, foreign.id]
-        assert hipq("answers", "drop", *where, str(foreign.id)).status == 0
+        assert hipq("answers", "drop", *where, str(foreign.id), "--yes").status == 0
 
 
 def test_prune_deletes_answers_too(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
@@ -203,11 +296,11 @@ def test_prune_deletes_answers_too(hipq: HipqCommand, program: Hipq, where: list
     program.answer("mails", "mail", "k")
     pruned = 0
     for _ in range(200):
-        assert hipq("prune", *where, "--older-than", "1d", "-q", "orders").out == "deleted 0 jobs\n"
-        pruned = hipq("prune", *where, "--older-than", "1d", "--json").json["answers"]
+        assert hipq("prune", *where, "--older-than", "1d", "-q", "orders", "--yes").out == "deleted 0 jobs\n"
+        pruned = hipq("prune", *where, "--older-than", "1d", "--json", "--yes").json["answers"]
         if pruned:
             break
     assert pruned == 1
     assert [one.key for one in short.inbox.list()] == ["k"]
-    assert hipq("prune", *where, "--older-than", "1d").out == "deleted 0 jobs and 0 answers\n"
+    assert hipq("prune", *where, "--older-than", "1d", "--yes").out == "deleted 0 jobs and 0 answers\n"
     short.close()

@@ -63,7 +63,7 @@ def test_the_application_may_come_from_the_environment(hipq: HipqCommand, monkey
     assert hipq("job", "cancel", id).status == 0
     assert hipq("queue", "list").status == 0
     assert hipq("migrate").status == 0
-    assert hipq("prune", "--older-than", "30d").status == 0
+    assert hipq("prune", "--older-than", "30d", "--yes").status == 0
 
 
 def test_every_command_says_which_database_it_opened(hipq: HipqCommand, folder: Path) -> None:
@@ -73,7 +73,7 @@ def test_every_command_says_which_database_it_opened(hipq: HipqCommand, folder: 
         ("job", "show", "shop:app", "65537"),
         ("queue", "list", "shop:app"),
         ("migrate", "shop:app"),
-        ("prune", "shop:app", "--older-than", "1d"),
+        ("prune", "shop:app", "--older-than", "1d", "--yes"),
         ("job", "retry", "shop:app", "65537"),
         ("job", "cancel", "shop:app", "65537"),
         ("job", "why", "shop:app", "65537"),
@@ -150,9 +150,9 @@ def test_a_job_that_is_not_there_is_exit_1(hipq: HipqCommand) -> None:
 def test_old_final_jobs_are_pruned(hipq: HipqCommand) -> None:
     ids = [hipq("enqueue", "shop:app", "orders", "quick").out.strip() for _ in range(2)]
     hipq("job", "cancel", "shop:app", ids[0])
-    assert hipq("prune", "shop:app", "--older-than", "1h", "--json").json == {"deleted": 0, "answers": 0}
-    assert hipq("prune", "shop:app", "--older-than", "0", "-q", "mails", "--json").json["deleted"] == 0
-    assert hipq("prune", "shop:app", "--older-than", "0").out == "deleted 1 job and 0 answers\n"
+    assert hipq("prune", "shop:app", "--older-than", "1h", "--yes", "--json").json == {"deleted": 0, "answers": 0}
+    assert hipq("prune", "shop:app", "--older-than", "0", "--yes", "-q", "mails", "--json").json["deleted"] == 0
+    assert hipq("prune", "shop:app", "--older-than", "0", "--yes").out == "deleted 1 job and 0 answers\n"
     assert [str(job["id"]) for job in hipq("job", "list", "shop:app", "--json").json] == ids[1:]
 
 
@@ -185,7 +185,7 @@ def test_queues_only_the_database_knows_are_there_too(hipq: HipqCommand, folder:
     assert {job["id"] for job in hipq("job", "list", "--db", "sqlite:///shop.db", "--json").json} == {id, id2}
     assert hipq("job", "retry", "--db", "sqlite:///shop.db", str(id), "--json").json["phase"] == "ready"
     assert hipq("job", "cancel", "--db", "sqlite:///shop.db", str(id2), "--json").json["state"] == "final"
-    assert hipq("prune", "--db", "sqlite:///shop.db", "--older-than", "0", "--json").json["deleted"] == 1
+    assert hipq("prune", "--db", "sqlite:///shop.db", "--older-than", "0", "--yes", "--json").json["deleted"] == 1
 
 
 def test_looking_at_a_database_that_is_not_there_does_not_make_one(hipq: HipqCommand, folder: Path) -> None:
@@ -201,18 +201,6 @@ def test_migrate_makes_a_database_and_says_so(hipq: HipqCommand, folder: Path) -
     assert isinstance(made.json["applied"], list)
     assert (folder / "new.db").exists()
     assert "nothing to do" in hipq("migrate", "--db", "sqlite:///new.db").out
-
-
-def test_the_demo_ends_by_itself_and_shows_every_kind_of_ending(hipq: HipqCommand) -> None:
-    jobs = hipq("demo", "--json").json
-    assert [(job["type"], job["code"], job["attempt"]) for job in jobs] == [
-        ("receipt", "ok", 1),
-        ("charge", "ok", 3),
-        ("reserve", "failed", 1),
-        ("refund", "ok", 1),
-        ("ship", "error", 1),
-        ("receipt", "ok", 1),
-    ]
 
 
 def test_help_and_version(hipq: HipqCommand) -> None:

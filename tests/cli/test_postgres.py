@@ -28,7 +28,7 @@ def test_from_migrate_to_prune(
         assert hipq("job", "cancel", "--db", url, delayed, "--json").json["state"] == "final"
         (queue,) = [one for one in hipq("queue", "list", "--db", url, "--json").json if one["queue"] == "orders"]
         assert queue["table"] == "shop_orders"
-        assert hipq("prune", "--db", url, "--older-than", "0", "--json").json["deleted"] == 4
+        assert hipq("prune", "--db", url, "--older-than", "0", "--yes", "--json").json["deleted"] == 4
         assert hipq("job", "list", "--db", url, "--json").json == []
 
 

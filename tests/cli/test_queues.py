@@ -61,6 +61,28 @@ def test_the_list_has_limits_and_pauses(hipq: HipqCommand, other: Hipq, where: l
     assert listed(hipq, where)["limits_changed"] is True
 
 
+def test_queues_are_paged_and_none_is_said(hipq: HipqCommand, other: Hipq, url: str) -> None:
+    farm = Hipq("farm", url)
+    for name in ("a", "b"):
+        farm.queue(name).enqueue("milk", delay=60)
+    farm.close()
+    every = [row["queue"] for row in hipq("queue", "list", "--db", url, "--json").json]
+    assert every == ["orders", "a", "b"]
+    first = hipq("queue", "list", "--db", url, "--limit", "2", "--json")
+    assert [row["queue"] for row in first.json] == every[:2]
+    (line,) = [line for line in first.err.splitlines() if line.startswith("there is more: hipq ")]
+    command = line.removeprefix("there is more: hipq ").split()
+    assert command[-2:] == ["--after", str(first.json[-1]["number"])]
+    last = hipq(*command)
+    assert [row["queue"] for row in last.json] == every[2:]
+    assert "there is more" not in last.err
+    assert rules(other).limits
+    none = hipq("queue", "list", "--db", url, "--after", "65535")
+    assert (none.status, none.out) == (0, "")
+    assert "no queues found" in none.err
+    assert hipq("queue", "list", "--db", url, "--after", "65535", "--json").out == "[]\n"
+
+
 # -- pause, resume ---------------------------------------------------------------------------------------------------
 def test_a_queue_a_lane_and_a_type_are_paused_and_resumed(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
     assert hipq("queue", "pause", *where, "orders").out == "paused in orders: everything\n"
@@ -145,8 +167,8 @@ def test_what_is_used_is_shown_by_lane(hipq: HipqCommand, other: Hipq, where: li
     assert shown["lanes"] == [{"lane": "", "used": 1, "most": 3}, {"lane": "east", "used": 2, "most": 3}]
     assert hipq("queue", "limit", *where, "orders").out.splitlines()[-3:] == [
         "lane    used  most",
-        "(none)  1     3",
-        "east    2     3",
+        "(none)     1     3",
+        "east       2     3",
     ]
 
 

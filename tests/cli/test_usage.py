@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 import pytest
 
 from tests.cli.conftest import HipqCommand
+from tests.servers import OwnPostgres, fresh_database
 
 BAD_USAGE = {
     "no command": (),
@@ -121,6 +125,20 @@ BAD_USAGE = {
     "answers counted in no such queue": ("answers", "count", "shop:app", "-q", "fly"),
     "show no answer": ("answers", "show", "shop:app"),
     "rekey to nothing": ("answers", "rekey", "shop:app", "1"),
+    "drop no answer": ("answers", "drop", "shop:app"),
+    "drop by number and by state": ("answers", "drop", "shop:app", "1", "--state", "late"),
+    "drop of no such state": ("answers", "drop", "shop:app", "--state", "fine", "--yes"),
+    "drop of a nonsense age": ("answers", "drop", "shop:app", "--older-than", "old", "--yes"),
+    "drop in no such queue": ("answers", "drop", "shop:app", "-q", "fly", "--yes"),
+    "replay no answer": ("answers", "replay", "shop:app"),
+    "a page of no queues": ("queue", "list", "shop:app", "--limit", "0"),
+    "a page after too many queues": ("queue", "list", "shop:app", "--after", "65536"),
+    "completion of no shell": ("completion",),
+    "completion of no such shell": ("completion", "tcsh"),
+    "config of something": ("config", "shop:app"),
+    "migrate nothing": ("migrate",),
+    "migrate an application and a database": ("migrate", "shop:app", "--db", "sqlite:///shop.db"),
+    "migrate no database": ("migrate", "--db", "mongodb://x:s3cret@y"),
     "a missing file": ("enqueue", "shop:app", "orders", "quick", "--data-file", "nowhere.json"),
     "data twice": ("enqueue", "shop:app", "orders", "quick", "1", "--data-file", "-"),
 }
@@ -147,6 +165,139 @@ def test_an_import_that_raises_says_where(hipq: HipqCommand, folder: Path) -> No
     complaint = hipq("worker", "broken:app").complaint
     assert "ZeroDivisionError" in complaint
     assert f"{folder}/broken.py, line 1" in complaint
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (("jobs",), "there is no command 'jobs'; did you mean job?"),
+        (("wroker",), "did you mean worker?"),
+        (("resume",), "did you mean queue resume?"),
+        (("answers", "lst"), "did you mean list?"),
+        (("queue", "puase", "shop:app"), "did you mean pause?"),
+        (("answers", "list", "shop:app", "--stat", "late"), "--state"),
+        (("answers", "list", "shop:app", "--state", "buffred"), "'buffered'"),
+        (("queue", "pause", "shop:app", "order"), "there is no queue 'order'; did you mean orders?"),
+        (("answers", "list", "shop:app", "-q", "mals"), "did you mean mails?"),
+        (("worker", "shop:app", "-q", "orders,mial"), "did you mean mails?"),
+        (("worker", "shop:app", "-q", "orders,mial", "--processes", "2"), "did you mean mails?"),
+        (("enqueue", "shop:app", "oders", "quick"), "did you mean orders?"),
+        (("worker", "shop:ap"), "module shop has no ap; did you mean app?"),
+        (("queue", "list", "--db", "sqlite:///typo.db"), "`hipq migrate --db sqlite:///typo.db` makes one"),
+    ],
+)
+def test_a_typo_is_told_what_may_be_meant(hipq: HipqCommand, arguments: tuple[str, ...], meant: str) -> None:
+    ran = hipq(*arguments)
+    assert ran.status == 2
+    assert meant in ran.complaint
+
+
+def test_a_job_of_a_mistyped_type_is_added_and_that_is_said(hipq: HipqCommand) -> None:
+    """It is no error: another program may have the code."""
+    ran = hipq("enqueue", "shop:app", "orders", "chrage")
+    assert (ran.status, ran.out.strip().isdigit()) == (0, True)
+    assert "shop:app has no code for chrage; did you mean charge?" in ran.err.splitlines()
+    assert "no code" not in hipq("enqueue", "shop:app", "orders", "something_else").err
+    assert "no code" not in hipq("enqueue", "shop:app", "orders", "charge").err
+
+
+# -- PostgreSQL ------------------------------------------------------------------------------------------------------
+def test_postgresql_without_its_driver(folder: Path) -> None:
+    code = "import sys; sys.modules['psycopg'] = None; from hipq.cli.main import main; main()"
+    command = [sys.executable, "-c", code, "queue", "list", "--db", "postgresql://ann:s3cret@db/shop"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.splitlines()[-1] == "hipq: PostgreSQL needs psycopg: pip install 'hipq[postgres]'"
+
+
+def test_postgresql_that_cannot_be_used_says_what_to_do(hipq: HipqCommand) -> None:
+    with fresh_database() as url:
+        nowhere = f"{url}_not"
+        for command in (("queue", "list"), ("answers", "count"), ("migrate",)):
+            ran = hipq(*command, "--db", nowhere)
+            assert ran.status == 1
+            assert f"make it first: createdb {nowhere.rpartition('/')[2]}" in ran.complaint
+        ran = hipq("queue", "list", "--db", url)
+        assert ran.status == 1
+        assert "run `hipq migrate" in ran.complaint
+        stranger = urlunsplit(
+            urlsplit(url)._replace(netloc=f"nobody_here:s3cret@{urlsplit(url).netloc.split('@')[-1]}")
+        )
+        ran = hipq("queue", "list", "--db", stranger)
+        assert ran.status == 1
+        assert "check the user" in ran.complaint
+        assert "s3cret" not in ran.err
+    refused = hipq("queue", "list", "--db", "postgresql://127.0.0.1:1/shop")
+    assert "is the server running there?" in refused.complaint
+
+
+def test_a_wrong_password_says_what_to_do(hipq: HipqCommand) -> None:
+    server = OwnPostgres()
+    try:
+        rules = server._folder / "data" / "pg_hba.conf"
+        rules.write_text(f"host all ann 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
+        server.start()
+        with psycopg.connect(server.url, autocommit=True) as conn:
+            conn.execute("CREATE ROLE ann LOGIN PASSWORD 'right'")
+        for password in (":s3cret", ""):
+            ran = hipq("queue", "list", "--db", server.url.replace("postgres@", f"ann{password}@"))
+            assert ran.status == 1
+            assert "check the user and the password in the URL" in ran.complaint
+            assert "s3cret" not in ran.err
+    finally:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("sqlite:///nofolder/x.db", "is its folder there, may you write to it?"),
+        ("sqlite:///text.db", "check the path: another program made this file"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_what_to_do(hipq: HipqCommand, folder: Path, url: str, meant: str) -> None:
+    (folder / "text.db").write_text("this is no database, but it is longer than the header of one" * 20)
+    ran = hipq("migrate", "--db", url)
+    assert ran.status == 1
+    assert meant in ran.complaint
+
+
+# -- where the output goes -------------------------------------------------------------------------------------------
+OUTPUTS = ("job list shop:app", "queue list shop:app --json", "answers count shop:app", "config", "--help", "--version",
+           "completion bash")  # fmt: skip
+
+
+@pytest.mark.parametrize("command", OUTPUTS)
+@pytest.mark.parametrize(
+    ("where", "status"), [(">&-", 0), ("> /dev/full", 1), (">&- 2>&- <&-", 0), ("2> /dev/full", 0), ("2>&-", 0)]
+)
+def test_output_that_goes_nowhere_is_no_traceback(folder: Path, command: str, where: str, status: int) -> None:
+    shell = f"{sys.executable} -m hipq.cli.main enqueue shop:app orders quick > /dev/null 2>&1\n"
+    shell += f"{sys.executable} -m hipq.cli.main {command} {where}"
+    done = subprocess.run(["bash", "-c", shell], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == status, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "Exception ignored" not in done.stderr
+    complaints = [line for line in done.stderr.splitlines() if line.startswith("hipq: ")]
+    full = ["hipq: cannot write to standard output: No space left on device"]
+    assert complaints == (full if where == "> /dev/full" else [])
+
+
+def test_what_is_printed_never_goes_into_a_database(folder: Path) -> None:
+    """With standard output closed, the next file that is opened would get its number."""
+    python = f"{sys.executable} -m hipq.cli.main"
+    shell = f"{python} enqueue shop:app orders quick >&- <&-; {python} job list shop:app --json"
+    done = subprocess.run(["bash", "-c", shell], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0
+    assert [job["type"] for job in json.loads(done.stdout)] == ["quick"]
+
+
+def test_a_folder_that_was_removed_is_one_sentence(folder: Path) -> None:
+    (folder / "gone").mkdir()
+    shell = f"cd gone; rmdir ../gone; {sys.executable} -m hipq.cli.main job list shop:app"
+    done = subprocess.run(["bash", "-c", shell], cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert done.stderr == "hipq: the current folder is not there any more: go to another one\n"
 
 
 def test_a_real_process_exits_so_too(folder: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GUIDES = {"README.md": (6, 3), "docs/answers.md": (7, 3), "docs/when-a-job-may-run.md": (5, 4)}
+GUIDES = {"README.md": (6, 4), "docs/answers.md": (7, 3), "docs/when-a-job-may-run.md": (5, 4)}
 """How many commands and programs each has: so that none is overlooked."""
 
 

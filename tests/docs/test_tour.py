@@ -117,7 +117,7 @@ def test_the_rows_in_the_tour_are_those_of_a_real_walk(tmp_path: Path) -> None:
     walk.look(id)
     walk.run(walk.claim(engine))
     walk.look(id)
-    assert sum(prune(walk.store, walk.queue.number, walk.clock.now() + 1)) == 1
+    assert sum(prune(walk.store, walk.queue.number, (walk.clock.now() + 1, 0))) == 1
     assert walk.store.get(id) is None
     walk.app.close()
     assert re.findall(r"```row\n(.*)\n```", TOUR) == walk.seen

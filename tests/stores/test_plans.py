@@ -163,7 +163,17 @@ class Scene:
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
         assert len(self.store.orphans(queues, 2 * WANTED)) == 2 * WANTED
-        assert len(self.store.owned(queues, self.sysid)) == 2 * WANTED
+        owned = self.store.owned(queues, self.sysid)
+        assert len(owned) == 2 * WANTED
+        assert self.store.tokens([row.id for row in owned]) == {row.id: row.token for row in owned}
+
+    def prune(self) -> None:
+        """Those that ended so: none of them, and all are passed; then some of the others."""
+        self.save(self.claim(self.plain, TYPES[:1]), lambda row: moves.succeeded(row, "null", 0, NOW))
+        passed = self.store.prune(self.plain, (NOW + 1, 0), WANTED, code="failed")
+        assert (passed.deleted, passed.last and passed.last[0]) == (0, NOW)
+        assert self.store.prune(self.plain, (NOW + 1, 0), WANTED // 2).deleted == WANTED // 2
+        assert self.store.newest(self.plain, WANTED // 4)
 
     def pass_time(self) -> None:
         assert self.store.stage(self.ruled, NOW, WANTED) == WANTED
@@ -185,6 +195,7 @@ CASES: Final = {
     "shut_out": "ready",
     "rescue": "owner",
     "pass_time": "stage parked",
+    "prune": "key ready todo time",
     "answers": "key ready todo wait owner",
     "sweep_answers": "key ready todo",
 }
@@ -192,11 +203,11 @@ CASES: Final = {
 FILES: Final = {
     "sqlite": "admitted answer_ended answer_late answer_left answer_live answer_pending answer_place answer_twins "
     "answer_used claim finish glance held orphans others owned parked pick_ready pick_todo running shut_out stage "
-    "strand strands unpark update",
+    "strand strands tokens prune newest unpark update",
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "
     "answer_live answer_lock answer_pending answer_place answer_prune answer_twins answer_used finish glance held "
     "orphans others owned parked pick_one pick_some pick_these running shut_out stage strand strands take_ticket these "
-    "unpark update use_ticket",
+    "tokens prune newest unpark update use_ticket",
 }
 EMPTY: Final = "believed empty"
 """As after a vacuum that came by when all jobs were done."""

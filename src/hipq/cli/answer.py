@@ -6,12 +6,21 @@ from typing import IO
 
 import click
 
+from hipq.cli.commands import examples
 from hipq.cli.inputs import Whole, data_argument, data_file_option, given_data
 from hipq.cli.show import print_json
 from hipq.cli.target import AppCommand, app_argument, chosen, db_option, json_option
 
 
-@click.command(cls=AppCommand)
+@click.command(
+    cls=AppCommand,
+    short_help="Bring the answer of a job.",
+    epilog=examples(
+        """hipq answer shop:app orders charge order-17 '{"status": "paid"}'""",
+        "hipq answer --db sqlite:///shop.db orders charge order-17 --data-file answer.json --id evt-1",
+        """hipq answer shop:app orders charge order-17 '"no such card"' --error""",
+    ),
+)
 @app_argument
 @click.argument("queue")
 @click.argument("job_type", metavar="TYPE")

@@ -2,110 +2,79 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections import Counter
+from typing import Any
 
 import click
 
 from hipq import Hipq
 from hipq.answers.inbox import Count
+from hipq.cli.commands import Commands, examples
+from hipq.cli.complain import complain, note
 from hipq.cli.inputs import Whole
-from hipq.cli.show import print_json
+from hipq.cli.progress import confirm, progress, yes_option
+from hipq.cli.show import next_page, print_json, some
 from hipq.cli.show_answers import described, print_answer, print_answers, print_counts, print_replayed, replayed
 from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option, of_name
-from hipq.errors import NotFound
+from hipq.cli.which_answers import Wanted, every, find_answer, number_of, page, which_answers
+from hipq.errors import Conflict, NotFound
 from hipq.job import names
-from hipq.job.answer import BUFFERED, LATE, STATES, Answer
-from hipq.stores.base import AnswerFilter
+from hipq.job.answer import STATES
 
-_PAGE: Final = 200
 _NUMBER = Whole("the number of an answer", 1, (1 << 63) - 1)
 _number_argument = click.argument("number", metavar="NUMBER", type=_NUMBER)
+_numbers_argument = click.argument("numbers", metavar="[NUMBER]...", type=_NUMBER, nargs=-1)
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    cls=Commands,
+    no_args_is_help=False,
+    epilog=examples(
+        "hipq answers list shop:app --state buffered",
+        "hipq answers rekey shop:app 12 order-17",
+        "hipq answers drop shop:app --state late --older-than 30d",
+    ),
+)
 def answers() -> None:
     """Look at the answers that came, give them another chance, throw them away."""
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------
-@answers.command("list", cls=AppCommand)
+@answers.command(
+    "list",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq answers list shop:app --state buffered",
+        "hipq answers list shop:app --key order-17 --json",
+        "hipq answers list --db sqlite:///shop.db --older-than 7d --limit 20",
+    ),
+)
 @app_argument
-@click.option("-q", "--queue", help="Only to jobs of this queue.")
-@click.option("--type", "job_type", help="Only to jobs of this type.")
-@click.option("--key", help="Only to this key.")
-@click.option("--state", type=click.Choice(list(STATES)), help="`answers count` says what each means.")
-@click.option("--job", type=Whole("a job id", 1, (1 << 63) - 1), help="Only those that belong to this job.")
+@which_answers
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: numbers above it.")
-@click.option("--limit", type=Whole("limit", 1, 10_000), default=100, show_default=True)
+@click.option("--limit", type=Whole("limit", 1, 10_000), default=100, show_default=True, help="At most so many.")
 @db_option
 @json_option
-def list_answers(
-    app: str,
-    queue: str | None,
-    job_type: str | None,
-    key: str | None,
-    state: str | None,
-    job: int | None,
-    after: int,
-    limit: int,
-    db: str | None,
-    as_json: bool,
-) -> None:
+def list_answers(app: str, wanted: Wanted, after: int, limit: int, db: str | None, as_json: bool) -> None:
     """Answers in the order they came."""
-    wanted = {
-        "type": names.job_type(job_type) if job_type is not None else "",
-        "key": names.key(key) if key is not None else "",
-        "job": job or 0,
-    }
-    found = [
-        row
-        for one, each in of_name(instances(app, db), queue)
-        for row in _in_state(one, each.name, state or "", after, limit, wanted)
-    ]
-    found = sorted(found, key=_number)[:limit]
+    apps = instances(app, db)
+    found = [row for _, row in page(apps, wanted, after, limit)]
     if as_json:
         print_json(found)
     else:
         print_answers(found)
+    if len(found) == limit and page(apps, wanted, number_of(found[-1]), 1):
+        next_page(number_of(found[-1]))
 
 
-def _in_state(
-    app: Hipq, queue: str, state: str, after: int, limit: int, wanted: dict[str, Any]
-) -> list[dict[str, Any]]:
-    if state != LATE:
-        return _kept_as(app, queue, state, state, after, limit, wanted)
-    found = [row for kept in (LATE, BUFFERED) for row in _kept_as(app, queue, kept, LATE, after, limit, wanted)]
-    return sorted(found, key=_number)
-
-
-def _kept_as(
-    app: Hipq, queue: str, kept: str, state: str, after: int, limit: int, wanted: dict[str, Any]
-) -> list[dict[str, Any]]:
-    """The first ones that the inbox keeps in one state and that are in another: page by page, since it may be all of
-    them, or none."""
-    size = max(limit, _PAGE) if kept == BUFFERED else limit
-    found: list[dict[str, Any]] = []
-    while len(found) < limit:
-        page = app.inbox.list(queue, state=kept, after=after, limit=size, **wanted)
-        found += [row for row in described(app, queue, page) if state in ("", row["state"])]
-        if len(page) < size:
-            break
-        after = page[-1].id
-    return found[:limit]
-
-
-def _number(row: dict[str, Any]) -> int:
-    return int(row["number"])
-
-
-@answers.command("show", cls=AppCommand)
+@answers.command("show", cls=AppCommand, epilog=examples("hipq answers show shop:app 12"))
 @app_argument
 @_number_argument
 @db_option
 @json_option
 def show(app: str, number: int, db: str | None, as_json: bool) -> None:
     """An answer, what it says, and what its state means."""
-    target, queue, found = _find(instances(app, db), number)
+    target, queue, found = find_answer(instances(app, db), number)
     (row,) = described(target, queue, [found])
     row["meaning"] = STATES[row["state"]]
     if as_json:
@@ -114,7 +83,11 @@ def show(app: str, number: int, db: str | None, as_json: bool) -> None:
         print_answer(row)
 
 
-@answers.command("count", cls=AppCommand)
+@answers.command(
+    "count",
+    cls=AppCommand,
+    epilog=examples("hipq answers count shop:app", "hipq answers count shop:app -q orders --json"),
+)
 @app_argument
 @click.option("-q", "--queue", help="Only to jobs of this queue.")
 @db_option
@@ -135,22 +108,52 @@ def count(app: str, queue: str | None, db: str | None, as_json: bool) -> None:
 
 
 # -- changing --------------------------------------------------------------------------------------------------------
-@answers.command("replay", cls=AppCommand)
+@answers.command(
+    "replay",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq answers replay shop:app 12",
+        "hipq answers replay shop:app --state late --type charge",
+    ),
+)
 @app_argument
-@_number_argument
+@_numbers_argument
+@which_answers
+@yes_option
 @db_option
 @json_option
-def replay(app: str, number: int, db: str | None, as_json: bool) -> None:
-    """Let an unused answer come again. It is for the job that has its key now, and gets another number."""
-    target, queue, found = _find(instances(app, db), number)
-    done = target.inbox.replay(number)
+def replay(app: str, numbers: tuple[int, ...], wanted: Wanted, yes: bool, db: str | None, as_json: bool) -> int:
+    """Let unused answers come again: those with these NUMBERs, or all that the options name. Each is for the job that
+    has its key now, and gets another number."""
+    chosen = _chosen(instances(app, db), numbers, wanted)
+    if not numbers and chosen:
+        confirm(f"Let {some(len(chosen), 'answer')} come again?", yes)
+    done, refused = [], []
+    with progress("replaying", len(chosen), quiet=as_json or len(chosen) == 1) as bar:
+        for target, row in chosen:
+            try:
+                outcome = target.inbox.replay(number_of(row))
+                done.append((outcome, replayed(outcome, row["queue"], row["type"], row["key"])))
+            except (Conflict, NotFound) as error:
+                refused.append(str(error))
+            bar.advance()
     if as_json:
-        print_json(replayed(done, queue, found.type, found.key))
+        rows = [row for _, row in done]
+        print_json(rows[0] if len(numbers) == 1 and rows else rows)
+    elif numbers:
+        for outcome, _ in done:
+            print_replayed(outcome)
     else:
-        print_replayed(done)
+        counted = Counter(str(outcome.outcome) for outcome, _ in done)
+        click.echo(f"replayed {some(len(done), 'answer')}{_listed(counted)}")
+    return _refused(refused, numbers)
 
 
-@answers.command("rekey", cls=AppCommand)
+@answers.command(
+    "rekey",
+    cls=AppCommand,
+    epilog=examples("hipq answers rekey shop:app 12 order-17", "hipq answers rekey shop:app 12 order-17 --type charge"),
+)
 @app_argument
 @_number_argument
 @click.argument("key")
@@ -160,7 +163,7 @@ def replay(app: str, number: int, db: str | None, as_json: bool) -> None:
 def rekey(app: str, number: int, key: str, job_type: str | None, db: str | None, as_json: bool) -> None:
     """Let an unused answer come again, with another key. For one that named the wrong job."""
     names.key(key)
-    target, queue, found = _find(instances(app, db), number)
+    target, queue, found = find_answer(instances(app, db), number)
     done = target.inbox.rekey(number, key, type=job_type)
     if as_json:
         print_json(replayed(done, queue, job_type or found.type, key))
@@ -168,26 +171,64 @@ def rekey(app: str, number: int, key: str, job_type: str | None, db: str | None,
         print_replayed(done)
 
 
-@answers.command("drop", cls=AppCommand)
+@answers.command(
+    "drop",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq answers drop shop:app 12",
+        "hipq answers drop shop:app --state buffered --older-than 30d --yes",
+    ),
+)
 @app_argument
-@_number_argument
+@_numbers_argument
+@which_answers
+@yes_option
 @db_option
 @json_option
-def drop(app: str, number: int, db: str | None, as_json: bool) -> None:
-    """Delete an answer. One that a job has, and has not looked at yet, stays."""
-    target, _, _ = _find(instances(app, db), number)
-    target.inbox.drop(number)
+def drop(app: str, numbers: tuple[int, ...], wanted: Wanted, yes: bool, db: str | None, as_json: bool) -> int:
+    """Delete answers: those with these NUMBERs, or all that the options name. One that a job has, and has not looked at
+    yet, stays. `answers list` with the same options shows them first."""
+    chosen = _chosen(instances(app, db), numbers, wanted)
+    if chosen:
+        which = f"answer {numbers[0]}" if len(numbers) == 1 else some(len(chosen), "answer")
+        confirm(f"Delete {which}?", yes)
+    dropped, refused = [], []
+    with progress("deleting", len(chosen), quiet=as_json or len(chosen) == 1) as bar:
+        for target, row in chosen:
+            try:
+                target.inbox.drop(number_of(row))
+                dropped.append(number_of(row))
+            except (Conflict, NotFound) as error:
+                refused.append(str(error))
+            bar.advance()
     if as_json:
-        print_json({"dropped": number})
-    else:
-        click.echo(f"dropped answer {number}")
+        print_json({"dropped": dropped})
+    elif dropped or not numbers:
+        click.echo(f"dropped answer {dropped[0]}" if len(numbers) == 1 else f"dropped {some(len(dropped), 'answer')}")
+    return _refused(refused, numbers)
 
 
-def _find(apps: list[Hipq], number: int) -> tuple[Hipq, str, Answer]:
-    """The instance that has the answer, the name of its queue, the answer."""
-    for app in apps:
-        queues = {queue.number: queue.name for queue in app.queues}
-        for kept in app.store.answers(AnswerFilter(id=number)):
-            if kept.queue in queues:
-                return app, queues[kept.queue], Answer(kept)
-    raise NotFound(f"there is no answer {number} here")
+def _chosen(apps: list[Hipq], numbers: tuple[int, ...], wanted: Wanted) -> list[tuple[Hipq, dict[str, Any]]]:
+    """All that are meant, read before the first is changed: one that is replayed comes back with a higher number."""
+    if bool(numbers) == wanted.is_anything:
+        raise click.UsageError("say which answers: by their numbers, or by options like --state and --older-than")
+    if not numbers:
+        return list(every(apps, wanted))
+    found = []
+    for number in dict.fromkeys(numbers):
+        target, queue, answer = find_answer(apps, number)
+        found += [(target, row) for row in described(target, queue, [answer])]
+    return found
+
+
+def _refused(refused: list[str], numbers: tuple[int, ...]) -> int:
+    """What could not be done. It is a failure if it was asked for by number."""
+    if refused and numbers:
+        return complain(f"{refused[0]}{f' (and {len(refused) - 1} more like it)' if refused[1:] else ''}", 1)
+    if refused:
+        note(f"left alone: {some(len(refused), 'answer')}; the first: {refused[0]}")
+    return 0
+
+
+def _listed(counted: Counter[str]) -> str:
+    return f": {', '.join(f'{count} {outcome}' for outcome, count in sorted(counted.items()))}" if counted else ""

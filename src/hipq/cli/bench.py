@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from hipq.cli.commands import examples
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration
 from hipq.cli.show import print_json
@@ -23,7 +24,14 @@ _LABELS: Final = 34
 """Columns that are left of the figures."""
 
 
-@click.command()
+@click.command(
+    short_help="Measure what a database can do.",
+    epilog=examples(
+        "hipq bench",
+        "hipq bench --db postgresql://ann@localhost/shop --seconds 30",
+        "hipq bench --json > before.json",
+    ),
+)
 @click.option("--db", metavar="URL", help="The database; else $HIPQ_DATABASE_URL, else a new SQLite file here.")
 @click.option(
     "--seconds", type=Duration("seconds", 1), default="60", show_default=True, help="About how long it takes."

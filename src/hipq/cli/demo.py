@@ -1,140 +1,168 @@
-"""`hipq demo`: a few jobs on SQLite in a temporary folder, and what happens to them. Ends by itself."""
+"""`hipq demo`: a shop and a pretend bank for half a minute, on SQLite, and whether it all adds up. Ends by itself."""
 
 from __future__ import annotations
 
-import tempfile
-import time
-from contextlib import suppress
-from pathlib import Path
-from threading import Timer
-from typing import Any
+import os
+import shutil
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from signal import SIGHUP
+from textwrap import wrap
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hipq import Answer, Failed, Hipq, Job, Ok, Wait, fixed
-from hipq.cli.show import clock, described, print_json, print_table, timeline
-from hipq.cli.target import announced, json_option
-from hipq.events import Event
+from hipq.cli.commands import examples
+from hipq.cli.complain import complain
+from hipq.cli.inputs import Duration
+from hipq.cli.show import print_json
+from hipq.cli.target import announced, json_option, shown
+from hipq.errors import Invalid
+
+if TYPE_CHECKING:
+    from hipq.cli.benchmark.interruption import Interruption
+    from hipq.cli.demonstration.run import Run
+    from hipq.cli.demonstration.summary import Facts
+
+_LEAST: Final = 3
+_MOST: Final = 3600
+_LABELS: Final = 14
+"""Columns that are left of what a check says."""
 
 
-def _app(folder: Path) -> Hipq:
-    app = Hipq("demo", f"sqlite:///{folder / 'demo.db'}")
-    orders = app.queue("orders")
-
-    @orders.job
-    def receipt(job: Job[Any]) -> dict[str, Any]:
-        """Succeeds."""
-        return {"mailed": job.data["order"]}
-
-    @orders.job(retry=fixed(0.3, attempts=3))
-    def charge(job: Job[Any]) -> str:
-        """Fails twice, then succeeds, and adds the next job together with its own success."""
-        if job.attempt < 3:
-            raise ConnectionError("the bank does not answer")
-        job.enqueue("receipt", job.data)
-        return "paid"
-
-    @orders.job
-    def reserve(job: Job[Any]) -> None:
-        """Can never succeed, and says so."""
-        raise Failed(f"order {job.data['order']} has nothing in stock")
-
-    @orders.job
-    def refund(_job: Job[Any]) -> Wait:
-        """Asks the bank, and waits for its answer."""
-        return Wait()
-
-    @refund.answered
-    def refunded(_job: Job[Any], answer: Answer) -> Ok | Failed:
-        return Ok(answer.data) if answer.data["status"] == "done" else Failed("declined")
-
-    @orders.job
-    def ship(_job: Job[Any]) -> Wait:
-        """Sends its request and waits for an answer that never comes."""
-        return Wait()
-
-    return app
-
-
-@click.command()
+@click.command(epilog=examples("hipq demo", "hipq demo --seconds 10 --plain", "hipq demo --keep demo --json"))
+@click.option(
+    "--seconds", type=Duration("seconds", _LEAST), default="30", show_default=True, help="About how long it takes."
+)
+@click.option("--keep", metavar="FOLDER", help="Where its database goes; else among the temporary files, for a day.")
+@click.option("--plain", is_flag=True, help="Lines instead of a picture, as when the output is no terminal.")
 @json_option
-def demo(as_json: bool) -> int:
-    """See jobs succeed, fail, retry, wait and be answered, in a few seconds."""
-    with tempfile.TemporaryDirectory(prefix="hipq-demo-") as folder:
-        app = announced(_app(Path(folder)))
-        engine = app.engine(concurrency=4)
-        started = time.monotonic()
-        final = 0
+def demo(seconds: float, keep: str | None, plain: bool, as_json: bool) -> int:
+    """See a shop charge some hundred orders through a bank that answers late, twice, early or never.
 
-        def tell(event: Event) -> None:
-            nonlocal final
-            if event.job is None or event.name == "answered":  # that its answer has come is said by "matched"
-                return
-            final += event.job.state == "final"
-            if final == 6:
-                engine.stop()
-            if (event.name, event.job.job_type) == ("waits", "refund"):
-                Timer(0.3, _bank, [app, event.job.job_key]).start()
-            with suppress(BrokenPipeError):  # the reader has gone; said at the end, when nothing runs any more
-                if not as_json:
-                    click.echo(f"{time.monotonic() - started:5.2f} s  {_said(event)}")
+    There are limits, regions with shares, priorities, a time window, retries, time-outs and a crash. In the end
+    everything is counted: exit 1 if it does not add up.
+    """
+    from hipq.cli.benchmark.interruption import Interrupted, Interruption  # other commands need not load any of this
+    from hipq.cli.demonstration.place import chosen_file
+    from hipq.cli.demonstration.run import Run
 
-        app.events.subscribe(tell)
-        (orders,) = app.queues
-        orders.enqueue("receipt", {"order": 16}, key="order-16")
-        orders.enqueue("charge", {"order": 17}, key="order-17")
-        orders.enqueue("reserve", {"order": 18}, key="order-18")
-        orders.enqueue("refund", {"order": 15}, key="order-15")
-        orders.enqueue("ship", {"order": 19}, key="order-19", delay=0.5, timeout=1)
+    if seconds > _MOST:
+        raise Invalid(f"seconds must be at most {_MOST}, not {seconds:g}")
+    if plain or os.environ.get("NO_COLOR"):
+        click.get_current_context().color = False
+    with Interruption() as interruption:
+        run = Run(chosen_file(keep), seconds)
+        announced(run.shop.app)
         try:
-            engine.run()
-        finally:
-            engine.hands.close()
-        jobs = [described(app.name, orders.name, job) for job in app.jobs(orders.name)]
-        app.close()  # before its folder goes
+            facts = run.play(lambda gone: _view(run, plain, as_json, gone), interruption)
+        except Interrupted as interrupted:
+            return complain("interrupted before it began", interrupted.status)
+        report = _report(run, facts)
+        status = _status(interruption) if report["interrupted"] else 0
+    if status == 128 + SIGHUP:
+        return status  # the terminal has been closed: nobody is there to read it
     if as_json:
-        print_json(jobs)
+        print_json(report)
     else:
-        _print(jobs)
-    return 0 if [job["code"] for job in jobs] == ["ok", "ok", "failed", "ok", "error", "ok"] else 1
+        _print(report)
+    if status:
+        return complain("interrupted: this is what has been so far", status)
+    wrong = dict.fromkeys(check["about"] for check in report["checks"] if not check["holds"])
+    return complain(f"it does not add up: look at {', '.join(wrong)}, and tell us", 1) if wrong else 0
 
 
-def _bank(app: Hipq, key: str) -> None:
-    """Somebody else, somewhere else, a while later."""
-    app.answer("orders", "refund", key, {"status": "done"})
+def _status(interruption: Interruption) -> int:
+    from hipq.cli.benchmark.interruption import Interrupted
+
+    try:
+        interruption.heed()
+    except Interrupted as interrupted:
+        return interrupted.status
+    return 0
 
 
-def _said(event: Event) -> str:
-    job, name = event.job, event.name
-    assert job is not None
-    why = f": {fault}" if (fault := Job(job).fault) else ""
-    match name:
-        case "added":
-            soon = job.scheduled_run_time - job.create_time
-            text = f"added, to start in {soon / 1e6:.1f} s" if soon > 0 else "added"
-        case "claimed" if job.state == "error":
-            text = "is judged"
-        case "claimed" if job.phase == "answered":
-            text = "looks at its answer"
-        case "matched":
-            text = f"its answer has come, {event.details['waited']:.1f} s after it asked"
-        case "claimed":
-            text = f"starts, attempt {job.attempt}"
-        case "again":
-            text = f"failed{why}; again in {(job.scheduled_run_time - event.at) / 1e6:.1f} s"
-        case "ok":
-            text = f"succeeded: {job.result}"
-        case "waits":
-            text = f"has sent its request and waits, at most {(job.deadline - event.at) / 1e6:.1f} s"
-        case _:
-            text = f"{name}{why}"
-    return f"{job.job_type:<8} {job.job_key:<9} {text}"
+def _view(run: Run, plain: bool, as_json: bool, gone: Callable[[], None]) -> AbstractContextManager[object]:
+    from rich.console import Console
+
+    from hipq.cli.demonstration.view import Lines, Picture, Scene
+
+    if as_json:
+        return nullcontext()
+    console = Console()
+    scene = Scene(run.shop, run.tally, run.story, run.news, run.seconds)
+    if plain or not sys.stdout.isatty() or console.is_dumb_terminal:
+        return Lines(scene, max(run.seconds / 30, 1.0), gone)
+    return Picture(scene, console)
 
 
-def _print(jobs: list[dict[str, Any]]) -> None:
-    click.echo("\nAll of them are final now; nothing about them changes any more:\n")
-    print_table(("id", "type", "key", "attempt", "code", "error"), jobs)
-    charge = jobs[1]
-    click.echo(f"\nThe history of job {charge['id']}, kept on its row (`hipq job show` prints it):\n")
-    for at, text in timeline(charge):
-        click.echo(f"  {clock(at)}  {text}")
+def _report(run: Run, facts: Facts) -> dict[str, Any]:
+    from hipq.cli.demonstration.afterwards import suggestions
+    from hipq.cli.demonstration.shop import CAPS
+    from hipq.cli.demonstration.summary import checked
+
+    whole = not run.story.interrupted
+    checks = checked(facts) if whole else []
+    return {
+        "seconds": run.took,
+        "database": shown(run.shop.app.url),
+        "interrupted": not whole,
+        "adds_up": all(check.holds for check in checks) if whole else None,
+        "checks": [check._asdict() for check in checks],
+        "jobs": dict(Counter(job.code if job.state == "final" else job.phase for job in facts.every)),
+        "answers": dict(facts.words),
+        "limits": CAPS,
+        "most_held": dict(facts.held),
+        "bank": dict(facts.bank),
+        "clock_slow_seconds": run.shop.clock.slow / 1e6,
+        "next": [one._asdict() for one in suggestions(facts, run.shop.app.url)],
+    }
+
+
+# -- printing --------------------------------------------------------------------------------------------------------
+def _print(report: dict[str, Any]) -> None:
+    width = max(min(shutil.get_terminal_size().columns, 100), 40)
+    if report["interrupted"]:
+        _print_so_far(report)
+    else:
+        _heading("Does it add up? The shop, the bank and hipq have each counted on their own:")
+        about = ""
+        for check in report["checks"]:
+            _print_check(check, width, "" if check["about"] == about else check["about"])
+            about = check["about"]
+        took = f"{sum(report['jobs'].values())} jobs in {report['seconds']:.0f} s"
+        _heading(f"{took}: it adds up." if report["adds_up"] else f"{took}: IT DOES NOT ADD UP.")
+        slow = report["clock_slow_seconds"]
+        click.echo(f"The demo's clock was {slow:.0f} s slow: windows open on the minute, and one had to.")
+    _heading("What to try next (this database stays for a day, or where --keep puts it):")
+    for one in report["next"]:
+        click.echo(f"  {click.style('# ' + one['why'], dim=True)}\n  {one['command']}")
+
+
+def _print_check(check: dict[str, Any], width: int, about: str) -> None:
+    mark = click.style("ok", fg="green") if check["holds"] else click.style("NO", fg="red", bold=True)
+    first, *more = wrap(check["text"], max(width - _LABELS, 20))
+    click.echo(f" {mark} {about:<{_LABELS - 4}}{first}")
+    for line in more:
+        click.echo(f"{'':<{_LABELS}}{line}")
+
+
+def _print_so_far(report: dict[str, Any]) -> None:
+    _heading(f"After {report['seconds']:.1f} s:")
+    bank = report["bank"]
+    answers = {"early" if word == "buffered" else word: count for word, count in report["answers"].items()}
+    click.echo("  jobs      " + _said(report["jobs"]))
+    click.echo("  answers   " + _said(answers))
+    click.echo(
+        f"  the bank  {bank['requests']} requests, {bank['open']} open, never more than {bank['most'].get('all', 0)}"
+    )
+
+
+def _said(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items())) or "none"
+
+
+def _heading(text: str) -> None:
+    click.echo("\n" + click.style(text, bold=True))

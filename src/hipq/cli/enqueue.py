@@ -7,15 +7,24 @@ from typing import IO, Any
 
 import click
 
+from hipq.cli.commands import examples
+from hipq.cli.complain import nearest, note
 from hipq.cli.inputs import Duration, Moment, Whole, data_argument, data_file_option, given_data
 from hipq.cli.show import print_json
-from hipq.cli.target import AppCommand, announced, app_argument, json_option, load
+from hipq.cli.target import AppCommand, announced, app_argument, json_option, load, others
 from hipq.errors import Invalid
 from hipq.job.names import FACTOR_MAX
 from hipq.job.order import PRIORITY_MAX
 
 
-@click.command(cls=AppCommand)
+@click.command(
+    cls=AppCommand,
+    epilog=examples(
+        """hipq enqueue shop:app orders charge '{"amount": 5}' --key order-17""",
+        "hipq enqueue shop:app orders receipt --data-file receipt.json --delay 12h",
+        "hipq enqueue shop:app orders charge --key order-17 --on-duplicate return",
+    ),
+)
 @app_argument
 @click.argument("queue")
 @click.argument("job_type", metavar="TYPE")
@@ -52,13 +61,16 @@ def enqueue(
     loaded = load(app)
     target = next((one for one in loaded.queues if one.name == queue), None)
     if target is None:
-        there = ", ".join(one.name for one in loaded.queues) or "none"
-        raise Invalid(f"{app} declares no queue {queue!r:.60}; there are {there}")
+        there = [one.name for one in loaded.queues]
+        raise Invalid(f"{app} declares no queue {queue!r:.60}{others(queue, there)}")
     announced(loaded)
     options: dict[str, Any] = {"key": key, "at": at, "delay": delay, "priority": priority, "timeout": timeout}
     options |= {"lane": lane, "throttle_factor": throttle_factor}
+    declared = [one.name for one in target.job_types]
     id = target.enqueue(job_type, value, on_duplicate=on_duplicate, **options)
     if as_json:
         print_json({"id": id, "queue": queue, "type": job_type})
     else:
         click.echo(id)
+    if job_type not in declared and (meant := nearest(job_type, declared)):  # by design no error: others may have it
+        note(f"{app} has no code for {job_type}{meant}")

@@ -59,12 +59,15 @@ class Moment(Type):
 
     name = "iso-time"
 
+    def __init__(self, what: str = "at") -> None:
+        self._what = what
+
     def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> datetime:
         try:
             found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         except ValueError:
-            raise Invalid(f"at must be a moment like 2027-01-15T08:00:00+01:00, not {value!r:.40}") from None
-        moment(found)
+            raise Invalid(f"{self._what} must be a moment like 2027-01-15T08:00:00+01:00, not {value!r:.40}") from None
+        moment(found, self._what)
         return found
 
 

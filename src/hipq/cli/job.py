@@ -1,31 +1,49 @@
-"""`hipq job`: look at jobs, ask why they do not run, end them, hurry them."""
+"""`hipq job`: look at jobs, ask why they do not run, end them, hurry them, put them elsewhere, add them again."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import click
 
 from hipq import Hipq, Job
-from hipq.cli.inputs import Whole
-from hipq.cli.show import described, print_job, print_jobs, print_json
+from hipq.cli.commands import Commands, examples
+from hipq.cli.inputs import Duration, Moment, Whole
+from hipq.cli.many import Chosen, done_to, filters, ids_argument
+from hipq.cli.progress import quiet_option, yes_option
+from hipq.cli.show import described, next_page, print_job, print_jobs, print_json
 from hipq.cli.show_answers import answers_of
 from hipq.cli.target import AppCommand, app_argument, db_option, find, instances, json_option, of_name
 from hipq.job import names
 from hipq.job.model import queue_of
-from hipq.job.states import MOVES, PHASES
+from hipq.job.order import PRIORITY_MAX
 from hipq.observe.logs import escaped
 
 _ID = Whole("a job id", 1, (1 << 63) - 1)
-_PHASES = list(dict.fromkeys(phase for phases in PHASES.values() for phase in phases))
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    cls=Commands,
+    no_args_is_help=False,
+    epilog=examples(
+        "hipq job list shop:app --phase waiting",
+        "hipq job why shop:app 65537",
+        "hipq job cancel shop:app --queue orders --older-than 2d",
+    ),
+)
 def job() -> None:
-    """Look at jobs, ask why they do not run, end them, hurry them."""
+    """Look at jobs, ask why they do not run, end them, hurry them, put them elsewhere, add them again."""
 
 
-@job.command("show", cls=AppCommand)
+@job.command(
+    "show",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq job show shop:app 65537",
+        "hipq job show --db sqlite:///shop.db 65537 --json",
+    ),
+)
 @app_argument
 @click.argument("id", type=_ID)
 @db_option
@@ -36,49 +54,46 @@ def show(app: str, id: int, db: str | None, as_json: bool) -> None:
     _print(target, found, as_json, answers_of(target, id))
 
 
-@job.command("list", cls=AppCommand)
+@job.command(
+    "list",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq job list shop:app --queue orders --phase waiting",
+        "hipq job list shop:app --code error --error ConnectionError --newer-than 1h",
+        "hipq job list --db postgresql://host/database --state final --limit 1000 --json",
+    ),
+)
 @app_argument
-@click.option("-q", "--queue", help="Only this queue.")
-@click.option("--type", "job_type", help="Only this job type.")
-@click.option("--key", help="Only this key.")
-@click.option("--state", type=click.Choice(list(MOVES)))
-@click.option("--phase", type=click.Choice(_PHASES))
+@filters
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: ids above this one.")
-@click.option("--limit", type=Whole("limit", 1, 10_000), default=100, show_default=True)
+@click.option("--limit", type=Whole("limit", 1, 9_999), default=100, show_default=True, help="How many a page.")
 @db_option
 @json_option
-def list_jobs(
-    app: str,
-    queue: str | None,
-    job_type: str | None,
-    key: str | None,
-    state: str | None,
-    phase: str | None,
-    after: int,
-    limit: int,
-    db: str | None,
-    as_json: bool,
-) -> None:
+def list_jobs(app: str, chosen: Chosen, after: int, limit: int, db: str | None, as_json: bool) -> None:
     """Jobs in the order they were added, live and final."""
-    wanted = {
-        "type": names.job_type(job_type) if job_type is not None else "",
-        "key": names.key(key) if key is not None else "",
-        "state": state or "",
-        "phase": phase or "",
-    }
+    wanted = chosen.wanted()
     found = [
         described(one.name, each.name, job)
-        for one, each in of_name(instances(app, db), queue)
-        for job in one.jobs(each.name, after=after, limit=limit, **wanted)
+        for one, each in of_name(instances(app, db), chosen.queue)
+        for job in one.jobs(each.name, after=after, limit=limit + 1, **wanted)
     ]
-    found = sorted(found, key=lambda each: int(each["id"]))[:limit]
+    found = sorted(found, key=lambda each: int(each["id"]))
+    more, found = len(found) > limit, found[:limit]
     if as_json:
         print_json(found)
     else:
         print_jobs(found)
+        if more:
+            next_page(int(found[-1]["id"]))
 
 
-@job.command("why", cls=AppCommand)
+@job.command(
+    "why",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq job why shop:app 65537",
+    ),
+)
 @app_argument
 @click.argument("id", type=_ID)
 @db_option
@@ -93,30 +108,140 @@ def why(app: str, id: int, db: str | None, as_json: bool) -> None:
         click.echo(escaped(found.sentence))
 
 
-@job.command("cancel", cls=AppCommand)
+@job.command(
+    "cancel",
+    cls=AppCommand,
+    epilog=examples(
+        'hipq job cancel shop:app 65537 --reason "ordered twice"',
+        "hipq job cancel shop:app --queue orders --type charge --phase waiting --older-than 2d",
+    ),
+)
 @app_argument
-@click.argument("id", type=_ID)
-@click.option("--reason", default="cancelled", show_default=True, help="Kept on the job as its error.")
+@ids_argument
+@filters
+@click.option("--reason", default="cancelled", show_default=True, help="Kept on each job as its error.")
+@yes_option
+@quiet_option
 @db_option
 @json_option
-def cancel(app: str, id: int, reason: str, db: str | None, as_json: bool) -> None:
-    """End a job that is not final."""
+def cancel(
+    app: str,
+    ids: tuple[int, ...],
+    chosen: Chosen,
+    reason: str,
+    yes: bool,
+    quiet: bool,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """End jobs that are not final: those with these ids, or all that the filters find.
+
+    Handlers that are running are told, and what they come to is not kept. Jobs that wait for an answer and have a
+    cancel handler end when an engine has run that.
+    """
     names.reason(reason)
-    target, _ = find(instances(app, db), id)
-    target.cancel(id, reason)
-    _print(target, target.job(id), as_json)
+    return done_to(
+        instances(app, db), ids, chosen, "cancel",
+        one=lambda target, id: target.cancel(id, reason),
+        many=lambda target, queue, **wanted: target.cancel_all(queue, reason, **wanted),
+        yes=yes, quiet=quiet, as_json=as_json, show=_print,
+    )  # fmt: skip
 
 
-@job.command("retry", cls=AppCommand)
+@job.command(
+    "retry",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq job retry shop:app 65537",
+        "hipq job retry shop:app --queue orders --error ConnectionError --yes",
+    ),
+)
 @app_argument
-@click.argument("id", type=_ID)
+@ids_argument
+@filters
+@yes_option
+@quiet_option
 @db_option
 @json_option
-def retry(app: str, id: int, db: str | None, as_json: bool) -> None:
-    """Let a job that waits for its time, first or again, run now."""
-    target, _ = find(instances(app, db), id)
-    target.retry_now(id)
-    _print(target, target.job(id), as_json)
+def retry(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool, db: str | None, as_json: bool) -> int:
+    """Let jobs that wait for their time, first or again, run now: those with these ids, or all that the filters
+    find."""
+    return done_to(
+        instances(app, db), ids, chosen, "hurry",
+        one=lambda target, id: target.retry_now(id),
+        many=lambda target, queue, **wanted: target.retry_all(queue, **wanted),
+        yes=yes, quiet=quiet, as_json=as_json, show=_print,
+    )  # fmt: skip
+
+
+@job.command(
+    "change",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq job change shop:app 65537 --priority 1",
+        "hipq job change shop:app --queue orders --type receipt --delay 2h",
+    ),
+)
+@app_argument
+@ids_argument
+@filters
+@click.option("--at", type=Moment(), help="Not before this moment, like 2027-01-15T08:00:00+01:00.")
+@click.option("--delay", type=Duration("delay"), help="Not before so long from now: seconds, or 90s, 5m, 12h, 30d.")
+@click.option("--priority", type=Whole("priority", 0, PRIORITY_MAX), help="Lower goes first.")
+@yes_option
+@quiet_option
+@db_option
+@json_option
+def change(
+    app: str,
+    ids: tuple[int, ...],
+    chosen: Chosen,
+    at: datetime | None,
+    delay: float | None,
+    priority: int | None,
+    yes: bool,
+    quiet: bool,
+    db: str | None,
+    as_json: bool,
+) -> int:
+    """Give jobs that have not started another time, or another priority: those with these ids, or all that the filters
+    find."""
+    if at is None and delay is None and priority is None:
+        raise click.UsageError("say what to change: --at, --delay or --priority", click.get_current_context())
+    if at is not None and delay is not None:
+        raise click.UsageError("give --at or --delay, not both", click.get_current_context())
+    return done_to(
+        instances(app, db), ids, chosen, "change",
+        one=lambda target, id: target.change(id, at=at, delay=delay, priority=priority),
+        many=lambda target, queue, **wanted: target.change_all(queue, at=at, delay=delay, priority=priority, **wanted),
+        yes=yes, quiet=quiet, as_json=as_json, show=_print,
+    )  # fmt: skip
+
+
+@job.command(
+    "again",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq job again shop:app 65537",
+        "hipq job again shop:app --queue orders --code error --newer-than 1h",
+    ),
+)
+@app_argument
+@ids_argument
+@filters
+@yes_option
+@quiet_option
+@db_option
+@json_option
+def again(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool, db: str | None, as_json: bool) -> int:
+    """Add jobs like those that have ended: those with these ids, or all that the filters find. What has ended stays as
+    it is. Where a live job has the same key, none is added."""
+    return done_to(
+        instances(app, db), ids, chosen, "add again",
+        one=lambda target, id: target.again(id),
+        many=lambda target, queue, **wanted: target.again_all(queue, **wanted),
+        live=False, yes=yes, quiet=quiet, as_json=as_json, show=_print,
+    )  # fmt: skip
 
 
 def _print(app: Hipq, found: Job[Any], as_json: bool, more: dict[str, Any] | None = None) -> None:

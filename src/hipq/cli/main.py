@@ -9,41 +9,84 @@ from collections.abc import Sequence
 import click
 
 from hipq import __version__
+from hipq.cli.advice import advised
 from hipq.cli.answer import answer
 from hipq.cli.answers import answers
 from hipq.cli.bench import bench
+from hipq.cli.commands import Commands, examples
 from hipq.cli.complain import complain
+from hipq.cli.complete import complete_names
+from hipq.cli.completion import completion
+from hipq.cli.config import config, defaults
 from hipq.cli.demo import demo
+from hipq.cli.doctor.command import doctor
 from hipq.cli.enqueue import enqueue
 from hipq.cli.job import job
 from hipq.cli.migrate import migrate
+from hipq.cli.move import move_jobs
 from hipq.cli.prune import prune
 from hipq.cli.queue import queue
+from hipq.cli.streams import give_output_up, open_closed_ones
 from hipq.cli.worker import worker
 from hipq.errors import HipqError, Invalid
 
+_HELP = ["-h", "--help"]
 
-@click.group(no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]})
+
+@click.group(
+    cls=Commands,
+    no_args_is_help=False,
+    context_settings={"help_option_names": _HELP},
+    epilog=examples(
+        "hipq demo",
+        "hipq worker shop:app --queues orders --concurrency 20",
+        "hipq job list shop:app --state running",
+    ),
+)
 @click.version_option(__version__, prog_name="hipq")
-def cli() -> None:
+@click.pass_context
+def cli(ctx: click.Context) -> None:
     """A durable job queue for work whose answer comes back later.
 
-    MODULE:APP is where your Hipq object is, as in shop:app; $HIPQ_APP stands in when it is left out.
+    MODULE:APP is where your Hipq object is, as in shop:app. Left out, it is $HIPQ_APP, or `app` in hipq.toml. With
+    --db URL most commands need none of your code; left out, that is $HIPQ_DATABASE_URL, or `database` in hipq.toml.
     """
+    try:
+        ctx.default_map = defaults(ctx.invoked_subcommand)
+    except Invalid:
+        if not set(_HELP) & set(ctx.obj or ()):  # who asks for help gets it
+            raise
 
 
-for command in (answer, answers, bench, demo, enqueue, job, migrate, prune, queue, worker):
+for command in (
+    answer,
+    answers,
+    bench,
+    completion,
+    config,
+    demo,
+    doctor,
+    enqueue,
+    job,
+    migrate,
+    move_jobs,
+    prune,
+    queue,
+    worker,
+):
     cli.add_command(command)
+complete_names(cli)
 
 
 def main() -> None:
+    open_closed_ones()
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit status."""
     try:
-        status = cli.main(list(arguments), "hipq", standalone_mode=False)
+        status = cli.main(list(arguments), "hipq", standalone_mode=False, obj=tuple(arguments))
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.UsageError as error:
@@ -54,12 +97,26 @@ def run(arguments: Sequence[str]) -> int:
     except Invalid as error:
         return complain(str(error), 2)
     except HipqError as error:
-        return complain(str(error), 1)
+        return complain(advised(str(error)), 1)
     except (click.Abort, KeyboardInterrupt):
         return 130
-    except BrokenPipeError:  # the reader of our output has gone; nothing more can be said there, at exit either
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of our output has gone, which is nothing to complain of
+        give_output_up()
         return 1
+    except OSError as error:
+        give_output_up()
+        return complain(_said(error), 1)
+
+
+def _said(error: OSError) -> str:
+    """What a file, standard output or the current folder is up to."""
+    try:
+        os.getcwd()
+    except OSError:
+        return "the current folder is not there any more: go to another one"
+    if error.filename is None:  # an error of opening a file names it; only to standard output commands write themselves
+        return f"cannot write to standard output: {error.strerror or error}"
+    return f"{error.strerror}: {error.filename}"
 
 
 if __name__ == "__main__":

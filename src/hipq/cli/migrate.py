@@ -5,19 +5,26 @@ from __future__ import annotations
 import click
 
 from hipq.app import Hipq
+from hipq.cli.commands import examples
 from hipq.cli.show import print_json
-from hipq.cli.target import AppCommand, announced, app_argument, json_option, load
+from hipq.cli.target import AppCommand, announced, app_argument, database, json_option, load
 
 
-@click.command(cls=AppCommand)
+@click.command(
+    cls=AppCommand,
+    epilog=examples(
+        "hipq migrate shop:app",
+        "hipq migrate --db postgresql://ann@localhost/shop",
+    ),
+)
 @app_argument
 @click.option("--db", metavar="URL", help="The database, instead of MODULE:APP.")
 @json_option
 def migrate(app: str, db: str | None, as_json: bool) -> None:
-    """Create or update hipq's tables."""
+    """Create or update hipq's tables. SQLite does so by itself; on PostgreSQL run this once, and after an upgrade."""
     if app and db:
         raise click.UsageError("give MODULE:APP or --db, not both")
-    target = announced(Hipq("migrate", db) if db else load(app))
+    target = announced(load(app) if app else Hipq("migrate", database(db)))
     applied = target.migrate()
     if as_json:
         print_json({"applied": applied})

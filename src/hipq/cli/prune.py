@@ -2,31 +2,71 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import click
 
-from hipq.cli.inputs import Duration
-from hipq.cli.show import print_json
+from hipq.cli.commands import examples
+from hipq.cli.inputs import Duration, Whole
+from hipq.cli.progress import confirm, progress, quiet_option, yes_option
+from hipq.cli.show import print_json, some
 from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option, of_name
+from hipq.job.states import CODES
 
 
-@click.command(cls=AppCommand)
+@click.command(
+    cls=AppCommand,
+    epilog=examples(
+        "hipq prune shop:app --older-than 30d",
+        "hipq prune shop:app --queue orders --keep 100000 --yes",
+        "hipq prune --db sqlite:///shop.db --older-than 7d --code ok",
+    ),
+)
 @app_argument
-@click.option("--older-than", type=Duration("older-than"), required=True, help="Final for so long: 90s, 12h, 30d.")
+@click.option("--older-than", type=Duration("older-than"), help="Final for so long: 90s, 12h, 30d.")
+@click.option("--keep", type=Whole("keep", 0, (1 << 31) - 1), help="All but the last so many that ended, a queue.")
 @click.option("-q", "--queue", help="Only this queue.")
+@click.option("--type", "job_type", help="Only this job type.")
+@click.option("--code", type=click.Choice(CODES[1:]), help="Only those that ended so.")
+@yes_option
+@quiet_option
 @db_option
 @json_option
-def prune(app: str, older_than: float, queue: str | None, db: str | None, as_json: bool) -> None:
-    """Delete jobs that have been final for longer than this; and, unless one queue is named, answers that need not be
-    kept any longer (how long that is, each queue's code says)."""
+def prune(
+    app: str,
+    older_than: float | None,
+    keep: int | None,
+    queue: str | None,
+    job_type: str | None,
+    code: str | None,
+    yes: bool,
+    quiet: bool,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Delete old final jobs: by age, by number, or both.
+
+    Those that have been final for longer than this, or that enough others ended after; and, unless only some are meant,
+    answers that need not be kept any longer (how long that is, each queue's code says).
+    """
+    if older_than is None and keep is None:
+        raise click.UsageError("say what to delete: --older-than 30d, or --keep 100000", click.get_current_context())
     apps = instances(app, db)
-    of_name(apps, queue)
-    deleted = sum(one.prune(older_than, queue) for one in apps if queue in (None, *(each.name for each in one.queues)))
-    answers = sum(one.inbox.prune() for one in apps) if queue is None else 0
+    queues = [(one, each.name) for one, each in of_name(apps, queue)]
+    everything = queue is job_type is code is None
+    which = [f"ended longer ago than {timedelta(seconds=older_than)}" if older_than is not None else "",
+             f"are not among the last {keep:,} of their queue" if keep is not None else ""]  # fmt: skip
+    confirm(
+        f"This will delete {code or ''} jobs that {' or '.join(filter(None, which))}. Go on?".replace("  ", " "), yes
+    )
+    deleted = 0
+    with progress("deleting", quiet=quiet or as_json) as bar:
+        for one, name in queues:
+            deleted += one.prune(
+                older_than, name, keep=keep, type=job_type or "", code=code or "", progress=bar.advance
+            )
+    answers = sum(one.inbox.prune() for one in apps) if everything else 0
     if as_json:
         print_json({"deleted": deleted, "answers": answers})
     else:
-        click.echo(f"deleted {_some(deleted, 'job')}" + (f" and {_some(answers, 'answer')}" if queue is None else ""))
-
-
-def _some(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+        click.echo(f"deleted {some(deleted, 'job')}" + (f" and {some(answers, 'answer')}" if everything else ""))

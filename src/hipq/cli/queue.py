@@ -9,8 +9,9 @@ from typing import Any
 import click
 
 from hipq import Hipq, Queue, limit, per_lane, rate, share
+from hipq.cli.commands import Commands, examples
 from hipq.cli.inputs import Duration, Whole
-from hipq.cli.show import print_json, print_lines, print_table
+from hipq.cli.show import next_page, print_json, print_lines, print_table
 from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instances, json_option
 from hipq.errors import Invalid
 from hipq.job.when import to_datetime
@@ -23,33 +24,57 @@ from hipq.throttlers.share import Share
 _queue_argument = click.argument("name", metavar="QUEUE")
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    cls=Commands,
+    no_args_is_help=False,
+    epilog=examples(
+        "hipq queue list shop:app", "hipq queue pause shop:app orders", "hipq queue limit shop:app orders 5"
+    ),
+)
 def queue() -> None:
     """Look at queues, set their limits, pause them."""
 
 
 # -- list ------------------------------------------------------------------------------------------------------------
-@queue.command("list", cls=AppCommand)
+@queue.command(
+    "list",
+    cls=AppCommand,
+    epilog=examples("hipq queue list shop:app", "hipq queue list --db sqlite:///shop.db --json"),
+)
 @app_argument
+@click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: numbers above it.")
+@click.option("--limit", "most", type=Whole("limit", 1, 10_000), default=100, show_default=True,
+              help="At most so many.")  # fmt: skip
 @db_option
 @json_option
-def list_queues(app: str, db: str | None, as_json: bool) -> None:
+def list_queues(app: str, after: int, most: int, db: str | None, as_json: bool) -> None:
     """Queues, the job types this program has code for, the limits in force, what is paused, and what each has to do:
     now, and when next."""
-    rows = [row for one in instances(app, db) for row in _rows(one)]
+    found = [(each.number, one, each) for one in instances(app, db) for each in one.queues]
+    found = sorted((one for one in found if one[0] > after), key=lambda one: one[0])
+    page = found[:most]
+    apps = {id(one): one for _, one, _ in page}.values()
+    rows = [row for one in apps for row in _rows(one, [each for _, of, each in page if of is one])]
+    rows.sort(key=lambda row: int(row["number"]))
     if as_json:
         print_json(rows)
-        return
+    else:
+        _print_queues(rows)
+    if len(found) > most:
+        next_page(page[-1][0])
+
+
+def _print_queues(rows: list[dict[str, Any]]) -> None:
     shown = [
         row | {"types": ", ".join(row["types"]), "limits": _text(row["limits"]), "paused": ", ".join(_pauses(row))}
         for row in rows
     ]
     columns = ("app", "queue", "table", "types", "limits", "paused", "ready", "next_start", "next_timeout")
-    print_table(columns, shown)
+    print_table(columns, shown, none="queues", spare=("table", "app", "next_timeout", "types"))
 
 
-def _rows(app: Hipq) -> list[dict[str, Any]]:
-    served = {one.number: tuple(each.name for each in one.job_types if each.spec.fn) for one in app.queues}
+def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
+    served = {one.number: tuple(each.name for each in one.job_types if each.spec.fn) for one in queues}
     tables = {known.number: known.table for known in app.store.queues(app.name)}
     glances = {one.queue: one for one in app.store.glance(list(served.items()))}
     return [
@@ -66,7 +91,7 @@ def _rows(app: Hipq) -> list[dict[str, Any]]:
             "next_start": _moment(glances[one.number].next_start),
             "next_timeout": _moment(glances[one.number].next_deadline),
         }
-        for one in app.queues
+        for one in queues
         for rules in [app.store.limits(one.number).rules]
     ]
 
@@ -80,7 +105,15 @@ _lane_option = click.option("--lane", help="Only this lane of it.")
 _type_option = click.option("--type", "job_type", help="Only this job type of it.")
 
 
-@queue.command("pause", cls=AppCommand)
+@queue.command(
+    "pause",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq queue pause shop:app orders",
+        "hipq queue pause shop:app orders --type charge",
+        "hipq queue pause --db sqlite:///shop.db orders --lane east",
+    ),
+)
 @app_argument
 @_queue_argument
 @_lane_option
@@ -94,7 +127,11 @@ def pause(app: str, name: str, lane: str | None, job_type: str | None, db: str |
     _print_pauses(target, found, as_json)
 
 
-@queue.command("resume", cls=AppCommand)
+@queue.command(
+    "resume",
+    cls=AppCommand,
+    epilog=examples("hipq queue resume shop:app orders", "hipq queue resume shop:app orders --type charge"),
+)
 @app_argument
 @_queue_argument
 @_lane_option
@@ -128,7 +165,15 @@ def _pauses(state: dict[str, Any]) -> list[str]:
 
 
 # -- limit -----------------------------------------------------------------------------------------------------------
-@queue.command("limit", cls=AppCommand)
+@queue.command(
+    "limit",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq queue limit shop:app orders",
+        "hipq queue limit shop:app orders 100 --share east=40,west=60 --rate 50/1",
+        "hipq queue limit shop:app orders --default",
+    ),
+)
 @app_argument
 @_queue_argument
 @click.argument("n", metavar="[N]", required=False, type=Whole("the limit", 0, MOST))

@@ -3,15 +3,24 @@
 from __future__ import annotations
 
 import json
+import shlex
+import shutil
+import sys
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
 from hipq import Job
+from hipq.cli.complain import is_terminal, note
+from hipq.cli.table import laid_out, text_of
 from hipq.observe.logs import escaped
+from hipq.stores.password import without_password
+
+GIVEN: Final = "hipq.given"
+"""Where a command's context keeps the words it was given."""
 
 _BRIEF = ("id", "queue", "type", "key", "state", "phase", "code", "attempt", "scheduled_run_time")
 _FIELDS = (
@@ -45,23 +54,56 @@ def _plain(value: Any) -> Any:
 
 
 def clock(value: datetime) -> str:
+    """A time where milliseconds matter: in a history."""
     return value.strftime("%Y-%m-%d %H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"
 
 
-def _cell(value: Any) -> str:
-    if isinstance(value, datetime):
-        return clock(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    text = escaped(str("" if value is None else value))
-    return text if len(text) <= 60 else text[:59] + "…"
+def print_table(
+    columns: Sequence[str],
+    rows: Sequence[dict[str, Any]],
+    indent: str = "",
+    *,
+    none: str = "",
+    spare: Sequence[str] = (),
+) -> None:
+    """A table as wide as the terminal has room; whole, if it goes elsewhere. `none`: what there is none of, said on
+    standard error. `spare`: columns that go first where there is no room."""
+    if none and not rows:
+        note(f"no {none} found")
+        return
+    width = shutil.get_terminal_size().columns - len(indent) if is_terminal(sys.stdout) else None
+    for line in laid_out(columns, rows, width, spare):
+        click.echo(f"{indent}{line}".rstrip())
 
 
-def print_table(columns: Sequence[str], rows: Sequence[dict[str, Any]], indent: str = "") -> None:
-    cells = [[name.replace("_", " ") for name in columns], *([_cell(row[name]) for name in columns] for row in rows)]
-    widths = [max(len(line[index]) for line in cells) for index in range(len(columns))]
-    for line in cells:
-        click.echo(indent + "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+def next_page(after: int) -> None:
+    """Say on standard error how to see what comes after this page: the command that was given, with another --after.
+    For a command of class AppCommand that found more than it shows."""
+    context = click.get_current_context()
+    given = without_option(context.meta.get(GIVEN, []), "--after")
+    more = ["--after", str(after)]
+    words = [*more, *given] if "--" in given else [*given, *more]  # behind -- nothing is an option
+    line = shlex.join([*context.command_path.split(), *map(without_password, words)])
+    note(f"there is more: {escaped(line)}")
+
+
+def without_option(words: Sequence[str], option: str) -> list[str]:
+    """A command line's words without an option that takes a value, in either spelling."""
+    found: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word == "--":
+            return [*found, word, *rest]
+        if word == option:
+            next(rest, None)
+        elif not word.startswith(f"{option}="):
+            found.append(word)
+    return found
+
+
+def some(count: int, noun: str) -> str:
+    """A number of things, in words."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def print_lines(values: dict[str, Any]) -> None:
@@ -72,14 +114,18 @@ def print_lines(values: dict[str, Any]) -> None:
 
 
 def print_jobs(jobs: Sequence[dict[str, Any]]) -> None:
-    print_table(_BRIEF, jobs)
+    print_table(_BRIEF, jobs, none="jobs", spare=("phase", "attempt"))
+
+
+def _whole(value: Any) -> str:
+    return clock(value) if isinstance(value, datetime) else text_of(value)
 
 
 def print_job(job: dict[str, Any]) -> None:
     """A job and what happened to it, line by line."""
     for name in ("app", "queue", *_FIELDS):
         if job[name] not in (None, ""):
-            click.echo(f"{name.replace('_', ' '):<19}{_cell(job[name])}")
+            click.echo(f"{name.replace('_', ' '):<19}{_whole(job[name])}")
     for name in ("data", "result", "error"):
         if job[name] is not None:
             text = job[name] if name == "error" else json.dumps(job[name])

@@ -62,7 +62,7 @@ def answers_of(app: Hipq, job: int) -> dict[str, Any]:
 
 
 def print_answers(answers: Sequence[dict[str, Any]]) -> None:
-    print_table(_BRIEF, answers)
+    print_table(_BRIEF, answers, none="answers", spare=("keep_until", "copies", "id", "queue"))
 
 
 def print_answer(answer: dict[str, Any]) -> None:

@@ -13,27 +13,44 @@ from typing import Any
 
 import click
 
-from hipq import Hipq, Invalid, Job, NotFound, Queue
+from hipq import Hipq, Invalid, Job, NotFound, Queue, config
+from hipq.cli.complain import nearest, note
+from hipq.cli.show import GIVEN
 from hipq.stores.open import open_store, without_password
 
 _APP = re.compile(r"(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>[A-Za-z_]\w*(\.\w+)*)")
 
 
 class AppCommand(click.Command):
-    """A command whose first argument is MODULE:APP. Left out, it is $HIPQ_APP, unless --db names a database.
+    """A command whose first argument is MODULE:APP. Left out, it is $HIPQ_APP, then `app` of hipq.toml, unless --db
+    names a database.
 
     Nothing else that can stand first has a colon in it.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        options: list[click.Parameter] = [one for one in self.get_params(ctx) if isinstance(one, click.Option)]
+        ctx.meta[GIVEN] = list(args)
+        if ctx.resilient_parsing and args and args[-1].startswith("-"):
+            args = args[:-1]  # a shell completes its value, and without one MODULE:APP would be lost too
+        options: list[click.Parameter] = [one for one in self.params if isinstance(one, click.Option)]
         probe = click.Command(self.name, params=[*options, click.Argument(["given"], nargs=-1, required=False)])
         found, _, _ = probe.make_parser(ctx).parse_args(list(args))
         given = found.get("given")
         first = given[0] if isinstance(given, (tuple, list)) and given else ""
         if ":" not in first:
-            args = ["" if found.get("db") else os.environ.get("HIPQ_APP", ""), *args]
+            asks_nothing = ctx.resilient_parsing or set(args) & set(ctx.help_option_names)
+            args = ["" if found.get("db") or asks_nothing else usual_app(), *args]
         return super().parse_args(ctx, args)
+
+
+def usual_app() -> str:
+    """The application of a command that names none; "" if nothing says which."""
+    return os.environ.get("HIPQ_APP") or config.read().settings.app or ""
+
+
+def usual_database() -> str:
+    """The database of a command that has no application; "" if nothing says which."""
+    return os.environ.get("HIPQ_DATABASE_URL") or config.read().settings.database or ""
 
 
 def app_argument(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -45,22 +62,29 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def load(where: str) -> Hipq:
-    """The application at MODULE:APP; the current directory is importable."""
+    """The application at MODULE:APP; the current directory is importable, and that of the hipq.toml that names it."""
     if not where:
-        raise click.UsageError("say which application: MODULE:APP first, or in $HIPQ_APP")
+        raise click.UsageError("say which application: MODULE:APP first, in $HIPQ_APP, or as app in hipq.toml")
     match = _APP.fullmatch(where)
     if not match:
         raise Invalid(f"an application is given as MODULE:APP, like shop:app, not {where!r:.80}")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+    configured = config.read()
+    folders = [str(configured.file.parent)] if configured.file and configured.settings.app == where else []
+    for folder in (*folders, os.getcwd()):
+        if folder not in sys.path:
+            sys.path.insert(0, folder)
     found: Any = _imported(match["module"])
     for name in match["name"].split("."):
         if not hasattr(found, name):
-            raise Invalid(f"module {match['module']} has no {match['name']}")
+            raise Invalid(f"module {match['module']} has no {match['name']}{nearest(name, _apps_in(found))}")
         found = getattr(found, name)
     if not isinstance(found, Hipq):
         raise Invalid(f"{where} is a {type(found).__name__}, not a Hipq")
     return found
+
+
+def _apps_in(module: Any) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, Hipq)]
 
 
 def _imported(module: str) -> Any:
@@ -77,7 +101,7 @@ def _imported(module: str) -> Any:
 
 def announced(app: Hipq) -> Hipq:
     """Say on standard error which database it is: the first thing to look at when a job is missing."""
-    click.echo(f"database: {shown(app.url)}", err=True)
+    note(f"database: {shown(app.url)}")
     click.get_current_context().call_on_close(app.close)
     return app
 
@@ -93,25 +117,33 @@ def shown(url: str) -> str:
 
 def instances(where: str, db: str | None) -> list[Hipq]:
     """The application, with those of its queues that only the database knows; or, by URL, all registered ones."""
-    if not db:
-        if not where:
-            raise click.UsageError("say which application, MODULE:APP first or in $HIPQ_APP, or which database, --db")
+    if where and db:
+        raise click.UsageError("give MODULE:APP or --db, not both")
+    if where:
         app = announced(load(where))
         declared = {queue.name for queue in app.queues}
         for known in app.store.queues(app.name):
             if known.name not in declared:
-                app.queue(known.name)
+                app.known(known.name)
         return [app]
-    if where:
-        raise click.UsageError("give MODULE:APP or --db, not both")
-    return _registered(db)
+    return _registered(database(db))
+
+
+def database(db: str | None) -> str:
+    """The URL that --db gives, or what stands in for it."""
+    found = db or usual_database()
+    if not found:
+        raise click.UsageError(
+            "say which application, MODULE:APP first or in $HIPQ_APP, or which database, --db or $HIPQ_DATABASE_URL"
+        )
+    return found
 
 
 def _registered(db: str) -> list[Hipq]:
-    click.echo(f"database: {shown(db)}", err=True)
+    note(f"database: {shown(db)}")
     path = db.removeprefix("sqlite:///")
-    if path != db and not os.path.exists(path):
-        raise Invalid(f"there is no database file {os.path.abspath(path)}")  # opening it would make one
+    if path != db and path != ":memory:" and not os.path.exists(path):  # opening it would make one
+        raise Invalid(f"there is no database file {os.path.abspath(path)}; `hipq migrate --db {db}` makes one")
     store = open_store(db)
     tables = {(queue.app, queue.name): queue.table for queue in store.queues()}
     store.close()
@@ -120,7 +152,7 @@ def _registered(db: str) -> list[Hipq]:
         if app not in apps:
             apps[app] = Hipq(app, db, table_naming=lambda app, queue: tables[app, queue])
             click.get_current_context().call_on_close(apps[app].close)
-        apps[app].queue(queue)
+        apps[app].known(queue)
     return list(apps.values())
 
 
@@ -153,5 +185,9 @@ def chosen(where: str, db: str | None, name: str) -> tuple[Hipq, Queue]:
 
 
 def _no_queue(name: str, all_of_them: list[tuple[Hipq, Queue]]) -> Invalid:
-    there = ", ".join(each.name for _, each in all_of_them) or "none"
-    return Invalid(f"there is no queue {name!r:.60}; there are {there}")
+    return Invalid(f"there is no queue {name!r:.60}{others(name, [each.name for _, each in all_of_them])}")
+
+
+def others(name: str, there: list[str]) -> str:
+    """The end of a sentence about a queue that is not there: the one that may be meant, or those there are."""
+    return nearest(name, there) or f"; there are {', '.join(sorted(set(there))) or 'none'}"

@@ -13,10 +13,11 @@ from typing import Final
 import click
 
 from hipq import Hipq
+from hipq.cli.commands import examples
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration, Whole
 from hipq.cli.supervisor import Supervisor
-from hipq.cli.target import AppCommand, announced, app_argument, load
+from hipq.cli.target import AppCommand, announced, app_argument, load, others
 from hipq.engine.loop import Engine
 from hipq.engine.pulse import LEASE
 from hipq.errors import Invalid
@@ -26,18 +27,27 @@ STUCK: Final = 3
 """Exit status of a process whose threads are all held by handlers that outlived their run_timeout: replace it."""
 
 
-@click.command(cls=AppCommand)
+@click.command(
+    cls=AppCommand,
+    epilog=examples(
+        "hipq worker shop:app",
+        "hipq worker shop:app -q orders,mails -c 20 --processes 4",
+        "hipq worker shop:app --until-empty --log-level debug --log-format json",
+    ),
+)
 @app_argument
 @click.option("-q", "--queues", metavar="A,B", help="Only these queues.")
 @click.option("-c", "--concurrency", type=Whole("concurrency", 1, 10_000), default=10, show_default=True,
               help="Handlers at once, in each process.")  # fmt: skip
-@click.option("--processes", type=Whole("processes", 1, 1_000), default=1, show_default=True)
+@click.option("--processes", type=Whole("processes", 1, 1_000), default=1, show_default=True,
+              help="One that dies, or whose threads are all stuck, is replaced.")  # fmt: skip
 @click.option("--lease", type=Duration("lease", 0.1), default=LEASE, show_default=True,
               help="Seconds a process may be silent before its jobs are given to others.")  # fmt: skip
 @click.option("--until-empty", is_flag=True, help="End when nothing is due and nothing executes.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True, help="debug: one line for every change of a job.")  # fmt: skip
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True)
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="json: for what collects logs.")  # fmt: skip
 @click.option("--lifeline", type=int, hidden=True, help="A pipe that closes when the supervisor dies.")
 def worker(
     app: str,
@@ -59,6 +69,7 @@ def worker(
     if processes > 1:
         _check_apart(app, wanted)
         command = [app, "-c", str(concurrency), "--lease", str(lease)]
+        command += ["--processes", "1"]  # hipq.toml may say otherwise, and each of them would start as many
         command += ["--log-level", log_level, "--log-format", log_format]
         command += ["-q", queues] if queues is not None else []
         command += ["--until-empty"] if until_empty else []
@@ -75,7 +86,7 @@ def _checked(where: str, wanted: list[str] | None) -> Hipq:
     there = [queue.name for queue in app.queues]
     for name in wanted or ():
         if name not in there:
-            raise Invalid(f"{where} declares no queue {name!r:.60}; there are {', '.join(there) or 'none'}")
+            raise Invalid(f"{where} declares no queue {name!r:.60}{others(name, there)}")
     if not there:
         raise Invalid(f"{where} declares no queue: there is nothing to work on")
     return app

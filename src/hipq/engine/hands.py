@@ -129,7 +129,7 @@ class RealHands:
         if runner is self._children:
             running.abandoned = True  # its hand is free as soon as its child is dead
             if running.handle is not None:
-                running.handle.kill()
+                running.handle.stop()
         else:
             runner.abandon(running)
 

@@ -7,7 +7,9 @@ handler of its answer, and the one that calls it off.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -126,7 +128,9 @@ class Launcher:
         except BaseException as error:  # SystemExit too: a handler may not end the worker
             value = error
         ending = _ending(running, value)
-        self._end(running, self._judged(running, ending) if isinstance(ending, Errored) else ending)
+        if isinstance(ending, Errored) and not running.abandoned:
+            ending = self._judged(running, ending)
+        self._end(running, ending)
 
     async def run_async(self, running: Running, in_child: bool = False) -> None:
         """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
@@ -170,12 +174,13 @@ class Launcher:
         began = self._steady()
         here = Launcher(lambda: now + self._steady() - began, self._steady, self._chain)
         running = Running(row, spec_of(queue, row.job_type), 0, answer)
-        if running.is_async and not running.judges:
-            import asyncio
+        with _told_by_signal(running):
+            if running.is_async and not running.judges:
+                import asyncio
 
-            asyncio.run(here.run_async(running, in_child=True))
-        else:
-            here.run(running, in_child=True)
+                asyncio.run(here.run_async(running, in_child=True))
+            else:
+                here.run(running, in_child=True)
         return msgspec.json.encode((running.ending, running.children))
 
     def _shut(self, running: Running) -> bool:
@@ -202,7 +207,7 @@ class Launcher:
         return code(self._job(running), Answer(answer)) if code else Succeeded(answer.data)
 
     def _job(self, running: Running) -> Job[Any]:
-        job: Job[Any] = Job(running.row, running.spec, partial(self._add, running))
+        job: Job[Any] = Job(running.row, running.spec, partial(self._add, running), running)
         _ = job.data  # read now: a handler is not called with data that does not fit its type
         return job
 
@@ -231,6 +236,27 @@ class Launcher:
             raised = Fault.of(error)
             message = f"its retry handler raised {raised} when asked about: {fault}"
             return Judged(Fault("error", clean(message), raised.type, raised.kinds, raised.traceback), 500)
+
+
+@contextmanager
+def _told_by_signal(running: Running) -> Iterator[None]:
+    """In a child: SIGTERM says that nobody waits for this handler any more. It is told by an exception, so that it can
+    tidy up; and if it takes no notice, its process is killed a while later."""
+    inside = True
+
+    def told(_number: int, _frame: object) -> None:
+        if inside and not running.abandoned:
+            running.abandoned = True
+            raise SystemExit("told to stop: its job was cancelled, or took too long")
+
+    signal.signal(signal.SIGTERM, told)
+    try:
+        yield
+    except BaseException:
+        if not running.abandoned:
+            raise
+    finally:
+        inside = False
 
 
 async def _in_thread(judge: Callable[[], Ending]) -> Ending:

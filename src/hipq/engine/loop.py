@@ -422,7 +422,16 @@ class Engine:
             else:
                 running.row = change.after
 
-    def _drop(self, running: Running, now: int) -> None:
+    def _call_back(self, now: int, steady: int) -> None:
+        """Handlers whose jobs were cancelled, or taken from us, are told: nobody waits for what they come to. Those
+        that have hardly begun can wait for the next look: they may well be through by then."""
+        some = [r for r in self.memory.values() if r.ending is None and steady - r.launched >= LINGER]
+        tokens = self.store.tokens([running.row.id for running in some]) if some else {}
+        for running in some:
+            if running.ending is None and tokens.get(running.row.id) != running.row.token:
+                self._drop(running, now, "lost" if running.row.id in tokens else "told to stop")
+
+    def _drop(self, running: Running, now: int, event: str = "lost") -> None:
         """Its claim was lost: whatever it comes to, or has come to, nothing of it is kept."""
         if running.ending is None:
             self.hands.abandon(running)
@@ -430,7 +439,7 @@ class Engine:
         self._stopped = [one for one in self._stopped if one is not running]
         self._blocked = [one for one in self._blocked if one is not running]
         self.memory.pop(running.row.id, None)
-        self.events.emit("lost", now, self._name(running.row), running.row)
+        self.events.emit(event, now, self._name(running.row), running.row)
 
     # -- looking ahead ----------------------------------------------------------------------------------------------
     def _until_next(self, now: int, steady: int) -> float:
@@ -456,6 +465,7 @@ class Engine:
     def _glance(self, now: int) -> None:
         began = self.steady()
         found = self.store.glance([(queue.number, queue.types) for queue in self.queues.values()])
+        self._call_back(now, began)
         self._glances.looked(began, self.steady())
         for glance in found:
             if glance.ready:
@@ -522,6 +532,15 @@ class Engine:
 
     def _name(self, row: Row) -> str:
         return self.queues[queue_of(row.id)].name
+
+    def ahead(self) -> tuple[int, int]:
+        """For whoever turns the clocks by hand: when there is something to do by the calendar, and when by the steady
+        clock (a throttler is to be asked); 0 = never. Leases, polls and pruning can wait for the turn after."""
+        self._glance(self.now)
+        ticks = self._ticks.next if self._ticks else 0
+        times = (*self._next_start.values(), *self._next_deadline.values(), *self._refused.values(), ticks)
+        asking = [one.next_ask or 1 for one in self._throttling.values() if one.next_ask or one.busy]
+        return min(filter(None, times), default=0), min(asking, default=0)
 
     # -- from start to stop -----------------------------------------------------------------------------------------
     def stop(self) -> None:

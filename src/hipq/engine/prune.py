@@ -1,4 +1,4 @@
-"""Step 8, prune: final jobs older than anybody wants to look at, and answers, are deleted, in small steps."""
+"""Step 8, prune: final jobs nobody wants to look at any more, and answers, are deleted, in small steps."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hipq.events import Events
-from hipq.stores.base import Store
+from hipq.stores.base import EARLIEST, EndPlace, Store
 
 STEP: Final = 1_000
 
 
-def prune(store: Store, queue: int, before: int) -> Iterator[int]:
-    """Delete final jobs last updated before a moment; yields the count of each step."""
-    while count := store.prune(queue, before, STEP):
-        yield count
+def prune(store: Store, queue: int, before: EndPlace, job_type: str = "", code: str = "") -> Iterator[int]:
+    """Delete final jobs that ended before a place, of one job_type or code if such are given; yields the count of each
+    step. What is not to be deleted is passed once, and not looked at again."""
+    place: EndPlace | None = EARLIEST
+    while place is not None:
+        deleted, place = store.prune(queue, before, STEP, place, job_type, code)
+        yield deleted
 
 
 def answers(store: Store, queues: Iterable[int], events: Events, now: int) -> bool:

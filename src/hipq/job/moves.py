@@ -150,6 +150,22 @@ def hurried(row: Row, order: Order, now: int) -> Row:
     )  # fmt: skip
 
 
+def changed(row: Row, order: Order, now: int, *, at: int | None = None, priority: int | None = None) -> Row:
+    """Somebody wants it at another time, or before or after others."""
+    priority = row.priority if priority is None else priority
+    details = {} if priority == row.priority else {"priority": priority}
+    if at is None:
+        time, phase = row.scheduled_run_time, row.phase
+    else:
+        time = opening(row.time_windows, at)
+        phase, details = READY if time <= now else SCHEDULED, {**details, "scheduled": time}
+    return replace(
+        row,
+        phase=phase, scheduled_run_time=time, priority=priority, rank=order.rank(time, priority), token=row.token + 1,
+        history=remember(row.history, now, "changed", **details), update_time=now,
+    )  # fmt: skip
+
+
 def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
     """What a store's claim, in SQL, makes of a ready row, or of one that waits for other code than its handler. The
     model of it: the contract suite compares every store with this."""

@@ -23,24 +23,27 @@ class Order(Protocol):
     def rank(self, scheduled: int, priority: int) -> int: ...
 
 
-class ByTime(msgspec.Struct, frozen=True):
+class ByTime(msgspec.Struct, frozen=True, tag=True):
     grain: int = SECOND
 
     def rank(self, scheduled: int, priority: int) -> int:
         return scheduled // self.grain << PRIORITY_BITS | priority
 
 
-class ByPriority(msgspec.Struct, frozen=True):
+class ByPriority(msgspec.Struct, frozen=True, tag=True):
     def rank(self, scheduled: int, priority: int) -> int:
         return priority << MILLI_BITS | scheduled // 1000
 
 
-class Aged(msgspec.Struct, frozen=True):
+class Aged(msgspec.Struct, frozen=True, tag=True):
     worth: int
     """Microseconds a point of priority is worth."""
 
     def rank(self, scheduled: int, priority: int) -> int:
         return scheduled + priority * self.worth
+
+
+AnyOrder = ByTime | ByPriority | Aged
 
 
 def aged(seconds_per_point: float) -> Aged:
@@ -51,7 +54,7 @@ def aged(seconds_per_point: float) -> Aged:
     return Aged(round(worth * SECOND))
 
 
-def order(wanted: str | Aged, grain: float = 1.0) -> Order:
+def order(wanted: str | Aged, grain: float = 1.0) -> AnyOrder:
     if isinstance(wanted, Aged):
         return wanted
     if wanted == "time":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from hipq.errors import Invalid
 from hipq.job import payload
@@ -18,19 +18,37 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Chain = Callable[[Any, Any, dict[str, Any]], None]
+
+
+class Wanted(Protocol):
+    """The run of a handler, as far as the job it works on sees it."""
+
+    abandoned: bool
+
+
 _UNREAD: Any = object()
 
 
 class Job(Generic[T]):
     """One job. `Job[Charge]` as a handler's annotation types its data, and is checked when the job is added."""
 
-    __slots__ = ("_chain", "_data", "_row", "_spec")
+    __slots__ = ("_chain", "_data", "_row", "_run", "_spec")
 
-    def __init__(self, row: Row, spec: Spec | None = None, chain: Chain | None = None) -> None:
+    def __init__(
+        self, row: Row, spec: Spec | None = None, chain: Chain | None = None, run: Wanted | None = None
+    ) -> None:
         self._row = row
         self._spec = spec
         self._chain = chain
+        self._run = run
         self._data: Any = _UNREAD
+
+    @property
+    def cancelled(self) -> bool:
+        """Inside a handler: nobody waits any more for what it comes to. Its job was cancelled, or took longer than it
+        may, or was taken by another engine. Long work in a thread looks at this now and then, and ends if it is so; a
+        task is cancelled, and a process gets a signal."""
+        return self._run is not None and self._run.abandoned
 
     def enqueue(self, job_type: Any, data: Any = None, **options: Any) -> None:
         """Add a job together with this one's outcome: both are saved, or neither.
@@ -87,6 +105,13 @@ class Job(Generic[T]):
     @property
     def fault(self) -> Fault | None:
         return None if self._row.error == NONE else Fault.load(self._row.error)
+
+    @property
+    def cause(self) -> Fault | None:
+        """In a cancel handler: why the job is given up. Its `kind` is "timeout" or "cancelled"."""
+        from hipq.job import waiting  # hardly anybody asks
+
+        return waiting.load(self._row.wait).cause if self._row.wait else None
 
     @property
     def result(self) -> Any:

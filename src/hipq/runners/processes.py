@@ -27,6 +27,8 @@ from typing import Final, NoReturn
 
 Serve = Callable[[bytes], bytes]
 
+GRACE: Final = 5.0
+"""Seconds a child has to stop when it is told to."""
 _DIED: Final = 1 << 63
 """Set in a message's length when it is not a reply but the exit status of the child."""
 
@@ -106,6 +108,9 @@ class Child:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self.dead = False
+        self._gone = False
+        """It has been buried: its number may be another's by now."""
+        self._told: threading.Timer | None = None
         self.pid = int(self._receive())
 
     @property
@@ -121,7 +126,11 @@ class Child:
             self._connection.sendall(struct.pack("!Q", len(request)) + request)
         except OSError:
             pass  # it died before it could read: what it left to read says how
-        return self._receive()
+        reply = self._receive()
+        if self._told:  # its handler has ended in time; what that started may not have
+            self._told.cancel()
+            self.kill()
+        return reply
 
     def _receive(self) -> bytes:
         header = _read(self._connection, 8)
@@ -130,15 +139,24 @@ class Child:
             body = _read(self._connection, length & ~_DIED)
             if not length & _DIED:
                 return body
-            self.dead = True
+            self.dead = self._gone = True
             raise ChildProcessError(f"the process that ran it {_how(int(body))}")
-        self.dead = True
+        self.dead = self._gone = True
         raise ChildProcessError("the process that ran it vanished")
+
+    def stop(self) -> None:
+        """Tell it, and whatever it started, to stop; kill what takes no notice."""
+        self.dead = True
+        self._told = threading.Timer(GRACE, self.kill)
+        self._told.daemon = True
+        self._told.start()
+        _signal_group(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
         """End it and whatever it started."""
         self.dead = True
-        _kill_group(self.pid)
+        if not self._gone:
+            _signal_group(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
         try:
@@ -148,10 +166,10 @@ class Child:
         self._connection.close()
 
 
-def _kill_group(pid: int) -> None:
+def _signal_group(pid: int, number: int) -> None:
     for kill in (os.killpg, os.kill):  # the second for one that left its group
         try:
-            kill(pid, signal.SIGKILL)
+            kill(pid, number)
         except (ProcessLookupError, PermissionError):
             pass
 
@@ -227,7 +245,7 @@ def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
         message, descriptors, _, _ = socket.recv_fds(engine, 1, 1)
         if not message:  # the engine closed us, or died
             for pid in children:
-                _kill_group(pid)
+                _signal_group(pid, signal.SIGKILL)
             os._exit(0)
         connection = socket.socket(fileno=descriptors[0])
         pid = os.fork()
@@ -248,11 +266,13 @@ def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
 def _bury(children: dict[int, socket.socket]) -> None:
     while children:
         try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
+            dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
             return
-        if pid == 0:
+        if dead is None:
             return
+        _signal_group(dead.si_pid, signal.SIGKILL)  # whatever it started goes with it; its number is still its own
+        pid, status = os.waitpid(dead.si_pid, 0)
         connection = children.pop(pid)
         try:
             _send(connection, str(status).encode(), _DIED)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -193,6 +193,16 @@ class Filter(NamedTuple):
     state: str = ""
     phase: str = ""
     tenant: str = ""
+    lane: str = ""
+    code: str = ""
+    error: str = ""
+    """Part of the text of its error."""
+    since: int = 0
+    """Added at this moment or later;"""
+    before: int = 0
+    """and before this one."""
+    table: str = ""
+    """"live" or "final" ones only."""
     after: int = 0
     """Ids above this one only: the next page."""
     limit: int = 100
@@ -200,8 +210,32 @@ class Filter(NamedTuple):
     @property
     def tables(self) -> list[str]:
         """The tables such jobs can be in: of "live" and "final" both, one or none."""
-        final = {value == last for value, last in ((self.state, FINAL), (self.phase, DONE)) if value}
+        wanted = ((self.state, FINAL), (self.phase, DONE), (self.table, "final"))
+        final = {value == last for value, last in wanted if value}
         return [table for table, is_final in (("live", False), ("final", True)) if final <= {is_final}]
+
+    def condition(self, mark: str, contains: str) -> str:
+        """Its fields as SQL. `mark` is how a parameter looks, `contains` how the search in a text does."""
+        columns = ("job_type", "job_key", "state", "phase", "tenant", "lane", "code")
+        found = [f"{name} = {mark.format(name)}" for name in columns if getattr(self, name)]
+        found += [contains.format("error", mark.format("error"))] if self.error else []
+        found += [f"create_time >= {mark.format('since')}"] if self.since else []
+        found += [f"create_time < {mark.format('before')}"] if self.before else []
+        found += [f"id > {mark.format('after')}"] if self.after else []
+        return " AND ".join(found) or "true"
+
+
+EndPlace = tuple[int, int]
+"""Of a final job among those of its queue: when it ended, and its id."""
+EARLIEST: Final[EndPlace] = (-(1 << 62), 0)
+
+
+class Pruned(NamedTuple):
+    """What one step of a prune did."""
+
+    deleted: int
+    last: EndPlace | None
+    """Where it has come to; None = there is nothing more to look at."""
 
 
 class AnswerFilter(NamedTuple):
@@ -323,8 +357,14 @@ class Store(Protocol):
     def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
         """Add the jobs of a tick if `last` is still the one before it: None if another engine was first."""
 
-    def prune(self, queue: int, before: int, limit: int) -> int:
-        """Delete final jobs last updated before a moment; how many."""
+    def prune(
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
+    ) -> Pruned:
+        """Look at final jobs from one place on and up to another, oldest first, not more than so many, and delete
+        those that have this job_type and this code, if such are given."""
+
+    def newest(self, queue: int, count: int) -> EndPlace | None:
+        """The place of the final job that so many are newer than; None = there are no more than those."""
 
     # -- engines and their leases -----------------------------------------------------------------------------------
     def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
@@ -353,6 +393,12 @@ class Store(Protocol):
 
     def find(self, wanted: Filter) -> list[Row]:
         """Jobs by filter, live and final, in id order."""
+
+    def count(self, wanted: Filter) -> int:
+        """How many there are; it stops counting at the filter's limit."""
+
+    def tokens(self, ids: Sequence[int]) -> dict[int, int]:
+        """The tokens of those of these jobs that are live: one statement for all of them."""
 
     def now(self) -> int:
         """The time of jobs: the store's clock where it has one of its own."""

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from hipq.errors import Invalid, shown
+from hipq.errors import Invalid, Moved, shown
 from hipq.stores.base import Store
 from hipq.stores.clock import Clock
 from hipq.stores.password import without_password
@@ -53,9 +53,7 @@ def open_store(url: str, clock: Clock | None = None) -> Store:
 
         return SqliteStore("", clock)
     if match := re.fullmatch(r"sqlite:///(.+)", url, re.DOTALL):
-        from hipq.stores.sqlite.store import SqliteStore
-
-        return SqliteStore(match[1], clock)
+        return _file(match[1], clock)
     if re.match(r"postgres(ql)?://", url):
         try:
             from hipq.stores.postgres.store import PostgresStore
@@ -65,3 +63,20 @@ def open_store(url: str, clock: Clock | None = None) -> Store:
             raise
         return PostgresStore(url, clock)
     raise Invalid(f"not a database URL: {re.sub(r'://.*', '://…', url):.60}; {_FORMS}")
+
+
+def _file(path: str, clock: Clock | None) -> Store:
+    """A SQLite file; or where its jobs have moved to, now or later."""
+    from hipq.stores.following import Following, followed
+    from hipq.stores.sqlite.moving import is_moving
+    from hipq.stores.sqlite.store import SqliteStore
+
+    def there(url: str) -> Store:
+        return open_store(url, clock)
+
+    try:
+        found: Any = Following(SqliteStore(path, clock), there, lambda: is_moving(path))
+        store: Store = found
+    except Moved as moved:
+        return followed(f"sqlite:///{path}", moved, there)
+    return store

@@ -1,1 +1,25 @@
-"""The fixtures pytest finds by itself once hipq is installed."""
+"""The fixtures pytest finds by itself once hipq is installed. It loads this in every project: nothing heavy up here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from hipq.testing.under_test import Harness
+
+
+@pytest.fixture
+def hipq_harness() -> Iterator[Callable[..., Harness]]:
+    """`shop = hipq_harness(app)`: an application under test until the test ends; see `hipq.testing.harness`."""
+    with ExitStack() as stack:
+
+        def make(*apps: object, **options: object) -> Harness:
+            from hipq.testing.under_test import harness
+
+            return stack.enter_context(harness(*apps, **options))  # type: ignore[arg-type]
+
+        yield make

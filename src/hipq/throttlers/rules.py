@@ -12,6 +12,7 @@ import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job.answer import DEFAULT_KEEPING, Keeping
+from hipq.job.order import AnyOrder, ByTime
 from hipq.throttlers.limit import Limit, PerLane, limit
 from hipq.throttlers.rate import Rate
 from hipq.throttlers.share import Share
@@ -24,6 +25,8 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the code says."""
     changed: tuple[AnyLimit, ...] | None = None
     """What an operator says instead."""
+    order: AnyOrder = ByTime()
+    """By which ranks are made."""
     lanes: str = "ordered"
     throttled: bool = False
     """Jobs start by the leave of a code throttler only."""

@@ -173,7 +173,7 @@ class Workbench:
         """So many jobs have succeeded, none is left; they are deleted, and counted so."""
         store, number = self.app.store, self.queue(name).number
         failed = [job for job in self.app.jobs(name, state="final") if job.code != "ok"]
-        ended = sum(prune(store, number, store.now() + 3600 * SECOND))
+        ended = sum(prune(store, number, (store.now() + 3600 * SECOND, 0)))
         left = self.app.jobs(name, limit=1)
         if failed or left or ended != count:
             wrong = f"; job {failed[0].id} ended with {failed[0].code}: {failed[0].fault}" if failed else ""

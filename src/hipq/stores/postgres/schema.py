@@ -57,7 +57,7 @@ def migrate(conn: Connection, known: list[migrations.Migration]) -> list[str]:
                 conn.execute("INSERT INTO hipq_meta (version, accepts) VALUES (%s, %s)", values)
         behind = [queue for queue, level in _levels(conn) if level < migration.number]
         for queue in behind:
-            _extend(conn, [migration], queue)
+            extend(conn, [migration], queue)
         if is_new or behind:
             applied.append(migration.name)
     return applied
@@ -85,7 +85,7 @@ def complete_now(conn: Connection, known: list[migrations.Migration], app: str, 
         queue = QueueTables(migrations.next_number(levels, dropped), app, name, table)
         conn.execute('INSERT INTO hipq_queues (number, app, name, "table", schema) VALUES (%s, %s, %s, %s, 0)', queue)
     try:
-        _extend(conn, migrations.lacking(known, levels.get(queue, 0)), queue)
+        extend(conn, migrations.lacking(known, levels.get(queue, 0)), queue)
     except psycopg.errors.DuplicateTable as error:  # an index of it
         raise NameClash(f"queue {app}.{name} wants the table {table}: {error.diag.message_primary}") from None
     return queue
@@ -118,7 +118,7 @@ def drop(conn: Connection, number: int) -> None:
     conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (number,))
 
 
-def _extend(conn: Connection, some: list[migrations.Migration], queue: QueueTables) -> None:
+def extend(conn: Connection, some: list[migrations.Migration], queue: QueueTables) -> None:
     for migration in some:
         _script(conn, migrations.tables(migration.queue, queue))
         conn.execute("UPDATE hipq_queues SET schema = %s WHERE number = %s", (migration.number, queue.number))

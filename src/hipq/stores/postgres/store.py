@@ -8,23 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Final
 from weakref import WeakSet
 
 import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from hipq.errors import Invalid
+from hipq.errors import Invalid, StoreUnavailable
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import ANSWERED
 from hipq.stores import large, migrations
 from hipq.stores.admit import Picked
 from hipq.stores.base import (
+    EARLIEST,
     Claim,
+    EndPlace,
     EngineSeen,
     Filter,
     Glance,
+    Pruned,
     QueueTables,
     Stored,
     Turned,
@@ -45,6 +48,9 @@ from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Saved, Settle, Take, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
 from hipq.stores.strands import Place
+
+INCOMING: Final = "incoming:"
+"""How a database is called into which jobs are being moved; the name of the move follows."""
 
 
 class PostgresStore(RuleVerbs, AnswerVerbs):
@@ -94,7 +100,17 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
     def _check(self, conn: Connection) -> None:
         found, accepts, identity = schema.version(conn)
         migrations.check_version(found, accepts, self._known, self.url)
+        if identity.startswith(INCOMING):
+            raise StoreUnavailable(
+                f"{self.url} has a copy of jobs that are still elsewhere: run `hipq move` to its end"
+            )
         self._identity = identity
+
+    def arrived(self, move: str) -> None:
+        """Jobs have moved here, and the old house says so: from now on they may be used."""
+        query = "UPDATE hipq_meta SET identity = gen_random_uuid()::text WHERE identity = %s"
+        with self._db.using() as conn:
+            conn.execute(query, (INCOMING + move,))
 
     def _using(self) -> AbstractContextManager[Connection]:
         """A connection to a database that is known to have our tables."""
@@ -250,6 +266,8 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
             for queue in saved.freed - saved.ready.keys():
                 if self._rulebook.limited(queue) and self._rulebook.shared(queue):
                     self._announce(conn, {queue: TOP})  # others may have waited for that
+            taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, sysid)}
+            self._announce(conn, dict.fromkeys(taken - saved.ready.keys(), TOP))  # whose handlers need not go on
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
             return self._with_answers(conn, turned)
@@ -263,11 +281,21 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         where = "phase = 'waiting' AND deadline <= %s ORDER BY deadline LIMIT %s"
         return self._select(f"SELECT {READ} FROM {self._table(queue)} l WHERE {where}", (now, limit))
 
-    def prune(self, queue: int, before: int, limit: int) -> int:
+    def prune(
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
+    ) -> Pruned:
+        values = {
+            "before_time": before[0], "before_id": before[1], "after_time": after[0], "after_id": after[1],
+            "limit": limit, "job_type": job_type, "code": code,
+        }  # fmt: skip
         with self._using() as conn:
-            query = self._statements.of("prune", queue)
-            found = conn.execute(query, {"before": before, "limit": limit}).fetchone()
-        return int(found[0]) if found else 0
+            found = conn.execute(self._statements.of("prune", queue), values).fetchone()
+        return Pruned(found[0], (found[1], found[2])) if found else Pruned(0, None)
+
+    def newest(self, queue: int, count: int) -> EndPlace | None:
+        with self._using() as conn:
+            found: EndPlace | None = conn.execute(self._statements.of("newest", queue), {"count": count}).fetchone()
+        return found
 
     # -- engines and their leases -----------------------------------------------------------------------------------
     def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
@@ -323,19 +351,34 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         return found[0] if found else None
 
     def find(self, wanted: Filter) -> list[Row]:
-        fields = ("job_type", "job_key", "state", "phase", "tenant")
-        where = [f"{field} = %({field})s" for field in fields if getattr(wanted, field)]
-        where += ["id > %(after)s"] if wanted.after else []
-        condition = " AND ".join(where) or "true"
-        parts = [
-            b"(%s)" % self._statements.of("find", wanted.queue, where=condition, table=f"{{{table}}}")
-            for table in wanted.tables
-        ]
-        if not parts:
+        found = self._of_tables("find", wanted)
+        if not found:
             return []
-        query = b"SELECT * FROM (%s) AS found ORDER BY id LIMIT %%(limit)s" % b" UNION ALL ".join(parts)
+        query = b"SELECT * FROM (%s) AS found ORDER BY id LIMIT %%(limit)s" % found
         with self._using() as conn:
             return rows(conn, query, wanted._asdict(), prepare=False)
+
+    def count(self, wanted: Filter) -> int:
+        found = self._of_tables("count", wanted)
+        if not found:
+            return 0
+        query = b"SELECT count(*) FROM (SELECT 1 FROM (%s) AS found LIMIT %%(limit)s) AS counted" % found
+        with self._using() as conn:
+            ((count,),) = conn.execute(query, wanted._asdict(), prepare=False).fetchall()
+        return int(count)
+
+    def _of_tables(self, name: str, wanted: Filter) -> bytes:
+        """A file's statement for each table in which such jobs can be; b"" if there is none."""
+        where = wanted.condition("%({})s", "strpos({}, {}) > 0")
+        parts = [self._statements.of(name, wanted.queue, where=where, table=f"{{{table}}}") for table in wanted.tables]
+        return b" UNION ALL ".join(b"(%s)" % part for part in parts)
+
+    def tokens(self, ids: Sequence[int]) -> dict[int, int]:
+        if not ids:
+            return {}
+        query = b" UNION ALL ".join(self._statements.of("tokens", queue) for queue in sorted(set(map(queue_of, ids))))
+        with self._using() as conn:
+            return dict(conn.execute(query, {"ids": list(ids)}).fetchall())
 
     def _select(self, query: str, values: Any) -> list[Row]:
         with self._using() as conn:

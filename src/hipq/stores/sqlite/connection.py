@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from typing import Final
 from weakref import WeakSet
 
-from hipq.errors import Invalid, KeyTaken, StoreBroken, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import Invalid, KeyTaken, Moved, StoreBroken, StoreError, StoreRefused, StoreUnavailable
 
 BUSY_SECONDS: Final = 5.0
 PAGES_IN_LOG: Final = 16_000
@@ -45,6 +45,14 @@ def translated(error: Exception) -> StoreError:
     if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StoreBroken(f"SQLite: {error} ({name}); later writes cannot be trusted, so this process stops using it")
     return StoreUnavailable(f"SQLite: {error}")
+
+
+def signpost(conn: sqlite3.Connection) -> Moved | None:
+    """Where the jobs of this database are now, if they have moved: see `leave`."""
+    if not conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'hipq_moved'").fetchall():
+        return None
+    ((url, move),) = conn.execute("SELECT url, move FROM hipq_moved").fetchall()
+    return Moved(url, move)
 
 
 _opened: WeakSet[Connection] = WeakSet()
@@ -161,7 +169,7 @@ class Connection:
             try:
                 yield conn
             except sqlite3.Error as error:
-                raise self._noted(error) from error
+                raise self._moved(conn, error) or self._noted(error) from error
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:
@@ -175,8 +183,12 @@ class Connection:
             except BaseException as error:
                 self._undo(conn)
                 if isinstance(error, (sqlite3.Error, OverflowError, UnicodeError)):
-                    raise self._noted(error) from error
+                    raise self._moved(conn, error) or self._noted(error) from error
                 raise
+
+    def _moved(self, conn: sqlite3.Connection, error: Exception) -> Moved | None:
+        """A table that is not there has moved, if there is a signpost."""
+        return signpost(conn) if "no such table" in str(error) else None
 
     def _undo(self, conn: sqlite3.Connection) -> None:
         if conn.in_transaction:

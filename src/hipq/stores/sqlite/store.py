@@ -7,14 +7,20 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 
+import msgspec
+
+from hipq.errors import StoreUnavailable
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import ANSWERED
 from hipq.stores import migrations
 from hipq.stores.base import (
+    EARLIEST,
     Claim,
+    EndPlace,
     EngineSeen,
     Filter,
     Glance,
+    Pruned,
     QueueTables,
     Stored,
     Turned,
@@ -24,8 +30,8 @@ from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.matching import meet, tidy
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.admit import Rulebook, texts
-from hipq.stores.sqlite.batch import NAMES, ids, in_json, read
-from hipq.stores.sqlite.connection import Connection
+from hipq.stores.sqlite.batch import NAMES, in_json, read
+from hipq.stores.sqlite.connection import Connection, signpost
 from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteMail, given
 from hipq.stores.sqlite.insert import Insert, checked
 from hipq.stores.sqlite.rules import RuleVerbs
@@ -37,6 +43,8 @@ from hipq.stores.sqlite.watch import Watch
 T = TypeVar("T")
 SYNC_SECONDS: Final = 1.0
 """The longest a commit is waited for whose pages were seen to be written."""
+MOVING: Final = '{"moving":[]}'
+"""What an engine serves that is none, but moves the jobs elsewhere: while it is alive, nobody claims any."""
 _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
@@ -77,6 +85,8 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
     def migrate(self) -> list[str]:
         applied = []
         with self._db.reading() as conn:
+            if moved := signpost(conn):
+                raise moved
             found, accepts = schema.version(conn)
             migrated = found > 0 and schema.migrated(conn, self._known)
         if not migrated:
@@ -117,7 +127,11 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
                 self._statements.table(
                     queue
                 )  # before their transaction holds the write lock our connection may wait for
-            return self._insert.inside(checked(conn, self.path), jobs, all_or_nothing)
+            try:
+                return self._insert.inside(checked(conn, self.path), jobs, all_or_nothing)
+            except StoreUnavailable:
+                self.queues()  # which says if they have moved
+                raise
         with self._db.writing() as own:
             stored = self._insert.jobs(own, jobs, all_or_nothing)
         self.ring()
@@ -143,19 +157,33 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
         return turned
 
     def _alive(self, conn: sqlite3.Connection, sysid: int) -> bool:
-        query = "SELECT 1 FROM hipq_engines WHERE sysid = ? AND lease_until > ? AND boot = ?"
-        return bool(conn.execute(query, (sysid, self._clock.steady(), self._boot)).fetchall())
+        """Whether this engine may claim: it is alive, and nobody is moving the jobs elsewhere."""
+        alive = "SELECT 1 FROM hipq_engines WHERE {} = ? AND lease_until > ? AND boot = ?"
+        query = f"{alive.format('sysid')} AND NOT EXISTS ({alive.format('serves')})"
+        lease = (self._clock.steady(), self._boot)
+        return bool(conn.execute(query, (sysid, *lease, MOVING, *lease)).fetchall())
 
     def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
         where = "phase = 'waiting' AND deadline <= ? ORDER BY deadline LIMIT ?"
         return self._select(f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE {where}", (now, limit))
 
-    def prune(self, queue: int, before: int, limit: int) -> int:
+    def prune(
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
+    ) -> Pruned:
+        values = {
+            "before_time": before[0], "before_id": before[1], "after_time": after[0], "after_id": after[1],
+            "limit": limit, "job_type": job_type, "code": code,
+        }  # fmt: skip
         with self._db.writing() as conn:
-            gone = ids(conn, self._statements.of("prune", queue), {"before": before, "limit": limit})
+            gone, last, id = conn.execute(self._statements.of("prune", queue), values).fetchone()
             for table in (f"{self._statements.table(queue)}_final", "hipq_payloads"):
-                conn.execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (in_json(gone),))
-        return len(gone)
+                conn.execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (gone,))
+        return Pruned(len(msgspec.json.decode(gone)), (last, id) if id is not None else None)
+
+    def newest(self, queue: int, count: int) -> EndPlace | None:
+        with self._db.reading() as conn:
+            found = conn.execute(self._statements.of("newest", queue), {"count": count}).fetchall()
+        return found[0] if found else None
 
     # -- engines and their leases -----------------------------------------------------------------------------------
     def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
@@ -222,17 +250,34 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
         return rows[0] if rows else None
 
     def find(self, wanted: Filter) -> list[Row]:
-        fields = ("job_type", "job_key", "state", "phase", "tenant")
-        where = [f"{field} = :{field}" for field in fields if getattr(wanted, field)]
-        where += ["id > :after"] if wanted.after else []
-        one = (
-            self._statements.files["find"].replace("{columns}", NAMES).replace("{where}", " AND ".join(where) or "true")
-        )
-        parts = [f"SELECT * FROM ({one})".replace("{table}", f"{{{table}}}") for table in wanted.tables]
-        if not parts:
+        found = self._of_tables("find", wanted)
+        if not found:
             return []
-        query = f"SELECT * FROM ({' UNION ALL '.join(parts)}) ORDER BY id LIMIT :limit"
-        return self._select(migrations.tables(query, self._statements.tables(wanted.queue)), wanted._asdict())
+        return self._select(f"SELECT * FROM ({found}) ORDER BY id LIMIT :limit", wanted._asdict())
+
+    def count(self, wanted: Filter) -> int:
+        found = self._of_tables("count", wanted)
+        if not found:
+            return 0
+        with self._db.reading() as conn:
+            query = f"SELECT count(*) FROM (SELECT 1 FROM ({found}) LIMIT :limit)"
+            return int(conn.execute(query, wanted._asdict()).fetchone()[0])
+
+    def _of_tables(self, name: str, wanted: Filter) -> str:
+        """A file's statement for each table in which such jobs can be; "" if there is none."""
+        one = self._statements.files[name].replace("{columns}", NAMES)
+        one = one.replace("{where}", wanted.condition(":{}", "instr({}, {}) > 0"))
+        parts = [f"SELECT * FROM ({one})".replace("{table}", f"{{{table}}}") for table in wanted.tables]
+        return migrations.tables(" UNION ALL ".join(parts), self._statements.tables(wanted.queue))
+
+    def tokens(self, ids: Sequence[int]) -> dict[int, int]:
+        queues = sorted({queue_of(id) for id in ids})
+        found: dict[int, int] = {}
+        for start in range(0, len(queues), _MANY_QUEUES):
+            parts = [self._statements.of("tokens", queue) for queue in queues[start : start + _MANY_QUEUES]]
+            with self._db.reading() as conn:
+                found |= dict(conn.execute(" UNION ALL ".join(parts), {"ids": in_json(ids)}).fetchall())
+        return found
 
     def _select(self, query: str, values: Any) -> list[Row]:
         with self._db.reading() as conn:

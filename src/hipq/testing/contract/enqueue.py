@@ -49,7 +49,7 @@ class TestEnqueue:
     def test_ids_are_not_used_again_after_a_prune(self, store: Store, engine: int, queue: QueueTables) -> None:
         first = add_one(store, new(queue.number))
         finish(store, claim(store, engine, queue.number)[0])
-        assert store.prune(queue.number, NOW + 1, 10) == 1
+        assert store.prune(queue.number, (NOW + 1, 0), 10).deleted == 1
         assert add_one(store, new(queue.number)) > first
 
     def test_no_column_is_null(self, store: Store, engine: int, queue: QueueTables, database: Database) -> None:

@@ -196,12 +196,12 @@ class TestPrune:
         live = everything(store, queue.number)
         add(store, [new(queue.number)] * 4)
         rows = [finish(store, row, NOW + n) for n, row in enumerate(claim(store, engine, queue.number))]
-        assert store.prune(queue.number, NOW, 100) == 0
-        assert store.prune(queue.number, NOW + 2, 100) == 2
+        assert store.prune(queue.number, (NOW, 0), 100).deleted == 0
+        assert store.prune(queue.number, (NOW + 2, 0), 100).deleted == 2
         assert everything(store, queue.number) == live + rows[2:]
         assert [store.get(row.id) for row in rows] == [None, None, *rows[2:]]
-        assert store.prune(queue.number, LATER, 100) == 2
-        assert store.prune(queue.number, LATER, 100) == 0
+        assert store.prune(queue.number, (LATER, 0), 100).deleted == 2
+        assert store.prune(queue.number, (LATER, 0), 100).deleted == 0
         assert everything(store, queue.number) == live
 
     def test_the_oldest_go_first_up_to_the_limit(self, store: Store, engine: int, queue: QueueTables) -> None:
@@ -210,14 +210,14 @@ class TestPrune:
         for row, n in zip(claim(store, engine, queue.number), times, strict=True):
             save(store, row, moves.refused(row, FAULT, 400, NOW + n))
         for left in ({3, 4, 5, 6}, {5, 6}, set()):
-            assert store.prune(queue.number, LATER, 2) == 2
+            assert store.prune(queue.number, (LATER, 0), 2).deleted == 2
             assert {row.update_time - NOW for row in everything(store, queue.number)} == left
 
     def test_one_queue_does_not_prune_another(
         self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
     ) -> None:
         row = finish(store, bring(store, engine, queue2.number, "executing"))
-        assert store.prune(queue.number, LATER, 10) == 0
+        assert store.prune(queue.number, (LATER, 0), 10).deleted == 0
         assert store.get(row.id) == row
 
 

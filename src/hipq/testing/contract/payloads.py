@@ -108,8 +108,8 @@ class TestLargePayloads:
         for seconds, row in enumerate(claim(store, engine, queue.number, limit=2)):
             finish(store, row, NOW + seconds)
         assert [payloads(database, id) for id in (a, b, c)] == [1, 1, 1]
-        assert store.prune(queue.number, NOW + 9, 1) == 1
+        assert store.prune(queue.number, (NOW + 9, 0), 1).deleted == 1
         assert [payloads(database, id) for id in (a, b, c)] == [0, 1, 1]
-        assert store.prune(queue.number, NOW + 9, 10) == 1
+        assert store.prune(queue.number, (NOW + 9, 0), 10).deleted == 1
         assert [payloads(database, id) for id in (a, b, c)] == [0, 0, 1]
         assert row_of(store, c).job_data == text(30_000)

@@ -153,7 +153,7 @@ class TestQueues:
         knows(lambda fresh: fresh.owned([number], sysid))
         knows(lambda fresh: fresh.glance([(number, (TYPE,))]))
         knows(lambda fresh: fresh.find(Filter(number)))
-        knows(lambda fresh: fresh.prune(number, LATER, 10))
+        knows(lambda fresh: fresh.prune(number, (LATER, 0), 10))
         with closing(database.connect()) as conn:
             knows(lambda fresh: fresh.enqueue([new(number)], conn=conn))
             conn.commit()
@@ -174,7 +174,7 @@ class TestQueues:
             lambda: store.owned([nobody], 1),
             lambda: store.glance([(nobody, (TYPE,))]),
             lambda: store.find(Filter(nobody)),
-            lambda: store.prune(nobody, NOW, 10),
+            lambda: store.prune(nobody, (NOW, 0), 10),
         ]
         for verb in verbs:
             with pytest.raises(NotFound, match="65000"):

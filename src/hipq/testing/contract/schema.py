@@ -198,7 +198,7 @@ def live_through(store: Store, queue: QueueTables) -> None:
     assert store.get(rows[0].id) == changes[0].after
     assert store.orphans([queue.number], 10) == []
     store.drop_lease(sysid)
-    assert store.prune(queue.number, LATER + 1, 1000) == 303
+    assert store.prune(queue.number, (LATER + 1, 0), 1000).deleted == 303
 
 
 def migrated(database: Database) -> None:

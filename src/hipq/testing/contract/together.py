@@ -168,7 +168,7 @@ class TestThreads:
         add(stores[0], [new(queue.number)] * 100)
         rows = claim(stores[0], engine, queue.number)
         stores[0].turn(0, [Change(row, moves.succeeded(row, "null", 200, NOW)) for row in rows], [], NOW)
-        pruned = at_once(lambda n: sum(stores[n].prune(queue.number, LATER, 10) for _ in range(20)), 4)
+        pruned = at_once(lambda n: sum(stores[n].prune(queue.number, (LATER, 0), 10).deleted for _ in range(20)), 4)
         assert sum(pruned) == 100
 
     def test_a_queue_registered_by_many_at_once_is_one_queue(self, stores: list[Store], app: str) -> None:

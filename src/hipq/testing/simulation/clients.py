@@ -91,8 +91,21 @@ class Clients:
         if self._world.scene.answers and chance.random() < 0.6:
             phase = chance.choice(["waiting", "waiting", "answered", "calling off"])
             id = next((job.id for job in app.jobs("jobs", phase=phase)), id)
+        priority, delay = chance.randrange(200), chance.choice([0, 0, chance.uniform(0, 30)])
         try:
-            chance.choice([app.cancel, app.retry_now])(id)
+            match chance.choice(["cancel", "cancel", "hurry", "hurry", "sooner", "later", "all", "all later"]):
+                case "cancel":
+                    app.cancel(id)
+                case "hurry":
+                    app.retry_now(id)
+                case "sooner":
+                    app.change(id, priority=priority)
+                case "later":
+                    app.change(id, delay=delay, priority=priority)
+                case "all":
+                    app.retry_all("jobs", type="work")
+                case _:
+                    app.change_all("jobs", delay=delay, phase="scheduled")
         except (Conflict, NotFound, StoreUnavailable):
             pass
 

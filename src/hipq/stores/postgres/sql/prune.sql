@@ -1,9 +1,16 @@
--- Delete the oldest final rows (index _time) with their payloads. Rows another prune has locked are left to it.
+-- Final rows from one place on, oldest first (index _time): those to be deleted go, with their payloads. Rows another
+-- prune has locked are left to it. How many went, and the last place of all that were looked at.
 WITH old AS MATERIALIZED (
-  SELECT id FROM {final} WHERE update_time < %(before)s ORDER BY update_time LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+  SELECT id, update_time, job_type, code FROM {final}
+  WHERE update_time >= %(after_time)s AND (update_time, id) > (%(after_time)s, %(after_id)s)
+    AND update_time <= %(before_time)s AND (update_time, id) < (%(before_time)s, %(before_id)s)
+  ORDER BY update_time, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+), chosen AS MATERIALIZED (
+  SELECT id FROM old
+  WHERE (%(job_type)s = '' OR job_type = %(job_type)s) AND (%(code)s = '' OR code = %(code)s)
 ), payloads AS (
-  DELETE FROM hipq_payloads WHERE id = ANY (ARRAY(SELECT id FROM old))
+  DELETE FROM hipq_payloads WHERE id = ANY (ARRAY(SELECT id FROM chosen))
 ), gone AS (
-  DELETE FROM {final} WHERE id = ANY (ARRAY(SELECT id FROM old)) RETURNING id
+  DELETE FROM {final} WHERE id = ANY (ARRAY(SELECT id FROM chosen)) RETURNING id
 )
-SELECT count(*) FROM gone
+SELECT (SELECT count(*) FROM gone), update_time, id FROM old ORDER BY update_time DESC, id DESC LIMIT 1

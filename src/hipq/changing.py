@@ -1,0 +1,197 @@
+"""Changing jobs, one and many, and the rules of queues; deleting what is old. What an operator does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Unpack
+
+from msgspec.structs import replace
+
+from hipq.engine.prune import prune
+from hipq.errors import Invalid
+from hipq.job import names
+from hipq.job.model import Row
+from hipq.job.names import whole
+from hipq.job.states import CODES
+from hipq.job.when import later, moment, seconds
+from hipq.looking import Looking, Wanted
+from hipq.throttlers.limit import Limit
+from hipq.throttlers.rules import AnyLimit, Rules, checked
+
+if TYPE_CHECKING:
+    from hipq.operate import Changed, Operator
+
+Progress = Callable[["Changed"], None] | None
+"""Told after every page of many jobs what became of those."""
+
+
+class Changing(Looking):
+    """The part of `Hipq` that changes what is there."""
+
+    def cancel(self, id: int, reason: str = "cancelled") -> None:
+        """End a job that is not final. If its handler is running, that is told (`job.cancelled`, a cancelled task, a
+        signal), and what it comes to is not kept. One that waits for its answer and has a cancel handler ends when an
+        engine has run that."""
+        names.reason(reason)
+        self._operator.one(self._row(id).id, self._operator.cancel(reason), "cancelled")
+
+    def retry_now(self, id: int) -> None:
+        """Let a job that waits for its time, first or again, run now."""
+        self._operator.one(self._row(id).id, self._operator.hurry, "hurried")
+
+    def change(
+        self,
+        id: int,
+        *,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        priority: int | None = None,
+    ) -> None:
+        """Give a job that has not started another time, or another priority."""
+        self._operator.one(self._row(id).id, self._changing(at, delay, priority), "changed")
+
+    def again(self, id: int) -> int:
+        """Add a job like one that has ended: the same type, data, key, lane, priority; its id. Final is final."""
+        return self._operator.again(self._row(id).id)
+
+    def cancel_all(
+        self, queue: str, reason: str = "cancelled", *, progress: Progress = None, **wanted: Unpack[Wanted]
+    ) -> Changed:
+        """`cancel` for all jobs of a queue that are not final and that `jobs` would find with these filters."""
+        names.reason(reason)
+        move = self._operator.cancel(reason)
+        return _total(self._operator.many(self._filter(queue, **wanted), move, "cancelled"), progress)
+
+    def retry_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
+        """`retry_now` for all jobs of a queue that `jobs` would find with these filters."""
+        found = self._filter(queue, **wanted)
+        return _total(self._operator.many(found, self._operator.hurry, "hurried"), progress)
+
+    def change_all(
+        self,
+        queue: str,
+        *,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        priority: int | None = None,
+        progress: Progress = None,
+        **wanted: Unpack[Wanted],
+    ) -> Changed:
+        """`change` for all jobs of a queue that `jobs` would find with these filters."""
+        move = self._changing(at, delay, priority)
+        return _total(self._operator.many(self._filter(queue, **wanted), move, "changed"), progress)
+
+    def again_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
+        """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. Where a live
+        job has the key, none is added."""
+        return _total(self._operator.all_again(self._filter(queue, **wanted)), progress)
+
+    def _changing(
+        self, at: datetime | None, delay: float | timedelta | None, priority: int | None
+    ) -> Callable[[Row, int], Row | None]:
+        if at is None and delay is None and priority is None:
+            raise Invalid("say what to change: at=, delay= or priority=")
+        if at is not None and delay is not None:
+            raise Invalid("give at= or delay=, not both")
+        when = None if at is None else moment(at, "at")
+        if delay is not None:
+            when = later(self.store.now(), seconds(delay, "delay"))
+        return self._operator.change(when, None if priority is None else names.priority(priority))
+
+    @property
+    def _operator(self) -> Operator:
+        from hipq.operate import Operator  # a program that only adds jobs need not load it
+
+        return Operator(self.store, self.events, {queue.number: queue for queue in self.queues})
+
+    def set_limit(self, queue: str, to: int | Sequence[AnyLimit] | None) -> None:
+        """Change a queue's limits while it runs: a number replaces its `limit` (below 1 = none) and leaves the others,
+        a list replaces them all, None goes back to what the code says. Every engine's next claim goes by it."""
+
+        declared = self._queue(queue).declared.limits
+
+        def change(rules: Rules) -> Rules:
+            if to is None:
+                return replace(rules, changed=None)
+            if isinstance(to, bool):
+                raise Invalid(f"a limit is a whole number or a list of limits, not {to}")
+            if isinstance(to, int):
+                before = rules.in_force if rules.changed is not None else declared or rules.limits
+                others = [one for one in before if not isinstance(one, Limit)]
+                if to < 1:  # shares stay, for when there is a limit again
+                    return replace(rules, changed=tuple(others))
+                return replace(rules, changed=checked(others, to))
+            return replace(rules, changed=checked(to))
+
+        self._change_rules(queue, change)
+
+    def pause(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
+        """Start nothing more of a queue, of one of its lanes, or of one job type. What runs goes on."""
+        self._change_rules(queue, lambda rules: _paused(rules, lane, type, True))
+
+    def resume(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
+        """Take back the `pause` that was given in the same words."""
+        self._change_rules(queue, lambda rules: _paused(rules, lane, type, False))
+
+    def _change_rules(self, queue: str, change: Callable[[Rules], Rules]) -> None:
+        changed = self._queue(queue)
+        changed.learn(self.store.change_rules(changed.number, change))
+        self.events.emit("rules changed", self.store.now(), queue)
+
+    def prune(
+        self,
+        older_than: float | timedelta | None = None,
+        queue: str | None = None,
+        *,
+        keep: int | None = None,
+        type: str = "",
+        code: str = "",
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> int:
+        """Delete jobs that have been final for longer than this, and of each queue those that `keep` others ended
+        after; with `type` or `code`, of them only such. How many."""
+        if older_than is None and keep is None:
+            raise Invalid("say what to delete: jobs that ended longer ago than older_than=, or all but the last keep=")
+        only = (
+            names.job_type(type) if type else "",
+            names.one_of(code, "code", CODES[1:]) if code else "",
+        )
+        age = None if older_than is None else round(seconds(older_than, "older_than") * 1e6)
+        most = None if keep is None else whole(keep, "keep", 0, (1 << 31) - 1)
+        total = 0
+        for one in [self._queue(queue)] if queue else self.queues:
+            ends = [] if age is None else [(self.store.now() - age, 0)]
+            if most is not None and (last := self.store.newest(one.number, most)):
+                ends.append((last[0], last[1] + 1))
+            for count in prune(self.store, one.number, max(ends), *only) if ends else ():
+                total += count
+                progress(count)
+                if count:
+                    self.events.emit("pruned", self.store.now(), one.name, count=count)
+        return total
+
+
+def _total(steps: Iterator[Changed], progress: Progress) -> Changed:
+    from hipq.operate import Changed
+
+    total = Changed()
+    for step in steps:
+        total += step
+        if progress:
+            progress(step)
+    return total
+
+
+def _paused(rules: Rules, lane: str | None, job_type: str | None, wanted: bool) -> Rules:
+    if lane is not None and job_type is not None:
+        raise Invalid("pause a lane or a job type, not both at once")
+    if lane is not None:
+        return replace(rules, paused_lanes=_with(rules.paused_lanes, names.lane(lane), wanted))
+    if job_type is not None:
+        return replace(rules, paused_types=_with(rules.paused_types, names.job_type(job_type), wanted))
+    return replace(rules, paused=wanted)
+
+
+def _with(some: tuple[str, ...], one: str, wanted: bool) -> tuple[str, ...]:
+    return tuple(sorted({*some, one} if wanted else {*some} - {one}))

@@ -1,0 +1,87 @@
+"""`hipq config`: what is in force, and who says so. And the defaults that hipq.toml gives to commands."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+import msgspec
+
+from hipq.cli.commands import examples
+from hipq.cli.prune import prune
+from hipq.cli.show import print_json, print_table
+from hipq.cli.target import json_option, shown
+from hipq.cli.worker import worker
+from hipq.config import FILE, Found, read
+
+_SECTIONS = {"worker": worker, "prune": prune}
+_ENVIRONMENT = {"app": "HIPQ_APP", "database": "HIPQ_DATABASE_URL"}
+
+
+def defaults(command: str | None) -> dict[str, Any]:
+    """What the file says of a command, as its options want it; asked only for those that it can say something of."""
+    return {command: _of_section(read(), command)} if command in _SECTIONS else {}
+
+
+def _of_section(found: Found, section: str) -> dict[str, Any]:
+    given: dict[str, Any] = msgspec.to_builtins(getattr(found.settings, section))
+    if given.get("queues") is not None:
+        given["queues"] = ",".join(given["queues"])
+    return {name: value for name, value in given.items() if value is not None}
+
+
+@click.command(
+    epilog=examples(
+        "hipq config",
+        "hipq config --json",
+        "HIPQ_APP=shop:app hipq config",
+    )
+)
+@json_option
+def config(as_json: bool) -> None:
+    """Print the settings in force, and where each comes from.
+
+    The command line goes first, then the environment, then hipq.toml (or [tool.hipq] in pyproject.toml) in this folder
+    or one above it, up to the one with .git or the home folder; then what is usual. Passwords are not printed.
+    """
+    found = read()
+    rows = [*(_general(found, name) for name in _ENVIRONMENT)]
+    rows += [row for section in _SECTIONS for row in _rows(found, section)]
+    if as_json:
+        print_json({"file": str(found.file) if found.file else None, "settings": rows})
+    else:
+        click.echo(f"file: {found.file or f'none ({FILE} is in no folder from here up)'}")
+        print_table(("setting", "value", "from"), [row | {"value": _text(row["value"])} for row in rows])
+
+
+def _general(found: Found, name: str) -> dict[str, Any]:
+    variable, in_file = _ENVIRONMENT[name], getattr(found.settings, name)
+    value, source = in_file, "file" if in_file else "default"
+    if os.environ.get(variable):
+        value, source = os.environ[variable], f"${variable}"
+    if name == "database":
+        value = shown(value) if value else "sqlite:///NAME.db, by the name of the application"
+    return {"setting": name, "value": value, "from": source}
+
+
+def _rows(found: Found, section: str) -> list[dict[str, Any]]:
+    given = _of_section(found, section)
+    usual = {one.name: one.default for one in _SECTIONS[section].params}
+    fields = msgspec.structs.fields(type(getattr(found.settings, section)))
+    return [
+        {
+            "setting": f"{section}.{name}",
+            "value": given.get(name, _plain(usual.get(name))),
+            "from": "file" if name in given else "default",
+        }
+        for name in (field.name for field in fields)
+    ]
+
+
+def _plain(default: Any) -> Any:
+    return default if isinstance(default, str | int | float) else None  # click has a mark of its own for "none"
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,117 @@
+"""What hipq's events come to: where each job is, what is held of the limits, what became of answers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+
+from hipq.events import Event, Events
+from hipq.job.model import Row
+from hipq.job.states import DONE, FINAL, READY, SCHEDULED
+
+PHASES: Final = ("scheduled", "ready", "executing", "waiting", "answered", "calling off", "judging", "done")
+WORDS: Final = ("matched", "buffered", "duplicate", "conflict", "late")
+
+
+class Seen(NamedTuple):
+    """A job as the last event about it had it."""
+
+    queue: str
+    row: Row
+
+
+class Tally:
+    """Any thread may look: what it sees was true at one moment."""
+
+    def __init__(self, events: Events) -> None:
+        self._lock = threading.Lock()
+        self._jobs: dict[int, Seen] = {}
+        self._held: Counter[tuple[str, str]] = Counter()
+        self._most: Counter[tuple[str, str]] = Counter()
+        self._events: Counter[str] = Counter()
+        self._ended: deque[float] = deque()
+        self._full: dict[str, int] = {}
+        self.passed = 0
+        """Critical jobs that started although the limit of their queue was used up."""
+        events.subscribe(self._note)
+
+    def limit(self, queue: str, units: int) -> None:
+        """How much of this queue may run at a time."""
+        self._full[queue] = units
+
+    def _note(self, event: Event) -> None:
+        with self._lock:
+            self._events[event.name] += 1
+            row = event.job
+            if row is None or event.name == "lost":  # which shows what was not saved
+                return
+            before = self._jobs.get(row.id)
+            if before and row.token <= before.row.token:
+                return  # two threads told of it, the later change first: each write of a job raises its token
+            self._jobs[row.id] = Seen(event.queue, row)
+            self._hold(event, row, before.row.held if before else 0)
+            if row.state == FINAL and not (before and before.row.state == FINAL):
+                self._ended.append(time.monotonic())
+
+    def _hold(self, event: Event, row: Row, before: int) -> None:
+        """Only engines take and give units, each in its own thread, what ended before what is claimed: so what adds up
+        here was so in the database, too."""
+        queue = event.queue
+        critical = event.name == "claimed" and row.phase == "executing" and not row.held
+        if critical and self._held[queue, "all"] >= self._full.get(queue, 1 << 30):
+            self.passed += 1
+        for lane in ("all", row.lane):
+            self._held[queue, lane] += row.held - before
+            self._most[queue, lane] = max(self._most[queue, lane], self._held[queue, lane])
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def all_final(self, ids: Collection[int], later: int) -> bool:
+        """Whether these jobs have ended, and all others that are known, but for one that is for later."""
+        with self._lock:
+            ended = {id for id, seen in self._jobs.items() if seen.row.state == FINAL}
+            return self._jobs.keys() - ended <= {later} and ended.issuperset(set(ids) - {later})
+
+    def ended(self, job_type: str) -> int:
+        """How many of this type have ended well."""
+        with self._lock:
+            return sum(seen.row.job_type == job_type and seen.row.code == "ok" for seen in self._jobs.values())
+
+    def held(self, queue: str) -> Mapping[str, int]:
+        """Units in use now, by lane and in all."""
+        with self._lock:
+            return {lane: units for (name, lane), units in self._held.items() if name == queue}
+
+    def most(self, queue: str) -> Mapping[str, int]:
+        """The most there ever were."""
+        with self._lock:
+            return {lane: units for (name, lane), units in self._most.items() if name == queue}
+
+    def phases(self, now: int) -> dict[str, Counter[str]]:
+        """By queue, how many jobs are in which phase. One whose time has come counts as ready."""
+        found: dict[str, Counter[str]] = {}
+        with self._lock:
+            jobs = list(self._jobs.values())
+        for queue, row in jobs:
+            due = row.phase == SCHEDULED and row.scheduled_run_time <= now
+            found.setdefault(queue, Counter())[READY if due else row.phase] += 1
+        return found
+
+    def codes(self) -> Counter[str]:
+        """How the jobs that have ended did so."""
+        with self._lock:
+            return Counter(seen.row.code for seen in self._jobs.values() if seen.row.phase == DONE)
+
+    @property
+    def events(self) -> Counter[str]:
+        with self._lock:
+            return Counter(self._events)
+
+    def rate(self) -> float:
+        """Jobs that ended in the last second."""
+        with self._lock:
+            while self._ended and self._ended[0] < time.monotonic() - 1:
+                self._ended.popleft()
+            return len(self._ended)

@@ -1,0 +1,86 @@
+"""Whether the database is there, whether it is one hipq can work on, and whether it has room for another connection."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hipq.cli.doctor.finding import NOTE, OK, PROBLEM, WARNING, Finding, View
+from hipq.stores.health import SQLITE, Health, ServerHealth
+
+CHECK: Final = "database"
+OLDEST: Final = {"SQLite": (3, 35), "PostgreSQL": (13,)}
+SAFE_SQLITE: Final = (3, 51, 3)
+NEARLY_FULL: Final = 0.80
+FULL: Final = 0.95
+"""Parts of the connections that may be open."""
+_SAFE: Final = {"fsync": "on", "full_page_writes": "on"}
+
+
+def database(health: Health, view: View) -> list[Finding]:
+    if health.error:
+        return [_unreachable(health, view)]
+    return [_version(health), *_lock_file(health), *(_server(health.server) if health.server else [])]
+
+
+def _unreachable(health: Health, view: View) -> Finding:
+    if health.kind == SQLITE and health.file is None:
+        advice = f"look at the path; if it is right, {view.command('migrate')} makes the database"
+    elif health.kind == SQLITE and "locked" in health.error:
+        advice = "end the program that has the file to itself (`fuser` names it), and look again"
+    elif health.kind == SQLITE:
+        advice = "see that this is hipq's file, and what is said of it below; if it is damaged, restore a backup"
+    else:
+        advice = "see that the server runs, and that host, port, user, password and database name are right"
+    sentence = f"the database cannot be read: {health.error}"
+    return Finding(CHECK, PROBLEM, sentence, advice, facts={"error": health.error})
+
+
+def _version(health: Health) -> Finding:
+    text = ".".join(map(str, health.version))
+    facts = {"kind": health.kind, "version": text}
+    oldest = OLDEST[health.kind]
+    if health.version < oldest:
+        wanted = ".".join(map(str, oldest))
+        advice = "upgrade the server" if health.kind != SQLITE else "use a Python that is built with a later SQLite"
+        return Finding(CHECK, PROBLEM, f"hipq needs {health.kind} {wanted}, and this is {text}", advice, facts=facts)
+    return Finding(CHECK, OK, f"{health.kind} {text}", facts=facts)
+
+
+def _lock_file(health: Health) -> list[Finding]:
+    """Below this SQLite two that write or checkpoint at once can damage a file."""
+    if health.kind != SQLITE or health.version >= SAFE_SQLITE:
+        return []
+    sentence = (
+        "below SQLite 3.51.3 all hipq processes write one at a time, by a lock file beside the database; a program's "
+        "own connection (conn=, the sqlite3 shell) does not know of it"
+    )
+    advice = "let only one process write by conn=, and no shell beside workers; or use a Python with a later SQLite"
+    return [Finding(CHECK, NOTE, sentence, advice)]
+
+
+def _server(server: ServerHealth) -> list[Finding]:
+    found = [_connections(server)]
+    if server.standby:
+        advice = "connect to the primary server; or promote this one, if that is what should have happened"
+        found.append(Finding(CHECK, PROBLEM, "this is a standby server: nothing can be written here", advice))
+    unsafe = [name for name, safe in _SAFE.items() if server.settings.get(name) != safe]
+    if server.settings.get("synchronous_commit") == "off":
+        unsafe.append("synchronous_commit")
+    if unsafe:
+        sentence = f"{' and '.join(unsafe)} off: a crash of the server can lose what was acknowledged"
+        found.append(Finding(CHECK, WARNING, sentence, "turn that on in the server's settings", facts=server.settings))
+    if not server.sees_all:
+        sentence = "this user is not shown what others do in the database: long transactions may go unnoticed"
+        found.append(Finding(CHECK, NOTE, sentence, "`GRANT pg_read_all_stats TO` this user, to have them checked"))
+    return found
+
+
+def _connections(server: ServerHealth) -> Finding:
+    part = server.connections / max(server.max_connections, 1)
+    facts = {"connections": server.connections, "max_connections": server.max_connections}
+    sentence = f"{server.connections} of {server.max_connections} connections are open"
+    if part < NEARLY_FULL:
+        return Finding(CHECK, OK, sentence, facts=facts)
+    advice = "end what is idle, or raise max_connections; each hipq process opens up to ten, and one to listen"
+    level = PROBLEM if part >= FULL else WARNING
+    return Finding(CHECK, level, f"{sentence}: soon nobody can connect", advice, facts=facts)

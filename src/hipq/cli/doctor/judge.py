@@ -1,0 +1,67 @@
+"""All findings about a database, in the order in which they are told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from hipq.cli.doctor.answers import answers
+from hipq.cli.doctor.clock import clock
+from hipq.cli.doctor.database import database
+from hipq.cli.doctor.engines import engines
+from hipq.cli.doctor.file import file
+from hipq.cli.doctor.finding import OK, PROBLEM, WARNING, Finding, View
+from hipq.cli.doctor.indexes import indexes
+from hipq.cli.doctor.jobs import jobs
+from hipq.cli.doctor.rules import rules
+from hipq.cli.doctor.schema import schema
+from hipq.cli.doctor.storage import server_storage
+from hipq.stores.health import Health
+
+CHECKS: Final = ("database", "schema", "indexes", "clock", "engines", "jobs", "answers", "storage")
+SEVERAL: Final = ("database", "schema", "engines")
+"""Checks of several things, some of which may be well when others are not. Of the rest ok is said of all, or not."""
+Judge = Callable[[Health, View], list[Finding]]
+SUBJECTS: Final[tuple[tuple[str, Judge], ...]] = (
+    ("database", database),
+    ("schema", schema),
+    ("indexes", indexes),
+    ("clock", clock),
+    ("engines", engines),
+    ("jobs", jobs),
+    ("jobs", rules),
+    ("answers", answers),
+    ("storage", file),
+    ("storage", server_storage),
+)
+WITHOUT_A_LOOK: Final = (database, file)
+"""What can be judged of a database that could not be read."""
+
+
+def judge(health: Health, view: View) -> list[Finding]:
+    """If the database could not be read, only what is known of it all the same."""
+    subjects = [one for one in SUBJECTS if not health.error or one[1] in WITHOUT_A_LOOK]
+    found = [finding for check, subject in subjects for finding in _judged(check, subject, health, view)]
+    found += _unread(health)
+    bad = {finding.check for finding in found if finding.level != OK}
+    found = [one for one in found if one.level != OK or one.check not in bad or one.check in SEVERAL]
+    return sorted(found, key=lambda finding: CHECKS.index(finding.check))
+
+
+def _judged(check: str, subject: Judge, health: Health, view: View) -> list[Finding]:
+    try:
+        return subject(health, view)
+    except Exception as error:  # the rows of a damaged database say anything: that must not hide what else is found
+        sentence = f"what was read makes no sense ({type(error).__name__}: {error})"
+        advice = "on SQLite look again with --deep; if the database is not damaged, report this as a bug of hipq"
+        return [Finding(check, PROBLEM, sentence, advice, facts={"error": repr(error)})]
+
+
+def _unread(health: Health) -> list[Finding]:
+    """What could not be looked at: that all is well is not known there."""
+    told: dict[tuple[str, str, str], Finding] = {}
+    for check, queue, reason in health.unread:
+        advice = "mend what else is found, and look again"
+        sentence = f"this could not be checked: {reason}"
+        told[check, queue, reason] = Finding(check, WARNING, sentence, advice, queue, {"error": reason})
+    return list(told.values())

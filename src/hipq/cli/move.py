@@ -1,0 +1,85 @@
+"""`hipq move`: the jobs of a SQLite file go to PostgreSQL while programs use them."""
+
+from __future__ import annotations
+
+import click
+
+from hipq.cli.commands import examples
+from hipq.cli.inputs import Duration
+from hipq.cli.progress import Bar, progress, quiet_option
+from hipq.cli.show import print_json, print_table
+from hipq.cli.target import json_option, shown
+from hipq.move import WAIT, Told, move
+
+_WORDS = {
+    "drain": "no more jobs start; waiting for handlers that run",
+    "lock": "the file is locked: programs that write to it wait",
+    "copy": "copying",
+    "verify": "reading everything back, and comparing",
+    "arrive": "it has arrived",
+    "leave": "the file says where the jobs are now",
+    "open": "programs go on over there",
+}
+
+
+class _Telling(Told):
+    def __init__(self, bar: Bar, quiet: bool) -> None:
+        self._bar, self._quiet = bar, quiet
+        self._running = 0
+
+    def step(self, name: str) -> None:
+        if not self._quiet:
+            click.echo(_WORDS[name], err=True)
+
+    def running(self, ids: list[int]) -> None:
+        if len(ids) != self._running and not self._quiet:
+            click.echo(f"still running: {len(ids)}", err=True)
+        self._running = len(ids)
+
+    def total(self, rows: int) -> None:
+        self._bar.total = rows
+
+    def advance(self, rows: int) -> None:
+        self._bar.advance(rows)
+
+
+@click.command(
+    "move",
+    epilog=examples(
+        "hipq move sqlite:///shop.db postgresql://user@host/database",
+        "hipq move sqlite:///shop.db postgresql://user@host/database --wait 10m --json",
+    ),
+)
+@click.argument("source")
+@click.argument("target")
+@click.option("--wait", type=Duration("wait"), default=WAIT, show_default=True,
+              help="How long running handlers have to end; then nothing is moved.")  # fmt: skip
+@quiet_option
+@json_option
+def move_jobs(source: str, target: str, wait: float, quiet: bool, as_json: bool) -> None:
+    """Move the jobs of SOURCE, a SQLite file, to TARGET, a PostgreSQL database that hipq does not use yet.
+
+    Programs that use them go on meanwhile: engines start no more jobs until it is done, what is added waits while the
+    file is locked, and then all of them go on with TARGET by themselves. Every table is read back and compared before
+    anything is switched. Interrupted at any point it can be run again: nothing is lost, and nothing is there twice.
+    """
+    click.echo(f"from {shown(source)}\nto   {shown(target)}", err=True)
+    silent = quiet or as_json
+    with progress("rows", 0, quiet=silent) as bar:
+        report = move(source, target, wait=wait, told=_Telling(bar, silent))
+    if as_json:
+        print_json({**report._asdict(), "tables": [table._asdict() for table in report.tables]})
+        return
+    if not report.tables:
+        click.echo("these jobs had moved there already")
+    else:
+        print_table(("name", "rows", "checksum"), [table._asdict() for table in report.tables])
+        stopped = sum(report.seconds.get(step, 0.0) for step in ("lock", "copy", "verify", "arrive", "leave"))
+        click.echo(f"all of it has arrived, row for row; programs could not write for {stopped:.1f} s")
+    click.echo(
+        "\nNext:\n"
+        f"  export HIPQ_DATABASE_URL={report.target}\n"
+        f"  hipq queue list --db {report.target}\n"
+        "Programs with the old address find their way by it, as long as the file is there; it keeps the new address, "
+        "with a password if that has one. Once nobody uses it any more, delete it: it has the old rows, too."
+    )

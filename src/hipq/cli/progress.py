@@ -1,0 +1,113 @@
+"""How far a long command is, on standard error; and the question before something is destroyed."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+
+from hipq.cli.complain import is_terminal, note
+from hipq.errors import HipqError
+
+EVERY: Final = 5.0
+"""Seconds between two lines where there is no terminal; what takes less says nothing there."""
+
+yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+quiet_option = click.option("--quiet", is_flag=True, help="Do not say how far it is.")
+
+
+class Bar:
+    """How far something is. This one keeps it to itself: for --json and --quiet."""
+
+    def __init__(self, what: str, total: int | None) -> None:
+        self.what, self.done = what, 0
+        self._total = total
+
+    @property
+    def total(self) -> int | None:
+        """How much there is to do in all; None = not known. It may become known, or grow, on the way."""
+        return self._total
+
+    @total.setter
+    def total(self, total: int | None) -> None:
+        self._total = total
+        self._moved()
+
+    def advance(self, count: int = 1) -> None:
+        """So much more is done."""
+        self.done += count
+        self._moved()
+
+    def _moved(self) -> None:
+        """Tell those who look."""
+
+    def close(self) -> None:
+        """There is no more to tell."""
+
+
+class Lines(Bar):
+    """For a file or a pipe: a line every few seconds, and the last one if there was any."""
+
+    def __init__(self, what: str, total: int | None) -> None:
+        super().__init__(what, total)
+        self._said, self._told = time.monotonic(), -1
+
+    def _moved(self) -> None:
+        if time.monotonic() - self._said >= EVERY:
+            self._say()
+
+    def close(self) -> None:
+        if self._told not in (-1, self.done):
+            self._say()
+
+    def _say(self) -> None:
+        self._said, self._told = time.monotonic(), self.done
+        part = f" of {self.total:,} ({self.done / self.total:.0%})" if self.total else ""
+        note(f"{self.what}: {self.done:,}{part}")
+
+
+class Drawn(Bar):
+    """For a terminal: one line that is drawn again and again, and taken away at the end."""
+
+    def __init__(self, what: str, total: int | None) -> None:
+        super().__init__(what, total)
+        from rich.console import Console  # most commands draw nothing
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[count]}"))
+        console = Console(stderr=True, highlight=False)
+        self._progress: Any = Progress(*columns, TimeRemainingColumn(), console=console, transient=True)
+        self._task = self._progress.add_task(what.replace("[", "\\["), total=total, count="0")
+        self._progress.start()
+
+    def _moved(self) -> None:
+        count = f"{self.done:,}/{self.total:,}" if self.total is not None else f"{self.done:,}"
+        self._progress.update(self._task, completed=self.done, total=self.total, count=count)
+
+    def close(self) -> None:
+        self._progress.stop()
+
+
+@contextmanager
+def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Bar]:
+    """`with progress("copying", 5000, quiet=as_json) as bar: bar.advance(100)`. `total` may be unknown."""
+    kind = Bar if quiet else Drawn if is_terminal(sys.stderr) else Lines
+    bar = kind(what, total)
+    try:
+        yield bar
+    finally:
+        bar.close()  # also when it fails: the complaint begins on an empty line
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask before something is destroyed, unless --yes was given. Where nobody can be asked, --yes must be."""
+    if yes:
+        return
+    if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
+        raise click.UsageError(f"{question} There is no terminal to ask on: say --yes", click.get_current_context())
+    if not click.confirm(question, default=False, err=True):
+        raise HipqError("nothing was changed")

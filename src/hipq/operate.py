@@ -1,0 +1,182 @@
+"""What an operator does to jobs: end them, hurry them, put them elsewhere in the order, add them again; one job, or
+many by filter. Each is a move of a stored row like those of the engine, and like those it names the row's token."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from hipq.engine.settle import save_apart
+from hipq.errors import Conflict, NotFound
+from hipq.events import Events
+from hipq.job import awaiting, moves, waiting
+from hipq.job.fault import Fault
+from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.states import ANSWERED, CALLING_OFF, FINAL, PARKED, READY, SCHEDULED, WAITING
+from hipq.job.when import to_datetime
+from hipq.job.windows import is_open, opening
+from hipq.stores.base import Filter, Store
+
+if TYPE_CHECKING:
+    from hipq.queue import Queue
+
+PAGE: Final = 500
+TRIES: Final = 10
+
+Move = Callable[[Row, int], Row | None]
+"""The row after it; None if there is nothing to do. Conflict, if it cannot be done to this one."""
+
+
+class Changed(NamedTuple):
+    """What became of many jobs."""
+
+    changed: int = 0
+    skipped: int = 0
+    """Found, but left alone: they were at a point where it cannot be done, or had come to it by themselves."""
+
+    def __add__(self, other: Changed) -> Changed:  # type: ignore[override]
+        return Changed(self.changed + other.changed, self.skipped + other.skipped)
+
+
+class Operator:
+    def __init__(self, store: Store, events: Events, queues: Mapping[int, Queue]) -> None:
+        self._store = store
+        self._events = events
+        self._queues = queues
+
+    # -- what can be done to a job -----------------------------------------------------------------------------------
+    def cancel(self, reason: str) -> Move:
+        """It ends. If its handler is running, that is told, and what it comes to is not kept. One that waits for its
+        answer and has a cancel handler ends when an engine has run that."""
+
+        def cancelled(row: Row, now: int) -> Row | None:
+            cause = waiting.load(row.wait).cause
+            if row.phase == CALLING_OFF and cause and cause.kind == "cancelled":
+                return None  # it is on its way
+            if row.phase in (WAITING, ANSWERED) and waiting.load(row.wait).calls_off:
+                return awaiting.called_off(row, Fault("cancelled", reason), now)
+            return moves.cancelled(row, reason, now)
+
+        return cancelled
+
+    def hurry(self, row: Row, now: int) -> Row:
+        """It waits for its time, first or again, and runs now instead."""
+        if row.phase == WAITING:
+            raise Conflict(
+                f"job {row.id} has sent its request and waits for its answer until "
+                f"{to_datetime(row.deadline).isoformat()}: bring its answer, or cancel it"
+            )
+        if row.phase != SCHEDULED:
+            raise Conflict(f"job {row.id} is {row.state} ({row.phase}); only a scheduled job can be hurried")
+        if not is_open(row.time_windows, now):
+            opens = to_datetime(opening(row.time_windows, now)).isoformat()
+            raise Conflict(f"job {row.id} may not start now: its window opens at {opens}")
+        return moves.hurried(row, self._queue(row).order, now)
+
+    def change(self, at: int | None, priority: int | None) -> Move:
+        """It has not started, and is to start at another time, or before or after others."""
+
+        def changed(row: Row, now: int) -> Row:
+            if row.phase not in (SCHEDULED, READY, PARKED):
+                raise Conflict(
+                    f"job {row.id} is {row.state} ({row.phase}); time and priority are changed before a job starts"
+                )
+            return moves.changed(row, self._queue(row).order, now, at=at, priority=priority)
+
+        return changed
+
+    # -- to one ------------------------------------------------------------------------------------------------------
+    def one(self, id: int, move: Move, event: str) -> None:
+        """Read, move, write if nobody was faster; after a few tries it is somebody else's turn."""
+        for _ in range(TRIES):
+            row, now = self._row(id), self._store.now()
+            if row.state == FINAL:
+                raise Conflict(
+                    f"job {id} is final ({row.code}); that never changes. `hipq job again` adds another one like it"
+                )
+            after = move(row, now)
+            if after is None:
+                return
+            change = Change(row, after, (), event)
+            if not self._store.turn(0, [change], [], now).lost:
+                self._store.ring()
+                self._tell(change, now)
+                return
+        raise Conflict(f"job {id} moved on while it was being changed; look at it again")
+
+    def again(self, id: int) -> int:
+        """Add a job like one that has ended; the new one's id."""
+        row = self._row(id)
+        if row.state != FINAL:
+            raise Conflict(f"job {id} is {row.state} ({row.phase}): it has not ended; `hipq job retry` hurries it")
+        return self._store.enqueue([self._like(row)], all_or_nothing=True)[0].id
+
+    # -- to many -----------------------------------------------------------------------------------------------------
+    def many(self, wanted: Filter, move: Move, event: str) -> Iterator[Changed]:
+        """The same to all that are live and found, page after page, each page in one transaction."""
+        for rows in self._pages(wanted._replace(table="live")):
+            changes, skipped, now = list[Change](), 0, self._store.now()
+            for row in rows:
+                try:
+                    after = move(row, now)
+                except Conflict:
+                    after = None
+                if after is None:
+                    skipped += 1
+                else:
+                    changes.append(Change(row, after, (), event))
+            saved, turned, blocked = save_apart(self._store, 0, changes, now)
+            made = [change for change in saved if change.before.id not in turned.lost]
+            for change in made:
+                self._tell(change, now)
+            done = Changed(len(made), skipped)
+            for id in {*turned.lost, *blocked}:  # they moved meanwhile: each by itself
+                done += self._once_more(id, move, event)
+            self._store.ring()
+            yield done
+
+    def all_again(self, wanted: Filter) -> Iterator[Changed]:
+        """Add a job like each that has ended and is found. A live job with the same key is left alone."""
+        last = self._store.find(wanted._replace(table="final", after=0, limit=1))
+        end = self._store.now() if last else 0  # what ends while this goes on is not added a second time
+        for rows in self._pages(wanted._replace(table="final")):
+            ended = [row for row in rows if row.update_time <= end]
+            stored = self._store.enqueue([self._like(row) for row in ended])
+            added = sum(not one.duplicate for one in stored)
+            yield Changed(added, len(rows) - added)
+
+    def _pages(self, wanted: Filter) -> Iterator[list[Row]]:
+        after = wanted.after
+        while rows := self._store.find(wanted._replace(after=after, limit=PAGE)):
+            yield rows
+            after = rows[-1].id
+
+    def _once_more(self, id: int, move: Move, event: str) -> Changed:
+        try:
+            self.one(id, move, event)
+        except (Conflict, NotFound):
+            return Changed(0, 1)
+        return Changed(1, 0)
+
+    def _like(self, row: Row) -> New:
+        queue, now = self._queue(row), self._store.now()
+        at = opening(row.time_windows, now)
+        return New(
+            queue=queue.number, job_type=row.job_type, job_key="" if row.job_key == str(row.id) else row.job_key,
+            job_data=row.job_data, phase=READY if at <= now else SCHEDULED, rank=queue.order.rank(at, row.priority),
+            scheduled_run_time=at, create_time=now, priority=row.priority, throttle_factor=row.throttle_factor,
+            timeout=row.timeout, lane=row.lane, tenant=row.tenant, time_windows=row.time_windows,
+        )  # fmt: skip
+
+    def _tell(self, change: Change, now: int) -> None:
+        name = CALLING_OFF if change.after.phase == CALLING_OFF else change.event
+        self._events.emit(name, now, self._queue(change.before).name, change.after)
+
+    def _row(self, id: int) -> Row:
+        row = self._store.get(id)
+        if row is None:
+            raise NotFound(f"there is no job {id} any more")
+        return row
+
+    def _queue(self, row: Row) -> Queue:
+        return self._queues[queue_of(row.id)]

@@ -1,0 +1,128 @@
+"""The facts about a SQLite database, read through a connection that writes nothing.
+
+Nothing is changed: no schema, no checkpoint, and no file is left that was not there. Where there is a log with
+something in it the file is opened for reading only: the last to close a file writes its log back. Where there is none
+it is not: SQLite makes a log to read by, and only who may write removes it again; left behind, it would belong to this
+user, and be in the way of others.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import quote
+
+from hipq.stores.base import EngineSeen
+from hipq.stores.clock import SystemClock, boot_id
+from hipq.stores.health import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
+from hipq.stores.health_reading import Reading
+from hipq.stores.sqlite import schema
+from hipq.stores.sqlite.connection import BUSY_SECONDS
+from hipq.stores.sqlite.health_file import holding, look
+from hipq.stores.sqlite.tickets import Tickets
+
+DAMAGE: Final = 20
+"""Faults that a look at all pages reports, at most."""
+
+
+def health(path: str, deep: bool = False) -> Health:
+    """What can be read of the database at this path. `deep`: look at every page of it, too."""
+    clock = SystemClock()
+    found = Health(SQLITE, sqlite3.sqlite_version_info, here=clock.now(), now=clock.now())
+    try:
+        if not Path(path).is_file():
+            what = "is no file" if Path(path).exists() else "is not there"
+            found.error = f"{Path(path).absolute()} {what}"
+            return found
+        found.file = look(path)
+        with holding(path) as held_by:
+            found.file = found.file._replace(held_by=held_by)
+            conn = _open(path, "ro" if found.file.log_size else "rw")
+        try:
+            _Look(conn, found, clock).all(deep)
+        finally:
+            with holding(path):
+                conn.close()
+    except (sqlite3.Error, UnicodeError) as error:  # a damaged file may say anything
+        found.error = f"SQLite: {error}"
+    except OSError as error:  # a folder on the way to it that this user may not enter
+        found.error = f"{Path(path).absolute()}: {error.strerror}"
+    return found
+
+
+def _open(path: str, mode: str) -> sqlite3.Connection:
+    """A connection in a transaction: all that is read is of one moment."""
+    address = f"file:{quote(str(Path(path).absolute()))}?mode={mode}"
+    conn = sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        conn.execute("PRAGMA query_only = ON")
+        conn.execute("BEGIN")
+        conn.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except BaseException:
+        conn.close()
+        raise
+    return conn
+
+
+class _Look:
+    def __init__(self, conn: sqlite3.Connection, found: Health, clock: SystemClock) -> None:
+        self._conn = conn
+        self._found = found
+        self._clock = clock
+        self._boot = boot_id()
+        self._reading = Reading(found, self._ask, sqlite3.Error, by_name=True)
+
+    def _ask(self, query: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]]:
+        return self._conn.execute(query, values).fetchall()
+
+    def all(self, deep: bool) -> None:
+        found, known, part = self._found, schema.known(), self._reading.part
+        found.pages = part("storage", lambda: self._pages(deep), None)
+        found.level = Level(*schema.version(self._conn), known[-1].number)
+        if not self._ask("SELECT 1 FROM sqlite_master WHERE name = 'hipq_queues'", {}):
+            return
+        found.engines = part("engines", self._engines, [])
+        tickets = Tickets(self._clock, self._boot)
+        self._reading.queues(known, lambda queue: tickets.note(self._conn, queue))
+        found.found = part("indexes", self._parts, [])
+
+    def _pages(self, deep: bool) -> PagesHealth:
+        def pragma(name: str) -> Any:
+            return self._conn.execute(f"PRAGMA {name}").fetchone()[0]
+
+        damage = None
+        if deep:
+            rows = self._conn.execute(f"PRAGMA quick_check({DAMAGE})").fetchall()
+            said = [" ".join(str(text).split()) for (text,) in rows]
+            damage = () if said == ["ok"] else tuple(said)
+        sizes = (pragma("page_size"), pragma("page_count"), pragma("freelist_count"))
+        return PagesHealth(pragma("journal_mode"), *sizes, damage)
+
+    def _engines(self) -> list[EngineHealth]:
+        found, steady = [], self._clock.steady()
+        query = "SELECT sysid, label, serves, lease_until, boot FROM hipq_engines ORDER BY sysid"
+        for sysid, label, serves, until, boot in self._ask(query, {}):
+            left = (until - steady) / 1e6 if boot == self._boot else None
+            found.append(EngineHealth(EngineSeen.of(sysid, label, serves), left is not None and left > 0, left))
+        return found
+
+    def _parts(self) -> list[Part]:
+        wanted = {part.name: part for part in self._found.expected}
+        found = []
+        query = "SELECT type, name, tbl_name, coalesce(sql, '') FROM sqlite_master"
+        for kind, name, table, sql in self._ask(query, {}):
+            if kind == "table":
+                found.append(Part("table", name, name))
+                checks = [part for part in wanted.values() if (part.kind, part.table) == ("check", name)]
+                found += [check for check in checks if f"CONSTRAINT {check.name} CHECK" in " ".join(sql.split())]
+            elif kind == "index" and name in wanted:
+                found.append(self._index(name, table))
+        return found
+
+    def _index(self, name: str, table: str) -> Part:
+        columns = self._ask("SELECT name FROM pragma_index_info(:index) ORDER BY seqno", {"index": name})
+        query = 'SELECT "unique", partial FROM pragma_index_list(:table) WHERE name = :index'
+        ((unique, partial),) = self._ask(query, {"table": table, "index": name})
+        return Part("index", name, table, tuple(column for (column,) in columns), bool(unique), bool(partial))

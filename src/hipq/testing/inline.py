@@ -1,0 +1,169 @@
+"""Handlers called one after the other, by whoever turns the engine: no thread, no process, no other order each time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import sys
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+
+from hipq.engine.launch import Launcher, Running
+from hipq.job import states
+from hipq.job.ending import Errored, GivenBack, Judged
+from hipq.job.outcome import Failed, Retry
+from hipq.job.when import SECOND
+
+NEVER_FAST: Final = SECOND
+"""Microseconds a handler seems to have taken: an engine that thinks them fast claims jobs before the last is saved."""
+
+
+class Ran(NamedTuple):
+    """One call of an application's code."""
+
+    name: str
+    """The job type; with `.answered`, `.cancelled` or `.retry` behind it, if that handler was called for itself."""
+    key: str
+    id: int
+    at: datetime
+    attempt: int
+    error: BaseException | None = None
+    """What it raised, other than Failed and Retry."""
+
+
+class InlineLauncher(Launcher):
+    """Keeps what code raised, with its traceback, beside what the job's row says of it."""
+
+    def __init__(self, now: Callable[[], int], steady: Callable[[], int], chain: Callable[[str], Any]) -> None:
+        super().__init__(now, steady, chain)
+        self.raised: BaseException | None = None
+        """The first error of the last run."""
+        self._awaited: tuple[Running, Callable[[], Any]] | None = None
+
+    def run(self, running: Running, in_child: bool = False) -> None:
+        if self._awaited is None:
+            self.raised = None
+        super().run(running, in_child)
+
+    async def run_async(self, running: Running, in_child: bool = False) -> None:
+        """Await the handler here; the rest, its retry handler too, is as with a plain one, in this thread."""
+        self.raised = None
+        if self._shut(running):
+            return
+        try:
+            value = await self._called(running)
+            outcome: Callable[[], Any] = lambda: value  # noqa: E731
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and _cancelling():
+                self._end(running, GivenBack("the test did not wait for it", started=True))
+                raise
+            raised = error
+            outcome = lambda: _raise(raised)  # noqa: E731
+        self._awaited = (running, outcome)
+        try:
+            self.run(running, in_child)
+        finally:
+            self._awaited = None
+
+    def _called(self, running: Running) -> Any:
+        if self._awaited and self._awaited[0] is running:
+            return self._awaited[1]()
+        try:
+            value = super()._called(running)
+        except BaseException as error:
+            self._note(error)
+            raise
+        return self._noting(value) if inspect.isawaitable(value) else value
+
+    async def _noting(self, value: Awaitable[Any]) -> Any:
+        try:
+            return await value
+        except BaseException as error:
+            self._note(error)
+            raise
+
+    def _judged(self, running: Running, ending: Errored) -> Judged:
+        handler = running.spec.retry
+
+        def judge(job: Any, fault: Any) -> Any:
+            assert handler
+            try:
+                return handler(job, fault)
+            except BaseException as error:
+                self.raised = error  # it says more than what it was asked about
+                raise
+
+        if handler:
+            running.spec = replace(running.spec, retry=judge)
+        return super()._judged(running, ending)
+
+    def _note(self, error: BaseException) -> None:
+        if self.raised is None and not isinstance(error, (Failed, Retry)):
+            self.raised = error
+
+
+class InlineHands:
+    """One hand. What the engine launches lies here until it is run; what has run, until the engine saves it."""
+
+    def __init__(self, launcher: InlineLauncher) -> None:
+        self.launcher = launcher
+        self.pending: list[Running] = []
+        self.ended: list[Running] = []
+        self.broken = False
+
+    def launch(self, batch: Iterable[Running]) -> None:
+        self.pending += batch
+
+    def stopped(self, most: int) -> list[Running]:
+        found, self.ended = self.ended[:most], self.ended[most:]
+        for running in found:
+            running.stopped = running.started + NEVER_FAST
+        return [running for running in found if not running.abandoned]
+
+    def unstarted(self) -> list[Running]:
+        found, self.pending = self.pending, []
+        return found
+
+    def abandon(self, running: Running) -> None:
+        running.abandoned = True
+        self.pending = [one for one in self.pending if one is not running]
+
+    @property
+    def stuck(self) -> int:
+        return 0
+
+    def close(self) -> None:
+        self.pending.clear()
+        self.ended.clear()
+
+
+def called(running: Running) -> str:
+    """The name of the code that is called for it; "" if there is none."""
+    name, spec = running.row.job_type, running.spec
+    if running.judges or (running.answer and running.answer.error):
+        return f"{name}.retry" if spec.retry else ""
+    if running.row.phase == states.ANSWERED:
+        return f"{name}.answered" if spec.answered and running.answer else ""
+    if running.row.phase == states.CALLING_OFF:
+        return f"{name}.cancelled" if spec.cancelled else ""
+    return name
+
+
+def is_for_the_test(error: BaseException | None) -> bool:
+    """Whether it was raised to end the test and not the job: Ctrl-C, pytest.fail and pytest.skip, a debugger's quit."""
+    debugger = sys.modules.get("bdb")
+    if debugger and isinstance(error, debugger.BdbQuit):
+        return True
+    return error is not None and not isinstance(error, (Exception, SystemExit, GeneratorExit, asyncio.CancelledError))
+
+
+def _cancelling() -> bool:
+    """It is the test's own task that is cancelled, and not something the handler waits for."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+def _raise(error: BaseException) -> Any:
+    raise error

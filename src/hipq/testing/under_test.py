@@ -1,0 +1,192 @@
+"""`harness(app)`: an application under test, on a database of its own and a clock that is turned by hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+from hipq.app import Hipq
+from hipq.errors import Invalid, shown
+from hipq.job.names import whole
+from hipq.job.when import moment, to_datetime
+from hipq.queue import JobType
+from hipq.testing.clock import START, HandClock
+from hipq.testing.drive import Drive
+from hipq.testing.expect import Expectations, of_these
+from hipq.testing.inline import Ran
+from hipq.testing.replies import Replies
+from hipq.testing.results import ResultsNow
+
+IN_MEMORY = "sqlite://"
+
+
+@contextmanager
+def harness(
+    *apps: Hipq, db: str | Mapping[str, Any] = IN_MEMORY, start: datetime | None = None, max_jobs: int = 10_000
+) -> Iterator[Harness]:
+    """Until the block ends these apps are on a database in memory, each on its own, and on a clock that stands still
+    until a test turns it. Then they have their own again, whatever happened.
+
+    `db`: another database, which should be empty. `start`: what time it is at first (2027-01-15 08:00 UTC, a Friday).
+    `max_jobs`: how many may run while no time passes; more are taken for an endless loop.
+    """
+    if not apps or not all(isinstance(app, Hipq) for app in apps):
+        raise Invalid(f"give the apps to test, not {shown(apps[0]) if len(apps) == 1 else 'nothing'}")
+    clock = HandClock(START if start is None else moment(start, "start"))
+    whole(max_jobs, "max_jobs", 1, 1_000_000_000)
+    with ExitStack() as stack:
+        for app in apps:
+            stack.enter_context(app.elsewhere(db, clock))
+        made = Harness(apps, clock, max_jobs)
+        stack.callback(made.close)
+        for app in apps:
+            app.migrate()
+            app._waiting_for = ResultsNow(app, made.run_until_idle, made.arun_until_idle)
+        yield made
+
+
+class Harness(Expectations):
+    """Lets an application's jobs run in the thread of the test, when the test says so."""
+
+    def __init__(self, apps: Sequence[Hipq], clock: HandClock, max_jobs: int) -> None:
+        super().__init__(apps, clock)
+        self._replies = Replies()
+        self._drive = Drive(apps, clock, self._replies, max_jobs)
+        self._running = False
+        self._loop: asyncio.Runner | None = None
+
+    @property
+    def now(self) -> datetime:
+        """What time it is."""
+        return to_datetime(self._clock.now())
+
+    # -- running ----------------------------------------------------------------------------------------------------
+    def run_until_idle(self, *, raise_errors: bool = False) -> list[Ran]:
+        """Run everything that is due now, and what comes of it; what ran, in order.
+
+        Handlers are called here, one after the other: those of `process=True` too, and `async def` ones on one event
+        loop. What they raise is the job's error, as always; with `raise_errors` the first is raised here as well.
+        """
+        return self._run(self._clock.now(), raise_errors)
+
+    def advance(
+        self,
+        by: timedelta | None = None,
+        *,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        raise_errors: bool = False,
+    ) -> list[Ran]:
+        """Let time pass. What becomes due on the way runs at its own moment; what ran, in order."""
+        return self._run(self._after(by, seconds, minutes, hours, days), raise_errors)
+
+    def advance_to(self, at: datetime, *, raise_errors: bool = False) -> list[Ran]:
+        """Let time pass until then."""
+        return self._run(self._at(at), raise_errors)
+
+    async def arun_until_idle(self, *, raise_errors: bool = False) -> list[Ran]:
+        """`run_until_idle` for async tests: `async def` handlers run on the test's own event loop."""
+        return await self._arun(self._clock.now(), raise_errors)
+
+    async def aadvance(
+        self,
+        by: timedelta | None = None,
+        *,
+        seconds: float = 0,
+        minutes: float = 0,
+        hours: float = 0,
+        days: float = 0,
+        raise_errors: bool = False,
+    ) -> list[Ran]:
+        """`advance` for async tests."""
+        return await self._arun(self._after(by, seconds, minutes, hours, days), raise_errors)
+
+    async def aadvance_to(self, at: datetime, *, raise_errors: bool = False) -> list[Ran]:
+        """`advance_to` for async tests."""
+        return await self._arun(self._at(at), raise_errors)
+
+    def _run(self, until: int, raise_errors: bool) -> list[Ran]:
+        with self._alone(), closing(self._drive.steps(until, raise_errors)) as steps:
+            for launcher, running in steps:
+                _refuse_a_running_loop()
+                self._own_loop.run(launcher.run_async(running), context=contextvars.copy_context())
+        return self._drive.ran
+
+    async def _arun(self, until: int, raise_errors: bool) -> list[Ran]:
+        with self._alone(), closing(self._drive.steps(until, raise_errors)) as steps:
+            for launcher, running in steps:
+                await launcher.run_async(running)
+        return self._drive.ran
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        if self._running:
+            raise Invalid("jobs are running: a handler cannot let time pass, or wait for other jobs")
+        self._running = True
+        try:
+            yield
+        finally:
+            self._running = False
+
+    @property
+    def _own_loop(self) -> asyncio.Runner:
+        if self._loop is None:
+            self._loop = asyncio.Runner(loop_factory=asyncio.new_event_loop)  # given: else it becomes the thread's own
+        return self._loop
+
+    def _after(self, by: timedelta | None, seconds: float, minutes: float, hours: float, days: float) -> int:
+        if by is not None and not isinstance(by, timedelta):
+            raise Invalid(f"say advance(hours=3), or give a timedelta, not {shown(by)}")
+        more = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days) + (by or timedelta())
+        if more < timedelta():
+            raise Invalid("time does not run backwards")
+        return moment(self.now + more, "the time")
+
+    def _at(self, at: datetime) -> int:
+        until = moment(at, "at")
+        if until < self._clock.now():
+            raise Invalid(f"time does not run backwards: it is {self.now.isoformat()} already")
+        return until
+
+    # -- the outside world ------------------------------------------------------------------------------------------
+    def replies(
+        self,
+        job_type: JobType,
+        reply: Any,
+        *,
+        after: float | timedelta = 0,
+        error: bool = False,
+        times: int = 1,
+        early: bool = False,
+    ) -> None:
+        """From now on each job of this type that begins to wait gets this answer: data, a `Reply`, or a function of the
+        job that returns either, or a list of replies. None = it gets none.
+
+        `after` some time; as an `error`; so many `times`; or `early`, before its handler has returned.
+        """
+        of_these(self._apps, job_type)
+        self._replies.say(job_type, reply, after=after, error=error, times=times, early=early)
+
+    def close(self) -> None:
+        """End what runs for this test. `harness` does it."""
+        try:
+            if self._loop is not None:
+                self._loop.close()
+        finally:
+            self._drive.close()
+
+
+def _refuse_a_running_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise Invalid(
+        "an async handler is due, and this test has an event loop running: await arun_until_idle() or aadvance()"
+    )

@@ -1,0 +1,172 @@
+"""What is done to jobs, one by one and by filter: `hipq job cancel|retry|change|again`, `hipq prune`."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from tests.cli.conftest import HipqCommand
+
+
+@pytest.fixture
+def ids(hipq: HipqCommand) -> list[str]:
+    """Five jobs that are due in an hour, two of them mails."""
+    orders = [hipq("enqueue", "shop:app", "orders", "quick", "--delay", "1h").out.strip() for _ in range(3)]
+    return orders + [hipq("enqueue", "shop:app", "mails", "mail", "--delay", "1h").out.strip() for _ in range(2)]
+
+
+def states(hipq: HipqCommand) -> list[str]:
+    """Of orders, then of mails."""
+    jobs = hipq("job", "list", "shop:app", "--json").json
+    return [job["state"] for queue in ("orders", "mails") for job in jobs if job["queue"] == queue]
+
+
+def test_several_ids(hipq: HipqCommand, ids: list[str]) -> None:
+    done = hipq("job", "cancel", "shop:app", *ids[:2])
+    assert (done.status, done.out) == (0, "cancel: 2 done, 0 not\n")
+    assert states(hipq) == ["final", "final", "initial", "initial", "initial"]
+
+
+def test_what_cannot_be_done_to_one_is_done_to_the_others(hipq: HipqCommand, ids: list[str]) -> None:
+    hipq("job", "cancel", "shop:app", ids[0])
+    done = hipq("job", "cancel", "shop:app", *ids[:3], "999999999")
+    assert (done.status, done.out) == (1, "cancel: 2 done, 2 not\n")
+    assert f"job {ids[0]} is final (failed)" in done.err
+    assert "there is no job 999999999 here" in done.err
+    failed = hipq("job", "cancel", "shop:app", ids[0], ids[3], "--json")
+    assert failed.status == 1
+    assert failed.json["changed"] == 1
+    assert [one["id"] for one in failed.json["failed"]] == [int(ids[0])]
+
+
+def test_by_filter(hipq: HipqCommand, ids: list[str]) -> None:
+    done = hipq("job", "cancel", "shop:app", "--queue", "orders", "--yes", "--reason", "enough")
+    assert (done.status, done.out) == (0, "cancel: 3 of 3 done\n")
+    assert states(hipq) == ["final", "final", "final", "initial", "initial"]
+    assert hipq("job", "show", "shop:app", ids[0], "--json").json["error"] == "enough"
+    none = hipq("job", "cancel", "shop:app", "--queue", "orders", "--yes")
+    assert (none.status, none.out) == (0, "no job is like that: nothing was changed\n")
+    everywhere = hipq("job", "cancel", "--db", "sqlite:///shop.db", "--state", "initial", "--yes", "--json")
+    assert everywhere.json == {"found": 2, "changed": 2, "skipped": 0}
+
+
+def test_without_a_terminal_it_must_be_said_that_it_is_meant(hipq: HipqCommand, ids: list[str]) -> None:
+    for command in (
+        ("job", "cancel", "shop:app", "-q", "orders"),
+        ("job", "retry", "shop:app", "-q", "orders"),
+        ("job", "change", "shop:app", "-q", "orders", "--priority", "1"),
+        ("prune", "shop:app", "--older-than", "0"),
+    ):
+        refused = hipq(*command)
+        assert refused.status == 2
+        assert "say --yes" in refused.err
+    assert "This will cancel 3 jobs in orders" in hipq("job", "cancel", "shop:app", "-q", "orders").err
+    assert states(hipq) == ["initial"] * len(ids)
+
+
+@pytest.mark.parametrize(("typed", "state"), [("y\n", "final"), ("n\n", "initial"), ("\n", "initial")])
+def test_on_a_terminal_it_is_asked(hipq: HipqCommand, ids: list[str], typed: str, state: str) -> None:
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "hipq.cli.main", "job", "cancel", "shop:app", "-q", "orders"]
+    with subprocess.Popen(command, stdin=theirs, stderr=theirs, stdout=theirs) as asked:
+        os.close(theirs)
+        os.write(ours, typed.encode())
+        said = b""
+        try:
+            while more := os.read(ours, 4096):
+                said += more
+        except OSError:
+            pass  # it has ended
+    os.close(ours)
+    assert b"This will cancel 3 jobs in orders. Go on? [y/N]" in said
+    assert asked.returncode == (0 if state == "final" else 1)
+    assert (b"nothing was changed" in said) == (state == "initial")
+    assert states(hipq)[:3] == [state] * 3
+    assert len(ids) == 5
+
+
+def test_retry(hipq: HipqCommand, ids: list[str]) -> None:
+    assert hipq("job", "retry", "shop:app", ids[0], "--json").json["phase"] == "ready"
+    again = hipq("job", "retry", "shop:app", ids[0])
+    assert again.status == 1
+    assert "only a scheduled job can be hurried" in again.err
+    done = hipq("job", "retry", "shop:app", "--queue", "orders", "--yes")
+    assert done.out == "hurry: 2 of 3 done; 1 were at a point where it cannot be done\n"
+
+
+def test_change(hipq: HipqCommand, ids: list[str]) -> None:
+    assert hipq("job", "change", "shop:app", ids[0], "--priority", "7", "--json").json["priority"] == 7
+    at = "2031-01-15T08:00:00+01:00"
+    changed = hipq("job", "change", "shop:app", ids[0], "--at", at, "--json").json
+    assert changed["scheduled_run_time"] == "2031-01-15T07:00:00+00:00"
+    assert hipq("job", "change", "shop:app", ids[0], "--delay", "0", "--json").json["phase"] == "ready"
+    done = hipq("job", "change", "shop:app", "--queue", "mails", "--priority", "3", "--yes", "--json").json
+    assert done == {"found": 2, "changed": 2, "skipped": 0}
+    for words, says in (
+        ((ids[0],), "say what to change: --at, --delay or --priority"),
+        ((ids[0], "--at", at, "--delay", "1"), "not both"),
+        ((ids[0], "--at", "soon"), "at must be a moment"),
+        (("--priority", "1"), "say which jobs: ids, or filters"),
+        ((ids[0], "--queue", "orders", "--priority", "1"), "give ids or filters, not both"),
+    ):
+        refused = hipq("job", "change", "shop:app", *words)
+        assert refused.status == 2
+        assert says in refused.err
+
+
+def test_again(hipq: HipqCommand, ids: list[str]) -> None:
+    live = hipq("job", "again", "shop:app", ids[0])
+    assert live.status == 1
+    assert "it has not ended" in live.err
+    hipq("job", "cancel", "shop:app", "--queue", "orders", "--yes")
+    new = hipq("job", "again", "shop:app", ids[0], "--json").json
+    assert (new["state"], new["type"]) == ("initial", "quick")
+    assert str(new["id"]) not in ids
+    done = hipq("job", "again", "shop:app", "--code", "failed", "--yes", "--json").json
+    assert done == {"found": 3, "changed": 3, "skipped": 0}
+    assert len(states(hipq)) == 5 + 4
+
+
+def test_filters_of_a_list(hipq: HipqCommand, ids: list[str]) -> None:
+    hipq("job", "cancel", "shop:app", ids[1], "--reason", "not wanted any more")
+
+    def listed(*words: str) -> list[str]:
+        return [str(job["id"]) for job in hipq("job", "list", "shop:app", *words, "--json").json]
+
+    assert listed("--code", "failed") == [ids[1]]
+    assert listed("--error", "wanted any") == [ids[1]]
+    assert listed("--newer-than", "1h") == sorted(ids, key=int)
+    assert listed("--older-than", "1h") == []
+    assert listed("--since", "2031-01-15T08:00:00Z") == []
+    assert listed("--before", "2031-01-15T08:00:00Z", "--lane", "east") == []
+    assert "since must be a moment" in hipq("job", "list", "shop:app", "--since", "yesterday").err
+
+
+def test_the_next_page(hipq: HipqCommand, ids: list[str]) -> None:
+    page = hipq("job", "list", "shop:app", "--limit", "3")
+    third = sorted(ids, key=int)[2]
+    assert f"there is more: hipq job list shop:app --limit 3 --after {third}\n" in page.err
+    last = hipq("job", "list", "shop:app", "--limit", "3", "--after", max(ids, key=int))
+    assert last.status == 0
+    assert "there is more" not in last.err
+
+
+def test_prune(hipq: HipqCommand, ids: list[str]) -> None:
+    hipq("job", "cancel", "shop:app", "--queue", "orders", "--yes")
+    assert hipq("prune", "shop:app", "--keep", "3", "--yes", "--json").json["deleted"] == 0
+    assert hipq("prune", "shop:app", "--keep", "2", "--yes", "--json").json["deleted"] == 1
+    assert hipq("prune", "shop:app", "--older-than", "0", "--code", "ok", "--yes").out == "deleted 0 jobs\n"
+    assert hipq("prune", "shop:app", "--keep", "0", "--type", "quick", "--yes").out == "deleted 2 jobs\n"
+    for words, says in (
+        ((), "say what to delete: --older-than 30d, or --keep 100000"),
+        (("--keep", "-1"), "keep must be a whole number"),
+        (("--older-than", "0", "--code", "good"), "good"),
+    ):
+        refused = hipq("prune", "shop:app", *words, "--yes")
+        assert refused.status == 2
+        assert says in refused.err
+    assert len(ids) == 5

@@ -1,0 +1,129 @@
+"""A shop with a database of its own, on a server of our own: its settings are as they should be until a test spoils
+them. And a doctor who is asked what is new."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+import pytest
+
+from hipq.cli.doctor.finding import OK, PROBLEM, WARNING
+from tests.cli.conftest import HipqCommand, Worker, folder, hipq, program, worker
+from tests.servers import OwnPostgres
+
+__all__ = ["folder", "hipq", "program", "worker"]
+
+Finding = dict[str, Any]
+USUAL: Final = (
+    "below SQLite 3.51.3",
+    "no engine is alive",
+    "the program declares this queue",
+)
+"""How the notes begin that a healthy database has, too."""
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[OwnPostgres]:
+    with OwnPostgres() as own:
+        with psycopg.connect(own.url, autocommit=True) as conn:
+            for setting in ("max_prepared_transactions = 5", "max_connections = 40"):
+                conn.execute(f"ALTER SYSTEM SET {setting}".encode())
+        own.restart(immediate=False)
+        yield own
+
+
+@pytest.fixture
+def postgres(server: OwnPostgres, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:  # noqa: ARG001
+    """An empty database: the same for all tests, since to make one takes longer than to empty it."""
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'postgres' AND pid <> %s"
+    with psycopg.connect(server.url, autocommit=True) as conn:
+        conn.execute(others, (conn.info.backend_pid,))
+        conn.execute("DROP SCHEMA public CASCADE")
+        conn.execute("CREATE SCHEMA public")
+    monkeypatch.setenv("HIPQ_DATABASE_URL", server.url)
+    return server.url
+
+
+@pytest.fixture
+def sqlite(folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    url = f"sqlite:///{folder}/shop.db"
+    monkeypatch.setenv("HIPQ_DATABASE_URL", url)
+    return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest) -> str:
+    """The database of shop:app. It has no tables yet."""
+    return str(request.getfixturevalue(request.param))
+
+
+def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
+    """Run each by itself; the rows of the last."""
+    found: list[tuple[Any, ...]] = []
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), timeout=10, isolation_level=None)) as conn:
+            for statement in statements:
+                found = conn.execute(statement).fetchall()
+    else:
+        with psycopg.connect(url, autocommit=True) as other:
+            for statement in statements:
+                cursor = other.execute(statement.encode())
+                found = cursor.fetchall() if cursor.description else []
+    return found
+
+
+def _timeless(text: str) -> str:
+    """Without how long something has lasted: it goes on."""
+    return re.sub(r"\b([0-9.]+ (s|min|h|days?)\b ?)+", "", text)
+
+
+class Doctor:
+    def __init__(self, hipq: HipqCommand, worker: Callable[..., Worker]) -> None:
+        self._hipq = hipq
+        self._worker = worker
+
+    def news(self, *arguments: str) -> list[Finding]:
+        """What is not as it should be. How the command exits goes with that, whatever it is."""
+        given = arguments or ("shop:app",)
+        ran = self._hipq("doctor", *given, "--json")
+        found: list[Finding] = ran.json
+        levels = {finding["level"] for finding in found}
+        assert ran.status == int(PROBLEM in levels)
+        for finding in found:
+            assert finding.keys() == {"check", "level", "queue", "sentence", "advice", "facts"}
+            assert finding["advice"] or finding["level"] == OK
+        return [one for one in found if one["level"] != OK and not one["sentence"].startswith(USUAL)]
+
+    def only(self, *arguments: str) -> Finding:
+        """The one thing that is wrong; people are told the same."""
+        found = self.news(*arguments)
+        assert len(found) == 1, found
+        ran = self._hipq("doctor", *(arguments or ("shop:app",)), "--strict")
+        assert ran.status == int(found[0]["level"] in (PROBLEM, WARNING))
+        assert _timeless(found[0]["sentence"]) in _timeless(ran.out)
+        assert f"do: {found[0]['advice']}" in ran.out
+        return found[0]
+
+    def follow(self, finding: Finding) -> None:
+        """Do what the advice says: its `hipq` command, or its SQL is for the caller."""
+        match = re.search(r"`hipq (.*?)`", finding["advice"])
+        assert match, finding["advice"]
+        words = shlex.split(match[1])
+        if words[0] == "worker":
+            assert words[1] == "shop:app"
+            assert self._worker(*words[2:], "--until-empty").ended() == 0
+        else:
+            ran = self._hipq(*words)
+            assert ran.status == 0, ran.err
+
+
+@pytest.fixture
+def doctor(hipq: HipqCommand, worker: Callable[..., Worker]) -> Doctor:
+    return Doctor(hipq, worker)

@@ -1,0 +1,388 @@
+"""Problems made for real, on both databases: doctor names exactly that one, and what it says to do takes it away."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hipq import Hipq, admit, limit
+from hipq.stores.clock import SystemClock
+from hipq.stores.migrations import Migration
+from tests.cli.conftest import HipqCommand, Worker, eventually, started
+from tests.doctor.conftest import Doctor, sql
+
+
+@pytest.fixture(autouse=True)
+def shop(program: Hipq) -> Hipq:
+    """The shop, with its tables and some jobs that are done."""
+    for queue in program.queues:
+        assert queue.number
+    done = [program.queues[0].enqueue("quick") for _ in range(3)]
+    program.run(until_empty=True)
+    assert [program.job(id).state for id in done] == ["final"] * 3
+    return program
+
+
+def number_of(app: Hipq, queue: str) -> int:
+    return next(one.number for one in app.queues if one.name == queue)
+
+
+def test_nothing_is_found_where_nothing_is_planted(doctor: Doctor, url: str) -> None:
+    assert doctor.news() == []
+    assert doctor.news("--db", url, "--patience", "0") == []
+
+
+# -- the schema ------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def next_release(url: str, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Calling it makes this program one that knows a further migration."""
+    package = "hipq.stores.sqlite.schema" if url.startswith("sqlite") else "hipq.stores.postgres.schema"
+    module = __import__(package, fromlist=["known"])
+    known: list[Migration] = module.known()
+    more = "CREATE INDEX {live}_next ON {live} (tenant, id);\n"
+    future = [*known, Migration(known[-1].number + 1, "next.sql", 1, "-- nothing\n", more)]
+    return lambda: monkeypatch.setattr(module, "known", lambda: future)
+
+
+def test_an_old_schema_is_to_be_migrated(doctor: Doctor, next_release: Callable[[], None]) -> None:
+    next_release()
+    found = doctor.news()
+    assert [(one["check"], one["level"]) for one in found] == [("schema", "problem")]
+    assert found[0]["sentence"] == "the database is at schema 1, and this program needs 2"
+    assert "hipq migrate shop:app" in found[0]["advice"]
+    doctor.follow(found[0])
+    assert doctor.news() == []
+
+
+def test_a_queue_that_an_older_program_added_lags_behind(
+    doctor: Doctor, shop: Hipq, url: str, next_release: Callable[[], None]
+) -> None:
+    next_release()
+    newer = Hipq("shop", url)
+    newer.migrate()
+    newer.close()
+    shop.queue("late")
+    assert number_of(shop, "late")  # by a program that does not know the new migration
+    found = doctor.only()
+    assert (found["check"], found["level"], found["queue"]) == ("schema", "warning", "shop.late")
+    assert found["sentence"] == "the tables of this queue are at schema 1, and this program needs 2"
+    doctor.follow(found)
+    assert doctor.news() == []
+
+
+def test_a_schema_that_is_too_new_wants_another_program(doctor: Doctor, url: str) -> None:
+    if url.startswith("sqlite"):
+        sql(url, f"PRAGMA user_version = {9 << 8 | 8}")
+    else:
+        sql(url, "UPDATE hipq_meta SET version = 9, accepts = 8")
+    found = doctor.only()
+    assert (found["check"], found["level"], found["advice"]) == ("schema", "problem", "upgrade hipq here")
+    assert "schema 9 and takes programs of schema 8 or later; this one is 1" in found["sentence"]
+
+
+# -- indexes ---------------------------------------------------------------------------------------------------------
+INDEXES = {
+    "shop_orders_key": "shop.orders",
+    "shop_orders_stage": "shop.orders",
+    "shop_mails_final_time": "shop.mails",
+    "hipq_answers_time": "",
+}
+
+
+@pytest.mark.parametrize("index", INDEXES)
+def test_an_index_that_is_gone_is_made_again(doctor: Doctor, url: str, index: str) -> None:
+    sql(url, f"DROP INDEX {index}")
+    found = [one for one in doctor.news() if "could not be checked" not in one["sentence"]]
+    assert [(one["check"], one["level"]) for one in found] == [("indexes", "problem")]
+    assert f"index {index} of table" in found[0]["sentence"]
+    assert "is missing" in found[0]["sentence"]
+    assert found[0]["facts"]["index"] == index
+    assert found[0]["queue"] == INDEXES[index]
+    sql(url, *found[0]["facts"]["sql"])
+    assert doctor.news() == []
+
+
+@pytest.mark.parametrize(
+    ("instead", "said"),
+    [
+        (
+            "INDEX shop_orders_stage ON shop_mails (scheduled_run_time) WHERE phase = 'scheduled'",
+            "is on table shop_mails",
+        ),
+        ("INDEX shop_orders_stage ON shop_orders (deadline) WHERE phase = 'scheduled'", "is not what hipq makes"),
+        ("INDEX shop_orders_stage ON shop_orders (scheduled_run_time)", "is not what hipq makes"),
+        ("UNIQUE INDEX shop_orders_stage ON shop_orders (scheduled_run_time) WHERE phase = 'scheduled'", "is not what"),
+    ],
+)
+def test_an_index_that_is_another_one_is_made_anew(doctor: Doctor, url: str, instead: str, said: str) -> None:
+    sql(url, "DROP INDEX shop_orders_stage", f"CREATE {instead}")
+    (found,) = [one for one in doctor.news() if "could not be checked" not in one["sentence"]]
+    assert (found["check"], found["level"], found["queue"]) == ("indexes", "problem", "shop.orders")
+    assert said in found["sentence"]
+    sql(url, *found["facts"]["sql"])
+    assert doctor.news() == []
+
+
+def test_a_table_that_is_gone_is_named(doctor: Doctor, url: str) -> None:
+    sql(url, "DROP TABLE hipq_payloads")
+    found = doctor.only()
+    assert (found["check"], found["level"]) == ("indexes", "problem")
+    assert found["sentence"] == "table hipq_payloads is missing"
+    assert "backup" in found["advice"]
+
+
+# -- the clock -------------------------------------------------------------------------------------------------------
+class Ahead(SystemClock):
+    def now(self) -> int:
+        return super().now() + 3_600_000_000
+
+
+def test_a_row_from_the_future_is_noticed(doctor: Doctor, url: str) -> None:
+    ahead = Hipq("shop", url, clock=Ahead())
+    id = ahead.queue("orders").enqueue("quick", delay=7200)  # not ready: only its row says when it was added
+    found = doctor.only()
+    assert (found["check"], found["level"], found["queue"]) == ("clock", "warning", "shop.orders")
+    assert "the calendar was set back since" in found["sentence"]
+    assert 3500 < found["facts"]["ahead_seconds"] < 3700
+    ahead.cancel(id)
+    ahead.close()
+    assert doctor.only()["check"] == "clock"  # its final row is from the future, too
+    sql(url, f"DELETE FROM shop_orders_final WHERE id = {id}")
+    assert doctor.news() == []
+
+
+def test_a_ready_job_that_is_due_only_later_is_noticed(doctor: Doctor, url: str) -> None:
+    ahead = Hipq("shop", url, clock=Ahead())
+    id = ahead.queue("orders").enqueue("quick")
+    ahead.close()
+    found = doctor.news()
+    assert {(one["check"], one["level"]) for one in found} == {("clock", "warning")}
+    assert any(f"job {id} is ready and due only in" in one["sentence"] for one in found)
+
+
+def test_a_schedule_whose_last_tick_is_in_the_future_is_silent(doctor: Doctor, shop: Hipq, url: str) -> None:
+    number = number_of(shop, "orders")
+    shop.store.cron(number, "report", shop.store.now() + 5_000_000_000)
+    found = doctor.only()
+    assert (found["check"], found["level"], found["queue"]) == ("clock", "problem", "shop.orders")
+    assert "the schedule report had its last tick at" in found["sentence"]
+    sql(url, "DELETE FROM hipq_crons")
+    assert doctor.news() == []
+
+
+# -- engines ---------------------------------------------------------------------------------------------------------
+def test_jobs_of_a_dead_engine_are_taken_over_by_a_worker(
+    doctor: Doctor, shop: Hipq, folder: Path, worker: Callable[..., Worker]
+) -> None:
+    id = shop.queues[0].enqueue("gate")
+    working = worker("--lease", "1")
+    eventually(lambda: id in started(folder))
+    working.send(signal.SIGKILL)
+    working.ended()
+    found = eventually(doctor.news)  # when its lease is over
+    assert [(one["check"], one["level"], one["queue"]) for one in found] == [("engines", "problem", "shop.orders")]
+    assert "1 job is in the hands of engine" in found[0]["sentence"]
+    assert found[0]["facts"]["first"] == id
+    assert found[0]["advice"] == "start one: `hipq worker shop:app -q orders`"
+    (folder / "go").touch()
+    doctor.follow(found[0])
+    assert shop.job(id).code == "ok"
+    assert doctor.news() == []
+
+
+def test_an_engine_that_is_alive_is_told_with_what_it_serves(
+    doctor: Doctor, shop: Hipq, hipq: HipqCommand, worker: Callable[..., Worker]
+) -> None:
+    worker("-q", "orders")
+    eventually(shop.store.engines)
+    (alive,) = [one for one in hipq("doctor", "shop:app", "--json").json if one["check"] == "engines"]
+    assert alive["level"] == "ok"
+    assert alive["facts"]["lease_left"] > 0
+    assert set(alive["facts"]["serves"]) == {"shop.orders"}
+    assert "quick" in alive["facts"]["serves"]["shop.orders"]
+    assert doctor.news() == []
+
+
+def test_an_engine_that_ended_without_a_word_is_a_note(doctor: Doctor, shop: Hipq) -> None:
+    sysid = shop.store.take_lease(0.05, "a worker", "{}")
+    found = eventually(doctor.news)
+    assert [(one["check"], one["level"]) for one in found] == [("engines", "note")]
+    assert f"engine {sysid} (a worker) ended without a word" in found[0]["sentence"]
+    shop.store.drop_lease(shop.store.take_lease(10, "the next", "{}"))
+    assert doctor.news() == []
+
+
+# -- jobs ------------------------------------------------------------------------------------------------------------
+def test_due_jobs_and_no_engine_is_a_problem_once_they_are_late(doctor: Doctor, shop: Hipq) -> None:
+    shop.queues[0].enqueue_many("quick", [{}, {}, {}])
+    found = doctor.only()
+    assert (found["check"], found["level"]) == ("jobs", "warning")
+    found = doctor.only("shop:app", "--patience", "0")
+    assert (found["check"], found["level"], found["queue"]) == ("jobs", "problem", "shop.orders")
+    assert found["facts"]["reason"] == "no engine"
+    assert found["facts"]["jobs"] == 3
+    assert "3 jobs of type quick have been due for" in found["sentence"]
+    doctor.follow(found)
+    assert doctor.news() == []
+
+
+def test_a_scheduled_job_that_nobody_made_ready_is_due_too(doctor: Doctor, shop: Hipq) -> None:
+    shop.queues[0].enqueue("quick", delay=0.1)
+    found = eventually(lambda: doctor.news("shop:app", "--patience", "0"))
+    assert [(one["check"], one["level"]) for one in found] == [("jobs", "problem")]
+    assert found[0]["facts"]["phase"] == "scheduled"
+    doctor.follow(found[0])
+    assert doctor.news() == []
+
+
+def test_a_job_type_that_nobody_serves_is_named(
+    doctor: Doctor, shop: Hipq, hipq: HipqCommand, worker: Callable[..., Worker]
+) -> None:
+    worker()
+    eventually(shop.store.engines)
+    id = shop.queues[0].enqueue("refund")
+    assert doctor.news() == []  # it is not late yet
+    found = doctor.only("shop:app", "--patience", "0")
+    assert (found["check"], found["level"], found["queue"]) == ("jobs", "problem", "shop.orders")
+    assert "no engine that has the code of refund is alive" in found["sentence"]
+    assert "shop:app has no code for it" in found["advice"]
+    assert hipq("job", "cancel", "shop:app", str(id)).status == 0
+    assert doctor.news("shop:app", "--patience", "0") == []
+
+
+def test_a_worker_of_another_queue_is_no_help(doctor: Doctor, shop: Hipq, worker: Callable[..., Worker]) -> None:
+    worker("-q", "mails")
+    eventually(shop.store.engines)
+    shop.queues[0].enqueue("quick")
+    found = doctor.only("shop:app", "--patience", "0")
+    assert found["facts"]["reason"] == "no code"
+    assert found["advice"] == "shop:app has that code: `hipq worker shop:app -q orders`"
+    doctor.follow(found)
+    assert doctor.news("shop:app", "--patience", "0") == []
+
+
+def test_a_waiting_job_past_its_deadline_is_noticed(doctor: Doctor, shop: Hipq) -> None:
+    id = shop.queues[0].enqueue("charge", timeout=1)
+    shop.run(until_empty=True)
+    assert shop.job(id).phase == "waiting"
+    found = eventually(lambda: doctor.news("shop:app", "--patience", "0"))
+    assert [(one["check"], one["level"], one["queue"]) for one in found] == [("jobs", "problem", "shop.orders")]
+    assert "1 job of type charge has been past its deadline for" in found[0]["sentence"]
+    assert "no engine of its queue is there to notice" in found[0]["sentence"]
+    doctor.follow(found[0])
+    assert doctor.news("shop:app", "--patience", "0") == []
+    assert shop.job(id).state == "final"
+
+
+def test_an_answer_that_no_engine_looks_at_is_noticed(doctor: Doctor, shop: Hipq) -> None:
+    id = shop.queues[0].enqueue("charge", key="17")
+    shop.run(until_empty=True)
+    assert shop.answer("orders", "charge", "17", "paid") == "matched"
+    found = doctor.only("shop:app", "--patience", "0")
+    assert (found["check"], found["level"], found["facts"]["reason"]) == ("jobs", "problem", "answered")
+    assert "its answer has come, and has not been looked at: no engine is alive" in found["sentence"]
+    doctor.follow(found)
+    assert doctor.news("shop:app", "--patience", "0") == []
+    assert shop.job(id).code == "ok"
+
+
+@pytest.mark.parametrize("what", [{}, {"lane": "east"}, {"type": "quick"}])
+def test_a_pause_is_a_note_and_with_due_jobs_a_warning(doctor: Doctor, shop: Hipq, what: dict[str, str]) -> None:
+    shop.pause("orders", **what)
+    found = doctor.only()
+    assert (found["check"], found["level"], found["queue"]) == ("jobs", "note", "shop.orders")
+    id = shop.queues[0].enqueue("quick", lane="east")
+    lease = shop.store.take_lease(100, "test", f'{{"{number_of(shop, "orders")}": ["quick"]}}')
+    found = doctor.only("shop:app", "--patience", "0")
+    assert (found["check"], found["level"], found["queue"]) == ("jobs", "warning", "shop.orders")
+    assert "is paused, and 1 due job waits" in found["sentence"]
+    doctor.follow(found)
+    rules = shop.store.rules(number_of(shop, "orders"))
+    assert (rules.paused, rules.paused_lanes, rules.paused_types) == (False, (), ())
+    shop.store.drop_lease(lease)
+    shop.cancel(id)
+    assert doctor.news() == []
+
+
+def test_a_throttler_that_cannot_be_asked_is_quoted(doctor: Doctor, url: str) -> None:
+    mended = threading.Event()
+
+    def throttler(due: Any, *_: Any) -> Any:
+        if not mended.is_set():
+            raise ConnectionError("the meter does not answer")
+        return [admit(job) for job in due]
+
+    app = Hipq("shop", url)
+    orders = app.queue("orders", throttler=throttler)
+    orders.job("quick")(lambda _: None)
+    id = orders.enqueue("quick")
+    engine = app.engine()
+    running = threading.Thread(target=engine.run)
+    running.start()
+    try:
+        found = eventually(lambda: [one for one in doctor.news() if one["facts"].get("note")])
+        assert [(one["check"], one["level"], one["queue"]) for one in found] == [("jobs", "warning", "shop.orders")]
+        assert "the throttler could not be asked: ConnectionError: the meter does not answer" in found[0]["sentence"]
+        assert doctor.only()["facts"] == found[0]["facts"]
+        mended.set()
+        eventually(lambda: app.job(id).code == "ok")
+    finally:
+        engine.stop()
+        running.join()
+        engine.hands.close()
+        app.close()
+    assert doctor.news() == []
+
+
+def test_a_job_that_is_heavier_than_its_limit_is_named(doctor: Doctor, shop: Hipq) -> None:
+    shop.set_limit("orders", [limit(10)])
+    id = shop.queues[0].enqueue("quick", throttle_factor=8)
+    shop.set_limit("orders", [limit(5)])
+    (found,) = [one for one in doctor.news() if one["facts"].get("throttle_factor")]
+    assert (found["check"], found["level"], found["queue"]) == ("jobs", "warning", "shop.orders")
+    assert f"job {id} (quick) does not fit the limits, so it runs alone" in found["sentence"]
+    doctor.follow(found | {"advice": found["advice"].replace(" N`", " 8`")})
+    assert not [one for one in doctor.news() if one["facts"].get("throttle_factor")]
+
+
+def test_a_limit_that_has_been_full_for_long_is_a_note_that_names_who_holds_it(doctor: Doctor, shop: Hipq) -> None:
+    shop.set_limit("orders", 1)
+    first = shop.queues[0].enqueue("charge")
+    shop.run(until_empty=True)
+    shop.queues[0].enqueue("charge")
+    lease = shop.store.take_lease(100, "test", f'{{"{number_of(shop, "orders")}": ["charge"]}}')
+    found = doctor.only("shop:app", "--patience", "0")
+    assert (found["level"], found["facts"]["reason"]) == ("note", "limit full")
+    assert f"taken by job {first}" in found["sentence"]
+    doctor.follow(found)  # which only shows it
+    shop.store.drop_lease(lease)
+
+
+# -- answers ---------------------------------------------------------------------------------------------------------
+def test_answers_that_no_job_can_take_any_more_are_told(doctor: Doctor, url: str, hipq: HipqCommand) -> None:
+    hasty = Hipq("shop", url)
+    hasty.queue("orders", early_window=0)
+    assert hasty.answer("orders", "charge", "nobody's", 1) == "buffered"
+    (kept,) = hasty.inbox.list("orders")
+    hasty.close()
+    found = doctor.only()
+    assert (found["check"], found["level"], found["queue"]) == ("answers", "note", "shop.orders")
+    assert "1 answer came for jobs that are not there" in found["sentence"]
+    doctor.follow(found)  # which lists it
+    assert hipq("answers", "drop", "shop:app", str(kept.id), "--yes").status == 0
+    assert doctor.news() == []
+
+
+def test_many_answers_that_no_job_can_take_are_a_warning(doctor: Doctor, url: str) -> None:
+    hasty = Hipq("shop", url)
+    hasty.queue("orders", early_window=0)
+    many = [{"queue": "orders", "type": "charge", "key": str(n), "answer_id": str(n)} for n in range(120)]
+    assert set(hasty.answer_many(many)) == {"buffered"}
+    hasty.close()
+    found = doctor.only()
+    assert (found["level"], found["facts"]["answers"]) == ("warning", 120)

@@ -1,0 +1,204 @@
+"""Handlers whose jobs are cancelled while they run: each kind is told, soon, by whichever program, on both stores."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hipq import Hipq, Job, Queue
+from hipq.runners import processes
+from tests.engine.working import real_time, until, working
+
+SOON = 5.0
+"""Far below the lease's third, at which an engine would have noticed anyway, and far above what it takes."""
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> Path:
+    """Where handlers, in whatever process, say what became of them."""
+    return tmp_path / "told"
+
+
+def says(told: Path, word: str) -> Callable[[], bool]:
+    return lambda: told.exists() and word in told.read_text().split()
+
+
+def say(told: Path, word: str) -> None:
+    with told.open("a") as file:
+        file.write(f"{word}\n")
+
+
+def declare(queue: Queue, told: Path) -> None:
+    @queue.job
+    def thread(job: Job[Any]) -> str:
+        say(told, "thread-began")
+        while not job.cancelled:
+            time.sleep(0.005)
+        say(told, "thread-ended")
+        return "too late"
+
+    @queue.job
+    async def task(_job: Job[Any]) -> None:
+        say(told, "task-began")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            say(told, "task-ended")
+
+    @queue.job(process=True)
+    def process(_job: Job[Any]) -> None:
+        say(told, "process-began")
+        try:
+            time.sleep(60)
+        finally:
+            say(told, "process-ended")
+
+    @queue.job(process=True)
+    async def async_process(_job: Job[Any]) -> None:
+        say(told, "async_process-began")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            say(told, "async_process-ended")
+
+
+@real_time
+@pytest.mark.parametrize("kind", ["thread", "task", "process", "async_process"])
+def test_a_running_handler_is_told_by_another_program(make_app: Callable[[], Hipq], told: Path, kind: str) -> None:
+    app, other = make_app(), make_app()
+    queue = app.queue("orders")
+    declare(queue, told)
+    names: list[str] = []
+    app.events.subscribe(lambda event: names.append(event.name), "told to stop", "lost", "ok", "error", "again")
+    id = queue.enqueue(kind)
+    with working(app, lease=60.0):
+        until(says(told, f"{kind}-began"))
+        time.sleep(0.05)  # long enough for it to be looked after
+        other.queue("orders")
+        other.cancel(id, "not wanted")
+        assert until(says(told, f"{kind}-ended")) < SOON
+        until(lambda: "told to stop" in names)
+    assert names == ["told to stop"]
+    job = app.job(id)
+    assert (job.state, job.code, job.exitcode, job.attempt) == ("final", "failed", 499, 1)
+    assert str(job.fault) == "not wanted"
+
+
+@real_time
+def test_one_that_has_no_hand_yet_never_starts(make_app: Callable[[], Hipq], told: Path) -> None:
+    app, other = make_app(), make_app()
+    queue = app.queue("orders")
+    go_on = threading.Event()
+
+    @queue.job
+    def blocking(_job: Job[Any]) -> None:
+        go_on.wait(20)
+
+    @queue.job
+    def waiting(_job: Job[Any]) -> None:
+        say(told, "ran")
+
+    blocker, id = queue.enqueue("blocking"), queue.enqueue("waiting")
+    with working(app, concurrency=1, lease=60.0):
+        until(lambda: app.job(blocker).state == "running")
+        other.queue("orders")
+        other.cancel(id)
+        go_on.set()
+        until(lambda: app.job(blocker).state == "final")
+    assert not told.exists()
+    assert app.job(id).exitcode == 499
+
+
+@real_time
+def test_a_process_that_takes_no_notice_is_killed_and_so_is_what_it_started(
+    app: Hipq, queue: Queue, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(processes, "GRACE", 0.3)
+
+    @queue.job(process=True)
+    def deaf(_job: Job[Any]) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        say(told, f"{os.getpid()} {child.pid}")
+        time.sleep(60)
+
+    id = queue.enqueue("deaf")
+    with working(app, lease=60.0):
+        until(lambda: told.exists() and len(told.read_text().split()) == 2)
+        pids = [int(word) for word in told.read_text().split()]
+        app.cancel(id)
+        until(lambda: not any(map(_alive, pids)), SOON)
+    assert app.job(id).exitcode == 499
+
+
+@real_time
+def test_what_a_child_started_goes_with_it_when_it_dies(app: Hipq, queue: Queue, told: Path) -> None:
+    @queue.job(process=True)
+    def dies(_job: Job[Any]) -> None:
+        child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+        say(told, str(child.pid))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    queue.enqueue("dies")
+    with working(app):
+        until(lambda: told.exists() and told.read_text().split())
+        pids = [int(word) for word in told.read_text().split()]
+        until(lambda: not any(map(_alive, pids)), SOON)
+
+
+@real_time
+def test_a_handler_that_overran_is_told_too(app: Hipq, queue: Queue, told: Path) -> None:
+    @queue.job(run_timeout=0.3)
+    def endless(job: Job[Any]) -> None:
+        while not job.cancelled:
+            time.sleep(0.005)
+        say(told, "ended")
+
+    id = queue.enqueue("endless")
+    with working(app) as (engine,):
+        assert until(says(told, "ended")) < SOON
+        until(lambda: app.job(id).state == "final")
+        until(lambda: engine.hands.stuck == 0)
+    assert "ran longer than 0.3 s" in str(app.job(id).fault)
+
+
+@real_time
+def test_the_retry_handler_is_not_asked_about_a_job_that_was_cancelled(app: Hipq, queue: Queue, told: Path) -> None:
+    @queue.job(process=True, retry=lambda _job, _fault: say(told, "asked"))
+    def slow(_job: Job[Any]) -> None:
+        say(told, "began")
+        try:
+            time.sleep(60)
+        finally:
+            say(told, "ended")
+
+    id = queue.enqueue("slow")
+    with working(app):
+        until(says(told, "began"))
+        time.sleep(0.05)
+        app.cancel(id)
+        until(says(told, "ended"))
+    assert told.read_text().split() == ["began", "ended"]
+
+
+def test_outside_a_handler_no_job_is_cancelled(app: Hipq, queue: Queue) -> None:
+    id = queue.enqueue("anything")
+    assert app.job(id).cancelled is False
+
+
+def _alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

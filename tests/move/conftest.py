@@ -1,0 +1,82 @@
+"""A SQLite file with jobs wherever jobs can be, and an empty PostgreSQL database."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from msgspec.structs import replace
+
+from hipq.job.model import Row
+from hipq.stores.base import AnswerFilter, QueueTables, Store
+from hipq.stores.open import open_store
+from hipq.testing.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
+from hipq.throttlers.limit import limit
+from tests.servers import clean_database
+
+
+class Contents(NamedTuple):
+    """All that a database has."""
+
+    queues: list[QueueTables]
+    jobs: list[Row]
+    answers: list[object]
+    rules: list[object]
+    ticks: list[int]
+
+
+def contents(store: Store) -> Contents:
+    queues = store.queues()
+    return Contents(
+        queues,
+        [row for queue in queues for row in everything(store, queue.number)],
+        list(store.answers(AnswerFilter(limit=10_000))),
+        [store.limits(queue.number)[:3] for queue in queues],
+        [store.cron(queue.number, "nightly", 1) for queue in queues],
+    )
+
+
+@pytest.fixture
+def target() -> Iterator[str]:
+    with clean_database() as url:
+        yield url
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "shop.db"
+
+
+@pytest.fixture
+def source(path: Path) -> str:
+    """Jobs in every place; those that an engine had are a dead engine's."""
+    url = f"sqlite:///{path}"
+    with closing(open_store(url)) as store:
+        for name in ("orders", "mails", "empty"):
+            store.queue("shop", name, f"shop_{name}")
+        dropped = store.queue("shop", "gone", "shop_gone").number
+        store.drop_queue(dropped)
+        orders, mails, _ = (queue.number for queue in store.queues())
+        sysid = store.take_lease(3600, "dead soon")
+        for queue in (orders, mails):
+            for place in PLACES:
+                bring(store, sysid, queue, place, job_type=place.replace(" ", "_"), lane="east", timeout=0.1 + 0.2)
+            finish(store, bring(store, sysid, queue, "executing", job_data='"' + "ü" * 20_000 + '"'))
+            bring(store, sysid, queue, "waiting", job_data='"' + "🏦" * 20_000 + '"', job_type="large")
+        add(store, [new(mails, f"key {n}", priority=n) for n in range(2_500)])
+        store.answer([replace(answer(orders, f"early {n}"), answer_id=f"id {n}") for n in range(20)], NOW)
+        store.change_rules(orders, lambda rules: replace(rules, changed=(limit(7),), paused_lanes=("west",)))
+        store.cron(orders, "nightly", NOW)
+        store.drop_lease(sysid)
+    return url
+
+
+def killed(source: str, target: str, point: str) -> int:
+    """Run a move that dies at a point; its exit status."""
+    command = [sys.executable, "-m", "tests.move.mover", source, target, point]
+    return subprocess.run(command, check=False, timeout=60, capture_output=True).returncode

@@ -1,0 +1,316 @@
+"""Everything arrives; killed at any point nothing is lost and nothing is there twice; and what a move refuses."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from hipq import Hipq, HipqError, Invalid, Job
+from hipq.errors import Conflict, StoreUnavailable
+from hipq.job.model import queue_of
+from hipq.move import STEPS, Told, move
+from hipq.stores.base import Store
+from hipq.stores.luggage import Rows, Trunk
+from hipq.stores.open import open_store
+from hipq.stores.postgres.arrive import Arriving
+from hipq.stores.sqlite.moving import only_mover
+from hipq.testing.clock import HandClock
+from hipq.testing.contract.jobs import NOW, add_one, answer, new
+from tests.engine.working import until, working
+from tests.move.conftest import contents, killed
+from tests.move.mover import POINTS
+
+
+@pytest.fixture
+def before(source: str) -> Any:
+    with closing(open_store(source)) as store:
+        return contents(store)
+
+
+def opened(url: str) -> closing[Store]:
+    return closing(open_store(url))
+
+
+def test_everything_arrives(source: str, target: str, before: Any) -> None:
+    report = move(source, target)
+    with opened(target) as store:
+        assert contents(store) == before
+    assert [table.name for table in report.tables if table.rows] == [
+        "hipq_crons", "hipq_payloads", "hipq_answers", "shop_orders_final", "shop_mails_final", "shop_orders",
+        "shop_mails",
+    ]  # fmt: skip
+    assert sum(table.rows for table in report.tables if "shop" in table.name) == len(before.jobs)
+    assert list(report.seconds) == list(STEPS)
+
+
+def test_numbers_go_on_where_they_were(source: str, target: str, before: Any) -> None:
+    with opened(source) as store:
+        sysid = store.take_lease(0.1, "the last of this house")
+    time.sleep(0.2)
+    move(source, target)
+    with opened(target) as store:
+        orders, mails, empty = (queue.number for queue in store.queues())
+        for queue in (orders, mails, empty):
+            id = add_one(store, new(queue))
+            assert id > max([row.id for row in before.jobs if queue_of(row.id) == queue], default=0)
+        assert id >> 16 == 1  # the empty one begins at the beginning
+        (delivered,) = store.answer([answer(orders, "another")], NOW)
+        assert delivered.id > max(kept.id for kept in before.answers)
+        assert store.take_lease(60, "the first of this one") > sysid
+        store.queue("shop", "more", "shop_more")
+        assert store.queues()[-1].number == empty + 2  # one was dropped, and its number is not given again
+
+
+def test_jobs_of_a_dead_engine_are_rescued_over_there(source: str, target: str) -> None:
+    move(source, target)
+    with closing(Hipq("shop", target, clock=HandClock())) as app:
+        orders = app.known("orders")
+        (row,) = [job for job in app.jobs("orders", type="executing") if job.phase == "executing"]
+
+        @orders.job
+        def executing(job: Job[Any]) -> str:
+            return f"attempt {job.attempt}"
+
+        app.run(until_empty=True)
+        assert app.job(row.id).result == "attempt 2"
+        assert "rescued" in [entry["event"] for entry in app.job(row.id).history]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_at_any_point_nothing_is_lost_and_nothing_is_there_twice(
+    source: str, target: str, before: Any, point: str
+) -> None:
+    assert killed(source, target, point) == -signal.SIGKILL
+    with opened(source) as store:  # whichever house that leads to by now
+        assert contents(store) == before
+        moved = store.url != source
+        id = add_one(store, new(before.queues[0].number, "added between"))
+    assert moved == (point == "open")
+    if point == "leave":  # it has arrived, and nobody may use it
+        with opened(target) as store, pytest.raises(StoreUnavailable, match="run `hipq move` to its end"):
+            store.queues()
+    report = move(source, target)
+    assert bool(report.tables) == (not moved)
+    with opened(target) as store:
+        after = contents(store)
+        assert [row for row in after.jobs if row.id != id] == before.jobs
+        assert len(after.jobs) == len(before.jobs) + 1
+        assert after._replace(jobs=[]) == before._replace(jobs=[])
+    with opened(source) as store:
+        assert contents(store) == after
+
+
+def test_killed_again_and_again(source: str, target: str, before: Any) -> None:
+    for point in ("leave", "copying", "leave", "arrive", "verifying", "leave"):
+        assert killed(source, target, point) == -signal.SIGKILL
+    move(source, target)
+    with opened(target) as store:
+        assert contents(store) == before
+
+
+def test_once_moved_it_is_moved(source: str, target: str, before: Any) -> None:
+    move(source, target)
+    assert move(source, target).tables == []
+    with pytest.raises(Conflict, match=r"has moved to postgresql://.* already"):
+        move(source, target.replace("127.0.0.1", "localhost"))
+    with opened(target) as store:
+        assert contents(store) == before
+
+
+# -- programs --------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def app(path: Path) -> Iterator[Hipq]:
+    app = Hipq("shop", f"sqlite:///{path}")
+    yield app
+    app.close()
+
+
+def test_a_program_that_was_there_before_goes_on_over_there(
+    app: Hipq, target: str, path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = app.queue("orders")
+    ran: list[int] = []
+
+    @queue.job
+    def note(job: Job[Any]) -> None:
+        ran.append(job.data)
+
+    with working(app, lease=1.5):
+        first = queue.enqueue("note", 1)
+        until(lambda: app.job(first).state == "final")
+        move(app.url, target)
+        second = queue.enqueue("note", 2)
+        assert app.job(first).code == "ok"
+        until(lambda: app.job(second).state == "final")
+    assert ran == [1, 2]
+    assert "have moved to postgresql://" in caplog.text
+    with opened(target) as store:
+        assert store.get(second) is not None
+    with closing(sqlite3.connect(path)) as conn, pytest.raises(Invalid, match=r"conn must be a psycopg\.Connection"):
+        queue.enqueue("note", 3, conn=conn)
+
+
+def test_one_that_only_looks_or_only_has_a_transaction_of_its_own(app: Hipq, target: str, path: Path) -> None:
+    queue = app.queue("orders")
+    id = queue.enqueue("note", 1)
+    other = Hipq("shop", app.url)
+    other.queue("orders")
+    assert other.job(id).state == "initial"
+    with closing(other), closing(sqlite3.connect(path)) as conn:
+        move(app.url, target)
+        with pytest.raises(Invalid, match=r"conn must be a psycopg\.Connection"):
+            queue.enqueue("note", 2, conn=conn)
+        conn.rollback()
+        there = Hipq("shop", target)
+        there.queue("orders")
+        there.cancel(id)
+        there.close()
+        assert other.job(id).state == "final"  # and not what the file had
+
+
+def test_running_handlers_are_waited_for(app: Hipq, target: str) -> None:
+    queue = app.queue("orders")
+    go_on: list[bool] = []
+
+    @queue.job
+    def slow(_job: Job[Any]) -> str:
+        until(lambda: go_on)
+        return "done"
+
+    class Watching(Told):
+        def running(self, ids: list[int]) -> None:
+            assert ids == [first]
+            assert app.job(second).phase == "ready"
+            go_on.append(True)
+
+    with working(app, concurrency=1, lease=1.5):
+        first = queue.enqueue("slow")
+        until(lambda: app.job(first).phase == "executing")
+        second = queue.enqueue("slow")
+        move(app.url, target, told=Watching())
+        until(lambda: app.job(second).state == "final")
+    assert (app.job(first).attempt, app.job(second).attempt) == (1, 1)
+    assert app.job(first).result == "done"
+
+
+def test_and_if_they_take_too_long_nothing_is_moved_and_work_goes_on(app: Hipq, target: str) -> None:
+    queue = app.queue("orders")
+    go_on: list[bool] = []
+
+    @queue.job
+    def slow(_job: Job[Any]) -> None:
+        until(lambda: go_on)
+
+    with working(app, lease=60.0, poll=0.05):
+        first, second = queue.enqueue_many("slow", [1, 2])
+        until(lambda: app.job(first).phase == app.job(second).phase == "executing")
+        with pytest.raises(Conflict, match=rf"handlers of 2 jobs are still running after 0\.3 s \({first}, {second}\)"):
+            move(app.url, target, wait=0.3)
+        third = queue.enqueue("slow")
+        assert until(lambda: app.job(third).phase == "executing") < 5  # at once, not when a lease runs out
+        go_on.append(True)
+    with opened(target) as store:
+        store.migrate()
+        assert store.queues() == []
+
+
+def test_what_is_added_while_the_file_is_locked_waits(app: Hipq, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer than a writer waits for SQLite's lock."""
+    monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.2)
+    queue = app.queue("orders")
+    queue.enqueue("note", 1)
+    ids: list[int] = []
+    adding = threading.Thread(target=lambda: ids.append(queue.enqueue("note", 2)))
+
+    class Slow(Told):
+        def step(self, name: str) -> None:
+            if name == "copy":
+                adding.start()
+                time.sleep(1)
+                assert not ids
+
+    move(app.url, target, told=Slow())
+    adding.join(20)
+    with opened(target) as store:
+        assert [row.job_data for row in contents(store).jobs] == ["1", "2"]
+        assert store.get(ids[0]) is not None
+
+
+# -- what is refused ---------------------------------------------------------------------------------------------------
+def test_a_target_that_is_in_use(source: str, target: str, before: Any) -> None:
+    with opened(target) as store:
+        store.migrate()
+        store.queue("other", "things", "other_things")
+    with pytest.raises(Conflict, match=r"has queues of its own \(other\.things\): move into a database"):
+        move(source, target)
+    with opened(source) as store:
+        assert contents(store) == before
+    with opened(target) as store:
+        assert [queue.app for queue in store.queues()] == ["other"]
+
+
+def test_tables_of_somebody_else_in_the_way(source: str, target: str, before: Any) -> None:
+    with psycopg.connect(target) as conn:
+        conn.execute("CREATE TABLE shop_orders (theirs int)")
+    with pytest.raises(HipqError, match="shop_orders"):
+        move(source, target)
+    with opened(source) as store:
+        assert contents(store) == before
+
+
+def test_what_did_not_arrive_as_it_was_sent_is_not_moved(
+    source: str, target: str, before: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = Arriving.rows
+
+    def damaged(self: Arriving, trunk: Trunk) -> Iterator[Rows]:
+        for page in whole(self, trunk):
+            yield [page[0][:-1] + (page[0][-1] + 1,), *page[1:]] if trunk.table == "shop_mails" else page
+
+    monkeypatch.setattr(Arriving, "rows", damaged)
+    with pytest.raises(HipqError, match=r"shop_mails has arrived with 2512 rows .* were sent: nothing was moved"):
+        move(source, target)
+    with opened(source) as store:
+        assert contents(store) == before
+    monkeypatch.undo()
+    move(source, target)
+    with opened(target) as store:
+        assert contents(store) == before
+
+
+def test_two_at_once(source: str, target: str, path: Path) -> None:
+    with only_mover(str(path)), pytest.raises(Conflict, match="is being moved already"):
+        move(source, target)
+    move(source, target)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "words"),
+    [
+        ("postgresql://x/y", "postgresql://x/y", "from a SQLite file"),
+        ("sqlite://", "postgresql://x/y", "from a SQLite file"),
+        ("sqlite:///nowhere.db", "postgresql://x/y", "there is no database file"),
+        ("sqlite:///{path}", "sqlite:///other.db", "jobs move to PostgreSQL"),
+        ("sqlite:///{path}", "postgresql://%%%", "not a PostgreSQL URL"),
+    ],
+)
+def test_addresses_that_are_none(path: Path, source: str, target: str, words: str) -> None:
+    path.touch()
+    with pytest.raises(Invalid, match=words):
+        move(source.replace("{path}", str(path)), target)
+
+
+def test_a_target_that_is_away(source: str, before: Any) -> None:
+    with pytest.raises(StoreUnavailable, match="PostgreSQL"):
+        move(source, "postgresql://postgres@127.0.0.1:1/nothing")
+    with opened(source) as store:
+        assert contents(store) == before

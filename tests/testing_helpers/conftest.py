@@ -1,0 +1,35 @@
+"""An application to test with the helpers, as a user has it; its own database is a file that no test should touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipq import Hipq
+from hipq.testing import Harness, harness
+from tests.servers import clean_database
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Hipq]:
+    app = Hipq("shop", f"sqlite:///{tmp_path}/own.db")
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def shop(app: Hipq) -> Iterator[Harness]:
+    with harness(app) as shop:
+        yield shop
+
+
+@pytest.fixture(params=["memory", "postgres"])
+def db(request: pytest.FixtureRequest) -> Iterator[str]:
+    """For what must be so on both databases."""
+    if request.param == "memory":
+        yield "sqlite://"
+    else:
+        with clean_database() as url:
+            yield url
