@@ -20,7 +20,7 @@ from weakref import WeakSet
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
-from psycopg_pool import ConnectionPool, PoolTimeout
+from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
 from hipq.errors import Invalid, KeyTaken, StoreBusy, StoreError, StoreRefused, StoreUnavailable
 
@@ -29,6 +29,7 @@ Connection = psycopg.Connection[TupleRow]
 
 TRIES: Final = 3
 POOL_SIZE: Final = 10
+_CLOSED: Final = "PostgreSQL: this store was closed"
 POOL_SECONDS: Final = 1.5
 LOCK_SECONDS: Final = 1.5
 """How long a statement waits for somebody's lock: well below a third of a lease, or a turn that waits would end it; and
@@ -161,7 +162,7 @@ class Connections:
         self.check_fork()
         with self._lock:
             if self._closed:
-                raise StoreUnavailable("PostgreSQL: this store was closed")
+                raise StoreUnavailable(_CLOSED)
             pool = self._pool = self._pool or self._opened()
         conn = self._take(pool)
         try:
@@ -191,6 +192,8 @@ class Connections:
                 pool.drain()  # the others went with it; new ones are opened at once
                 conn = pool.getconn()
             return conn
+        except PoolClosed:
+            raise StoreUnavailable(_CLOSED) from None
         except PoolTimeout:
             pass
         try:
@@ -205,5 +208,6 @@ class Connections:
         self.check_fork()
         with self._lock:
             self._closed = True
-            if self._pool:
-                self._pool.close()
+            pool, self._pool = self._pool, None
+        if pool:
+            pool.close()  # not under the lock: it waits for threads that are opening connections, which take it
