@@ -1596,6 +1596,26 @@ def test_case_17_a_time_out_is_called_off_before_it_is_an_error(
     assert told(job) == ["claimed", "waits", "calling off", "called off", "error", "again"]
 
 
+def test_case_17_a_cancel_handler_knows_why(app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock) -> None:
+    charge = bank.charge(queue, timeout=60)
+    causes: list[tuple[str, str]] = []
+
+    @charge.cancelled
+    def call_off(job: Job[Any]) -> None:
+        assert job.cause is not None
+        causes.append((job.key, job.cause.kind))
+
+    charge.enqueue(key="late")
+    cancelled = charge.enqueue(key="off")
+    run()
+    assert app.job(cancelled).cause is None
+    app.cancel(cancelled)
+    run()
+    clock.advance(seconds=61)
+    run()
+    assert causes == [("off", "cancelled"), ("late", "timeout")]
+
+
 def test_case_17_a_cancelled_job_is_called_off_and_then_final(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
     charge = bank.charge(queue, retry=fixed(60))
     bank.cancelled(charge)

@@ -1,0 +1,48 @@
+"""An engine beside what else a program does: `app.working`."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from hipq import Hipq, Invalid, Job, Queue
+from tests.engine.working import real_time, until
+
+
+@real_time
+def test_it_works_until_the_block_ends_and_handlers_finish(app: Hipq, queue: Queue) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @queue.job
+    def slow(_job: Job[Any]) -> str:
+        begun.set()
+        go_on.wait(20)
+        return "done"
+
+    with app.working(concurrency=1):
+        first = queue.enqueue("slow")
+        assert begun.wait(20)
+        second = queue.enqueue("slow")
+        threading.Timer(0.3, go_on.set).start()
+    assert app.job(first).result == "done"
+    assert app.job(second).state in ("initial", "final", "retry")  # it was not begun, or it has finished
+    assert app.store.engines() == []
+    with app.working():
+        until(lambda: app.job(second).state == "final")
+    assert not [thread.name for thread in threading.enumerate() if thread.name == "hipq-engine"]
+
+
+@real_time
+def test_what_goes_wrong_in_the_block_ends_it_too(app: Hipq, queue: Queue) -> None:
+    queue.job("note")(lambda _job: None)
+    with pytest.raises(KeyError), app.working():
+        raise KeyError
+    assert app.store.engines() == []
+
+
+def test_it_refuses_what_an_engine_refuses(app: Hipq, queue: Queue) -> None:
+    with pytest.raises(Invalid, match="no such queue: mails; there are orders"), app.working(["mails"]):
+        pass
+    assert queue.name == "orders"
