@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
+import subprocess
+import sys
 from pathlib import Path
 
 from hipq import Hipq
@@ -79,3 +82,22 @@ def test_a_program_that_cannot_go_there_says_so(hipq: HipqCommand) -> None:
     assert "secret" not in refused.err
     assert os.path.exists("shop.db")
     assert Hipq("shop").url == "sqlite:///shop.db"
+
+
+def test_the_doctor_knows(hipq: HipqCommand) -> None:
+    hipq("enqueue", "shop:app", "orders", "quick")
+    with clean_database() as target:
+        command = [sys.executable, "-m", "tests.move.mover", "sqlite:///shop.db", target, "leave"]
+        where = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+        assert subprocess.run(command, env=where, check=False, timeout=60).returncode == -signal.SIGKILL
+        unfinished = hipq("doctor", "--db", target, "--json")
+        assert unfinished.status == 1
+        (problem,) = [one for one in unfinished.json if "was not finished" in one["sentence"]]
+        assert problem["level"] == "problem"
+        assert "hipq move SOURCE TARGET" in problem["advice"]
+        assert hipq("move", "sqlite:///shop.db", target).status == 0
+        assert "was not finished" not in hipq("doctor", "--db", target).out
+        moved = hipq("doctor", "shop:app", "--json")
+        (warning,) = [one for one in moved.json if one["level"] == "warning"]
+        assert warning["sentence"] == f"the jobs of this file have moved to {target}"
+        assert {one["check"] for one in moved.json} == {"database", "storage"}

@@ -17,6 +17,8 @@ PATIENT: Final = frozenset({"enqueue", "answer", "queue", "change_rules"})
 PATIENCE: Final = 60.0
 """Seconds these wait while jobs are being moved."""
 _PAUSE: Final = 0.05
+_said: set[str] = set()
+"""Moves that this program was told of."""
 
 
 class Following:
@@ -77,9 +79,11 @@ def followed(url: str, moved: Moved, there: Callable[[str], Any]) -> Store:
         raise StoreUnavailable(
             f"the jobs of {url} have moved to {without_password(moved.url)}, and this program cannot go there: {error}"
         ) from error
-    logging.getLogger("hipq").warning(
-        "the jobs of %s have moved to %s: say so in HIPQ_DATABASE_URL, or where you name it",
-        url, without_password(moved.url),
-    )  # fmt: skip
+    if moved.move not in _said:
+        _said.add(moved.move)
+        logging.getLogger("hipq").warning(
+            "the jobs of %s have moved to %s: say so in HIPQ_DATABASE_URL, or where you name it",
+            url, without_password(moved.url),
+        )  # fmt: skip
     found: Store = store
     return found

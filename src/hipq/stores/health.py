@@ -180,6 +180,10 @@ class Health:
     """and the database's;"""
     uncertain: float = 0.0
     """by how many seconds the two may differ only because it took so long to ask."""
+    moved: str = ""
+    """Where its jobs have moved to, with a password if that has one; "" = they are here."""
+    incoming: bool = False
+    """It has a copy of jobs that are still elsewhere: a move to here was not finished."""
     level: Level | None = None
     engines: list[EngineHealth] = field(default_factory=list)
     queues: list[QueueHealth] = field(default_factory=list)

@@ -6,6 +6,7 @@ from typing import Final
 
 from hipq.cli.doctor.finding import NOTE, OK, PROBLEM, WARNING, Finding, View
 from hipq.stores.health import SQLITE, Health, ServerHealth
+from hipq.stores.password import without_password
 
 CHECK: Final = "database"
 OLDEST: Final = {"SQLite": (3, 35), "PostgreSQL": (13,)}
@@ -19,7 +20,24 @@ _SAFE: Final = {"fsync": "on", "full_page_writes": "on"}
 def database(health: Health, view: View) -> list[Finding]:
     if health.error:
         return [_unreachable(health, view)]
-    return [_version(health), *_lock_file(health), *(_server(health.server) if health.server else [])]
+    moving = [_moved(health)] if health.moved else [_incoming()] if health.incoming else []
+    return [*moving, _version(health), *_lock_file(health), *(_server(health.server) if health.server else [])]
+
+
+def _moved(health: Health) -> Finding:
+    there = without_password(health.moved)
+    advice = "use that address: in HIPQ_DATABASE_URL, hipq.toml or the code; programs with the old one find their way"
+    sentence = f"the jobs of this file have moved to {there}"
+    return Finding(
+        CHECK, WARNING, sentence, f"look there: `hipq doctor --db {there}`; {advice}", facts={"moved": there}
+    )
+
+
+def _incoming() -> Finding:
+    sentence = (
+        "a move to here was not finished: this is a copy of jobs that are still elsewhere, and no program may use it"
+    )
+    return Finding(CHECK, PROBLEM, sentence, "run the same `hipq move SOURCE TARGET` again")
 
 
 def _unreachable(health: Health, view: View) -> Finding:

@@ -39,8 +39,8 @@ WITHOUT_A_LOOK: Final = (database, file)
 
 
 def judge(health: Health, view: View) -> list[Finding]:
-    """If the database could not be read, only what is known of it all the same."""
-    subjects = [one for one in SUBJECTS if not health.error or one[1] in WITHOUT_A_LOOK]
+    """If the database could not be read, or its jobs are elsewhere, only what is known of it all the same."""
+    subjects = [one for one in SUBJECTS if not (health.error or health.moved) or one[1] in WITHOUT_A_LOOK]
     found = [finding for check, subject in subjects for finding in _judged(check, subject, health, view)]
     found += _unread(health)
     bad = {finding.check for finding in found if finding.level != OK}

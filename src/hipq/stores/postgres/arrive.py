@@ -14,7 +14,7 @@ from hipq.stores import migrations
 from hipq.stores.luggage import AT_ONCE, House, Rows, Trunk
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection
-from hipq.stores.postgres.store import INCOMING, PostgresStore
+from hipq.stores.postgres.store import PostgresStore
 
 _EMPTY: Final = ("hipq_queues", "hipq_answers", "hipq_payloads", "hipq_crons")
 
@@ -32,7 +32,7 @@ class Arriving:
         conn = self._conn
         schema.migrate(conn, self._known)
         _, _, identity = schema.version(conn)
-        if identity.startswith(INCOMING):
+        if identity.startswith(schema.INCOMING):
             for queue in schema.registered(conn):
                 conn.execute(f"DROP TABLE {queue.table}, {queue.table}_final".encode())
                 conn.execute(f"DROP SEQUENCE {queue.table}_ids".encode())
@@ -61,7 +61,7 @@ class Arriving:
         for table, column, last in (("hipq_engines", "sysid", house.sysid), ("hipq_answers", "id", house.answer)):
             if last:
                 conn.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", (table, column, last))
-        conn.execute("UPDATE hipq_meta SET identity = %s", (INCOMING + move,))
+        conn.execute("UPDATE hipq_meta SET identity = %s", (schema.INCOMING + move,))
 
     def fill(self, trunk: Trunk, pages: Iterable[Rows], told: Callable[[int], None]) -> None:
         columns = sql.SQL(", ").join(map(sql.Identifier, trunk.columns))

@@ -69,7 +69,8 @@ class _Look:
         conn, found, known, part = self._conn, self._found, schema.known(), self._reading.part
         found.server = part("database", lambda: server(conn), None)
         found.holdbacks = part("storage", lambda: holdbacks(conn), [])
-        number, accepts, _ = schema.version(conn)
+        number, accepts, identity = schema.version(conn)
+        found.incoming = identity.startswith(schema.INCOMING)
         found.level = Level(number, accepts, known[-1].number)
         if not number:
             return

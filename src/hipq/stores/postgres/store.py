@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Final
+from typing import Any
 from weakref import WeakSet
 
 import msgspec
@@ -48,9 +48,6 @@ from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Saved, Settle, Take, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
 from hipq.stores.strands import Place
-
-INCOMING: Final = "incoming:"
-"""How a database is called into which jobs are being moved; the name of the move follows."""
 
 
 class PostgresStore(RuleVerbs, AnswerVerbs):
@@ -100,7 +97,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
     def _check(self, conn: Connection) -> None:
         found, accepts, identity = schema.version(conn)
         migrations.check_version(found, accepts, self._known, self.url)
-        if identity.startswith(INCOMING):
+        if identity.startswith(schema.INCOMING):
             raise StoreUnavailable(
                 f"{self.url} has a copy of jobs that are still elsewhere: run `hipq move` to its end"
             )
@@ -110,7 +107,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         """Jobs have moved here, and the old house says so: from now on they may be used."""
         query = "UPDATE hipq_meta SET identity = gen_random_uuid()::text WHERE identity = %s"
         with self._db.using() as conn:
-            conn.execute(query, (INCOMING + move,))
+            conn.execute(query, (schema.INCOMING + move,))
 
     def _using(self) -> AbstractContextManager[Connection]:
         """A connection to a database that is known to have our tables."""

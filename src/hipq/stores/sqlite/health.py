@@ -19,7 +19,7 @@ from hipq.stores.clock import SystemClock, boot_id
 from hipq.stores.health import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
 from hipq.stores.health_reading import Reading
 from hipq.stores.sqlite import schema
-from hipq.stores.sqlite.connection import BUSY_SECONDS
+from hipq.stores.sqlite.connection import BUSY_SECONDS, signpost
 from hipq.stores.sqlite.health_file import holding, look
 from hipq.stores.sqlite.tickets import Tickets
 
@@ -81,6 +81,8 @@ class _Look:
         found, known, part = self._found, schema.known(), self._reading.part
         found.pages = part("storage", lambda: self._pages(deep), None)
         found.level = Level(*schema.version(self._conn), known[-1].number)
+        if moved := signpost(self._conn):
+            found.moved = moved.url
         if not self._ask("SELECT 1 FROM sqlite_master WHERE name = 'hipq_queues'", {}):
             return
         found.engines = part("engines", self._engines, [])
