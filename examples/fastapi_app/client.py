@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 import urllib.error
 import urllib.request
 import uuid
@@ -48,8 +49,12 @@ def drive(ask: Service) -> None:
     id = ask(202, "POST", f"/orders/{lamp}", {"item": "lamp", "count": 2})["id"]
     ask(409, "POST", f"/orders/{lamp}", {"item": "lamp", "count": 2})
     ask(202, "GET", f"/jobs/{id}/result?timeout=0.2")  # nobody has answered yet
-    while ask(200, "GET", f"/jobs/{id}")["phase"] != "waiting":
-        pass  # each look takes a while by itself
+    for _ in range(300):
+        if ask(200, "GET", f"/jobs/{id}")["phase"] == "waiting":
+            break
+        time.sleep(0.1)
+    else:
+        sys.exit(f"job {id} has not asked the supplier after half a minute: is a worker running on this database?")
     ask(200, "POST", f"/callbacks/{lamp}?event=1", good)
     ask(200, "GET", f"/jobs/{id}/result")
     ask(200, "POST", f"/callbacks/{lamp}?event=1", good)  # the same one again

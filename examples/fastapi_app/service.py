@@ -7,7 +7,7 @@
 The worker is a thread of the web server. For one in a process of its own, on any machine that reaches the database:
 
     python examples/fastapi_app/service.py --worker apart
-    hipq worker service:jobs                                    # in this folder, or with it in $PYTHONPATH
+    PYTHONPATH=examples/fastapi_app hipq worker service:jobs    # where the service was started: they share orders.db
 
 What it shows:
 - `POST /orders` adds a job: `await order.aenqueue(...)`. Requests that come at the same time share one transaction.

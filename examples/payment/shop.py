@@ -14,8 +14,8 @@ What it shows:
 - Callbacks are signed, and checked before anything else. Early, repeated, late and forged ones do no harm.
 - A cancelled order's payment is voided; if it was paid at that very moment, it is refunded.
 
-The database, `shop.db`, is in the current folder, or where `--folder` says; look at it afterwards with
-`hipq job list --db sqlite:///shop.db`.
+The database, `payments.db`, is in the current folder, or where `--folder` says; look at it afterwards with
+`hipq job list --db sqlite:///payments.db`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from typing import Any
 
 from hipq import Answer, Conflict, Failed, Hipq, HipqError, Job, Ok, Progress, Wait, backoff
 
-DATABASE = "shop.db"
+DATABASE = "payments.db"
 PATIENCE = 1.0
 """Seconds until a payment nobody has called back about is looked up. In a real shop: some minutes."""
 
@@ -287,7 +287,7 @@ def trade() -> tuple[list[dict[str, Any]], dict[str, int]]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="A shop that is paid through a provider who calls back.")
-    parser.add_argument("--folder", type=Path, default=Path(), help="where shop.db goes")
+    parser.add_argument("--folder", type=Path, default=Path(), help="where payments.db goes")
     parser.add_argument("--delay", type=float, default=0.2, help="seconds the pretend provider takes")
     options = parser.parse_args()
     os.chdir(options.folder)

@@ -186,7 +186,11 @@ class Hipq(Changing):
         if not chosen:
             raise Invalid("there is no queue to work on: declare one with app.queue(...)")
         launcher = Launcher(lambda: self.store.now(), self.steady, lambda queue: self._queues[queue].chained)
-        nursery = Nursery(lambda job: launcher.serve(job, lambda queue, job_type: self._queues[queue].spec(job_type)))
+        nursery = Nursery(
+            lambda job, is_told: launcher.serve(
+                job, is_told, lambda queue, job_type: self._queues[queue].spec(job_type)
+            )
+        )
         try:
             served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
             hands = RealHands(nursery, launcher, concurrency, self.store.nudge, self.store.hush)

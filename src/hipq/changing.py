@@ -103,7 +103,7 @@ class Changing(Looking):
     def _operator(self) -> Operator:
         from hipq.operate import Operator  # a program that only adds jobs need not load it
 
-        return Operator(self.store, self.events, {queue.number: queue for queue in self.queues})
+        return Operator(self.store, self.events, {queue.number: queue for queue in self.queues}, self.added)
 
     def set_limit(self, queue: str, to: int | Sequence[AnyLimit] | None) -> None:
         """Change a queue's limits while it runs: a number replaces its `limit` (below 1 = none) and leaves the others,
@@ -145,8 +145,8 @@ class Changing(Looking):
         queue: str | None = None,
         *,
         keep: int | None = None,
-        type: str = "",
-        code: str = "",
+        type: str | None = None,
+        code: str | None = None,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> int:
         """Delete jobs that have been final for longer than this, and of each queue those that `keep` others ended
@@ -154,8 +154,8 @@ class Changing(Looking):
         if older_than is None and keep is None:
             raise Invalid("say what to delete: jobs that ended longer ago than older_than=, or all but the last keep=")
         only = (
-            names.job_type(type) if type else "",
-            names.one_of(code, "code", CODES[1:]) if code else "",
+            "" if type is None else names.job_type(type),
+            "" if code is None else names.one_of(code, "code", CODES[1:]),
         )
         age = None if older_than is None else round(seconds(older_than, "older_than") * 1e6)
         most = None if keep is None else whole(keep, "keep", 0, (1 << 31) - 1)

@@ -93,12 +93,20 @@ def _nearest() -> tuple[Path, Any] | None:
         if folder != here and _is_anybodys(folder):
             return None  # in /tmp a stranger could say which code is imported
         for name in (FILE, _OTHER):
-            content = _content(folder / name)
+            content = _content(folder / name) if _is_ours(folder / name) else None
             if content is not None:
                 return folder / name, content
         if (folder / ".git").exists() or str(folder) == home:
             return None
     return None
+
+
+def _is_ours(file: Path) -> bool:
+    """Not somebody else's: it says which code is imported."""
+    try:
+        return file.stat().st_uid in (0, os.getuid())
+    except OSError:
+        return True  # which `_content` has to say something about
 
 
 def _is_anybodys(folder: Path) -> bool:

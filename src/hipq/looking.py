@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from hipq.errors import Invalid, NotFound, shown
 from hipq.events import Events
 from hipq.job import names
-from hipq.job.model import Row, queue_of
+from hipq.job.model import New, Row, queue_of
 from hipq.job.names import whole
 from hipq.job.states import CODES, MOVES, PHASES
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds
 from hipq.job.why import Why
-from hipq.stores.base import Claim, Filter, Store
+from hipq.stores.base import Claim, Filter, Store, Stored
 
 if TYPE_CHECKING:
     from hipq.queue import Queue
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Wanted(TypedDict, total=False):
-    """Filters; those left out, or empty, do not filter."""
+    """Filters; those left out do not filter."""
 
     type: str
     key: str
@@ -50,16 +51,16 @@ def as_filter(queue: int, now: int, wanted: Wanted) -> Filter:
             f"jobs have no {', '.join(sorted(unknown))} to filter by: there are {', '.join(Wanted.__annotations__)}"
         )
     for name in ("error", "key", "lane", "type", "state", "phase", "code"):
-        if not isinstance(wanted.get(name, ""), str):
-            raise Invalid(f"{name} must be a string, not {shown(wanted.get(name))}")
+        if name in wanted and not (isinstance(wanted.get(name), str) and wanted.get(name)):
+            raise Invalid(f"{name} must be a text that is not empty, not {shown(wanted.get(name))}; or leave it out")
     choices = {"state": list(MOVES), "phase": [name for some in PHASES.values() for name in some], "code": CODES[1:]}
     for name, allowed in choices.items():
         if value := wanted.get(name):
             names.one_of(str(value), name, allowed)
-    before = moment(at, "before") if (at := wanted.get("before")) is not None else 0
+    before = moment(at, "before") if (at := wanted.get("before")) is not None else None
     if (age := wanted.get("older_than")) is not None:
         oldest = now - round(seconds(age, "older_than") * 1e6)
-        before = min(before, oldest) if before else oldest
+        before = oldest if before is None else min(before, oldest)
     since = moment(at, "since") if (at := wanted.get("since")) is not None else 0
     if (age := wanted.get("newer_than")) is not None:
         since = max(since, now - round(seconds(age, "newer_than") * 1e6))
@@ -87,6 +88,9 @@ class Looking:
     @property
     @abstractmethod
     def store(self) -> Store: ...
+
+    @abstractmethod
+    def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None: ...
 
     @property
     def queues(self) -> list[Queue]:

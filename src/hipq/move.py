@@ -21,7 +21,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
-from uuid import uuid4
 
 from hipq.errors import Conflict, HipqError, Invalid, Moved
 from hipq.stores.luggage import Rows, Sum, Summing, summed
@@ -49,6 +48,8 @@ class Report(NamedTuple):
     tables: list[Table]
     seconds: dict[str, float]
     """How long each step took; programs could not write from `lock` to `leave`."""
+    others: list[str]
+    """Tables in the file that are not hipq's."""
 
 
 class Told:
@@ -100,14 +101,17 @@ def move(source: str, target: str, *, wait: float = WAIT, told: Told | None = No
     steps, there = _Steps(told), PostgresStore(target)
     try:
         with only_mover(path):
-            tables = _moved(path, target, there, wait, told, steps)
+            tables, others = _moved(path, target, there, wait, told, steps)
     finally:
         there.close()
     steps.end()
-    return Report(f"sqlite:///{os.path.abspath(path)}", without_password(target), tables, steps.seconds)
+    return Report(f"sqlite:///{os.path.abspath(path)}", without_password(target), tables, steps.seconds, others)
 
 
-def _moved(path: str, target: str, there: PostgresStore, wait: float, told: Told, steps: _Steps) -> list[Table]:
+def _moved(
+    path: str, target: str, there: PostgresStore, wait: float, told: Told, steps: _Steps
+) -> tuple[list[Table], list[str]]:
+    from hipq.stores.postgres.arrive import check
     from hipq.stores.sqlite.leave import Leaving
     from hipq.stores.sqlite.store import SqliteStore
 
@@ -118,17 +122,19 @@ def _moved(path: str, target: str, there: PostgresStore, wait: float, told: Told
             raise Conflict(f"{path} has moved to {without_password(moved.url)} already") from None
         steps.begin("open")
         there.arrived(moved.move)
-        return []
+        return [], []
     leaving = Leaving(here)
     try:
+        name = leaving.name()
+        check(there, without_password(target), name)  # before anybody has to wait
         while True:
             steps.begin("drain")
             _drain(leaving, wait, told)
             steps.begin("lock")
             with leaving.locked() as alone:
                 if alone:
-                    name = uuid4().hex
                     tables = _carried(leaving, there, target, name, told, steps)
+                    others = leaving.others()
                     steps.begin("leave")
                     leaving.leave(target, name)
                     break
@@ -140,7 +146,7 @@ def _moved(path: str, target: str, there: PostgresStore, wait: float, told: Told
         here.close()
     steps.begin("open")
     there.arrived(name)
-    return tables
+    return tables, others
 
 
 def _drain(leaving: Leaving, wait: float, told: Told) -> None:
@@ -164,7 +170,7 @@ def _carried(leaving: Leaving, there: PostgresStore, target: str, name: str, tol
     told.total(2 * sum(leaving.count(trunk) for trunk in house.trunks))
     sums: dict[str, Sum] = {}
     with arriving(there) as rooms:
-        rooms.clear(without_password(target))
+        rooms.clear(without_password(target), name)
         rooms.build(house, name)
         for trunk in house.trunks:
             summing = Summing()

@@ -3,11 +3,11 @@ many by filter. Each is a move of a stored row like those of the engine, and lik
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hipq.engine.settle import save_apart
-from hipq.errors import Conflict, NotFound
+from hipq.errors import Conflict, NotFound, StoreBusy
 from hipq.events import Events
 from hipq.job import awaiting, moves, waiting
 from hipq.job.fault import Fault
@@ -15,14 +15,17 @@ from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import ANSWERED, CALLING_OFF, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import to_datetime
 from hipq.job.windows import is_open, opening
-from hipq.stores.base import Filter, Store
+from hipq.stores.base import Filter, Store, Stored
 
 if TYPE_CHECKING:
     from hipq.queue import Queue
 
 PAGE: Final = 500
+LARGE: Final = 4_000_000
+"""Characters of payloads in a page: after one with more, pages are smaller."""
 TRIES: Final = 10
 
+Added = Callable[[Sequence[New], Sequence[Stored]], None]
 Move = Callable[[Row, int], Row | None]
 """The row after it; None if there is nothing to do. Conflict, if it cannot be done to this one."""
 
@@ -32,17 +35,19 @@ class Changed(NamedTuple):
 
     changed: int = 0
     skipped: int = 0
-    """Found, but left alone: they were at a point where it cannot be done, or had come to it by themselves."""
+    """Found, but left alone: they were at a point where it cannot be done, had come to it by themselves, or somebody's
+    transaction held them."""
 
     def __add__(self, other: Changed) -> Changed:  # type: ignore[override]
         return Changed(self.changed + other.changed, self.skipped + other.skipped)
 
 
 class Operator:
-    def __init__(self, store: Store, events: Events, queues: Mapping[int, Queue]) -> None:
+    def __init__(self, store: Store, events: Events, queues: Mapping[int, Queue], added: Added) -> None:
         self._store = store
         self._events = events
         self._queues = queues
+        self._added = added
 
     # -- what can be done to a job -----------------------------------------------------------------------------------
     def cancel(self, reason: str) -> Move:
@@ -60,7 +65,10 @@ class Operator:
         return cancelled
 
     def hurry(self, row: Row, now: int) -> Row:
-        """It waits for its time, first or again, and runs now instead."""
+        """It waits for its time, first or again, and runs now instead; or it looks at its answer again, if its answer
+        handler has failed."""
+        if row.phase == WAITING and waiting.load(row.wait).tries:
+            return awaiting.looks_again(row, now)
         if row.phase == WAITING:
             raise Conflict(
                 f"job {row.id} has sent its request and waits for its answer until "
@@ -108,8 +116,8 @@ class Operator:
         """Add a job like one that has ended; the new one's id."""
         row = self._row(id)
         if row.state != FINAL:
-            raise Conflict(f"job {id} is {row.state} ({row.phase}): it has not ended; `hipq job retry` hurries it")
-        return self._store.enqueue([self._like(row)], all_or_nothing=True)[0].id
+            raise Conflict(f"job {id} is {row.state} ({row.phase}): it has not ended")
+        return self._stored([self._like(row)], all_or_nothing=True)[0].id
 
     # -- to many -----------------------------------------------------------------------------------------------------
     def many(self, wanted: Filter, move: Move, event: str) -> Iterator[Changed]:
@@ -137,24 +145,30 @@ class Operator:
 
     def all_again(self, wanted: Filter) -> Iterator[Changed]:
         """Add a job like each that has ended and is found. A live job with the same key is left alone."""
-        last = self._store.find(wanted._replace(table="final", after=0, limit=1))
-        end = self._store.now() if last else 0  # what ends while this goes on is not added a second time
         for rows in self._pages(wanted._replace(table="final")):
-            ended = [row for row in rows if row.update_time <= end]
-            stored = self._store.enqueue([self._like(row) for row in ended])
+            stored = self._stored([self._like(row) for row in rows])
             added = sum(not one.duplicate for one in stored)
             yield Changed(added, len(rows) - added)
 
+    def _stored(self, news: list[New], all_or_nothing: bool = False) -> list[Stored]:
+        stored = self._store.enqueue(news, all_or_nothing=all_or_nothing)
+        self._added(news, stored)
+        return stored
+
     def _pages(self, wanted: Filter) -> Iterator[list[Row]]:
-        after = wanted.after
-        while rows := self._store.find(wanted._replace(after=after, limit=PAGE)):
+        """What is there now: what is added meanwhile is not meant, and with a fast producer there would be no end."""
+        now = self._store.now() + 1
+        wanted = wanted._replace(before=now if wanted.before is None else min(wanted.before, now))
+        size, after = PAGE // 10, wanted.after
+        while rows := self._store.find(wanted._replace(after=after, limit=size)):
             yield rows
-            after = rows[-1].id
+            after, large = rows[-1].id, sum(len(row.job_data) for row in rows) > LARGE
+            size = max(size // 4, 1) if large else min(size * 2, PAGE)
 
     def _once_more(self, id: int, move: Move, event: str) -> Changed:
         try:
             self.one(id, move, event)
-        except (Conflict, NotFound):
+        except (Conflict, NotFound, StoreBusy):
             return Changed(0, 1)
         return Changed(1, 0)
 

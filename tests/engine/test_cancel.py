@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from hipq import Hipq, Job, Queue
+from hipq import Hipq, Job, Queue, Retry
 from hipq.runners import processes
 from tests.engine.working import real_time, until, working
 
@@ -168,7 +168,7 @@ def test_a_handler_that_overran_is_told_too(app: Hipq, queue: Queue, told: Path)
     with working(app) as (engine,):
         assert until(says(told, "ended")) < SOON
         until(lambda: app.job(id).state == "final")
-        until(lambda: engine.hands.stuck == 0)
+        until(lambda: engine.hands.stuck(engine.steady()) == 0)
     assert "ran longer than 0.3 s" in str(app.job(id).fault)
 
 
@@ -189,6 +189,68 @@ def test_the_retry_handler_is_not_asked_about_a_job_that_was_cancelled(app: Hipq
         app.cancel(id)
         until(says(told, "ended"))
     assert told.read_text().split() == ["began", "ended"]
+
+
+@real_time
+def test_a_signal_that_is_not_the_engines_changes_nothing(app: Hipq, queue: Queue, told: Path) -> None:
+    """A service manager sends it to all processes of a service: the engine lets handlers finish."""
+
+    @queue.job(process=True)
+    def work(_job: Job[Any]) -> str:
+        say(told, str(os.getpid()))
+        time.sleep(0.5)
+        return "done"
+
+    id = queue.enqueue("work")
+    with working(app):
+        until(lambda: told.exists() and told.read_text().split())
+        os.kill(int(told.read_text()), signal.SIGTERM)
+        until(lambda: app.job(id).state == "final")
+    assert (app.job(id).result, app.job(id).attempt) == ("done", 1)
+
+
+@real_time
+def test_as_many_as_there_are_hands(app: Hipq, queue: Queue, told: Path) -> None:
+    """Threads that take no notice until their own time is over: the worker goes on with others."""
+    go_on = threading.Event()
+
+    @queue.job(run_timeout=30)
+    def deaf(_job: Job[Any]) -> None:
+        say(told, "began")
+        go_on.wait(20)
+
+    @queue.job
+    def quick(_job: Job[Any]) -> None: ...
+
+    ids = queue.enqueue_many("deaf", range(2))
+    with working(app, concurrency=2) as (engine,):
+        until(lambda: told.exists() and len(told.read_text().split()) == 2)
+        time.sleep(0.05)
+        assert app.cancel_all("orders", state="running").changed == 2
+        until(lambda: not engine.memory)
+        id = queue.enqueue("quick")
+        until(lambda: app.job(id).state == "final")
+        assert engine.unfit == ""
+        assert engine.hands.stuck(engine.steady()) == 0
+        assert engine.hands.stuck(engine.steady() + 31_000_000) == 2
+        go_on.set()
+    assert [app.job(id).exitcode for id in ids] == [499, 499]
+
+
+@real_time
+def test_a_process_past_its_time_is_killed_before_its_job_runs_again(app: Hipq, queue: Queue, told: Path) -> None:
+    @queue.job(process=True, run_timeout=0.3, retry=lambda job, _fault: Retry(0) if job.attempt < 2 else None)
+    def slow(job: Job[Any]) -> None:
+        say(told, f"began-{job.attempt}")
+        try:
+            time.sleep(20)
+        finally:
+            say(told, f"ended-{job.attempt}")
+
+    id = queue.enqueue("slow")
+    with working(app):
+        until(lambda: app.job(id).state == "final")
+    assert told.read_text().split() == ["began-1", "began-2"]
 
 
 def test_outside_a_handler_no_job_is_cancelled(app: Hipq, queue: Queue) -> None:

@@ -125,7 +125,7 @@ def test_async_handlers_that_ignore_their_cancellation_are_replaced_and_counted(
     engine = app.engine(concurrency=2)
     try:
         engine.run(until_empty=True)
-        assert engine.hands.stuck == 1
+        assert engine.hands.stuck(engine.steady()) == 1
         assert [app.job(id).exitcode for id in ids] == [504, 200]
         stubborn.enqueue_many(range(1))
         engine.run()
@@ -377,7 +377,7 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
         engine = app.engine(concurrency=2)
         try:
             engine.run(until_empty=True)
-            assert engine.hands.stuck == 1
+            assert engine.hands.stuck(engine.steady()) == 1
         finally:
             engine.hands.close()
         job = app.job(slow)
@@ -515,7 +515,7 @@ def test_a_child_does_not_ask_the_database_for_the_time(app: Hipq, queue: Queue)
         raise AssertionError("it asked")
 
     launcher = Launcher(asked, app.steady, lambda _: queue.chained)
-    reply = launcher.serve(msgspec.json.encode(("orders", row, None, 10**15)), lambda _, __: work.spec)
+    reply = launcher.serve(msgspec.json.encode(("orders", row, None, 10**15)), lambda: False, lambda _, __: work.spec)
     ending, _ = msgspec.json.decode(reply, type=tuple[Ending, list[Any]])
     assert isinstance(ending, Judged)
     assert ending.again is not None

@@ -31,7 +31,7 @@ def table(printed: str) -> dict[str, tuple[str, str, int]]:
 
 
 def test_every_order_is_settled_once_and_it_can_be_run_again(tmp_path: Path) -> None:
-    printed, database = run("payment/shop.py", tmp_path), tmp_path / "shop.db"
+    printed, database = run("payment/shop.py", tmp_path), tmp_path / "payments.db"
     the_shop_and_the_provider_agree_on_every_order(printed, database)
     every_job_ended_as_its_order_did(database)
     each_paid_order_has_one_receipt(database)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import signal
 import sqlite3
 import threading
@@ -22,6 +24,7 @@ from hipq.stores.base import Store
 from hipq.stores.luggage import Rows, Trunk
 from hipq.stores.open import open_store
 from hipq.stores.postgres.arrive import Arriving
+from hipq.stores.sqlite.connection import SAFE_VERSION
 from hipq.stores.sqlite.moving import only_mover
 from hipq.testing.clock import HandClock
 from hipq.testing.contract.jobs import NOW, add_one, answer, new
@@ -155,7 +158,10 @@ def test_a_program_that_was_there_before_goes_on_over_there(
     assert "have moved to postgresql://" in caplog.text
     with opened(target) as store:
         assert store.get(second) is not None
-    with closing(sqlite3.connect(path)) as conn, pytest.raises(Invalid, match=r"conn must be a psycopg\.Connection"):
+    with (
+        closing(sqlite3.connect(path)) as conn,
+        pytest.raises(Invalid, match=r"conn must be a psycopg\.Connection"),
+    ):
         queue.enqueue("note", 3, conn=conn)
 
 
@@ -167,7 +173,7 @@ def test_one_that_only_looks_or_only_has_a_transaction_of_its_own(app: Hipq, tar
     assert other.job(id).state == "initial"
     with closing(other), closing(sqlite3.connect(path)) as conn:
         move(app.url, target)
-        with pytest.raises(Invalid, match=r"conn must be a psycopg\.Connection"):
+        with pytest.raises(Invalid, match=r"have moved to .*: conn= must be a psycopg\.Connection"):
             queue.enqueue("note", 2, conn=conn)
         conn.rollback()
         there = Hipq("shop", target)
@@ -245,6 +251,107 @@ def test_what_is_added_while_the_file_is_locked_waits(app: Hipq, target: str, mo
         assert store.get(ids[0]) is not None
 
 
+@pytest.mark.skipif(sqlite3.sqlite_version_info >= SAFE_VERSION, reason="this SQLite needs no lock file")
+def test_a_fork_while_the_lock_file_is_held(app: Hipq, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The child must not touch the connection it inherits, and its parent goes on with it."""
+    monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.2)
+    id = app.queue("orders").enqueue("note", 1)
+    with open(f"{path}-hipq", "w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        pid = os.fork()
+        if pid == 0:
+            os._exit(0 if app.store._db._conn is None else 1)  # type: ignore[attr-defined]
+        assert os.waitpid(pid, 0)[1] == 0
+        assert app.job(id).state == "initial"
+    app.cancel(id)
+    assert app.job(id).state == "final"
+
+
+def test_opening_and_closing_while_the_file_is_locked(app: Hipq, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.2)
+    id = app.queue("orders").enqueue("note", 1)
+    late = Hipq("shop", app.url)
+    late.queue("orders")
+    states: list[str] = []
+    opening = threading.Thread(target=lambda: states.append(late.job(id).state))
+
+    class Slow(Told):
+        def step(self, name: str) -> None:
+            if name == "copy":
+                app.close()
+                opening.start()
+                time.sleep(1)
+
+    move(app.url, target, told=Slow())
+    opening.join(20)
+    late.close()
+    assert states == ["initial"]
+
+
+def test_patience_has_an_end(app: Hipq, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.1)
+    monkeypatch.setattr("hipq.stores.following.PATIENCE", 0.5)
+    queue = app.queue("orders")
+    queue.enqueue("note", 1)
+    took: list[float] = []
+
+    class Slow(Told):
+        def step(self, name: str) -> None:
+            if name == "copy":
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable):
+                    queue.enqueue("note", 2)
+                took.append(time.monotonic() - began)
+
+    move(app.url, target, told=Slow())
+    assert 0.4 < took[0] < 3
+
+
+def test_a_program_that_is_started_over_there_too_early_waits_or_says_so(source: str, target: str) -> None:
+    """It finds the database as it was, waits for the lock that makes tables, and must not take the copy for jobs."""
+    with opened(target) as store:
+        store.migrate()
+    early = open_store(target)
+    assert early.queues() == []
+    refused: list[BaseException] = []
+
+    def register() -> None:
+        try:
+            early.queue("shop", "orders", "shop_orders")
+        except BaseException as error:
+            refused.append(error)
+
+    registering = threading.Thread(target=register)
+
+    class Racing(Told):
+        def step(self, name: str) -> None:
+            if name == "verify":
+                registering.start()
+                time.sleep(0.3)
+            if name == "leave":
+                registering.join(20)
+                raise Invalid("stopped here")
+
+    with pytest.raises(Invalid, match="stopped here"):
+        move(source, target, told=Racing())
+    early.close()
+    assert [type(error) for error in refused] == [StoreUnavailable]
+    assert "run `hipq move` to its end" in str(refused[0])
+
+
+def test_the_file_of_an_application_keeps_what_is_not_ours(source: str, target: str, path: Path) -> None:
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("CREATE TABLE customers (name TEXT)")
+        conn.execute("CREATE VIEW report AS SELECT * FROM dropped_long_ago")
+        conn.execute("CREATE VIEW busy AS SELECT count(*) FROM shop_orders")
+        conn.commit()
+    assert move(source, target).others == ["customers"]
+    with closing(sqlite3.connect(path)) as conn:
+        assert conn.execute("SELECT count(*) FROM customers").fetchone() == (0,)
+        ((view,),) = conn.execute("SELECT sql FROM sqlite_master WHERE name = 'busy'").fetchall()
+        assert view.endswith("FROM shop_orders")
+
+
 # -- what is refused ---------------------------------------------------------------------------------------------------
 def test_a_target_that_is_in_use(source: str, target: str, before: Any) -> None:
     with opened(target) as store:
@@ -256,6 +363,62 @@ def test_a_target_that_is_in_use(source: str, target: str, before: Any) -> None:
         assert contents(store) == before
     with opened(target) as store:
         assert [queue.app for queue in store.queues()] == ["other"]
+
+
+def test_a_target_to_which_another_files_jobs_are_on_their_way(
+    source: str, target: str, before: Any, tmp_path: Path
+) -> None:
+    other = f"sqlite:///{tmp_path}/other.db"
+    with opened(other) as store:
+        add_one(store, new(store.queue("other", "jobs", "other_jobs").number))
+    for point in ("leave", "open"):  # before the file says so, and after
+        assert killed(source, target, point) == -signal.SIGKILL
+        with pytest.raises(Conflict, match="jobs of another file are on their way to"):
+            move(other, target)
+    move(source, target)
+    with opened(source) as store:
+        assert contents(store) == before
+    with pytest.raises(Conflict, match="has queues of its own"):
+        move(other, target)
+
+
+def test_a_target_that_lost_what_had_arrived(source: str, target: str) -> None:
+    move(source, target)
+    with psycopg.connect(target) as conn:
+        conn.execute("UPDATE hipq_meta SET identity = 'a backup of the day before'")
+    with pytest.raises(StoreUnavailable, match="restored from an older backup, perhaps"):
+        open_store(source)
+    with pytest.raises(StoreUnavailable, match="restored from an older backup, perhaps"):
+        move(source, target)
+
+
+def test_numbers_of_the_target_do_not_go_back(source: str, target: str) -> None:
+    with opened(target) as store:
+        store.migrate()
+        for name in ("a", "b", "c", "d", "e", "f"):
+            store.drop_queue(store.queue("old", name, f"old_{name}").number)
+        for _ in range(50):
+            sysid = store.take_lease(60, "old")
+    move(source, target)
+    with opened(target) as store:
+        assert store.take_lease(60, "new") > sysid
+        assert store.queue("shop", "more", "shop_more").number == 7
+
+
+def test_a_target_that_will_not_do_is_refused_before_anybody_waits(source: str, target: str) -> None:
+    with opened(target) as store:
+        store.migrate()
+        store.queue("other", "things", "other_things")
+    steps: list[str] = []
+
+    class Watching(Told):
+        def step(self, name: str) -> None:
+            steps.append(name)
+
+    for url in (target, "postgresql://postgres@127.0.0.1:1/nothing"):
+        with pytest.raises(HipqError):
+            move(source, url, told=Watching())
+    assert steps == []
 
 
 def test_tables_of_somebody_else_in_the_way(source: str, target: str, before: Any) -> None:

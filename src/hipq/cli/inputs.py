@@ -39,6 +39,16 @@ class Whole(Type):
         return whole(number, self._what, self._least, self._most)
 
 
+class JobId(Whole):
+    def __init__(self) -> None:
+        super().__init__("a job id", 1, (1 << 63) - 1)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, str) and not value.lstrip("-").isdigit():
+            raise Invalid(f"a job id is a number, not {value!r:.40}; `hipq job list --key` finds a job by its key")
+        return super().convert(value, param, ctx)
+
+
 class Duration(Type):
     """Seconds, or a number with s, m, h, d or w behind it."""
 

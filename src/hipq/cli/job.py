@@ -9,7 +9,7 @@ import click
 
 from hipq import Hipq, Job
 from hipq.cli.commands import Commands, examples
-from hipq.cli.inputs import Duration, Moment, Whole
+from hipq.cli.inputs import Duration, JobId, Moment, Whole
 from hipq.cli.many import Chosen, done_to, filters, ids_argument
 from hipq.cli.progress import quiet_option, yes_option
 from hipq.cli.show import described, next_page, print_job, print_jobs, print_json
@@ -19,8 +19,6 @@ from hipq.job import names
 from hipq.job.model import queue_of
 from hipq.job.order import PRIORITY_MAX
 from hipq.observe.logs import escaped
-
-_ID = Whole("a job id", 1, (1 << 63) - 1)
 
 
 @click.group(
@@ -33,7 +31,7 @@ _ID = Whole("a job id", 1, (1 << 63) - 1)
     ),
 )
 def job() -> None:
-    """Look at jobs, ask why they do not run, end them, hurry them, put them elsewhere, add them again."""
+    """Look at jobs, ask why they do not run, cancel, hurry, change them, add them again."""
 
 
 @job.command(
@@ -45,13 +43,14 @@ def job() -> None:
     ),
 )
 @app_argument
-@click.argument("id", type=_ID)
+@click.argument("id", type=JobId())
 @db_option
 @json_option
 def show(app: str, id: int, db: str | None, as_json: bool) -> None:
     """A job, what has happened to it, and the answers that came for it."""
     target, found = find(instances(app, db), id)
-    _print(target, found, as_json, answers_of(target, id))
+    more = {"traceback": found.fault.traceback or None} if found.fault else {"traceback": None}
+    _print(target, found, as_json, more | answers_of(target, id))
 
 
 @job.command(
@@ -70,7 +69,7 @@ def show(app: str, id: int, db: str | None, as_json: bool) -> None:
 @db_option
 @json_option
 def list_jobs(app: str, chosen: Chosen, after: int, limit: int, db: str | None, as_json: bool) -> None:
-    """Jobs in the order they were added, live and final."""
+    """Jobs by id, live and final: those of one queue in the order they were added."""
     wanted = chosen.wanted()
     found = [
         described(one.name, each.name, job)
@@ -95,7 +94,7 @@ def list_jobs(app: str, chosen: Chosen, after: int, limit: int, db: str | None, 
     ),
 )
 @app_argument
-@click.argument("id", type=_ID)
+@click.argument("id", type=JobId())
 @db_option
 @json_option
 def why(app: str, id: int, db: str | None, as_json: bool) -> None:

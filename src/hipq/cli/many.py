@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 import click
 
 from hipq import Hipq, Job
-from hipq.cli.inputs import Duration, Moment, Whole
+from hipq.cli.inputs import Duration, JobId, Moment
 from hipq.cli.progress import confirm, progress
 from hipq.cli.show import print_json
 from hipq.cli.target import find, of_name
 from hipq.errors import HipqError
 from hipq.job.states import CODES, MOVES, PHASES
+from hipq.job.when import to_datetime
 from hipq.looking import Wanted
 from hipq.observe.logs import escaped
 from hipq.operate import Changed
@@ -24,7 +25,7 @@ _PHASES = list(dict.fromkeys(phase for phases in PHASES.values() for phase in ph
 _COUNTED = 1_000_000
 """Jobs are counted up to here before a question; more are "more than"."""
 
-ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1, type=Whole("a job id", 1, (1 << 63) - 1))
+ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1, type=JobId())
 
 
 class Chosen(NamedTuple):
@@ -109,7 +110,12 @@ def done_to(
         return _to_found(apps, chosen, verb, many, yes, quiet or as_json, as_json, live)
     if len(ids) == 1:
         target, _ = find(apps, ids[0])
-        show(target, target.job(one(target, ids[0]) or ids[0]), as_json)
+        job = target.job(one(target, ids[0]) or ids[0])
+        if as_json:
+            show(target, job, as_json)
+        else:
+            like = "" if job.id == ids[0] else f", like {ids[0]}"
+            click.echo(f"job {job.id} is {job.state} ({job.phase}) now{like}")
         return 0
     return _to_each(apps, ids, verb, one, as_json)
 
@@ -145,6 +151,9 @@ def _to_found(
     live: bool,
 ) -> int:
     wanted, queues = chosen.wanted(), of_name(apps, chosen.queue)
+    now = max((to_datetime(app.store.now()) for app in apps), default=None)
+    if now is not None:  # what is added while the question is on the screen is not meant
+        wanted["before"] = min(now, wanted.get("before") or now)
     counts = [app.count(queue.name, most=_COUNTED, live=live, **wanted) for app, queue in queues]
     total, where = sum(counts), ", ".join(queue.name for (_, queue), count in zip(queues, counts, strict=True) if count)
     if total:

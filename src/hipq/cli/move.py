@@ -80,6 +80,13 @@ def move_jobs(source: str, target: str, wait: float, quiet: bool, as_json: bool)
         "\nNext:\n"
         f"  export HIPQ_DATABASE_URL={report.target}\n"
         f"  hipq queue list --db {report.target}\n"
-        "Programs with the old address find their way by it, as long as the file is there; it keeps the new address, "
-        "with a password if that has one. Once nobody uses it any more, delete it: it has the old rows, too."
+        "Programs with the old address find their way by it, as long as the file is there:\n"
+        "it keeps the new address, with a password if that has one."
     )
+    if report.others:
+        click.echo(
+            f"The file has other tables, too ({', '.join(report.others[:5])}): keep it.\n"
+            "Once nobody uses the old address, drop hipq_moved, hipq_moving, and those whose names begin with moved_."
+        )
+    else:
+        click.echo("Once nobody uses that any more, delete the file: it has the old rows, too.")

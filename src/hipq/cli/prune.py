@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 import click
+from click.core import ParameterSource
 
 from hipq.cli.commands import examples
 from hipq.cli.inputs import Duration, Whole
@@ -49,12 +48,17 @@ def prune(
     Those that have been final for longer than this, or that enough others ended after; and, unless only some are meant,
     answers that need not be kept any longer (how long that is, each queue's code says).
     """
+    context = click.get_current_context()
+    if ParameterSource.COMMANDLINE in map(context.get_parameter_source, ("older_than", "keep")):
+        # Either deletes: what a file says beside what is typed would delete more than is typed.
+        older_than = older_than if _typed(context, "older_than") else None
+        keep = keep if _typed(context, "keep") else None
     if older_than is None and keep is None:
         raise click.UsageError("say what to delete: --older-than 30d, or --keep 100000", click.get_current_context())
     apps = instances(app, db)
     queues = [(one, each.name) for one, each in of_name(apps, queue)]
     everything = queue is job_type is code is None
-    which = [f"ended longer ago than {timedelta(seconds=older_than)}" if older_than is not None else "",
+    which = [f"ended longer ago than {_age(older_than)}" if older_than is not None else "",
              f"are not among the last {keep:,} of their queue" if keep is not None else ""]  # fmt: skip
     confirm(
         f"This will delete {code or ''} jobs that {' or '.join(filter(None, which))}. Go on?".replace("  ", " "), yes
@@ -62,11 +66,21 @@ def prune(
     deleted = 0
     with progress("deleting", quiet=quiet or as_json) as bar:
         for one, name in queues:
-            deleted += one.prune(
-                older_than, name, keep=keep, type=job_type or "", code=code or "", progress=bar.advance
-            )
+            deleted += one.prune(older_than, name, keep=keep, type=job_type, code=code, progress=bar.advance)
     answers = sum(one.inbox.prune() for one in apps) if everything else 0
     if as_json:
         print_json({"deleted": deleted, "answers": answers})
     else:
         click.echo(f"deleted {some(deleted, 'job')}" + (f" and {some(answers, 'answer')}" if everything else ""))
+
+
+def _typed(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _age(seconds: float) -> str:
+    """As it is typed: 30d."""
+    for unit, size in (("w", 604_800), ("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds and seconds % size == 0:
+            return f"{seconds / size:g}{unit}"
+    return f"{seconds:g}s"

@@ -15,7 +15,7 @@ from hipq.cli.show import next_page, print_json, print_lines, print_table
 from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instances, json_option
 from hipq.errors import Invalid
 from hipq.job.when import to_datetime
-from hipq.stores.base import Limits
+from hipq.stores.base import Glance, Limits
 from hipq.throttlers.limit import MOST, PerLane
 from hipq.throttlers.rate import Rate
 from hipq.throttlers.rules import AnyLimit, Rules
@@ -87,13 +87,18 @@ def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
             "limits": list(rules.in_force),
             "limits_changed": rules.changed is not None,
             **_paused(rules),
-            "ready": glances[one.number].ready if served[one.number] else None,
+            "ready": _ready(app, one, glances[one.number], served[one.number]),
             "next_start": _moment(glances[one.number].next_start),
             "next_timeout": _moment(glances[one.number].next_deadline),
         }
         for one in queues
         for rules in [app.store.limits(one.number).rules]
     ]
+
+
+def _ready(app: Hipq, queue: Queue, glance: Glance, served: tuple[str, ...]) -> bool:
+    """Whether there is something to do for this program; without code, for any."""
+    return glance.ready if served else app.count(queue.name, most=1, live=True, phase="ready") > 0
 
 
 def _moment(micros: int) -> Any:

@@ -114,7 +114,7 @@ def print_lines(values: dict[str, Any]) -> None:
 
 
 def print_jobs(jobs: Sequence[dict[str, Any]]) -> None:
-    print_table(_BRIEF, jobs, none="jobs", spare=("phase", "attempt"))
+    print_table(_BRIEF, jobs, none="jobs", spare=("attempt", "queue"))
 
 
 def _whole(value: Any) -> str:
@@ -133,6 +133,10 @@ def print_job(job: dict[str, Any]) -> None:
     click.echo("history")
     for at, text in timeline(job):
         click.echo(f"  {clock(at)}  {text}")
+    if job.get("traceback"):
+        click.echo("traceback")
+        for line in job["traceback"].splitlines():
+            click.echo(f"  {escaped(line)}")
     if job.get("answers"):
         click.echo("answers")
         print_table(("number", "state", "arrived", "id"), job["answers"], "  ")

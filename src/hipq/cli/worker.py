@@ -75,8 +75,8 @@ def worker(
         command += ["--until-empty"] if until_empty else []
         return Supervisor(command, processes, until_empty).run()
     found = _checked(app, wanted)
-    if lifeline is None:
-        announced(found)  # supervised, it has been said
+    if lifeline is None and log_format == "text":
+        announced(found)  # supervised, it has been said; in JSON, "engine started" says it
     engine = found.engine(wanted, concurrency, lease=lease)
     return _work(found, engine, until_empty, lifeline)
 

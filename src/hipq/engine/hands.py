@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Protocol
 
 from hipq.engine.launch import Launcher, Running
@@ -24,12 +25,11 @@ class Hands(Protocol):
     def unstarted(self) -> list[Running]:
         """Take back what has not been started."""
 
-    def abandon(self, running: Running) -> None:
-        """Its result is not wanted any more: stop it if possible."""
+    def abandon(self, running: Running, gently: bool = False) -> None:
+        """Its result is not wanted any more: stop it if possible. Gently: with time to tidy up."""
 
-    @property
-    def stuck(self) -> int:
-        """Threads that run on although nobody waits for them."""
+    def stuck(self, steady: int) -> int:
+        """What runs on although nobody waits for it, and has had its time."""
 
     broken: bool
     """Some jobs cannot be run here any more."""
@@ -91,11 +91,10 @@ class RealHands:
     def _run_in_child(self, running: Running) -> None:
         try:
             with self._nursery.child(reuse=not running.row.suspect) as child:
-                running.handle = child
+                running.handle = partial(child.end, child.turn)
                 if running.abandoned:
                     return
                 self._launcher.run_in_child(running, child.exchange)
-                running.handle = None
         except ChildProcessError as error:
             self._launcher.child_died(running, error)
         except NurseryGone as error:
@@ -124,18 +123,19 @@ class RealHands:
     def unstarted(self) -> list[Running]:
         return [running for runner in self._runners() for running in runner.unstarted()]
 
-    def abandon(self, running: Running) -> None:
+    def abandon(self, running: Running, gently: bool = False) -> None:
         runner = self._runner(running)
         if runner is self._children:
             running.abandoned = True  # its hand is free as soon as its child is dead
             if running.handle is not None:
-                running.handle.stop()
+                running.handle(gently)
         else:
+            if gently and running.started:
+                running.bears_until = running.started + running.limit
             runner.abandon(running)
 
-    @property
-    def stuck(self) -> int:
-        return sum(runner.stuck for runner in self._runners())
+    def stuck(self, steady: int) -> int:
+        return sum(runner.stuck(steady) for runner in self._runners())
 
     def close(self) -> None:
         for runner in self._runners():

@@ -54,7 +54,8 @@ class Running:
     """A job in memory: its row and what its code has come to. It ends once; then it is saved, then forgotten."""
 
     __slots__ = (
-        "abandoned", "answer", "children", "ending", "handle", "launched", "limit", "row", "spec", "started", "stopped",
+        "abandoned", "answer", "bears_until", "children", "ending", "handle", "launched", "limit", "row", "spec",
+        "started", "stopped",
     )  # fmt: skip
 
     def __init__(self, row: Row, spec: Spec, launched: int, answer: Kept | None = None) -> None:
@@ -72,6 +73,8 @@ class Running:
         self.children: list[New] = []
         self.abandoned = False
         """Nobody waits for it any more: it overran, or its claim was lost."""
+        self.bears_until = 0
+        """Steady time until which it may run on although it is abandoned: what it was given anyway."""
         self.handle: Any = None
         """How its runner can stop it."""
 
@@ -166,7 +169,7 @@ class Launcher:
         """Its process died over it, and it was alone in there."""
         self._end(running, Crashed(Fault("crash", clean(str(error)))))
 
-    def serve(self, request: bytes, spec_of: Callable[[str, str], Spec]) -> bytes:
+    def serve(self, request: bytes, is_told: Callable[[], bool], spec_of: Callable[[str, str], Spec]) -> bytes:
         """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
         here too: it may be what kills the process. The time is the parent's: to ask for it, a child would have to
         connect to the database first, and that is none of what its code may take."""
@@ -174,13 +177,18 @@ class Launcher:
         began = self._steady()
         here = Launcher(lambda: now + self._steady() - began, self._steady, self._chain)
         running = Running(row, spec_of(queue, row.job_type), 0, answer)
-        with _told_by_signal(running):
-            if running.is_async and not running.judges:
+        with _told_by_signal(running, is_told):
+            running.abandoned = is_told()  # before there was anybody to hear the signal
+            if running.abandoned:
+                pass
+            elif running.is_async and not running.judges:
                 import asyncio
 
                 asyncio.run(here.run_async(running, in_child=True))
             else:
                 here.run(running, in_child=True)
+        if running.abandoned:
+            running.ending = GivenBack("it was told to stop", started=True)
         return msgspec.json.encode((running.ending, running.children))
 
     def _shut(self, running: Running) -> bool:
@@ -239,17 +247,18 @@ class Launcher:
 
 
 @contextmanager
-def _told_by_signal(running: Running) -> Iterator[None]:
-    """In a child: SIGTERM says that nobody waits for this handler any more. It is told by an exception, so that it can
-    tidy up; and if it takes no notice, its process is killed a while later."""
+def _told_by_signal(running: Running, is_told: Callable[[], bool]) -> Iterator[None]:
+    """In a child: a SIGTERM of the engine says that nobody waits for this handler any more. It is told by an exception,
+    so that it can tidy up; and if it takes no notice, its process is killed a while later. Others send that signal too,
+    as a service manager does to all processes of a service: then the engine decides when this one ends."""
     inside = True
 
     def told(_number: int, _frame: object) -> None:
-        if inside and not running.abandoned:
+        if inside and not running.abandoned and is_told():
             running.abandoned = True
-            raise SystemExit("told to stop: its job was cancelled, or took too long")
+            raise SystemExit("told to stop: its job was cancelled")
 
-    signal.signal(signal.SIGTERM, told)
+    before = signal.signal(signal.SIGTERM, told)
     try:
         yield
     except BaseException:
@@ -257,6 +266,7 @@ def _told_by_signal(running: Running) -> Iterator[None]:
             raise
     finally:
         inside = False
+        signal.signal(signal.SIGTERM, before)
 
 
 async def _in_thread(judge: Callable[[], Ending]) -> Ending:

@@ -222,7 +222,7 @@ class Engine:
             self._retire("no child process can be started any more")
         if steady >= self._next_overrun:
             self._next_overrun = steady + PATIENCE // 4
-            self._count_stuck(now)  # of those abandoned at an earlier look: the others may yet end
+            self._count_stuck(now, steady)  # of those abandoned at an earlier look: the others may yet end
             for running in list(self.memory.values()):
                 if running.ending is None and running.started and steady >= running.started + running.limit:
                     self._overran(running)
@@ -240,9 +240,9 @@ class Engine:
         self.hands.abandon(running)
         self._end(running, overran(running))
 
-    def _count_stuck(self, now: int) -> None:
+    def _count_stuck(self, now: int, steady: int) -> None:
         """What could not be stopped runs on. When that is all our hands, this process is of no use any more."""
-        stuck = self.hands.stuck
+        stuck = self.hands.stuck(steady)
         if stuck > self._stuck:
             self.events.emit("thread stuck", now, stuck=stuck)
         if stuck >= self.concurrency:
@@ -434,7 +434,7 @@ class Engine:
     def _drop(self, running: Running, now: int, event: str = "lost") -> None:
         """Its claim was lost: whatever it comes to, or has come to, nothing of it is kept."""
         if running.ending is None:
-            self.hands.abandon(running)
+            self.hands.abandon(running, gently=event == "told to stop")
         running.abandoned = True
         self._stopped = [one for one in self._stopped if one is not running]
         self._blocked = [one for one in self._blocked if one is not running]
@@ -458,7 +458,7 @@ class Engine:
         times += [self._next_sweep - steady, self._next_glance - steady, self._next_prune - steady]
         if self._blocked:
             times.append(self._next_blocked - steady)
-        if self.memory or self.hands.stuck > self._stuck:
+        if self.memory or self.hands.stuck(steady) > self._stuck:
             times.append(self._next_overrun - steady)
         return max(min(times) / 1e6, 0.0)
 

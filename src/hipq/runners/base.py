@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Protocol
 
 Task = Any
-"""A job in memory. A runner reads its `started` and `stopped`, and writes its `abandoned` and `handle`."""
+"""A job in memory. A runner reads its `started`, `stopped` and `bears_until`, writes its `abandoned` and `handle`."""
 
 
 class Runner(Protocol):
@@ -19,8 +19,7 @@ class Runner(Protocol):
     def abandon(self, task: Task) -> None:
         """Nobody waits for this one any more: stop it if that is possible, and do not count it."""
 
-    @property
-    def stuck(self) -> int:
-        """Abandoned tasks that are still running, because nothing can stop a thread."""
+    def stuck(self, steady: int) -> int:
+        """Abandoned tasks that still run when they should not any more, because nothing can stop a thread."""
 
     def close(self) -> None: ...

@@ -25,7 +25,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final, NoReturn
 
-Serve = Callable[[bytes], bytes]
+Serve = Callable[[bytes, Callable[[], bool]], bytes]
+"""Runs a job and says how it ended; it may ask whether the engine has told it to stop."""
 
 GRACE: Final = 5.0
 """Seconds a child has to stop when it is told to."""
@@ -73,7 +74,7 @@ class Nursery:
         with self._lock:
             while self._idle:
                 child = self._idle.pop()
-                if child.silent:
+                if child.silent and not child.dead:
                     return child
                 child.close()
         return None
@@ -107,18 +108,19 @@ class Child:
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
+        self._lock = threading.Lock()
         self.dead = False
         self._gone = False
-        """It has been buried: its number may be another's by now."""
+        """It is dead, or about to be: its number may be another's by now."""
+        self.turn = 0
+        """How many jobs it has run to their end."""
         self._told: threading.Timer | None = None
         self.pid = int(self._receive())
 
     @property
     def silent(self) -> bool:
         """Nothing to read: while idle, all it could say is that it died."""
-        poll = select.poll()
-        poll.register(self._connection, select.POLLIN)
-        return not poll.poll(0)
+        return _silent(self._connection)
 
     def exchange(self, request: bytes) -> bytes:
         """Send a job, wait for how it ended. ChildProcessError if the process died over it."""
@@ -127,10 +129,15 @@ class Child:
         except OSError:
             pass  # it died before it could read: what it left to read says how
         reply = self._receive()
+        with self._lock:
+            self.turn += 1
         if self._told:  # its handler has ended in time; what that started may not have
-            self._told.cancel()
             self.kill()
         return reply
+
+    def _buried(self) -> None:
+        with self._lock:
+            self.dead = self._gone = True
 
     def _receive(self) -> bytes:
         header = _read(self._connection, 8)
@@ -139,31 +146,52 @@ class Child:
             body = _read(self._connection, length & ~_DIED)
             if not length & _DIED:
                 return body
-            self.dead = self._gone = True
+            self._buried()
             raise ChildProcessError(f"the process that ran it {_how(int(body))}")
-        self.dead = self._gone = True
+        self._buried()
         raise ChildProcessError("the process that ran it vanished")
 
-    def stop(self) -> None:
-        """Tell it, and whatever it started, to stop; kill what takes no notice."""
-        self.dead = True
-        self._told = threading.Timer(GRACE, self.kill)
-        self._told.daemon = True
-        self._told.start()
-        _signal_group(self.pid, signal.SIGTERM)
+    def end(self, turn: int, gently: bool) -> None:
+        """End it and whatever it started, if it still runs that job: at once or, gently, tell it to stop and kill what
+        takes no notice."""
+        with self._lock:
+            if self._gone or turn != self.turn:
+                return
+            self.dead = True
+            if not gently:
+                _signal_group(self.pid, signal.SIGKILL)
+                return
+            self._told = threading.Timer(GRACE, self.kill)
+            self._told.daemon = True
+            self._told.start()
+            try:
+                self._connection.sendall(b"!")  # by which it knows that the signal is ours
+            except OSError:
+                pass  # it is dead already
+            _signal_group(self.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it and whatever it started."""
-        self.dead = True
-        if not self._gone:
-            _signal_group(self.pid, signal.SIGKILL)
+        with self._lock:
+            self.dead = True
+            if not self._gone:
+                _signal_group(self.pid, signal.SIGKILL)
 
     def close(self) -> None:
+        with self._lock:
+            self._gone = True
+            if self._told:
+                self._told.cancel()
         try:
             self._connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it is dead already
         self._connection.close()
+
+
+def _silent(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return not poll.poll(0)
 
 
 def _signal_group(pid: int, number: int) -> None:
@@ -288,7 +316,7 @@ def _live(connection: socket.socket, serve: Serve) -> NoReturn:
         me = os.getpid()
         _send(connection, str(me).encode())
         while len(header := _read(connection, 8)) == 8:
-            reply = serve(_read(connection, struct.unpack("!Q", header)[0]))
+            reply = serve(_read(connection, struct.unpack("!Q", header)[0]), lambda: not _silent(connection))
             _flush()
             if os.getpid() != me:
                 os._exit(0)  # a process the handler forked came back here: the answer is not its to give

@@ -21,7 +21,7 @@ class Tasks:
         self._concurrency = concurrency
         self._pending: deque[Any] = deque()
         self._hands: set[asyncio.Task[None]] = set()
-        self._stuck: set[asyncio.Task[None]] = set()
+        self._stuck: dict[asyncio.Task[None], Any] = {}
         self._asked_at = 0.0
         """When the loop was asked to cancel something and has not answered since; 0 = it has."""
         self._loop = asyncio.new_event_loop()
@@ -37,14 +37,14 @@ class Tasks:
         self._loop.call_soon_threadsafe(self._more_hands)
 
     def _more_hands(self) -> None:
-        for _ in range(min(len(self._pending), self._concurrency - len(self._hands - self._stuck))):
+        for _ in range(min(len(self._pending), self._concurrency - len(self._hands - self._stuck.keys()))):
             hand = self._loop.create_task(self._work())
             self._hands.add(hand)
             hand.add_done_callback(self._let_go)
 
     def _let_go(self, hand: asyncio.Task[None]) -> None:
         self._hands.discard(hand)
-        self._stuck.discard(hand)
+        self._stuck.pop(hand, None)
         self._more_hands()
 
     async def _work(self) -> None:
@@ -78,7 +78,7 @@ class Tasks:
         def cancel() -> None:
             self._asked_at = 0.0
             if task.handle is not None:
-                self._stuck.add(task.handle)  # until it ends: it may take no notice
+                self._stuck[task.handle] = task  # until it ends: it may take no notice
                 task.handle.cancel()
                 self._more_hands()
 
@@ -86,11 +86,10 @@ class Tasks:
         self._asked_at = self._asked_at or time.monotonic()
         self._loop.call_soon_threadsafe(cancel)
 
-    @property
-    def stuck(self) -> int:
+    def stuck(self, steady: int) -> int:
         if self._asked_at and time.monotonic() - self._asked_at > DEAF:
             return self._concurrency  # a handler blocks the loop itself: none of its hands can move
-        return len(self._stuck)
+        return sum(steady >= task.bears_until for task in list(self._stuck.values()))
 
     def close(self) -> None:
         def stop() -> None:

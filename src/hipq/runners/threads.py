@@ -56,9 +56,9 @@ class Threads:
                 self._stuck.add(task)
                 threading.Thread(target=self._work, name=f"{self._name}-handler", daemon=True).start()
 
-    @property
-    def stuck(self) -> int:
-        return len(self._stuck)
+    def stuck(self, steady: int) -> int:
+        with self._lock:
+            return sum(steady >= task.bears_until for task in self._stuck)
 
     def close(self) -> None:
         for _ in range(self._threads):

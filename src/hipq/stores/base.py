@@ -199,7 +199,7 @@ class Filter(NamedTuple):
     """Part of the text of its error."""
     since: int = 0
     """Added at this moment or later;"""
-    before: int = 0
+    before: int | None = None
     """and before this one."""
     table: str = ""
     """"live" or "final" ones only."""
@@ -220,7 +220,7 @@ class Filter(NamedTuple):
         found = [f"{name} = {mark.format(name)}" for name in columns if getattr(self, name)]
         found += [contains.format("error", mark.format("error"))] if self.error else []
         found += [f"create_time >= {mark.format('since')}"] if self.since else []
-        found += [f"create_time < {mark.format('before')}"] if self.before else []
+        found += [f"create_time < {mark.format('before')}"] if self.before is not None else []
         found += [f"id > {mark.format('after')}"] if self.after else []
         return " AND ".join(found) or "true"
 

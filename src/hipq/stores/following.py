@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from hipq.errors import Moved, StoreUnavailable
+from hipq.errors import Invalid, Moved, StoreUnavailable
 from hipq.stores.base import Store
 from hipq.stores.password import without_password
 
@@ -16,7 +16,7 @@ PATIENT: Final = frozenset({"enqueue", "answer", "queue", "change_rules"})
 """What programs ask for that have nobody else to try again for them, as engines do."""
 PATIENCE: Final = 60.0
 """Seconds these wait while jobs are being moved."""
-_PAUSE: Final = 0.05
+PAUSE: Final = 0.05
 _said: set[str] = set()
 """Moves that this program was told of."""
 
@@ -25,10 +25,10 @@ class Following:
     """Every verb of the store. One that finds a signpost has done nothing, so it is done again where that points."""
 
     def __init__(self, store: Store, there: Callable[[str], Any], is_moving: Callable[[], bool]) -> None:
-        self._store = store
+        self._store = self._first = store
         self._there = there
         self._is_moving = is_moving
-        self._left: list[Store] = []
+        self._closed = False
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
@@ -37,45 +37,59 @@ class Following:
             return found
 
         def verb(*given: Any, **more: Any) -> Any:
-            store = self._store
-            try:
-                return getattr(store, name)(*given, **more)
-            except Moved as moved:
-                self._follow(store, moved)
-            except StoreUnavailable:
-                if name not in PATIENT or not self._is_moving():
-                    raise
-                return self._patiently(verb, given, more)
-            return getattr(self._store, name)(*given, **more)
+            until = 0.0
+            while True:
+                store = self._store
+                try:
+                    return getattr(store, name)(*given, **more)
+                except Moved as moved:
+                    self._follow(store, moved)
+                    if more.get("conn") is not None:
+                        there = without_password(moved.url)
+                        raise Invalid(
+                            f"the jobs of {store.url} have moved to {there}: conn= must be a psycopg.Connection to that"
+                        ) from None
+                except StoreUnavailable:
+                    until = until or time.monotonic() + PATIENCE
+                    if not self._waits(name, given, store) or time.monotonic() >= until:
+                        raise
+                    time.sleep(PAUSE)
 
         setattr(self, name, verb)  # found without us the next time
         return verb
 
-    def _patiently(self, verb: Callable[..., Any], given: Any, more: Any) -> Any:
-        until = time.monotonic() + PATIENCE
-        while self._is_moving() and time.monotonic() < until:
-            time.sleep(_PAUSE)
-        return verb(*given, **more)
+    def _waits(self, name: str, given: tuple[Any, ...], store: Store) -> bool:
+        """Whether to try again: the file is locked because its jobs are being moved, and nobody else would. An
+        operator's change is a turn of no engine."""
+        patient = name in PATIENT or (name == "turn" and given[0] == 0)
+        return patient and store is self._first and self._is_moving()
 
     def _follow(self, store: Store, moved: Moved) -> None:
+        found = followed(store.url, moved, self._there)  # not under the lock: it may take seconds
         with self._lock:
-            if self._store is not store:
-                return  # another thread was first
-            self._store = followed(store.url, moved, self._there)
-            self._left.append(store)
-        store.ring()  # who waits there waits in vain
+            if self._store is store and not self._closed:
+                self._store, found = found, store
+        if found is store:
+            store.ring()  # who waits there waits in vain
+        else:
+            found.close()  # another thread was first
 
     def close(self) -> None:
-        for store in (self._store, *self._left):
+        with self._lock:
+            self._closed = True
+        for store in {id(store): store for store in (self._store, self._first)}.values():
             store.close()
 
 
 def followed(url: str, moved: Moved, there: Callable[[str], Any]) -> Store:
     """The store that a signpost points to. The signpost is the proof that the move was complete."""
+    store = None
     try:
         store = there(moved.url)
         store.arrived(moved.move)
     except Exception as error:
+        if store is not None:
+            store.close()
         raise StoreUnavailable(
             f"the jobs of {url} have moved to {without_password(moved.url)}, and this program cannot go there: {error}"
         ) from error

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 
-from hipq.errors import Invalid, Moved, shown
+from hipq.errors import Invalid, Moved, StoreUnavailable, shown
 from hipq.stores.base import Store
 from hipq.stores.clock import Clock
 from hipq.stores.password import without_password
@@ -67,16 +68,23 @@ def open_store(url: str, clock: Clock | None = None) -> Store:
 
 def _file(path: str, clock: Clock | None) -> Store:
     """A SQLite file; or where its jobs have moved to, now or later."""
-    from hipq.stores.following import Following, followed
+    from hipq.stores.following import PATIENCE, PAUSE, Following, followed
     from hipq.stores.sqlite.moving import is_moving
     from hipq.stores.sqlite.store import SqliteStore
 
     def there(url: str) -> Store:
         return open_store(url, clock)
 
-    try:
-        found: Any = Following(SqliteStore(path, clock), there, lambda: is_moving(path))
-        store: Store = found
-    except Moved as moved:
-        return followed(f"sqlite:///{path}", moved, there)
-    return store
+    until = 0.0
+    while True:
+        try:
+            found: Any = Following(SqliteStore(path, clock), there, lambda: is_moving(path))
+            store: Store = found
+            return store
+        except Moved as moved:
+            return followed(f"sqlite:///{path}", moved, there)
+        except StoreUnavailable:  # an old SQLite's lock file is held
+            until = until or time.monotonic() + PATIENCE
+            if not is_moving(path) or time.monotonic() >= until:
+                raise
+            time.sleep(PAUSE)

@@ -13,6 +13,7 @@ from hipq.errors import HipqError, Invalid, NotFound, shown
 from hipq.job.states import DONE, FINAL, SCHEDULED, WAITING
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds, to_datetime
+from hipq.looking import Wanted
 from hipq.queue import JobType
 from hipq.testing.clock import HandClock
 
@@ -184,7 +185,8 @@ def of_these(apps: Sequence[Hipq], job_type: JobType) -> JobType:
 
 def _all(app: Hipq, queue: str, job_type: str = "") -> list[Job[Any]]:
     found: list[Job[Any]] = []
-    while page := app.jobs(queue, type=job_type, after=found[-1].id if found else 0, limit=PAGE):
+    wanted: Wanted = {"type": job_type} if job_type else {}
+    while page := app.jobs(queue, after=found[-1].id if found else 0, limit=PAGE, **wanted):
         found += page
     return found
 

@@ -126,12 +126,11 @@ class InlineHands:
         found, self.pending = self.pending, []
         return found
 
-    def abandon(self, running: Running) -> None:
+    def abandon(self, running: Running, gently: bool = False) -> None:  # noqa: ARG002
         running.abandoned = True
         self.pending = [one for one in self.pending if one is not running]
 
-    @property
-    def stuck(self) -> int:
+    def stuck(self, _steady: int) -> int:
         return 0
 
     def close(self) -> None:

@@ -7,10 +7,10 @@ from typing import Final
 from hipq.cli.doctor.finding import NOTE, OK, PROBLEM, WARNING, Finding, View
 from hipq.stores.health import SQLITE, Health, ServerHealth
 from hipq.stores.password import without_password
+from hipq.stores.sqlite.connection import OLDEST_VERSION, SAFE_VERSION
 
 CHECK: Final = "database"
-OLDEST: Final = {"SQLite": (3, 35), "PostgreSQL": (13,)}
-SAFE_SQLITE: Final = (3, 51, 3)
+OLDEST: Final = {"SQLite": OLDEST_VERSION[:2], "PostgreSQL": (13,)}
 NEARLY_FULL: Final = 0.80
 FULL: Final = 0.95
 """Parts of the connections that may be open."""
@@ -66,7 +66,7 @@ def _version(health: Health) -> Finding:
 
 def _lock_file(health: Health) -> list[Finding]:
     """Below this SQLite two that write or checkpoint at once can damage a file."""
-    if health.kind != SQLITE or health.version >= SAFE_SQLITE:
+    if health.kind != SQLITE or health.version >= SAFE_VERSION:
         return []
     sentence = (
         "below SQLite 3.51.3 all hipq processes write one at a time, by a lock file beside the database; a program's "

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from psycopg import sql
+from psycopg import Rollback, sql
 
 from hipq.errors import Conflict
 from hipq.stores import migrations
@@ -26,18 +26,20 @@ class Arriving:
         self._conn = conn
         self._known = known
 
-    def clear(self, url: str) -> None:
-        """Make the tables there are in any database of hipq's. What an earlier move left half done goes; anything else
+    def clear(self, url: str, move: str) -> None:
+        """Make the tables there are in any database of hipq's. What this very move left half done goes; anything else
         stays, and then this is no place to move to."""
         conn = self._conn
         schema.migrate(conn, self._known)
         _, _, identity = schema.version(conn)
-        if identity.startswith(schema.INCOMING):
+        if identity == schema.INCOMING + move:
             for queue in schema.registered(conn):
                 conn.execute(f"DROP TABLE {queue.table}, {queue.table}_final".encode())
                 conn.execute(f"DROP SEQUENCE {queue.table}_ids".encode())
             for table in _EMPTY:
                 conn.execute(f"DELETE FROM {table}".encode())
+        elif identity.startswith(schema.INCOMING):
+            raise Conflict(f"jobs of another file are on their way to {url}: run that move to its end")
         there = schema.registered(conn)
         if there:
             names = ", ".join(f"{queue.app}.{queue.name}" for queue in there[:5])
@@ -57,10 +59,11 @@ class Arriving:
             schema.extend(conn, self._known, queue)
             if home.last_id:
                 conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", home.last_id))
-        conn.execute("UPDATE hipq_dropped SET highest = %s", (house.dropped,))
+        conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (house.dropped,))
         for table, column, last in (("hipq_engines", "sysid", house.sysid), ("hipq_answers", "id", house.answer)):
-            if last:
-                conn.execute("SELECT setval(pg_get_serial_sequence(%s, %s), %s)", (table, column, last))
+            sequence = "(SELECT pg_get_serial_sequence(%s, %s)::regclass AS own) AS sequence"
+            query = f"SELECT setval(own, greatest(nextval(own), %s)) FROM {sequence}"
+            conn.execute(query.encode(), (last, table, column))
         conn.execute("UPDATE hipq_meta SET identity = %s", (schema.INCOMING + move,))
 
     def fill(self, trunk: Trunk, pages: Iterable[Rows], told: Callable[[int], None]) -> None:
@@ -89,5 +92,14 @@ def arriving(store: PostgresStore) -> Iterator[Arriving]:
     """Committed at the end of the block; nothing of it, if it raises."""
     with store._db.using() as conn, conn.transaction():
         conn.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it waits for the other side now and then
+        conn.execute("SET LOCAL statement_timeout = 0")
+        conn.execute("SET LOCAL synchronous_commit = on")  # the signpost is on disk: so must be what it points to
         conn.execute("SET LOCAL enable_seqscan = on")
         yield Arriving(conn, store._known)
+
+
+def check(store: PostgresStore, url: str, move: str) -> None:
+    """Raise if this is no place to move to; nothing is changed."""
+    with arriving(store) as rooms:
+        rooms.clear(url, move)
+        raise Rollback

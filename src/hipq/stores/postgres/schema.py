@@ -15,6 +15,8 @@ from hipq.stores.postgres.statements import PACKAGE
 OLDEST_SERVER: Final = 13
 INCOMING: Final = "incoming:"
 """What a database is called into which jobs are being moved; the name of the move follows."""
+ARRIVED: Final = "arrived:"
+"""And what it is called afterwards."""
 _LOCK: Final = 0x68697071  # "hipq"
 
 

@@ -105,9 +105,15 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
 
     def arrived(self, move: str) -> None:
         """Jobs have moved here, and the old house says so: from now on they may be used."""
-        query = "UPDATE hipq_meta SET identity = gen_random_uuid()::text WHERE identity = %s"
+        query = "UPDATE hipq_meta SET identity = %s WHERE identity = %s"
         with self._db.using() as conn:
-            conn.execute(query, (schema.INCOMING + move,))
+            arrived = schema.ARRIVED + move
+            conn.execute(query, (arrived, schema.INCOMING + move))
+            if schema.version(conn)[2] != arrived:
+                raise StoreUnavailable(
+                    f"{self.url} is not the database that jobs were moved to, or is as it was before: restored from an "
+                    "older backup, perhaps"
+                )
 
     def _using(self) -> AbstractContextManager[Connection]:
         """A connection to a database that is known to have our tables."""
@@ -119,8 +125,11 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         with self._using() as conn:
             found = schema.complete(conn, self._known, app, name, table)
+            self._check(conn)  # after that look: what was found may have been moved here just now
             if not found:
                 with conn.transaction():
+                    schema.lock(conn)
+                    self._check(conn)
                     found = schema.complete_now(conn, self._known, app, name, table)
         self._statements.learn([found])
         return found

@@ -18,7 +18,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 from weakref import WeakSet
 
@@ -56,6 +56,7 @@ def signpost(conn: sqlite3.Connection) -> Moved | None:
 
 
 _opened: WeakSet[Connection] = WeakSet()
+_inherited: list[sqlite3.Connection] = []
 
 
 class Connection:
@@ -111,6 +112,14 @@ class Connection:
             finally:
                 fcntl.flock(self._lock_file, fcntl.LOCK_UN)
 
+    @contextmanager
+    def _alone_if_possible(self) -> Iterator[None]:
+        """The same; but whoever holds the lock file for long has a connection, too: ours is not the last."""
+        with ExitStack() as stack:
+            with suppress(StoreUnavailable):
+                stack.enter_context(self._alone())
+            yield
+
     def _take_lock_file(self) -> None:
         """A stopped process may hold it for hours: give up after a while, as SQLite does with its own lock."""
         until, pause = time.monotonic() + BUSY_SECONDS, 0.0001
@@ -131,9 +140,12 @@ class Connection:
         self._writers.acquire()
         self._lock.acquire()
         if self.path and self._conn is not None:
-            with self._alone():
-                self._conn.close()
-            self._conn = None
+            try:
+                with self._alone():
+                    self._conn.close()
+                self._conn = None
+            except StoreUnavailable:
+                pass  # the lock file is held for long, as by a move: see `born`
 
     def after_fork(self) -> None:
         self._lock.release()
@@ -143,6 +155,9 @@ class Connection:
         """In the child: nothing of this is the parent's any more."""
         if self._lock_file >= 0:
             os.close(self._lock_file)  # else the lock outlives a parent that dies with it
+        if self.path and self._conn is not None:
+            _inherited.append(self._conn)  # the parent's: neither used nor closed here
+            self._conn = None
         if self.path:
             self._start()
             self._on_fork()
@@ -206,7 +221,7 @@ class Connection:
     def close(self) -> None:
         if self._pid != os.getpid():
             return
-        with self._alone(), self._lock:  # the last connection to close checkpoints
+        with self._alone_if_possible(), self._lock:  # the last connection to close checkpoints
             self._closed = True
             if self._conn is not None:
                 self._conn.close()

@@ -12,6 +12,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
+from uuid import uuid4
 
 from hipq.stores.luggage import AT_ONCE, Home, House, Rows, Trunk
 from hipq.stores.sqlite import schema
@@ -31,6 +32,16 @@ class Leaving:
         self._store = store
         self._sysid = 0
         self._locked: sqlite3.Connection | None = None
+
+    def name(self) -> str:
+        """What tells moves of this file from those of others: the same each time."""
+        with self._store._db.writing() as conn:
+            conn.execute("CREATE TABLE IF NOT EXISTS hipq_moving (move TEXT NOT NULL)")
+            if found := conn.execute("SELECT move FROM hipq_moving").fetchone():
+                return str(found[0])
+            name = uuid4().hex
+            conn.execute("INSERT INTO hipq_moving VALUES (?)", (name,))
+        return name
 
     def drain(self) -> dict[int, list[int]]:
         """Keep engines from claiming; by engine that is alive, the jobs it still has. Call it again every so often."""
@@ -86,10 +97,18 @@ class Leaving:
         """Put up the signpost. What was here stays, under other names, until somebody deletes the file."""
         conn = self._conn
         queues = schema.registered(conn)
+        conn.execute("PRAGMA legacy_alter_table = ON")  # else views of others are looked at, and changed
         for table in (*_TABLES, *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))):
             conn.execute(f"ALTER TABLE {table} RENAME TO moved_{table}")
         conn.execute("CREATE TABLE hipq_moved (url TEXT NOT NULL, move TEXT NOT NULL)")
         conn.execute("INSERT INTO hipq_moved VALUES (?, ?)", (url, move))
+
+    def others(self) -> list[str]:
+        """Tables that are not hipq's: the file may be an application's own."""
+        queues = schema.registered(self._conn)
+        ours = {*_TABLES, "hipq_moving", *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))}
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
+        return [name for (name,) in self._conn.execute(query).fetchall() if name not in ours]
 
     @property
     def _conn(self) -> sqlite3.Connection:

@@ -5,34 +5,39 @@ from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
-from hipq.errors import Conflict, StoreUnavailable
+from hipq.errors import Conflict
+
+_TRIES: Final = 20
 
 
 @contextmanager
 def only_mover(path: str) -> Iterator[None]:
-    """One at a time; and while there is one, `is_moving` says so. The kernel forgets it if it dies."""
+    """One at a time; and while there is one, `is_moving` says so."""
     descriptor = os.open(_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise Conflict(f"{path} is being moved already, by another process") from None
+        for left in reversed(range(_TRIES)):  # somebody may just be asking whether there is one
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not left:
+                    raise Conflict(f"{path} is being moved already, by another process") from None
+                time.sleep(0.05)
         yield
-        os.unlink(_file(path))
     finally:
-        os.close(descriptor)
+        os.close(descriptor)  # the file stays: were it removed, two could each have one of that name
 
 
 def is_moving(path: str) -> bool:
     try:
-        descriptor = os.open(_file(path), os.O_RDWR | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return False
-    except OSError as error:
-        raise StoreUnavailable(f"cannot open {_file(path)}: {error.strerror}") from None
+        descriptor = os.open(_file(path), os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False  # there is none, or it is not for us to see
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

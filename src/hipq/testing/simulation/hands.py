@@ -87,12 +87,11 @@ class SimulatedHands:
         waiting, self._waiting = self._waiting, []
         return waiting
 
-    def abandon(self, running: Running) -> None:
+    def abandon(self, running: Running, gently: bool = False) -> None:  # noqa: ARG002
         running.abandoned = True
         self._busy.pop(id(running), None)
 
-    @property
-    def stuck(self) -> int:
+    def stuck(self, _steady: int) -> int:
         return 0
 
     def close(self) -> None:

@@ -1,0 +1,7 @@
+"""`python -m hipq`: the command line."""
+
+from __future__ import annotations
+
+from hipq.cli.main import main
+
+main()
