@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-GUIDES = {"README.md": (6, 4), "docs/answers.md": (7, 3), "docs/when-a-job-may-run.md": (5, 4)}
+GUIDES = {"README.md": (6, 4), "docs/answers.md": (7, 3), "docs/when-a-job-may-run.md": (5, 4),
+          "docs/handlers.md": (0, 1)}  # fmt: skip
 """How many commands and programs each has: so that none is overlooked."""
 
 

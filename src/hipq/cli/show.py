@@ -147,6 +147,6 @@ def print_job(job: dict[str, Any]) -> None:
 def timeline(job: dict[str, Any]) -> list[tuple[datetime, str]]:
     found = [(job["create_time"], "added")]
     for entry in job["history"]:
-        details = " ".join(f"{k}={v}" for k, v in entry.items() if k not in ("at", "event", "scheduled"))
+        details = " ".join(f"{k}={_whole(v)}" for k, v in entry.items() if k not in ("at", "event"))
         found.append((entry["at"], escaped(f"{entry['event']} {details}".strip())))
     return found

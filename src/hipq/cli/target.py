@@ -40,7 +40,12 @@ class AppCommand(click.Command):
         if ":" not in first:
             asks_nothing = ctx.resilient_parsing or set(args) & set(ctx.help_option_names)
             args = ["" if found.get("db") or asks_nothing else usual_app(), *args]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message and first and ":" not in first:
+                error.message = f"{first!r:.60} is too much; an application is given as MODULE:APP, like shop:app"
+            raise
 
 
 def usual_app() -> str:
