@@ -280,3 +280,9 @@ def test_commands_in_advice_can_be_copied() -> None:
     )
     assert view.command("migrate") == "`hipq migrate --db 'sqlite:////a b.db'`"
     assert view.worker("shop.orders") == "`hipq worker MODULE:APP -q orders`"
+
+
+def test_a_file_whose_jobs_are_being_moved_is_no_trouble() -> None:
+    findings = file(Health("SQLite", (3, 51, 3), file=FILE._replace(moving=True, held_by="process 5")), View())
+    assert [finding.level for finding in findings] == ["note"]
+    assert "are being moved" in findings[0].sentence

@@ -44,7 +44,8 @@ class AppCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             if "unexpected extra argument" in error.message and first and ":" not in first:
-                error.message = f"{first!r:.60} is too much; an application is given as MODULE:APP, like shop:app"
+                said = f"{first!r:.60} is too much; an application is given as MODULE:APP, like shop:app"
+                raise click.UsageError(said, ctx) from None
             raise
 
 

@@ -114,6 +114,8 @@ class FileHealth(NamedTuple):
     disk_size: int
     held_by: str = ""
     """Who holds the lock file and did not let go of it."""
+    moving: bool = False
+    """Its jobs are being moved elsewhere."""
 
 
 class PagesHealth(NamedTuple):

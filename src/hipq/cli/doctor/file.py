@@ -43,7 +43,10 @@ def _writable(one: FileHealth) -> list[Finding]:
     if one.unwritable:
         sentence = f"this user may not write {', '.join(one.unwritable)}"
         found.append(Finding(CHECK, PROBLEM, sentence, advice, facts={"unwritable": list(one.unwritable)}))
-    if one.held_by:
+    if one.moving:
+        sentence = "its jobs are being moved to another database (`hipq move`): writers wait until that is done"
+        found.append(Finding(CHECK, NOTE, sentence, "let it end; interrupted, it can be run again"))
+    elif one.held_by:
         sentence = f"{one.path}-hipq is held by {one.held_by}: every other writer waits for that"
         advice = "if that process is stopped (state T in ps), let it go on (kill -CONT), or end it"
         found.append(Finding(CHECK, WARNING, sentence, advice, facts={"held_by": one.held_by}))

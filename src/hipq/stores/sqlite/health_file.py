@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from hipq.stores.health import FileHealth
 from hipq.stores.sqlite.connection import BUSY_SECONDS, SAFE_VERSION
+from hipq.stores.sqlite.moving import is_moving
 
 
 def look(path: str) -> FileHealth:
@@ -26,6 +27,7 @@ def look(path: str) -> FileHealth:
         file_system=file_system(os.path.realpath(path), _mounts()),
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_size=disk.f_blocks * disk.f_frsize,
+        moving=is_moving(path),
     )
 
 

@@ -49,4 +49,4 @@ def is_moving(path: str) -> bool:
 
 
 def _file(path: str) -> str:
-    return f"{path}-hipq-move"
+    return f"{os.path.realpath(path)}-hipq-move"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -62,7 +63,8 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
         self._rulebook = Rulebook(self._statements, self.now)
         self._take = Take(self._statements, self._rulebook)
         self._tickets = Tickets(self._clock, self._boot)
-        self._db = Connection(path, on_fork=self._start)
+        self._file = os.path.realpath(path) if path else ""  # as SQLite has it: its log is beside that
+        self._db = Connection(self._file, on_fork=self._start)
         self._start()
         self.migrate()
 
@@ -295,7 +297,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
 
     def wait(self, seconds: float) -> bool:
         if self._watch is None and self.path:
-            self._watch = Watch(self.path)
+            self._watch = Watch(self._file)
             self._version_seen = self._version()
             return True  # what was written between the caller's last look and this moment would not show: look again
         if self._watch is None or self._watch.fd < 0:
