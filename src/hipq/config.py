@@ -166,8 +166,8 @@ def _checked(file: Path, content: Any) -> Settings:
     try:
         return msgspec.convert(content, Settings)
     except msgspec.ValidationError as error:
-        where = str(error).rpartition(" - at `$")[2].strip("`.")
-        key = where.partition("[")[0]
+        _, is_part, where = str(error).rpartition(" - at `$")
+        key = where.strip("`.").partition("[")[0] if is_part else ""
         raise Invalid(f"{file}: {key or 'hipq'} must be {_MUST_BE.get(key, 'a table')}") from None
 
 

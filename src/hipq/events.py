@@ -17,7 +17,7 @@ ANSWER_EVENTS: Final = ("matched", "buffered", "duplicate", "conflict", "late", 
 """About answers. `details` has the number and the key of one that came, `answer` and `key`; and, when it found its job,
 `waited`, the seconds since that was claimed."""
 ENGINE_EVENTS: Final = (
-    "engine started", "engine stopping", "engine stopped", "lease lost", "store down", "store back", "thread stuck",
+    "engine started", "engine stopping", "engine stopped", "lease lost", "store down", "store back", "handler stuck",
     "tick", "tick skipped", "tick failed", "throttler slow", "throttler failed", "rules changed",
 )  # fmt: skip
 ALL_EVENTS: Final = (*JOB_EVENTS, *ANSWER_EVENTS, *ENGINE_EVENTS)

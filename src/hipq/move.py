@@ -17,10 +17,12 @@ from __future__ import annotations
 
 import os
 import re
+import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
 
 from hipq.errors import Conflict, HipqError, Invalid, Moved
 from hipq.stores.luggage import Rows, Sum, Summing, summed
@@ -202,4 +204,16 @@ def _file(source: str) -> str:
         raise Invalid("jobs move from a SQLite file: the source must be like sqlite:///shop.db")
     if not os.path.exists(path):
         raise Invalid(f"there is no database file {os.path.abspath(path)}")
+    if not _has_jobs(path):  # to open it as a store would make it one
+        raise Invalid(f"{os.path.abspath(path)} has no hipq tables: there is nothing to move")
     return path
+
+
+def _has_jobs(path: str) -> bool:
+    """Whether this is a database of hipq's, or was one."""
+    query = "SELECT 1 FROM sqlite_master WHERE name IN ('hipq_queues', 'hipq_moved')"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)) as conn:
+            return bool(conn.execute(query).fetchall())
+    except sqlite3.Error as error:
+        raise Invalid(f"{os.path.abspath(path)} cannot be read: {error}") from None

@@ -270,14 +270,15 @@ def test_the_folder_of_a_killed_run_is_removed_by_the_next_and_that_of_a_live_on
     killed.kill()
     killed.communicate()
     (left,) = set(folder.iterdir()) - before
-    living = start("--seconds", "4")
+    living = start("--seconds", "120")
     try:
         read_until(living, "adding: enqueue, one")
         assert not left.exists()
         (used,) = set(folder.iterdir()) - before
         assert hipq("bench", "--seconds", "1").status == 0
         assert used.exists()
-        assert living.wait(60) == 0
+        living.send_signal(signal.SIGINT)  # it removes what it made
+        assert living.wait(60) == 130
     finally:
         living.kill()
         living.communicate()

@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -129,6 +130,29 @@ def test_again(hipq: HipqCommand, ids: list[str]) -> None:
     done = hipq("job", "again", "shop:app", "--code", "failed", "--yes", "--json").json
     assert done == {"found": 3, "changed": 3, "skipped": 0}
     assert len(states(hipq)) == 5 + 4
+
+
+def test_what_is_empty_is_not_everything(hipq: HipqCommand, ids: list[str]) -> None:
+    """As a variable in a script that is not set."""
+    for words in (
+        ("job", "cancel", "shop:app", "--key", "", "--yes"),
+        ("job", "cancel", "shop:app", "--type", "", "--yes"),
+        ("job", "cancel", "shop:app", "--error", "", "--yes"),
+        ("job", "cancel", "shop:app", "--queue", "", "--yes"),
+        ("job", "cancel", "--db", "", "--state", "initial", "--yes"),
+        ("prune", "shop:app", "--keep", "0", "--type", "", "--yes"),
+        ("prune", "--db", "", "--keep", "0", "--yes"),
+    ):
+        refused = hipq(*words)
+        assert (refused.status, refused.out) == (2, ""), words
+    assert states(hipq) == ["initial"] * len(ids)
+
+
+def test_a_file_does_not_widen_what_is_typed(hipq: HipqCommand, ids: list[str]) -> None:
+    hipq("job", "cancel", "shop:app", *ids)
+    Path("hipq.toml").write_text("[prune]\nkeep = 1\n")
+    assert hipq("prune", "shop:app", "--older-than", "1h", "--yes", "--json").json["deleted"] == 0
+    assert hipq("prune", "shop:app", "--yes", "--json").json["deleted"] == 3
 
 
 def test_filters_of_a_list(hipq: HipqCommand, ids: list[str]) -> None:

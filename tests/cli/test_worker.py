@@ -93,7 +93,7 @@ def test_a_worker_whose_threads_are_all_stuck_says_so_and_ends(shop: Hipq, worke
     stuck = shop.queues[0].enqueue_many("stuck", range(2))
     running = worker("-c", "2")
     assert running.ended() == 3
-    assert running.log("thread stuck")
+    assert running.log("handler stuck")
     for job in map(shop.job, stuck):
         assert (job.code, job.failures, job.owner) == ("error", 1, 0)
 

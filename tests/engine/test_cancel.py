@@ -253,6 +253,64 @@ def test_a_process_past_its_time_is_killed_before_its_job_runs_again(app: Hipq, 
     assert told.read_text().split() == ["began-1", "began-2"]
 
 
+@real_time
+@pytest.mark.parametrize("kind", ["thread", "task", "process"])
+def test_a_worker_that_stops_lets_those_finish_that_were_told(app: Hipq, queue: Queue, told: Path, kind: str) -> None:
+    @queue.job
+    def thread(job: Job[Any]) -> None:
+        say(told, "began")
+        while not job.cancelled:
+            time.sleep(0.005)
+        time.sleep(0.5)
+        say(told, "ended")
+
+    @queue.job
+    async def task(_job: Job[Any]) -> None:
+        say(told, "began")
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(0.5)
+            say(told, "ended")
+
+    @queue.job(process=True)
+    def process(_job: Job[Any]) -> None:
+        say(told, "began")
+        try:
+            time.sleep(60)
+        finally:
+            time.sleep(0.5)
+            say(told, "ended")
+
+    id = queue.enqueue(kind)
+    with working(app) as (engine,):
+        until(says(told, "began"))
+        time.sleep(0.05)
+        app.cancel(id)
+        until(lambda: not engine.memory)
+    assert told.read_text().split() == ["began", "ended"]
+
+
+@real_time
+def test_handlers_that_overran_have_a_moment_to_end(app: Hipq, queue: Queue) -> None:
+    """All hands at once: they end by themselves, and the worker goes on."""
+
+    @queue.job(run_timeout=0.2)
+    def over(_job: Job[Any]) -> None:
+        time.sleep(1)
+
+    @queue.job
+    def quick(_job: Job[Any]) -> None: ...
+
+    queue.enqueue_many("over", range(2))
+    with working(app, concurrency=2) as (engine,):
+        until(lambda: app.count("orders", live=False) == 2)
+        id = queue.enqueue("quick")
+        until(lambda: app.job(id).state == "final")
+        until(lambda: engine.hands.stuck(engine.steady() + 60_000_000) == 0)
+        assert engine.unfit == ""
+
+
 def test_outside_a_handler_no_job_is_cancelled(app: Hipq, queue: Queue) -> None:
     id = queue.enqueue("anything")
     assert app.job(id).cancelled is False

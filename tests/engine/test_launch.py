@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff
 from hipq.engine.launch import Launcher, Running
+from hipq.engine.loop import TIDYING
 from hipq.engine.settle import settle
 from hipq.job import moves
 from hipq.job.ending import Crashed, Ending, Errored, Judged
@@ -125,7 +126,7 @@ def test_async_handlers_that_ignore_their_cancellation_are_replaced_and_counted(
     engine = app.engine(concurrency=2)
     try:
         engine.run(until_empty=True)
-        assert engine.hands.stuck(engine.steady()) == 1
+        assert engine.hands.stuck(engine.steady() + TIDYING) == 1
         assert [app.job(id).exitcode for id in ids] == [504, 200]
         stubborn.enqueue_many(range(1))
         engine.run()
@@ -377,7 +378,7 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
         engine = app.engine(concurrency=2)
         try:
             engine.run(until_empty=True)
-            assert engine.hands.stuck(engine.steady()) == 1
+            assert engine.hands.stuck(engine.steady() + TIDYING) == 1
         finally:
             engine.hands.close()
         job = app.job(slow)

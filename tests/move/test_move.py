@@ -467,9 +467,22 @@ def test_two_at_once(source: str, target: str, path: Path) -> None:
     ],
 )
 def test_addresses_that_are_none(path: Path, source: str, target: str, words: str) -> None:
-    path.touch()
+    open_store(f"sqlite:///{path}").close()
     with pytest.raises(Invalid, match=words):
         move(source.replace("{path}", str(path)), target)
+
+
+def test_a_file_of_somebody_else_is_left_as_it_is(path: Path, target: str) -> None:
+    with closing(sqlite3.connect(path)) as conn:
+        conn.execute("CREATE TABLE theirs (x)")
+        conn.commit()
+    before = path.read_bytes()
+    with pytest.raises(Invalid, match="has no hipq tables: there is nothing to move"):
+        move(f"sqlite:///{path}", target)
+    assert path.read_bytes() == before
+    path.write_bytes(b"no database at all" * 100)
+    with pytest.raises(Invalid, match="cannot be read"):
+        move(f"sqlite:///{path}", target)
 
 
 def test_a_target_that_is_away(source: str, before: Any) -> None:

@@ -63,7 +63,14 @@ def app_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("app", metavar="[MODULE:APP]")(command)
 
 
-db_option = click.option("--db", metavar="URL", help="A database instead of MODULE:APP: all that is registered in it.")
+def _given(ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    if value == "":  # a variable of a script that is not set: another database is not what was meant
+        raise click.UsageError("--db is empty: give a URL, or leave it out", ctx)
+    return value
+
+
+db_option = click.option("--db", metavar="URL", callback=_given,
+                         help="A database instead of MODULE:APP: all that is registered in it.")  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
 

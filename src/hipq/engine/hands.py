@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -27,6 +28,9 @@ class Hands(Protocol):
 
     def abandon(self, running: Running, gently: bool = False) -> None:
         """Its result is not wanted any more: stop it if possible. Gently: with time to tidy up."""
+
+    def wait_for_told(self, seconds: float) -> None:
+        """Let those finish that were told to stop gently, for so long at most."""
 
     def stuck(self, steady: int) -> int:
         """What runs on although nobody waits for it, and has had its time."""
@@ -54,6 +58,8 @@ class RealHands:
         self._nudge = nudge
         self._hush = hush
         self._ended: deque[Running] = deque()
+        self._told: list[Running] = []
+        """What was told to stop, and may be tidying up."""
         self.broken = False
         self._threads = Threads(self._run, concurrency)
         self._children = Threads(self._run_in_child, concurrency, "hipq-child")
@@ -125,6 +131,8 @@ class RealHands:
 
     def abandon(self, running: Running, gently: bool = False) -> None:
         runner = self._runner(running)
+        if gently:
+            self._told = [one for one in self._told if not one.stopped] + [running]
         if runner is self._children:
             running.abandoned = True  # its hand is free as soon as its child is dead
             if running.handle is not None:
@@ -136,6 +144,11 @@ class RealHands:
 
     def stuck(self, steady: int) -> int:
         return sum(runner.stuck(steady) for runner in self._runners())
+
+    def wait_for_told(self, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while any(one.started and not one.stopped for one in self._told) and time.monotonic() < until:
+            time.sleep(0.01)
 
     def close(self) -> None:
         for runner in self._runners():

@@ -148,6 +148,7 @@ class Launcher:
             value = await self._called(running)
         except BaseException as error:
             if running.abandoned:
+                running.stopped = self._steady()
                 raise
             value = error
         ending = _ending(running, value)

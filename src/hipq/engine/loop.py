@@ -48,6 +48,8 @@ BLOCKED_FOR = 5_000_000
 """Microseconds until a save that somebody's transaction stood in the way of is tried again: a try may take a second."""
 PRUNE_EVERY = 60_000_000
 """Microseconds between looks for answers that came too late, or need not be kept any longer."""
+TIDYING = 5_000_000
+"""Microseconds in which a handler that was told to stop, since its time was over, may end by itself."""
 FEW_QUEUES = 8
 """Up to so many queues are asked directly when something wakes the engine; more are glanced at first."""
 
@@ -237,6 +239,7 @@ class Engine:
                 self._end(running, GivenBack("the worker was stopped", running.started > 0))
 
     def _overran(self, running: Running) -> None:
+        running.bears_until = self.steady() + TIDYING
         self.hands.abandon(running)
         self._end(running, overran(running))
 
@@ -244,7 +247,7 @@ class Engine:
         """What could not be stopped runs on. When that is all our hands, this process is of no use any more."""
         stuck = self.hands.stuck(steady)
         if stuck > self._stuck:
-            self.events.emit("thread stuck", now, stuck=stuck)
+            self.events.emit("handler stuck", now, stuck=stuck)
         if stuck >= self.concurrency:
             self._retire("every hand is held by a handler that outlived its time-out")
         self._stuck = stuck
@@ -562,7 +565,8 @@ class Engine:
                     down = 0
                 if self.stopping > announced:
                     announced = self.stopping
-                    self.events.emit("engine stopping", self.store.now(), jobs=len(self.memory))
+                    why = self.unfit or "asked to"
+                    self.events.emit("engine stopping", self.store.now(), jobs=len(self.memory), why=why)
                 if (self.stopping or (until_empty and self.idle)) and not self.memory and not self._stopped:
                     break
                 if self.stopping > 1 and len(self.memory) == len(self._blocked):
@@ -579,6 +583,8 @@ class Engine:
         self._leave()
 
     def _leave(self) -> None:
+        if self.stopping < 2 and not self.unfit:
+            self.hands.wait_for_told(TIDYING / 1e6)
         try:
             self.store.drop_lease(self.sysid)
             self.events.emit("engine stopped", self.store.now())

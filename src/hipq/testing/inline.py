@@ -130,6 +130,9 @@ class InlineHands:
         running.abandoned = True
         self.pending = [one for one in self.pending if one is not running]
 
+    def wait_for_told(self, seconds: float) -> None:
+        """Nothing is ever told here: a handler has ended when anybody looks."""
+
     def stuck(self, _steady: int) -> int:
         return 0
 

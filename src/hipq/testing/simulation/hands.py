@@ -91,6 +91,9 @@ class SimulatedHands:
         running.abandoned = True
         self._busy.pop(id(running), None)
 
+    def wait_for_told(self, seconds: float) -> None:
+        """Nothing is ever told here: a handler has ended when anybody looks."""
+
     def stuck(self, _steady: int) -> int:
         return 0
 
