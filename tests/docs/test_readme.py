@@ -26,7 +26,7 @@ def blocks(guide: str) -> list[tuple[str, str]]:
 
 
 def run(command: list[str], folder: Path) -> str:
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("HIPQ_")}
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("HIPQ_", "PYTEST_"))}
     environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{environment['PATH']}"
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, f"{command}\n{done.stdout}\n{done.stderr}"

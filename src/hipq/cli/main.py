@@ -26,7 +26,7 @@ from hipq.cli.migrate import migrate
 from hipq.cli.move import move_jobs
 from hipq.cli.prune import prune
 from hipq.cli.queue import queue
-from hipq.cli.streams import give_output_up, open_closed_ones
+from hipq.cli.streams import give_up, open_closed_ones
 from hipq.cli.worker import worker
 from hipq.errors import HipqError, Invalid
 
@@ -80,7 +80,9 @@ complete_names(cli)
 
 def main() -> None:
     open_closed_ones()
-    sys.exit(run(sys.argv[1:]))
+    status = run(sys.argv[1:])
+    give_up(sys.stderr)
+    sys.exit(status)
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -101,10 +103,10 @@ def run(arguments: Sequence[str]) -> int:
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:  # the reader of our output has gone, which is nothing to complain of
-        give_output_up()
+        give_up(sys.stdout)
         return 1
     except OSError as error:
-        give_output_up()
+        give_up(sys.stdout)
         return complain(_said(error), 1)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import TextIO
 
 
 def open_closed_ones() -> None:
@@ -18,9 +19,9 @@ def open_closed_ones() -> None:
             setattr(sys, name, os.fdopen(number, "r" if number == 0 else "w", closefd=False))
 
 
-def give_output_up() -> None:
-    """Standard output takes nothing more: what is left for it would be tried again at exit, and fail again."""
+def give_up(stream: TextIO) -> None:
+    """If it takes nothing more: what is left for it would be tried again at exit, and fail again."""
     try:
-        sys.stdout.flush()
+        stream.flush()
     except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
