@@ -2,9 +2,9 @@
 PYTHON ?= python3
 BIN := .venv/bin
 WORKERS ?= 4
-PYTEST = $(BIN)/python -m pytest -n $(WORKERS)
+PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal
 
-.PHONY: help demo test test-long lint format docs proof-bugs bench bench-quick bench-growth clean
+.PHONY: help demo test test-long acceptance lint format docs proof-bugs bench bench-quick bench-growth bench-transports bench-daemon clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -12,8 +12,11 @@ help:
 	@echo "make demo        see what hipq does, in half a minute"
 	@echo "make test        lint, types and tests: what CI runs"
 	@echo "make test-long   the same and minutes of simulation and crashes"
+	@echo "make acceptance  ten thousand requests and answers on every transport"
 	@echo "make bench       hipq beside plain SQL and other queues: docs/benchmarks.md (bench-quick: a minute)"
 	@echo "make bench-growth  what becomes of it as things grow: docs/growth.md"
+	@echo "make bench-transports  answers from each kind of stream: docs/transports-bench.md"
+	@echo "make bench-daemon  jobs over HTTP and in contexts: docs/daemon-bench.md"
 	@echo "make lint format docs proof-bugs clean"
 
 demo: .venv/installed
@@ -22,8 +25,14 @@ demo: .venv/installed
 test: lint
 	$(PYTEST) -m "not long"
 
+# What `make test` repeats some hundred times is repeated a thousand times here.
 test-long: test
 	$(BIN)/python -m pytest -m long
+	HIPQ_RACES=1000 HIPQ_ACCEPTANCE_JOBS=1000 $(BIN)/python -m pytest tests/answers_races tests/acceptance
+
+# Ten thousand requests and answers on each transport, about eight minutes.
+acceptance: .venv/installed-dev
+	HIPQ_ACCEPTANCE_JOBS=10000 $(BIN)/python -m pytest tests/acceptance --durations=0
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .
@@ -53,6 +62,14 @@ bench-quick: .venv/installed-dev
 bench-growth: .venv/installed-dev
 	$(BIN)/python -m bench.growth --json docs/growth.json
 	$(BIN)/python -m bench.neighbour --seconds 360 --json docs/growth.json
+
+# About a quarter of an hour. Brokers that neither run here nor can be started are left out.
+bench-transports: .venv/installed-dev
+	$(BIN)/python -m bench.transports --json docs/transports.json
+
+# About three minutes.
+bench-daemon: .venv/installed-dev
+	$(BIN)/python -m bench.daemon --json docs/daemon-bench.json
 
 clean:
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -56,15 +56,72 @@ def _will_do(url: str) -> bool:
 
 @contextmanager
 def fresh_database() -> Iterator[str]:
-    """The URL of a new database, dropped afterwards whoever is still connected."""
-    server, name = postgres_url(), f"hipq_test_{uuid4().hex}"
-    with psycopg.connect(server, autocommit=True) as conn:
-        conn.execute(f"CREATE DATABASE {name}".encode())
+    """The URL of an empty database with a name nobody has heard of. Whoever is connected at the end is thrown out.
+
+    It may be one that a test of this process had before, emptied: to drop one makes the server write all it has to
+    disk, which takes seconds on a busy machine. Under its new name nobody from before finds it.
+    """
+    if _emptied():
+        name = _emptied().pop()
+    else:
+        name = _new_name()
+        with psycopg.connect(postgres_url(), autocommit=True) as conn:
+            conn.execute(f"CREATE DATABASE {name}".encode())
     try:
-        yield urlunsplit(urlsplit(server)._replace(path=f"/{name}"))
+        yield _url_of(name)
     finally:
-        with psycopg.connect(server, autocommit=True) as conn:
+        next_name = _new_name()
+        try:
+            _empty(name, next_name)
+            _emptied().append(next_name)
+        except psycopg.Error:  # somebody came back, or holds on to something
+            _drop(name, next_name)
+
+
+@cache
+def _emptied() -> list[str]:
+    """Names of databases that can be used again. They are dropped before a server of our own ends."""
+    postgres_url()
+    names: list[str] = []
+    atexit.register(lambda: _drop(*names))
+    return names
+
+
+def _new_name() -> str:
+    return f"hipq_test_{uuid4().hex}"
+
+
+def _url_of(name: str) -> str:
+    return urlunsplit(urlsplit(postgres_url())._replace(path=f"/{name}"))
+
+
+def _drop(*names: str) -> None:
+    with psycopg.connect(postgres_url(), autocommit=True) as conn:
+        for name in names:
             conn.execute(f"DROP DATABASE IF EXISTS {name} WITH (FORCE)".encode())
+
+
+def _empty(name: str, next_name: str) -> None:
+    """Throw out whoever is connected, rename it, and remove all that was in it: tables, settings, counts."""
+    with psycopg.connect(postgres_url(), autocommit=True) as conn:
+        _throw_out(conn, name)
+        conn.execute(f"ALTER DATABASE {name} RENAME TO {next_name}".encode())
+        conn.execute(f"ALTER DATABASE {next_name} RESET ALL".encode())
+    with psycopg.connect(_url_of(next_name), autocommit=True) as conn:
+        count = conn.execute("SELECT count(*) FROM pg_class WHERE relnamespace = 'public'::regnamespace").fetchone()
+        if count is None or count[0] > FEW:
+            raise psycopg.Error("to empty it would take more locks than the server has for all")
+        theirs = "SELECT quote_ident(nspname) FROM pg_namespace WHERE nspname !~ '^pg_|^information_schema$'"
+        for (schema,) in conn.execute(theirs).fetchall():
+            conn.execute(f"DROP SCHEMA {schema} CASCADE".encode())
+        conn.execute("CREATE SCHEMA public")
+        conn.execute("GRANT USAGE ON SCHEMA public TO PUBLIC")
+        conn.execute("SELECT pg_stat_reset()")
+
+
+def _throw_out(conn: psycopg.Connection[Any], name: str) -> None:
+    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s AND pid <> %s"
+    conn.execute(others, (name, conn.info.backend_pid))
 
 
 @contextmanager
@@ -72,9 +129,8 @@ def clean_database() -> Iterator[str]:
     """The URL of an empty database: the same for all tests of a process, since to make one and to drop it takes seconds
     on a busy machine. Whoever is still connected from the test before is thrown out."""
     url = _reused()
-    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> %s"
     with psycopg.connect(url, autocommit=True) as conn:
-        conn.execute(others, (conn.info.backend_pid,))
+        _throw_out(conn, conn.info.dbname)
         conn.execute("DROP SCHEMA public CASCADE")
         conn.execute("CREATE SCHEMA public")
     yield url
@@ -82,9 +138,14 @@ def clean_database() -> Iterator[str]:
 
 @cache
 def _reused() -> str:
+    postgres_url()  # a server of our own ends after what is in it
     stack = ExitStack()
     atexit.register(stack.close)
     return stack.enter_context(fresh_database())
+
+
+FEW: Final = 300
+"""Tables and indexes of a database that is emptied: each takes a lock, of which a server has some thousands in all."""
 
 
 class OwnPostgres:
@@ -114,7 +175,7 @@ class OwnPostgres:
     def start(self) -> None:
         """Start it and wait until it answers. The port stays the same from the first start on."""
         for _ in range(5):  # somebody may take the port between our look and the server's
-            port = self._port or _free_port()
+            port = self._port or free_port()
             if self._started(port):
                 self._port = port
                 return
@@ -215,7 +276,7 @@ class OwnPostgres:
             return False
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

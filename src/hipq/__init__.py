@@ -1,5 +1,6 @@
 """hipq: a durable job queue for work whose answer comes back later."""
 
+from hipq.answering import callbacks
 from hipq.app import Hipq
 from hipq.errors import (
     Conflict,
@@ -17,12 +18,13 @@ from hipq.errors import (
 from hipq.job.answer import Answer, Answered
 from hipq.job.fault import Fault
 from hipq.job.order import aged
-from hipq.job.outcome import Failed, Ok, Progress, Retry, Wait
+from hipq.job.outcome import Failed, Ok, Progress, Retry, ServiceError, Wait
 from hipq.job.retries import backoff, fixed, schedule
 from hipq.job.view import Job
 from hipq.job.why import Why
 from hipq.job.windows import window
-from hipq.queue import JobType, Queue
+from hipq.job_type import JobType
+from hipq.queue import Queue
 from hipq.throttlers.code import admit, defer, reject
 from hipq.throttlers.limit import limit, per_lane
 from hipq.throttlers.rate import rate
@@ -30,8 +32,8 @@ from hipq.throttlers.share import share
 
 __all__ = [
     "Answer", "Answered", "Conflict", "DuplicateKey", "Failed", "Fault", "Hipq", "HipqError", "Invalid", "Job",
-    "JobFailed", "JobType", "NameClash", "NotFound", "Ok", "Progress", "Queue", "Retry", "SchemaError", "StoreBroken",
-    "StoreError", "StoreUnavailable", "Wait", "Why", "admit", "aged", "backoff", "defer", "fixed", "limit", "per_lane",
-    "rate", "reject", "schedule", "share", "window",
+    "JobFailed", "JobType", "NameClash", "NotFound", "Ok", "Progress", "Queue", "Retry", "SchemaError",
+    "ServiceError", "StoreBroken", "StoreError", "StoreUnavailable", "Wait", "Why", "admit", "aged", "backoff",
+    "callbacks", "defer", "fixed", "limit", "per_lane", "rate", "reject", "schedule", "share", "window",
 ]  # fmt: skip
 __version__ = "0.1.0"

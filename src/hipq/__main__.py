@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from hipq.cli.main import main
+from hipq.cli.command import main
 
 main()

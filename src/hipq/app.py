@@ -2,38 +2,44 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from hipq.answering import Answering
 from hipq.changing import Changing
-from hipq.engine.accept import Coalescer, LaneBy
+from hipq.engine.accept import UNTRACED, Adding, Coalescer, LaneBy
 from hipq.engine.pulse import LEASE, POLL
 from hipq.errors import Invalid, shown
 from hipq.events import Events
 from hipq.job import names
-from hipq.job.answer import DEFAULT_KEEPING, Answered, Keeping
+from hipq.job.answer import DEFAULT_KEEPING, Keeping
 from hipq.job.model import New, blank
 from hipq.job.names import TableNaming, default_table_naming, whole
 from hipq.job.order import Aged, order
 from hipq.job.when import seconds
+from hipq.job_type import JobType
 from hipq.queue import Queue
+from hipq.signals import each_meant
 from hipq.stores.base import Store, Stored
 from hipq.stores.clock import Clock, SystemClock
 from hipq.stores.open import open_store, url_of, without_password
 from hipq.throttlers.rules import AnyLimit, Rules, checked
 
 if TYPE_CHECKING:
-    from hipq.answers.inbox import Inbox
+    from hipq.answers.listening import Listener
     from hipq.answers.results import Results
+    from hipq.callback.signing import Signer
     from hipq.engine.loop import Engine
+    from hipq.observe.traces import Traces
     from hipq.throttlers.code import Throttler
 
 
-class Hipq(Changing):
+class Hipq(Changing, Answering):
     """An instance: a name, a database, queues. `db` is a URL or a mapping; without one it is $HIPQ_DATABASE_URL, else
     `database` of hipq.toml, else a SQLite file named after the instance, in the current folder."""
 
@@ -44,6 +50,7 @@ class Hipq(Changing):
         *,
         table_naming: TableNaming | None = None,
         clock: Clock | None = None,
+        callback_url: str | None = None,
     ) -> None:
         self.name = names.name(name, "the instance's name")
         self.url = url_of(db if db is not None else _default_url(name))
@@ -52,10 +59,19 @@ class Hipq(Changing):
         self._clock = clock
         self.steady = (clock or SystemClock()).steady
         self._queues: dict[str, Queue] = {}
+        self._callback_url = callback_url
+        self._signer: Signer | None = None
+        self._listeners: dict[tuple[str, str], Callable[[], Listener]] = {}
         self._store: Store | None = None
         self._coalescer: Coalescer | None = None
         self._waiting_for: Results | None = None
         self._lock = threading.Lock()
+        self.traces: Traces | None = None
+        """What traces its jobs: see `hipq.observe.traces`."""
+        if os.environ.get("HIPQ_TRACES") == "1":
+            from hipq.observe.traces import trace  # it needs OpenTelemetry
+
+            trace(self)
 
     @property
     def store(self) -> Store:
@@ -63,8 +79,11 @@ class Hipq(Changing):
         if self._store is None:
             with self._lock:
                 if self._store is None:
-                    self._store = open_store(self.url, self._clock)
+                    self._store = self._opened()
         return self._store
+
+    def _opened(self) -> Store:
+        return open_store(self.url, self._clock)
 
     @property
     def coalescer(self) -> Coalescer:
@@ -129,13 +148,13 @@ class Hipq(Changing):
         lease: float = LEASE,
     ) -> None:
         """Work until asked to stop by SIGINT or SIGTERM (in the main thread). With `until_empty`, until nothing is due
-        and nothing executes (jobs that wait for an answer or for their time do not count).
+        and nothing executes (jobs that wait for an answer or for their time do not count); then it listens to nothing.
 
         `lease`: seconds this process may be silent (dead, or stopped) before its jobs are given to others.
         """
         engine = self.engine(queues, concurrency, poll, lease)
         try:
-            with _stopped_by_signals(engine.stop):
+            with _stopped_by_signals(engine.stop), self.listening([] if until_empty else queues):
                 engine.run(until_empty)
         finally:
             engine.hands.close()
@@ -156,7 +175,8 @@ class Hipq(Changing):
         thread = threading.Thread(target=engine.run, name="hipq-engine", daemon=True)
         thread.start()
         try:
-            yield
+            with self.listening(queues):
+                yield
         finally:
             engine.stop()
             thread.join()
@@ -171,7 +191,7 @@ class Hipq(Changing):
     ) -> Engine:
         """An engine over some queues, or all of them; `run` drives it."""
         from hipq.engine.hands import RealHands  # a program that only adds jobs need not load any of this
-        from hipq.engine.launch import Launcher
+        from hipq.engine.launch import Launcher, bare
         from hipq.engine.loop import Engine
         from hipq.runners.processes import Nursery
 
@@ -185,7 +205,12 @@ class Hipq(Changing):
         chosen = [queue for queue in self.queues if queues is None or queue.name in queues]
         if not chosen:
             raise Invalid("there is no queue to work on: declare one with app.queue(...)")
-        launcher = Launcher(lambda: self.store.now(), self.steady, lambda queue: self._queues[queue].chained)
+        launcher = Launcher(
+            lambda: self.store.now(),
+            self.steady,
+            lambda queue: self._queues[queue].chained,
+            self.traces.around if self.traces else bare,
+        )
         nursery = Nursery(
             lambda job, is_told: launcher.serve(
                 job, is_told, lambda queue, job_type: self._queues[queue].spec(job_type)
@@ -209,72 +234,6 @@ class Hipq(Changing):
             added=self.added,
         )
 
-    # -- answers ----------------------------------------------------------------------------------------------------
-    def answer(
-        self,
-        queue: str,
-        type: str,
-        key: str,
-        data: Any = None,
-        *,
-        answer_id: str | None = None,
-        error: bool = False,
-        attempt: int | None = None,
-    ) -> Answered:
-        """Bring the answer of the job of this type that has this key; what became of it. It is kept when this returns.
-
-        `answer_id` tells it from other answers to the key: a second one with the same id is a duplicate. `error`: it
-        says that the work failed. `attempt`: the attempt it is an answer to, for job types that fence others off.
-        """
-        options = {"answer_id": answer_id, "error": error, "attempt": attempt}
-        return self.inbox.come([self._queue(queue).arrived(type, key, data, **options)])[0].outcome
-
-    def answer_many(self, answers: Iterable[Mapping[str, Any]]) -> list[Answered]:
-        """Bring many answers, each with the names and values that `answer` takes: a thousand at a time in one
-        transaction. If this raises, some thousands may be kept: give each an `answer_id`, and bring all of them again.
-        """
-        news = []
-        if not isinstance(answers, Iterable):
-            raise Invalid(f"answers must be a list of mappings, not {shown(answers)}")
-        for one in answers:
-            if not isinstance(one, Mapping) or not {"queue", "type", "key"} <= one.keys():
-                raise Invalid(f"an answer is a mapping with queue, type, key and data, not {shown(one)}")
-            if unknown := one.keys() - _ANSWER_FIELDS:
-                raise Invalid(f"an answer has no {', '.join(map(str, unknown))}: {', '.join(sorted(_ANSWER_FIELDS))}")
-            options = {name: value for name, value in one.items() if name not in ("queue", "type", "key", "data")}
-            news.append(self._queue(one["queue"]).arrived(one["type"], one["key"], one.get("data"), **options))
-        return [delivered.outcome for delivered in self.inbox.come(news)]
-
-    @property
-    def inbox(self) -> Inbox:
-        """The answers that came: to list, replay, re-key, drop."""
-        from hipq.answers.inbox import Inbox  # a program that only adds jobs need not load it
-
-        return Inbox(self.store, self.events, {queue.number: queue for queue in self.queues})
-
-    def result(self, id: int, timeout: float | timedelta | None = None) -> Any:
-        """The result of a job, once it has ended. JobFailed if it has none; TimeoutError if that takes longer."""
-        limit = None if timeout is None else seconds(timeout, "timeout")
-        return self._results.of(self._row(id), limit)
-
-    async def aresult(self, id: int, timeout: float | timedelta | None = None) -> Any:
-        """`result` for async code: any number of these wait together, and none of them holds a thread."""
-        import asyncio
-
-        limit = None if timeout is None else seconds(timeout, "timeout")
-        row = await asyncio.to_thread(self._row, id)  # a look into the database
-        return await self._results.aof(row, limit)
-
-    @property
-    def _results(self) -> Results:
-        if self._waiting_for is None:
-            from hipq.answers.results import Results  # most programs wait for no result
-
-            store = self.store
-            with self._lock:
-                self._waiting_for = self._waiting_for or Results(store, self.events)
-        return self._waiting_for
-
     # -- its database -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:
         """Bring the database's schema to this version and make the tables of the declared queues; what was applied."""
@@ -288,7 +247,7 @@ class Hipq(Changing):
             self._waiting_for.close()
         if self._store is not None:
             self._store.close()
-            self._store = self._coalescer = self._waiting_for = None
+            self._store = self._coalescer = self._waiting_for = self._signer = None
 
     @contextmanager
     def elsewhere(self, db: str | Mapping[str, Any], clock: Clock) -> Iterator[None]:
@@ -298,10 +257,10 @@ class Hipq(Changing):
         with self._lock:
             if self._away:
                 raise Invalid(f"{self.name} is in use by a test already: let that end before another begins")
-            before = (self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for)
+            before = (self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for, self._signer)
             back = {queue.name: queue.leave() for queue in self.queues}
             self.url, self._clock, self.steady = url, clock, clock.steady
-            self._store = self._coalescer = self._waiting_for = None
+            self._store = self._coalescer = self._waiting_for = self._signer = None
             self._away = True
         try:
             yield
@@ -311,12 +270,15 @@ class Hipq(Changing):
             finally:
                 for queue in self.queues:
                     back.get(queue.name, queue.leave)()
-                self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for = before
+                self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for = before[:-1]
+                self._signer = before[-1]
                 self._away = False
 
-    _away = False
-
     # -- for the parts ----------------------------------------------------------------------------------------------
+    def adding(self, job_type: JobType, key: str | None = None) -> Adding:
+        """To be entered while jobs are added."""
+        return UNTRACED if self.traces is None else self.traces.adding(job_type.queue.name, job_type.name, key)
+
     def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
         if self.events.wanted("added"):
             for new, one in zip(news, stored, strict=True):
@@ -330,16 +292,14 @@ class Hipq(Changing):
 _order = order
 
 
-_ANSWER_FIELDS = {"queue", "type", "key", "data", "answer_id", "error", "attempt"}
-
-
 @contextmanager
 def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
     """SIGINT and SIGTERM stop the engine while it runs in the main thread: once gently, twice at once."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, lambda *_: stop()) for number in (signal.SIGINT, signal.SIGTERM)}
+    heard = each_meant(stop)
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

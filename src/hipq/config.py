@@ -2,10 +2,13 @@
 
     app = "shop:app"
     database = "sqlite:///shop.db"      # a relative path begins at this file
+    callback_url = "https://shop.example/hipq"
     [worker]
     concurrency = 20
     [prune]
     older_than = "30d"
+    [waiter]
+    delay = 300
 
 It is looked for in the current folder and then in those above it, up to the one that has .git, or the home folder.
 What the command line or the environment says goes before it.
@@ -29,6 +32,9 @@ _SQLITE: Final = "sqlite:///"
 
 _Some = Annotated[int, msgspec.Meta(ge=1)]
 _Span = Annotated[str, msgspec.Meta(pattern=r"^[0-9]+(\.[0-9]+)?[smhdw]?$")] | Annotated[float, msgspec.Meta(ge=0)]
+_Pause = (
+    Annotated[str, msgspec.Meta(pattern=r"^[1-9][0-9]*(\.[0-9]+)?[smhdw]?$")] | Annotated[float, msgspec.Meta(gt=0)]
+)
 
 
 class Worker(msgspec.Struct, forbid_unknown_fields=True):
@@ -49,11 +55,24 @@ class Prune(msgspec.Struct, forbid_unknown_fields=True):
     keep: Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)] | None = None
 
 
+class Waiter(msgspec.Struct, forbid_unknown_fields=True):
+    """What `hipq waiter` does unless it is told otherwise, or MODULE:APP says so."""
+
+    queues: list[str] | None = None
+    delay: _Pause | None = None
+    table: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{3,255}$")] | None = None
+    scheduler: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    region: Annotated[str, msgspec.Meta(pattern=r"^[a-z0-9-]{1,40}$")] | None = None
+    endpoint_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/?#@\s]+/?$")] | None = None
+
+
 class Settings(msgspec.Struct, forbid_unknown_fields=True):
     app: Annotated[str, msgspec.Meta(pattern=r"^[^:]+:[^:]+$")] | None = None
     database: Annotated[str, msgspec.Meta(min_length=1)] | None = None
+    callback_url: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/]+")] | None = None
     worker: Worker = msgspec.field(default_factory=Worker)
     prune: Prune = msgspec.field(default_factory=Prune)
+    waiter: Waiter = msgspec.field(default_factory=Waiter)
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -66,6 +85,11 @@ class Found(msgspec.Struct, frozen=True):
 def database_url(name: str) -> str:
     """The database of an instance whose code names none: of the environment, of the file, else a SQLite file here."""
     return os.environ.get("HIPQ_DATABASE_URL") or read().settings.database or f"{_SQLITE}{name}.db"
+
+
+def callback_url() -> str:
+    """Where an instance is called back whose code does not say; "" if nothing does."""
+    return os.environ.get("HIPQ_CALLBACK_URL") or read().settings.callback_url or ""
 
 
 def read() -> Found:
@@ -141,12 +165,18 @@ def _content(file: Path) -> Any:
 
 
 # -- checking it -----------------------------------------------------------------------------------------------------
-_SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {"": Settings, "worker": Worker, "prune": Prune}
+_SECTIONS: Final[dict[str, type[msgspec.Struct]]] = {
+    "": Settings,
+    "worker": Worker,
+    "prune": Prune,
+    "waiter": Waiter,
+}
 
 
 _MUST_BE: Final = {
     "app": 'MODULE:APP, like "shop:app"',
     "database": 'a URL, like "sqlite:///shop.db"',
+    "callback_url": 'where hipq callbacks is reached, like "https://shop.example/hipq"',
     "worker.queues": 'a list of names, like ["orders", "mails"]',
     "worker.concurrency": "a whole number from 1 to 10000",
     "worker.processes": "a whole number from 1 to 1000",
@@ -155,6 +185,12 @@ _MUST_BE: Final = {
     "worker.log_format": '"text" or "json"',
     "prune.older_than": 'seconds, or a duration like "30d"',
     "prune.keep": "a whole number from 0",
+    "waiter.queues": 'a list of names of SQS queues, like ["mailers", "reports.fifo"]',
+    "waiter.delay": 'seconds, or a duration like "5m", and more than none',
+    "waiter.table": 'the name of a DynamoDB table, like "scheduled"',
+    "waiter.scheduler": 'the hash value of items, like "shoryuken-waiter"',
+    "waiter.region": 'the name of one, like "eu-west-1"',
+    "waiter.endpoint_url": 'the URL of a server, like "http://127.0.0.1:5000"',
 }
 
 

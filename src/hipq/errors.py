@@ -2,12 +2,25 @@
 
 HipqError
 ├── Invalid            bad input: nothing was stored
-│   └── DuplicateKey   a live job has this key already
+│   ├── DuplicateKey   a live job has this key already
+│   ├── JournalRefused this folder cannot be used as a journal
+│   └── NoTable        a time further out than SQS delays, and no table to keep the message in
 ├── NotFound           no such job
 ├── Conflict           the job moved on meanwhile
 ├── JobFailed          the job whose result was wanted has none
 ├── SchemaError        the database is not at a version this program can use
 ├── NameClash          two queues want the same table
+├── WrongTable         a DynamoDB table is not as the waiter needs it
+├── TransportError     a message could not be sent, or read
+│   └── TransportUnavailable   it may be possible later
+├── Unauthorized       a daemon does not know this token
+├── DaemonUnavailable  a daemon cannot be reached, or takes nothing right now
+│   └── OverQuota          a quota of the tenant is used up: later
+├── CannotRun          this machine lacks what a handler needs
+├── JournalError       the journal could not do its work
+│   ├── JournalBehind      too much waits in it already: try again later
+│   ├── JournalFull        the disk has no room: try again later
+│   └── JournalBroken      a write to disk failed: stop
 └── StoreError         the database could not do its work
     ├── StoreUnavailable   it may be back: try again
     │   ├── StoreBusy      somebody else's transaction is in the way
@@ -52,6 +65,14 @@ class DuplicateKey(Invalid):
         self.job_type, self.key, self.id = job_type, key, id
 
 
+class NoTable(Invalid):
+    """SQS cannot delay a message that long, and there is no DynamoDB table to keep it in; nothing was sent."""
+
+
+class WrongTable(HipqError):
+    """This DynamoDB table is not as the waiter needs it; `hipq waiter check` says what is wrong."""
+
+
 class NotFound(HipqError, LookupError):
     """There is no such job."""
 
@@ -74,6 +95,54 @@ class SchemaError(HipqError):
 
 class NameClash(HipqError):
     """Another queue owns this table name; choose another name or naming strategy."""
+
+
+class TransportError(HipqError):
+    """A message could not be sent, or read."""
+
+
+class TransportUnavailable(TransportError):
+    """The other side cannot be reached right now; whether the last message was sent is not known."""
+
+
+class Unauthorized(HipqError):
+    """The daemon does not know this token: it was revoked, or is another daemon's."""
+
+
+class DaemonUnavailable(HipqError):
+    """The daemon cannot be reached right now; whether it has done what was asked last is not known."""
+
+
+class OverQuota(DaemonUnavailable):
+    """A quota of this tenant is used up; try again later."""
+
+    def __init__(self, message: str = "", retry_after: int = 1) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class JournalRefused(Invalid):
+    """This folder cannot be used as a journal."""
+
+
+class JournalError(HipqError):
+    """The journal could not do its work."""
+
+
+class JournalBehind(JournalError):
+    """Too many jobs wait to be taken into the store; try again later."""
+
+
+class JournalFull(JournalError):
+    """There is no room on the disk for the journal; nothing was kept, try again later."""
+
+
+class JournalBroken(JournalError):
+    """A write of the journal to disk failed, so nothing is accepted any more; restart, and check the disk."""
+
+
+class CannotRun(HipqError):
+    """This handler cannot be run on this machine."""
 
 
 class StoreError(HipqError):

@@ -13,14 +13,19 @@ JOB_EVENTS: Final = (
     "pruned", "window closed", "deferred", "rejected", "parked", "answered", "progress", "answer failed",
     "calling off", "called off", "call-off failed",
 )  # fmt: skip
-ANSWER_EVENTS: Final = ("matched", "buffered", "duplicate", "conflict", "late", "answer dropped", "answers pruned")
+ANSWER_EVENTS: Final = (
+    "matched", "buffered", "duplicate", "conflict", "late", "unreadable", "answer dropped", "answers pruned",
+)  # fmt: skip
 """About answers. `details` has the number and the key of one that came, `answer` and `key`; and, when it found its job,
 `waited`, the seconds since that was claimed."""
+LISTENER_EVENTS: Final = ("listener started", "listener stopped", "listener down", "listener back", "listener report")
+"""About what brings answers. `details` has its `listener`; and why it is down, `error`; a report, about every
+second in which something came, has how many of each kind came since the last and, if that is known, the `lag`."""
 ENGINE_EVENTS: Final = (
     "engine started", "engine stopping", "engine stopped", "lease lost", "store down", "store back", "handler stuck",
     "tick", "tick skipped", "tick failed", "throttler slow", "throttler failed", "rules changed",
 )  # fmt: skip
-ALL_EVENTS: Final = (*JOB_EVENTS, *ANSWER_EVENTS, *ENGINE_EVENTS)
+ALL_EVENTS: Final = (*JOB_EVENTS, *ANSWER_EVENTS, *LISTENER_EVENTS, *ENGINE_EVENTS)
 
 
 class Event(NamedTuple):

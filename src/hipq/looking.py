@@ -102,10 +102,13 @@ class Looking:
 
     def jobs(self, queue: str, *, after: int = 0, limit: int = 100, **wanted: Unpack[Wanted]) -> list[Job[Any]]:
         """Jobs of a queue, in the order they were added; `after` the last id of one page gives the next. `wanted`: see
-        `Wanted`."""
+        `Wanted`. Data, result and history of each are read when they are asked for, and are as they are then."""
         whole(limit, "limit", 1, 10_000)
         whole(after, "after", 0, (1 << 63) - 1)
-        return [Job(row) for row in self.store.find(self._filter(queue, after, limit, **wanted))]
+        return self.listed(self._filter(queue, after, limit, **wanted))
+
+    def listed(self, wanted: Filter) -> list[Job[Any]]:
+        return [Job(row, look=self._row) for row in self.store.listed(wanted)]
 
     def count(self, queue: str, *, most: int = 10_000, live: bool | None = None, **wanted: Unpack[Wanted]) -> int:
         """How many jobs `jobs` would find; counting stops at `most`. `live`: only those that are, or are not, final."""

@@ -1,20 +1,20 @@
-"""`Queue` and `JobType`: what a user declares, and where jobs are handed in."""
+"""`Queue`: what a user declares: its order, its rules, its job types."""
 
 from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar, overload
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final, overload
 
 from msgspec.structs import replace
 
-from hipq.engine.accept import LaneBy, accept, raises
+from hipq.engine.accept import LaneBy, accept
 from hipq.engine.queues import EngineQueue, Schedule
 from hipq.errors import Invalid, StoreUnavailable, shown
 from hipq.job import names
-from hipq.job.answer import DEFAULT_KEEPING, Answer, Answered, Keeping, NewAnswer
+from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
 from hipq.job.order import AnyOrder
 from hipq.job.retries import RetryHandler
@@ -22,199 +22,18 @@ from hipq.job.spec import Handler, Spec, payload_of
 from hipq.job.view import Job
 from hipq.job.when import seconds, to_datetime
 from hipq.job.windows import Window, dump
-from hipq.stores.base import Filter, Stored
+from hipq.job_type import AnswerHandler, JobType, plain
+from hipq.stores.base import Filter
 from hipq.throttlers.code import Throttler
 from hipq.throttlers.rules import NO_RULES, Rules
 
 if TYPE_CHECKING:
+    from hipq.answers.reading import Read
     from hipq.app import Hipq
-
-AnswerHandler = Callable[[Any, Answer], Any]
-AnyCode = TypeVar("AnyCode", bound=Callable[..., Any])
+    from hipq.requests.reply import ReplyKey
 
 RELEARN: Final = 5_000_000
 """Microseconds after which a program that adds jobs looks whether a queue's rules were changed."""
-
-
-class JobType:
-    """A kind of job: its code and its defaults. Calling it calls the function, plain and undecorated."""
-
-    def __init__(self, queue: Queue, spec: Spec) -> None:
-        self.queue = queue
-        self.spec = spec
-
-    @property
-    def name(self) -> str:
-        return self.spec.name
-
-    @property
-    def fn(self) -> Handler:
-        """The undecorated function."""
-        if self.spec.fn is None:
-            raise Invalid(f"job type {self.name} has no handler in this program")
-        return self.spec.fn
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.fn(*args, **kwargs)
-
-    def retry(self, handler: RetryHandler) -> RetryHandler:
-        """Decorator: this function decides what becomes of a failed job. It gets a copy of the job, and the fault."""
-        self.spec.retry = handler
-        return handler
-
-    def answered(self, handler: AnswerHandler) -> AnswerHandler:
-        """Decorator: this function looks at the answer of a job that waits, and returns what a handler does, or
-        `Progress` if more answers will come. If it raises, it is called again with the same answer."""
-        self.spec.answered = _code(handler, "an answer handler")
-        return handler
-
-    def cancelled(self, handler: Handler) -> Handler:
-        """Decorator: this function tells whoever works on a job that waits that it is given up: it timed out, or was
-        cancelled. What it returns is not looked at."""
-        self.spec.cancelled = _code(handler, "a cancel handler")
-        return handler
-
-    def on_late(self, handler: AnswerHandler) -> AnswerHandler:
-        """Decorator: this function is shown answers that came too late, by the program they came to."""
-        self.spec.on_late = _plain(handler)
-        return handler
-
-    def answer(
-        self,
-        key: str,
-        data: Any = None,
-        *,
-        answer_id: str | None = None,
-        error: bool = False,
-        attempt: int | None = None,
-    ) -> Answered:
-        """Bring the answer of the job that has this key; see `Hipq.answer`."""
-        return self._app.answer(
-            self.queue.name, self.name, key, data, answer_id=answer_id, error=error, attempt=attempt
-        )
-
-    def enqueue(
-        self,
-        data: Any = None,
-        *,
-        key: str | None = None,
-        at: datetime | None = None,
-        delay: float | timedelta | None = None,
-        priority: int | None = None,
-        throttle_factor: int | None = None,
-        windows: Iterable[Window] | None = None,
-        timeout: float | timedelta | None = None,
-        lane: str | None = None,
-        on_duplicate: str = "raise",
-        conn: Any = None,
-    ) -> int:
-        """Add a job and return its id. It is stored when this returns; with `conn`, when your transaction commits."""
-        new = self._new(
-            data, key=key, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor, windows=windows,
-            timeout=timeout, lane=lane,
-        )  # fmt: skip
-        return self._ids([new], self._app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn))[0]
-
-    def enqueue_many(
-        self,
-        data: Iterable[Any],
-        *,
-        keys: Sequence[str] | None = None,
-        at: datetime | None = None,
-        delay: float | timedelta | None = None,
-        priority: int | None = None,
-        throttle_factor: int | None = None,
-        windows: Iterable[Window] | None = None,
-        timeout: float | timedelta | None = None,
-        lane: str | None = None,
-        on_duplicate: str = "raise",
-        conn: Any = None,
-    ) -> list[int]:
-        """Add many jobs in one transaction: all of them, or, if a key is taken, none (`on_duplicate="raise"`)."""
-        options = {
-            "at": at,
-            "delay": delay,
-            "priority": priority,
-            "throttle_factor": throttle_factor,
-            "windows": None if windows is None else list(windows),
-            "timeout": timeout,
-            "lane": lane,
-        }
-        news = self._many(data, keys, options)
-        return self._ids(news, self._app.store.enqueue(news, all_or_nothing=raises(on_duplicate), conn=conn))
-
-    async def aenqueue(self, data: Any = None, *, on_duplicate: str = "raise", **options: Any) -> int:
-        """`enqueue` for async code. Calls made at the same time share one transaction."""
-        stored = await self._app.coalescer.enqueue(lambda: [self._new(data, **options)], raises(on_duplicate))
-        return stored[0].id
-
-    async def aenqueue_many(
-        self, data: Iterable[Any], *, keys: Sequence[str] | None = None, on_duplicate: str = "raise", **options: Any
-    ) -> list[int]:
-        items = list(data)
-        stored = await self._app.coalescer.enqueue(lambda: self._many(items, keys, options), raises(on_duplicate))
-        return [one.id for one in stored]
-
-    @property
-    def _app(self) -> Hipq:
-        return self.queue.app
-
-    def cron(
-        self,
-        expression: str,
-        data: Any = None,
-        *,
-        tz: str = "UTC",
-        name: str | None = None,
-        missed: str = "one",
-        overlap: bool = False,
-        **options: Any,
-    ) -> None:
-        """Add a job of this type at every tick of a cron expression, once for all engines.
-
-        `missed`: what becomes of ticks that no engine was there for: "one" job for all of them, "all", or "skip".
-        `overlap`: whether a tick adds a job while that of the tick before is not final; else that tick is skipped.
-        `name` tells several schedules of one type apart. Other options are those of `enqueue`.
-        """
-        self.queue.schedule(self, expression, data, tz, name or self.name, missed, overlap, options)
-
-    def _new(self, data: Any, **options: Any) -> New:
-        queue = self.queue
-        return accept(
-            queue.number, queue.order, self.spec, data, self._app.store.now(), lane_by=queue.lane_by,
-            rules=queue.rules, look_again=queue.look_again, **options,
-        )  # fmt: skip
-
-    def _many(self, data: Iterable[Any], keys: Sequence[str] | None, options: dict[str, Any]) -> list[New]:
-        now, queue = self._app.store.now(), self.queue
-        items = list(data)
-        if keys is not None and len(keys) != len(items):
-            raise Invalid(f"{len(items)} jobs and {len(keys)} keys: give each job one key, or none at all")
-        every = keys if keys is not None else [None] * len(items)
-        options = options | {"lane_by": queue.lane_by, "rules": queue.rules, "look_again": queue.look_again}
-        return [
-            accept(queue.number, queue.order, self.spec, item, now, key=key, **options)
-            for item, key in zip(items, every, strict=True)
-        ]
-
-    def _ids(self, news: Sequence[New], stored: Sequence[Stored]) -> list[int]:
-        self._app.added(news, stored)
-        return [one.id for one in stored]
-
-    def __repr__(self) -> str:
-        return f"<JobType {self.queue.name}.{self.name}>"
-
-
-def _code(handler: AnyCode, what: str) -> AnyCode:
-    if not callable(handler):
-        raise Invalid(f"{what} must be a function, not {shown(handler)}")
-    return handler
-
-
-def _plain(handler: AnswerHandler) -> AnswerHandler:
-    if inspect.iscoroutinefunction(_code(handler, "on_late")):
-        raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
-    return handler
 
 
 class Queue:
@@ -300,7 +119,7 @@ class Queue:
     @property
     def running_jobs(self) -> list[Job[Any]]:
         """The jobs in state running, wherever they run."""
-        return [Job(row) for row in self.app.store.find(Filter(self.number, state="running", limit=10_000))]
+        return self.app.listed(Filter(self.number, state="running", limit=10_000))
 
     @overload
     def job(self, name: Handler, /) -> JobType: ...
@@ -360,7 +179,7 @@ class Queue:
             if fence not in (None, "attempt"):
                 raise Invalid(f'fence must be "attempt" or None, not {shown(fence)}')
             spec.fence = fence is not None
-            spec.on_late = None if on_late is None else _plain(on_late)
+            spec.on_late = None if on_late is None else plain(on_late)
             spec.payload = payload_of(fn, Job)
             spec.is_async = inspect.iscoroutinefunction(fn)
             spec.fn = fn
@@ -369,6 +188,53 @@ class Queue:
         if callable(name):
             return declare(name)
         return declare
+
+    def request(
+        self,
+        name: str,
+        *,
+        to: str,
+        answers: str | None = None,
+        callback: bool = False,
+        key: Read | str | None = None,
+        error: Read | str | None = None,
+        answer_id: Read | str | None = None,
+        data: Read | str | None = None,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        reply_key: ReplyKey | None = None,
+        send_timeout: float | timedelta = 30.0,
+        **options: Any,
+    ) -> JobType:
+        """A job type without code: each of its jobs sends a request `to` this URL, of HTTP or of a stream.
+
+        `answers`: the stream on which its answer comes; `key`, `error`, `answer_id` and `data` say how to read that, as
+        for `Hipq.listen`. `callback`: its answer is brought to a signed URL, which the header `hipq-callback` names.
+        With neither, the reply is all there is (but 202 waits).
+
+        `to`, `headers` and `body` may have {key}, {id}, {attempt}, {callback_url}, {data} and {data.field} in them;
+        without `body`, the job's data is sent. `reply_key`: where the reply to a request by HTTP names the key its
+        answer will have. Other options are those of `job`.
+        """
+        from hipq.requests.declared import Request  # most programs declare none
+        from hipq.transports import address, check
+
+        seconds_to_send = seconds(send_timeout, "send_timeout", least=0.001)
+        made = Request(
+            to, answered=answers is not None, callback=callback, method=method, headers=headers, body=body,
+            reply_key=reply_key, seconds=seconds_to_send,
+        )  # fmt: skip
+        reading = {"key": key, "error": error, "answer_id": answer_id, "data": data}
+        if answers is None and any(one is not None for one in reading.values()):
+            given = ", ".join(name for name, one in reading.items() if one is not None)
+            raise Invalid(f"{given} says how to read answers, and answers= does not say where they come from")
+        if answers is not None:
+            check(address(answers))
+        found = self.job(names.job_type(name), **options)(made)
+        if answers is not None:
+            self.app.listen(answers, to=found, **reading)
+        return found
 
     def cron(self, expression: str, data: Any = None, **options: Any) -> Callable[[Handler], JobType]:
         """Decorator: this function handles the jobs that a cron expression adds, tick by tick; see `JobType.cron`."""
@@ -407,7 +273,8 @@ class Queue:
 
         def make(tick: int) -> New:
             key = f"cron:{name}@{tick}" if overlap else f"cron:{name}"
-            return job_type._new(data, key=key, at=to_datetime(tick), **options)
+            new = job_type._new(data, key=key, at=to_datetime(tick), **options)
+            return self.app.traces.promised(new) if self.app.traces else new
 
         accept(0, self.order, job_type.spec, data, 0, lane_by=self.lane_by, **options)  # refused now, not at a tick
         self._crons.append(Schedule(name, cron(expression, tz), missed, make))
@@ -422,14 +289,14 @@ class Queue:
     def _type(self, name: str) -> JobType:
         names.job_type(name)
         if name not in self._types:
-            self._specs[name] = Spec(name, self.name)
+            self._specs[name] = Spec(name, self.name, callback=self.app.sign)
             self._types[name] = JobType(self, self._specs[name])
         return self._types[name]
 
     def chained(self, job_type: Any, data: Any, options: dict[str, Any]) -> New:
         """What `job.enqueue` inside a handler asks for: a job of another type object, or of a name in this queue."""
         target = job_type if isinstance(job_type, JobType) else self._type(job_type)
-        return target._new(data, **options)
+        return target._new(data, self.app.traces.current() if self.app.traces else "", **options)
 
     def spec(self, job_type: str) -> Spec:
         return self._specs[job_type]

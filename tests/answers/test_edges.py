@@ -222,7 +222,7 @@ def test_no_turn_locks_more_keys_than_it_may_also_after_the_store_was_away(
 
 
 def _drive(engine: Engine, done: Callable[[], bool]) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not done():
         assert time.monotonic() < end
         try:
@@ -261,7 +261,7 @@ def test_who_waits_for_a_result_hears_that_the_app_was_closed(app: Hipq, queue: 
     thread.start()
     until(lambda: app._waiting_for and app._waiting_for._waiting)
     app.close()
-    thread.join(5)
+    thread.join(30)
     assert [type(error) for error in heard] == [StoreUnavailable]
     assert app.job(id).state == "initial", "it opens again when it is used again"
     with pytest.raises(TimeoutError):
@@ -373,5 +373,5 @@ def test_who_waits_for_a_result_waits_on_while_the_store_is_away(
     monkeypatch.setattr(app.store, "ended", lambda ids: away() if next(calls) == 5 else ended(ids))
     timer = threading.Timer(0.3, lambda: app.run(until_empty=True))
     timer.start()
-    assert app._results.of(row, 10) is None
+    assert app.endings.of(row, 60) is None
     timer.join()

@@ -67,7 +67,7 @@ BAD_NAMES: Final = {
     "a space": "a b",
     "a quote": 'a"b',
     "SQL": "a; DROP TABLE b",
-    "a digit first": "1a",
+    "a star": "a*",
     "an accent": "é",
     "a lone surrogate": "a\ud800",
     "a colon": "a:b",

@@ -110,7 +110,7 @@ class Ran(NamedTuple):
 HipqCommand = Callable[..., Ran]
 
 
-def eventually(true: Callable[[], Any], seconds: float = 20.0) -> Any:
+def eventually(true: Callable[[], Any], seconds: float = 60.0) -> Any:
     """Wait until this is true, and what it was; fail after so long."""
     deadline = time.monotonic() + seconds
     while not (found := true()):
@@ -225,7 +225,7 @@ class Worker:
     def send(self, number: int) -> None:
         self.process.send_signal(number)
 
-    def ended(self, seconds: float = 20.0) -> int:
+    def ended(self, seconds: float = 60.0) -> int:
         return self.process.wait(seconds)
 
 

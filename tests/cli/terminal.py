@@ -62,7 +62,7 @@ def on_terminal(
             if not more:
                 break
             seen += more
-        return Shown(process.wait(5), seen.decode(errors="replace"))
+        return Shown(process.wait(30), seen.decode(errors="replace"))
     finally:
         if process.poll() is None:
             process.kill()

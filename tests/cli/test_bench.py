@@ -18,6 +18,7 @@ import psycopg
 import pytest
 
 from hipq import Hipq
+from hipq.cli.benchmark import workbench
 from hipq.cli.benchmark.picture import Ink, histogram
 from hipq.cli.benchmark.rates import RATES
 from hipq.cli.benchmark.workbench import APP, Workbench
@@ -126,6 +127,7 @@ def test_figures_are_printed_even_if_something_cannot_be_removed(
 
     with monkeypatch.context() as patch:
         patch.setattr(Workbench, "_remove", failing)
+        patch.setattr(workbench, "LEASE", 2.0)  # so long the next run waits for it
         ran = hipq("bench", "--db", url, "--seconds", "1", "--json")
     assert ran.status == 1
     assert "somebody holds a lock" in ran.err
@@ -229,11 +231,11 @@ def test_a_count_that_is_wrong_is_exit_1(hipq: HipqCommand, folder: Path, monkey
 def test_a_signal_leaves_nothing(url: str, theirs: Hipq, during: str, number: int) -> None:
     assert theirs.queues
     before = everything(url)
-    process = start("--db", url, "--seconds", "4")
+    process = start("--db", url, "--seconds", "3")
     try:
         read_until(process, during)
         process.send_signal(number)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 128 + number
@@ -243,14 +245,23 @@ def test_a_signal_leaves_nothing(url: str, theirs: Hipq, during: str, number: in
     assert everything(url) == before
 
 
-@pytest.mark.parametrize("during", ["running: plain", "pick-up"])
+@pytest.mark.parametrize(
+    ("url", "during"),
+    [
+        ("sqlite", "pick-up"),
+        ("postgres", "running: plain"),
+        pytest.param("sqlite", "running: plain", marks=pytest.mark.long),
+        pytest.param("postgres", "pick-up", marks=pytest.mark.long),
+    ],
+    indirect=["url"],
+)
 def test_what_a_killed_run_left_is_removed_by_the_next(hipq: HipqCommand, url: str, theirs: Hipq, during: str) -> None:
     assert theirs.queues
     before = everything(url)
     process = start("--db", url, "--seconds", "4")
     try:
         read_until(process, during)
-        worker: set[int] = eventually(lambda: children(process.pid))
+        worker: set[int] = eventually(lambda: children(process.pid)) if during == "pick-up" else set()
     finally:
         process.kill()
         process.communicate()
@@ -286,15 +297,16 @@ def test_the_folder_of_a_killed_run_is_removed_by_the_next_and_that_of_a_live_on
 
 
 def test_a_second_run_on_the_same_database_is_refused_and_disturbs_nothing(
-    hipq: HipqCommand, url: str, theirs: Hipq
+    hipq: HipqCommand, url: str, theirs: Hipq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert theirs.queues
     before = everything(url)
-    first = start("--db", url, "--seconds", "10", "--json")
+    monkeypatch.setattr(workbench, "LEASE", 0.5)  # of the second: when it gives up
+    first = start("--db", url, "--seconds", "5", "--json")
     try:
         read_until(first, "adding: enqueue, one")
         second = hipq("bench", "--db", url, "--seconds", "1")
-        out, err = first.communicate(timeout=60)
+        out, err = first.communicate(timeout=120)
     finally:
         first.kill()
     assert second.status == 1

@@ -12,11 +12,13 @@ import pytest
 
 from hipq import Hipq, Invalid
 from hipq.config import read
+from hipq.waiter.waiter import DELAY, SCHEDULER
 from tests.cli.conftest import HipqCommand, Worker
 
 WHOLE = """
 app = "shop:app"
 database = "sqlite:///data/shop.db"
+callback_url = "https://shop.example/hipq"
 
 [worker]
 queues = ["orders", "mails"]
@@ -29,6 +31,14 @@ log_format = "json"
 [prune]
 older_than = "30d"
 keep = 1000
+
+[waiter]
+queues = ["mailers", "reports.fifo"]
+delay = 60
+table = "scheduled"
+scheduler = "ours"
+region = "eu-west-1"
+endpoint_url = "http://127.0.0.1:5000"
 """
 
 
@@ -98,13 +108,17 @@ def test_pyproject_has_it_too(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("fly = 1", "fly is no setting; there are app, database, worker, prune"),
+        ("fly = 1", "fly is no setting; there are app, database, callback_url, worker, prune, waiter"),
         ("databas = 'x'", "databas is no setting; did you mean database?"),
         ("[worker]\nconcurency = 1", "worker.concurency is no setting; did you mean concurrency?"),
         ("[prune]\nfly = 1", "prune.fly is no setting; there are older_than, keep"),
         ("app = 'shop'", 'app must be MODULE:APP, like "shop:app"'),
         ("app = 5", 'app must be MODULE:APP, like "shop:app"'),
         ("database = ''", 'database must be a URL, like "sqlite:///shop.db"'),
+        (
+            "callback_url = 'shop'",
+            'callback_url must be where hipq callbacks is reached, like "https://shop.example/hipq"',
+        ),
         ("worker = 3", "worker must be a table"),
         ("[worker]\nqueues = 'orders'", 'worker.queues must be a list of names, like ["orders", "mails"]'),
         ("[worker]\nqueues = ['a', 1]", 'worker.queues must be a list of names, like ["orders", "mails"]'),
@@ -116,6 +130,22 @@ def test_pyproject_has_it_too(folder: Path) -> None:
         ("[worker]\nlog_level = 'loud'", 'worker.log_level must be "debug", "info", "warning" or "error"'),
         ("[prune]\nolder_than = -1", 'prune.older_than must be seconds, or a duration like "30d"'),
         ("[prune]\nkeep = 'all'", "prune.keep must be a whole number from 0"),
+        ("[waiter]\ndealy = 30", "waiter.dealy is no setting; did you mean delay?"),
+        (
+            "[waiter]\nfly = 1",
+            "waiter.fly is no setting; there are queues, delay, table, scheduler, region, endpoint_url",
+        ),
+        ("[waiter]\nqueues = 'mailers'", 'waiter.queues must be a list of names of SQS queues, like ["mailers", '),
+        ("[waiter]\ndelay = 0", 'waiter.delay must be seconds, or a duration like "5m", and more than none'),
+        ("[waiter]\ndelay = '0s'", 'waiter.delay must be seconds, or a duration like "5m", and more than none'),
+        ("[waiter]\ndelay = 'soon'", 'waiter.delay must be seconds, or a duration like "5m", and more than none'),
+        ("[waiter]\ntable = 'a b'", 'waiter.table must be the name of a DynamoDB table, like "scheduled"'),
+        ("[waiter]\nscheduler = ''", 'waiter.scheduler must be the hash value of items, like "shoryuken-waiter"'),
+        ("[waiter]\nregion = 'Ireland!'", 'waiter.region must be the name of one, like "eu-west-1"'),
+        (
+            "[waiter]\nendpoint_url = 'moto'",
+            'waiter.endpoint_url must be the URL of a server, like "http://127.0.0.1:5000"',
+        ),
     ],
 )
 def test_what_is_wrong_is_one_sentence_with_file_and_key(
@@ -243,6 +273,7 @@ def test_config_says_what_is_in_force_and_from_where(
     assert {row["setting"]: (row["value"], row["from"]) for row in found["settings"]} == {
         "app": ("other:app", "$HIPQ_APP"),
         "database": (f"sqlite:///{folder}/data/shop.db", "file"),
+        "callback_url": ("https://shop.example/hipq", "file"),
         "worker.queues": ("orders,mails", "file"),
         "worker.concurrency": (20, "file"),
         "worker.processes": (2, "file"),
@@ -251,6 +282,12 @@ def test_config_says_what_is_in_force_and_from_where(
         "worker.log_format": ("json", "file"),
         "prune.older_than": ("30d", "file"),
         "prune.keep": (1000, "file"),
+        "waiter.queues": ("mailers,reports.fifo", "file"),
+        "waiter.delay": (60, "file"),
+        "waiter.table": ("scheduled", "file"),
+        "waiter.scheduler": ("ours", "file"),
+        "waiter.region": ("eu-west-1", "file"),
+        "waiter.endpoint_url": ("http://127.0.0.1:5000", "file"),
     }
     text = hipq("config").out.splitlines()
     assert text[0] == f"file: {file}"
@@ -264,6 +301,7 @@ def test_config_without_a_file_has_the_defaults(hipq: HipqCommand) -> None:
     assert found["file"] is None
     values = {row["setting"]: row["value"] for row in found["settings"]}
     assert (values["app"], values["worker.concurrency"], values["worker.log_format"]) == (None, 10, "text")
+    assert (values["waiter.delay"], values["waiter.scheduler"], values["waiter.table"]) == (DELAY, SCHEDULER, None)
     assert {row["from"] for row in found["settings"]} == {"default"}
     assert "file: none" in hipq("config").out
 

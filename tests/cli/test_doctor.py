@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
+from hipq.stores.migrations import migrations
 from tests.cli.conftest import HipqCommand, Worker, eventually, shop_on
+
+SCHEMA = migrations("hipq.stores.sqlite")[-1].number
 
 CHECKS = ["database", "schema", "indexes", "clock", "engines", "jobs", "answers", "storage"]
 
@@ -27,7 +30,7 @@ def test_a_healthy_database_is_told_in_groups_and_in_one_line(hipq: HipqCommand,
     lines = ran.out.splitlines()
     assert [line for line in lines if not line.startswith(" ")][:-1] == CHECKS
     assert all(line[2:11].strip() in ("ok", "note", "warning", "problem", "") for line in lines[1:-1] if line[0] == " ")
-    assert "  ok       at schema 1, as this program" in lines
+    assert f"  ok       at schema {SCHEMA}, as this program" in lines
     assert "  ok       no job is stuck" in lines
     assert lines[-1].endswith(" ok")
     assert f"database: {made.split('://')[0]}" in ran.err

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from hipq import Hipq
 from hipq.cli.supervisor import HEALTHY, LONGEST_PAUSE, Place
+from hipq.signals import TOGETHER
 from tests.cli.conftest import Worker, alive, eventually, started
 
 Start = Callable[..., Worker]
@@ -61,8 +63,9 @@ def test_a_signal_is_passed_on_once_and_twice(shop: Hipq, worker: Start, folder:
     eventually(lambda: started(folder) == set(gates))
     running.send(signal.SIGINT)
     running.wait_for("engine stopping", 2)
+    time.sleep(TOGETHER * 2)  # else it is the same one
     running.send(signal.SIGINT)
-    assert running.ended(5) == 0
+    assert running.ended() == 0
     for job in map(shop.job, gates):
         assert (job.state, job.failures, job.history[-1]["event"]) == ("retry", 0, "given back")
     assert not any(map(alive, workers))
@@ -110,11 +113,15 @@ def test_a_worker_that_dies_at_once_is_started_again_ever_more_slowly(worker: St
     """It dies in `app.engine`, after the check of the command line has passed."""
     (folder / "shop.db").mkdir()
     running = worker("--processes", "2")
-    pauses = [line["after"] for line in running.wait_for("worker replaced", 6)]
-    assert pauses[0] == 0.2
-    assert max(pauses) >= 0.8
+
+    def pauses() -> list[float]:
+        """Those after a short life: on a busy machine it may take long to die at once."""
+        return [line["after"] for line in running.log("worker replaced") if line["after"]]
+
+    eventually(lambda: max(pauses(), default=0.0) >= 0.8, 120)
+    assert pauses()[0] == 0.2
     running.send(signal.SIGTERM)
-    assert running.ended(10) in (0, 1)
+    assert running.ended() in (0, 1)
 
 
 def test_the_pauses_grow_to_a_limit_and_a_long_life_resets_them() -> None:

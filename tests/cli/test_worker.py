@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from hipq import Hipq, Job
+from hipq.signals import TOGETHER
 from tests.cli.conftest import HipqCommand, Worker, eventually, shop_on, started
 from tests.servers import fresh_database
 
@@ -78,8 +80,9 @@ def test_a_second_signal_gives_running_jobs_back_at_no_cost(shop: Hipq, worker: 
     eventually(lambda: started(folder) == set(gates))
     running.send(signal.SIGTERM)
     running.wait_for("engine stopping")
+    time.sleep(TOGETHER * 2)  # else it is the same one
     running.send(signal.SIGTERM)
-    assert running.ended(5) == 0
+    assert running.ended() == 0
     for job in map(shop.job, gates):
         assert (job.state, job.phase, job.failures, job.attempt, job.owner) == ("retry", "ready", 0, 1, 0)
         assert events(job)[-1] == "given back"
@@ -87,6 +90,19 @@ def test_a_second_signal_gives_running_jobs_back_at_no_cost(shop: Hipq, worker: 
     assert worker("--until-empty").ended() == 0
     for job in map(shop.job, gates):
         assert (job.code, job.failures, job.attempt) == ("ok", 0, 2)
+
+
+def test_signals_at_one_moment_are_one(shop: Hipq, worker: Start, folder: Path) -> None:
+    """`timeout` signals a process and then its group."""
+    gate = shop.queues[0].enqueue("gate")
+    running = worker("-c", "1")
+    eventually(lambda: started(folder) == {gate})
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+        running.send(number)
+    running.wait_for("engine stopping")
+    (folder / "go").touch()
+    assert running.ended() == 0
+    assert (shop.job(gate).code, shop.job(gate).attempt) == ("ok", 1)
 
 
 def test_a_worker_whose_threads_are_all_stuck_says_so_and_ends(shop: Hipq, worker: Start) -> None:

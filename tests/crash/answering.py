@@ -32,6 +32,8 @@ import hipq.stores.postgres.store
 import hipq.stores.sqlite.store  # noqa: F401
 from hipq import Failed, Hipq, Job, Ok, Progress, Retry, Wait
 from hipq.answers import inbox
+from hipq.job.model import Row
+from hipq.stores.base import Filter
 
 AT_ONCE: Final = 12
 PATIENCE: Final = 30.0
@@ -314,15 +316,19 @@ def acked(scene: Scene) -> dict[str, str]:
 def reporting(scene: Scene) -> None:
     """What there is in the end; and that after the end nothing changes, whatever comes."""
     app, case = make_app(scene), scene.case
-    rows = [job._row for job in app.jobs("jobs")]
+    rows = rows_of(app)
     facts: dict[str, Any] = {"jobs": jobs_of(app), "answers": answers_of(app)}
     if all(job["state"] == "final" for job in facts["jobs"]):
         facts["same"] = [app.answer("jobs", case.type, key, data_of(id), answer_id=id) for key, id in case.ids]
         facts["other"] = app.answer("jobs", case.type, "k0", data_of("other"), answer_id="other")
-        facts["unchanged"] = rows == [job._row for job in app.jobs("jobs")]
+        facts["unchanged"] = rows == rows_of(app)
     facts |= {"effects": scene.noted("effects"), "acks": acked(scene), "died": scene.noted("died")}
     facts["stalls"] = scene.noted("stalls")
     Path(scene.folder, "facts").write_text(json.dumps(facts))
+
+
+def rows_of(app: Hipq) -> list[Row]:
+    return app.store.find(Filter(app.queues[0].number))
 
 
 def jobs_of(app: Hipq) -> list[dict[str, Any]]:

@@ -22,7 +22,7 @@ def pids(folder: Path) -> set[str]:
 
 def more_run(folder: Path, seen: int, more: int) -> None:
     """Wait until some more jobs have begun than were seen before they were added."""
-    eventually(lambda: len(ran(folder)) > seen + more, 20, f"{more} more jobs run")
+    eventually(lambda: len(ran(folder)) > seen + more, 60, f"{more} more jobs run")
 
 
 def unfinished(app: Hipq) -> int:

@@ -39,11 +39,11 @@ def test_twenty_kills_exceed_no_limit_at_any_commit(app: Hipq, url: str, tmp_pat
     with Workers(url, tmp_path, 3, which="limited") as workers:
         for _ in range(KILLS):
             seen = len(ran(tmp_path))
-            eventually(lambda seen=seen: len(ran(tmp_path)) > seen, 20, "more jobs run")  # type: ignore[misc]
+            eventually(lambda seen=seen: len(ran(tmp_path)) > seen, 60, "more jobs run")  # type: ignore[misc]
             time.sleep(chance.random() * 0.1)
             workers.kill(chance.randrange(3))
             ids += add(app, chance, 8)
-        eventually(lambda: unfinished(app) == 0, 60, "every job is final")
+        eventually(lambda: unfinished(app) == 0, 120, "every job is final")
     commits = audit.log(app)
     assert [held for held in commits if held.all > LIMIT] == []
     for lane, percent in SHARES.items():
@@ -62,13 +62,13 @@ def test_a_killed_engine_takes_the_ticket_of_its_throttler_along(url: str, tmp_p
     app.migrate()
     ids = app.queues[0].enqueue_many("work", range(5))
     with Workers(url, tmp_path, 1, which="throttled") as workers:
-        eventually(lambda: (tmp_path / "asked").exists(), 20, "the throttler is asked")
+        eventually(lambda: (tmp_path / "asked").exists(), 60, "the throttler is asked")
         workers.start()
         time.sleep(0.5)
         assert not ran(tmp_path), "the other engine asks nobody while the ticket is taken"
         first = workers.processes.pop(0)
         first.kill()
         first.wait()
-        eventually(lambda: unfinished(app) == 0, 20, "the other engine asks its own")
+        eventually(lambda: unfinished(app) == 0, 60, "the other engine asks its own")
     check_all_done(app, ids, tmp_path)
     app.close()

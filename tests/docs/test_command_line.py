@@ -16,7 +16,7 @@ from hipq.cli.main import cli
 from tests.docs.test_readme import ROOT, blocks, console
 
 PAGE = "docs/command-line.md"
-COMMANDS = 31
+COMMANDS = 37
 """Typed in its examples: so that none is overlooked."""
 
 
@@ -44,7 +44,8 @@ def test_the_file_it_shows_is_whole_and_right(tmp_path: Path, monkeypatch: pytes
     assert {name: set(value) if isinstance(value, dict) else 0 for name, value in written.items()} == {
         "app": 0,
         "database": 0,
-        **{name: set(msgspec.to_builtins(getattr(found.settings, name))) for name in ("worker", "prune")},
+        "callback_url": 0,
+        **{name: set(msgspec.to_builtins(getattr(found.settings, name))) for name in ("worker", "prune", "waiter")},
     }
 
 

@@ -12,9 +12,11 @@ import pytest
 
 from hipq import Hipq, admit, limit
 from hipq.stores.clock import SystemClock
-from hipq.stores.migrations import Migration
+from hipq.stores.migrations import Migration, migrations
 from tests.cli.conftest import HipqCommand, Worker, eventually, started
 from tests.doctor.conftest import Doctor, sql
+
+SCHEMA = migrations("hipq.stores.sqlite")[-1].number
 
 
 @pytest.fixture(autouse=True)
@@ -53,7 +55,7 @@ def test_an_old_schema_is_to_be_migrated(doctor: Doctor, next_release: Callable[
     next_release()
     found = doctor.news()
     assert [(one["check"], one["level"]) for one in found] == [("schema", "problem")]
-    assert found[0]["sentence"] == "the database is at schema 1, and this program needs 2"
+    assert found[0]["sentence"] == f"the database is at schema {SCHEMA}, and this program needs {SCHEMA + 1}"
     assert "hipq migrate shop:app" in found[0]["advice"]
     doctor.follow(found[0])
     assert doctor.news() == []
@@ -70,7 +72,7 @@ def test_a_queue_that_an_older_program_added_lags_behind(
     assert number_of(shop, "late")  # by a program that does not know the new migration
     found = doctor.only()
     assert (found["check"], found["level"], found["queue"]) == ("schema", "warning", "shop.late")
-    assert found["sentence"] == "the tables of this queue are at schema 1, and this program needs 2"
+    assert found["sentence"] == f"the tables of this queue are at schema {SCHEMA}, and this program needs {SCHEMA + 1}"
     doctor.follow(found)
     assert doctor.news() == []
 
@@ -82,7 +84,7 @@ def test_a_schema_that_is_too_new_wants_another_program(doctor: Doctor, url: str
         sql(url, "UPDATE hipq_meta SET version = 9, accepts = 8")
     found = doctor.only()
     assert (found["check"], found["level"], found["advice"]) == ("schema", "problem", "upgrade hipq here")
-    assert "schema 9 and takes programs of schema 8 or later; this one is 1" in found["sentence"]
+    assert f"schema 9 and takes programs of schema 8 or later; this one is {SCHEMA}" in found["sentence"]
 
 
 # -- indexes ---------------------------------------------------------------------------------------------------------

@@ -37,12 +37,15 @@ def test_a_throttler_that_refuses_is_asked_about_once_a_second(app: Hipq) -> Non
     queue.enqueue("work")
     engine = app.engine()
     thread = threading.Thread(target=engine.run)
+    began = time.monotonic()
     thread.start()
-    time.sleep(2.5)
+    while len(asked) < 3 and time.monotonic() < began + 60:
+        time.sleep(0.05)
+    took = time.monotonic() - began
     engine.stop()
     thread.join(10)
     engine.hands.close()
-    assert 2 <= len(asked) <= 8, asked
+    assert 3 <= len(asked) <= 2 + 2 * took, (asked, took)
 
 
 def test_until_empty_returns_when_all_that_is_left_was_refused(app: Hipq) -> None:
@@ -72,7 +75,7 @@ def test_jobs_behind_the_first_page_have_their_turn_though_jobs_end_all_the_time
     engine = app.engine()
     thread = threading.Thread(target=engine.run)
     thread.start()
-    until = time.monotonic() + 10
+    until = time.monotonic() + 60
     while any(app.job(id).state != "final" for id in late) and time.monotonic() < until:
         time.sleep(0.05)
     engine.stop()
@@ -100,7 +103,7 @@ def test_an_answer_that_finds_no_free_hand_gives_the_ticket_back(app: Hipq) -> N
     engine = app.engine(concurrency=1)
     thread = threading.Thread(target=engine.run)
     thread.start()
-    assert ask.wait(5)
+    assert ask.wait(30)
     other.enqueue("hog")
     while not other.running_jobs:
         time.sleep(0.01)

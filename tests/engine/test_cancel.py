@@ -19,7 +19,7 @@ from hipq import Hipq, Job, Queue, Retry
 from hipq.runners import processes
 from tests.engine.working import real_time, until, working
 
-SOON = 5.0
+SOON = 30.0
 """Far below the lease's third, at which an engine would have noticed anyway, and far above what it takes."""
 
 

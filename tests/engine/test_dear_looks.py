@@ -59,9 +59,9 @@ def test_the_jobs_of_a_dead_engine_come_back_at_once_however_many_and_dear(app: 
     app.store.turn(dead, changes, [], now)
     orphans = app.store.orphans
     slow(app.store, "orphans")
-    with working(app, lease=6):  # it sweeps every two seconds
-        took = until(lambda: not orphans([queue.number], 1), seconds=15)
-    assert took < 1.5, "not some at each sweep"
+    with working(app, lease=60):  # it sweeps every twenty seconds
+        took = until(lambda: not orphans([queue.number], 1))
+    assert took < 15, "not some at each sweep"
 
 
 @real_time
@@ -73,11 +73,10 @@ def test_looks_that_became_dear_are_few_and_work_goes_on(app: Hipq, queue: Queue
     called = slow(app.store, verb)
     done = 0
     with working(app, poll=0.1, lease=0.3):
-        end = time.monotonic() + SECONDS
-        while time.monotonic() < end:
+        began = time.monotonic()
+        while time.monotonic() < began + SECONDS or done <= 3 * most:
             id = work.enqueue()
             until(lambda id=id: app.job(id).state == "final")  # type: ignore[misc]
             done += 1
-        looks = len([moment for moment in called if moment < end])
-    assert 1 <= looks <= most  # else one a job, or one a tenth of a second
-    assert done > 3 * most
+        looks, took = len(called), time.monotonic() - began
+    assert 1 <= looks <= max(1.0, took / SECONDS) * most  # else one a job, or one a tenth of a second

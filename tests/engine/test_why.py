@@ -69,7 +69,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 def until(engine: Engine, condition: Callable[[], object]) -> None:
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while not condition():
         assert time.monotonic() < end, "did not happen"
         engine.wake()

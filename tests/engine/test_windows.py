@@ -102,7 +102,7 @@ def test_a_window_that_closes_before_a_hand_is_free_is_checked_again_at_launch(
     engine = app.engine(concurrency=1, lease=36_000)
     engine._pace.measure([1] * 1000)  # as if handlers were quick: it claims ahead of free hands
     engine.turn()
-    assert started.wait(5)
+    assert started.wait(30)
     id = work.enqueue()
     engine.wake()
     engine.turn()
@@ -205,6 +205,6 @@ def test_a_zone_only_the_producer_knows_holds_up_nothing_else(
             break
         end.wait(0.05)
     engine.stop()
-    thread.join(5)
+    thread.join(30)
     engine.hands.close()
     assert (app.job(plain).code, app.job(strange).phase) == ("ok", "ready")

@@ -34,13 +34,13 @@ def working(*apps: Hipq, **options: Any) -> Iterator[list[Engine]]:
         for engine in engines:
             engine.stop()
         for thread in threads:
-            thread.join(20)
+            thread.join(60)
         for engine in engines:
             engine.hands.close()
     assert not any(thread.is_alive() for thread in threads)
 
 
-def until(condition: Callable[[], object], seconds: float = 15.0) -> float:
+def until(condition: Callable[[], object], seconds: float = 60.0) -> float:
     """Wait for it; how long that took."""
     began = time.monotonic()
     while not condition():
@@ -49,7 +49,7 @@ def until(condition: Callable[[], object], seconds: float = 15.0) -> float:
     return time.monotonic() - began
 
 
-def until_empty(app: Hipq, seconds: float = 15.0, **options: Any) -> float:
+def until_empty(app: Hipq, seconds: float = 60.0, **options: Any) -> float:
     """`app.run(until_empty=True)`, and it must return; how long that took."""
     engine = app.engine(**options)
     raised: list[BaseException] = []
@@ -67,7 +67,7 @@ def until_empty(app: Hipq, seconds: float = 15.0, **options: Any) -> float:
     took, hangs = time.monotonic() - began, thread.is_alive()
     engine.stop()
     engine.stop()
-    thread.join(20)
+    thread.join(60)
     engine.hands.close()
     if raised:
         raise raised[0]

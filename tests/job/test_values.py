@@ -126,7 +126,7 @@ def test_bad_names(bad: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "bad", ["", "1a", "a|b", "a,b", "a\n", "a b", "%00", "../a", "ש", "z" * 201, "z" * 65536, None]
+    "bad", ["", "a*", "a|b", "a,b", "a\n", "a b", "%00", "../a", "ש", "z" * 201, "z" * 65536, None]
 )
 def test_bad_job_types(bad: Any) -> None:
     with pytest.raises(Invalid, match="a job type must be"):

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hipq import Failed, Hipq, Job, Retry, Wait, fixed
-from hipq.events import ALL_EVENTS, ENGINE_EVENTS, Events
+from hipq.events import ALL_EVENTS, ENGINE_EVENTS, LISTENER_EVENTS, Events
 from hipq.job.model import New, Row, blank
 from hipq.observe import logs
 
@@ -55,9 +55,10 @@ def test_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
     warnings = {"error", "failed", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
                 "lease lost", "store down", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
                 "throttler slow", "throttler failed", "answer failed", "call-off failed", "conflict",
-                "late"}  # fmt: skip
+                "late", "unreadable", "listener down"}  # fmt: skip
+    information = {*ENGINE_EVENTS, *LISTENER_EVENTS} - {"listener report"}
     for name in ALL_EVENTS:
-        expected = logging.WARNING if name in warnings else logging.INFO if name in ENGINE_EVENTS else logging.DEBUG
+        expected = logging.WARNING if name in warnings else logging.INFO if name in information else logging.DEBUG
         assert logs.level(name) == expected, name
 
 

@@ -40,8 +40,8 @@ def test_a_nudge_ends_a_wait_and_is_no_news() -> None:
     bell = Bell()
     threading.Timer(0.05, bell.nudge).start()
     began = time.monotonic()
-    assert bell.wait(5) == (False, [])
-    assert time.monotonic() - began < 2
+    assert bell.wait(60) == (False, [])
+    assert time.monotonic() - began < 30
     bell.nudge()
     assert bell.wait(5) == (False, [])
     assert bell.wait(0) == (False, [])

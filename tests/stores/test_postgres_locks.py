@@ -72,7 +72,7 @@ def test_a_program_that_adds_a_job_waits_longer(store: PostgresStore, queue: Que
         thread.join(connection.LOCK_SECONDS + 0.5)
         assert thread.is_alive(), "it gave up"
         conn.commit()
-        thread.join(5)
+        thread.join(30)
     assert stored[0] == (holder, True)
     assert len(stored) == jobs
     assert not any(one.duplicate for one in stored[1:])

@@ -41,7 +41,7 @@ def test_an_old_sqlite_writes_only_under_the_lock_file(tmp_path: Path, monkeypat
     assert not done.wait(0.2), "it wrote while another held the lock file"
     assert len(app.jobs("orders")) == 1, "reading needs no lock file"
     fcntl.flock(other, fcntl.LOCK_UN)
-    assert done.wait(5)
+    assert done.wait(30)
     thread.join()
     os.close(other)
     app.close()
@@ -169,11 +169,11 @@ def test_a_fork_waits_for_a_write_in_another_thread(tmp_path: Path) -> None:
     def write() -> None:
         with store._db.writing():
             inside.set()
-            leave.wait(5)
+            leave.wait(30)
 
     thread = threading.Thread(target=write)
     thread.start()
-    inside.wait(5)
+    inside.wait(30)
     threading.Timer(0.2, leave.set).start()
     pid = os.fork()
     if pid == 0:

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from hipq.errors import Invalid, shown
 from hipq.job import names, payload
 from hipq.job.answer import Keeping, NewAnswer
+from hipq.job.fault import clean
 from hipq.job.spec import Spec
 from hipq.job.when import later
 
 ID_LIMIT: Final = 500
+REASON_LIMIT: Final = 500
+BODY_LIMIT: Final = 1 << 20
+"""Bytes that are kept of a message which is too large, or not even text."""
 
 
 def arrive(
@@ -25,17 +32,20 @@ def arrive(
     answer_id: str | None = None,
     error: bool = False,
     attempt: int | None = None,
+    job: int = 0,
+    written: str = "",
 ) -> NewAnswer:
-    """`spec`: what this program knows of the job type."""
+    """`spec`: what this program knows of the job type. `job`: the very job it is for, if that is known. `written`: the
+    data as JSON, if somebody has checked it already: that is a good part of the work."""
     if not isinstance(error, bool):
         raise Invalid(f"error must be True or False, not {shown(error)}")
     return NewAnswer(
         queue=queue,
         job_type=names.job_type(job_type),
         job_key=names.key(key),
-        data=payload.encode(data, "an answer's data"),
+        data=written or payload.encode(data, "an answer's data"),
         arrived=now,
-        early_until=later(now, keeping.early_window),
+        early_until=0 if job else later(now, keeping.early_window),
         remember_until=later(now, keeping.answer_memory),
         keep_until=later(now, keeping.answer_ttl),
         early=round(keeping.early_window * 1e6),
@@ -43,10 +53,37 @@ def arrive(
         error=error,
         attempt=0 if attempt is None else names.whole(attempt, "attempt", 1, (1 << 31) - 1),
         fence=spec.fence if spec is not None and spec.fn is not None else None,
+        job=job,
     )
 
 
+def unreadable(
+    queue: int, job_type: str, body: bytes, reason: str, now: int, *, keeping: Keeping, answer_id: str
+) -> NewAnswer:
+    """A message that is for no job, or for none that it names: kept with the reason, for people to look at."""
+    known = answer_id if _is_answer_id(answer_id) else None
+    new = arrive(queue, job_type, "no key", None, now, keeping=keeping, answer_id=known)
+    return replace(new, job_key="", data=_readable(body), unreadable=clean(reason)[:REASON_LIMIT])
+
+
+def _readable(body: bytes) -> str:
+    """As much of a message as can be kept, and as plainly: its JSON, else its text, else its bytes in base64."""
+    readings: tuple[Callable[[bytes], Any], ...] = (payload.parse, bytes.decode)
+    for read in readings:
+        try:
+            return payload.encode(read(body))
+        except (Invalid, UnicodeDecodeError):
+            pass
+    from base64 import b64encode  # hardly ever
+
+    return payload.encode({"base64": b64encode(body[:BODY_LIMIT]).decode(), "bytes": len(body)})
+
+
 def _answer_id(value: str) -> str:
-    if not isinstance(value, str) or not 1 <= len(value) <= ID_LIMIT or not value.isprintable():
+    if not _is_answer_id(value):
         raise Invalid(f"an answer_id must have 1 to {ID_LIMIT} characters, all of them printable, not {shown(value)}")
     return value
+
+
+def _is_answer_id(value: object) -> bool:
+    return isinstance(value, str) and 1 <= len(value) <= ID_LIMIT and value.isprintable()

@@ -10,7 +10,7 @@ from hipq.engine.prune import STEP
 from hipq.errors import Conflict, Invalid, NotFound
 from hipq.events import Events
 from hipq.job import names
-from hipq.job.answer import LATE, MATCHED, STATES, Answer, Answered, Kept, NewAnswer, waited
+from hipq.job.answer import LATE, MATCHED, STATES, UNREADABLE, Answer, Answered, Kept, NewAnswer, waited
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
 from hipq.job.view import Job
@@ -69,6 +69,8 @@ class Inbox:
             details: dict[str, Any] = {"answer": delivered.id, "key": new.job_key}
             if change:
                 details["waited"] = waited(change.before, now)
+            if new.unreadable:
+                details["error"] = new.unreadable
             self._events.emit(delivered.outcome, now, queue.name, change.after if change else None, **details)
         for one in delivered.placed:
             if one.state in (MATCHED, LATE) and self._events.wanted(one.state):
@@ -133,6 +135,8 @@ class Inbox:
     def replay(self, id: int) -> Replayed:
         """Let an answer come again, as if it came now and named no attempt: to the job that has its key now."""
         kept = self._kept(id)
+        if kept.state == UNREADABLE:
+            raise Conflict(f"answer {id} names no job: `rekey` gives it a key")
         return self._again(kept, kept.job_type, kept.job_key)
 
     def rekey(self, id: int, key: str, *, type: str | None = None) -> Replayed:

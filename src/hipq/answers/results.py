@@ -82,6 +82,16 @@ class Results:
         finally:
             self._give_up(row.id, future)
 
+    async def ended(self, row: Row, seconds: float) -> Row | None:
+        """The job once it has ended, however; None if that takes longer."""
+        future = self._ending(row.id)
+        try:
+            return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
+        except TimeoutError:
+            return None
+        finally:
+            self._give_up(row.id, future)
+
     def _ending(self, id: int) -> Future[Row]:
         """The row of a job once it is final."""
         if self._pid != os.getpid():

@@ -9,17 +9,26 @@ import click
 
 from hipq import Hipq
 from hipq.answers.inbox import Count
+from hipq.answers.reports import as_rows, streams
 from hipq.cli.commands import Commands, examples
 from hipq.cli.complain import complain, note
 from hipq.cli.inputs import Whole
 from hipq.cli.progress import confirm, progress, yes_option
 from hipq.cli.show import next_page, print_json, some
-from hipq.cli.show_answers import described, print_answer, print_answers, print_counts, print_replayed, replayed
+from hipq.cli.show_answers import (
+    described,
+    print_answer,
+    print_answers,
+    print_counts,
+    print_listeners,
+    print_replayed,
+    replayed,
+)
 from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option, of_name
 from hipq.cli.which_answers import Wanted, every, find_answer, number_of, page, which_answers
 from hipq.errors import Conflict, NotFound
 from hipq.job import names
-from hipq.job.answer import STATES
+from hipq.job.answer import STATES, Answered
 
 _NUMBER = Whole("the number of an answer", 1, (1 << 63) - 1)
 _number_argument = click.argument("number", metavar="NUMBER", type=_NUMBER)
@@ -105,6 +114,24 @@ def count(app: str, queue: str | None, db: str | None, as_json: bool) -> None:
         print_json(rows)
     else:
         print_counts(rows)
+
+
+@answers.command(
+    "listeners",
+    cls=AppCommand,
+    epilog=examples("hipq answers listeners shop:app", "hipq answers listeners --db sqlite:///shop.db --json"),
+)
+@app_argument
+@db_option
+@json_option
+def listeners(app: str, db: str | None, as_json: bool) -> None:
+    """The streams that answers come on: how many listen now, how many messages are behind, what became of those that
+    came since the first was listened to."""
+    rows = [row for one in instances(app, db) for row in as_rows(streams(one.store, one.name), list(Answered))]
+    if as_json:
+        print_json(rows)
+    else:
+        print_listeners(rows)
 
 
 # -- changing --------------------------------------------------------------------------------------------------------

@@ -60,8 +60,22 @@ class TypeName(click.types.StringParamType):
         return _items(incomplete, known(ctx).types)
 
 
+class WaiterQueueName(click.types.StringParamType):
+    """An SQS queue that hipq.toml or the source of a waiter names. AWS itself is not asked."""
+
+    name = "queue"
+
+    def shell_complete(self, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        found: set[str] = set()
+        with suppress(Exception):
+            found.update(config.read().settings.waiter.queues or ())
+        with suppress(Exception):
+            found.update(_waiters_queues(ctx.params.get("app") or ""))
+        return _items(incomplete, found)
+
+
 def _items(incomplete: str, names: set[str]) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in sorted(names) if name.startswith(incomplete)]
+    return [CompletionItem(name) for name in sorted(names) if name and name.startswith(incomplete)]
 
 
 def complete_names(command: click.Command) -> None:
@@ -118,6 +132,19 @@ def _read_source(app: str, found: Known) -> set[str]:
                 if getattr(of, "attr", "") in ("job", "cron") and not named:
                     found.types.add(node.name)
     return instances
+
+
+def _waiters_queues(app: str) -> Iterator[str]:
+    """What is given to `Waiter(...)` and to `@waiter.handle(...)`."""
+    for node in ast.walk(ast.parse(_source(app.partition(":")[0]))):
+        if not isinstance(node, ast.Call):
+            continue
+        called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        if called == "handle":
+            yield _first_text(node)
+        if called == "Waiter":
+            lists = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "queues")]
+            yield from (text for one in lists for text in ast.literal_eval(one))
 
 
 def _first_text(call: ast.Call) -> str:

@@ -12,16 +12,32 @@ from hipq.cli.commands import examples
 from hipq.cli.prune import prune
 from hipq.cli.show import print_json, print_table
 from hipq.cli.target import json_option, shown
+from hipq.cli.waiter import DEFAULTS, waiter
 from hipq.cli.worker import worker
 from hipq.config import FILE, Found, read
 
 _SECTIONS = {"worker": worker, "prune": prune}
-_ENVIRONMENT = {"app": "HIPQ_APP", "database": "HIPQ_DATABASE_URL"}
+_USUAL: dict[str, dict[str, Any]] = {
+    **{section: {one.name or "": one.default for one in command.params} for section, command in _SECTIONS.items()},
+    "waiter": DEFAULTS,
+}
+"""Of each section what holds if nobody says otherwise."""
+_ENVIRONMENT = {"app": "HIPQ_APP", "database": "HIPQ_DATABASE_URL", "callback_url": "HIPQ_CALLBACK_URL"}
 
 
 def defaults(command: str | None) -> dict[str, Any]:
     """What the file says of a command, as its options want it; asked only for those that it can say something of."""
+    if command == "waiter":
+        return {"waiter": _of_waiter(read())}
     return {command: _of_section(read(), command)} if command in _SECTIONS else {}
+
+
+def _of_waiter(found: Found) -> dict[str, Any]:
+    """For each of its commands. Queues are no option of theirs, and only these two have this kind of delay."""
+    given = _of_section(found, "waiter")
+    delay = {"delay": given.pop("delay")} if "delay" in given else {}
+    given.pop("queues", None)
+    return {name: given | (delay if name in ("run", "work") else {}) for name in waiter.commands}
 
 
 def _of_section(found: Found, section: str) -> dict[str, Any]:
@@ -47,7 +63,7 @@ def config(as_json: bool) -> None:
     """
     found = read()
     rows = [*(_general(found, name) for name in _ENVIRONMENT)]
-    rows += [row for section in _SECTIONS for row in _rows(found, section)]
+    rows += [row for section in _USUAL for row in _rows(found, section)]
     if as_json:
         print_json({"file": str(found.file) if found.file else None, "settings": rows})
     else:
@@ -67,12 +83,11 @@ def _general(found: Found, name: str) -> dict[str, Any]:
 
 def _rows(found: Found, section: str) -> list[dict[str, Any]]:
     given = _of_section(found, section)
-    usual = {one.name: one.default for one in _SECTIONS[section].params}
     fields = msgspec.structs.fields(type(getattr(found.settings, section)))
     return [
         {
             "setting": f"{section}.{name}",
-            "value": given.get(name, _plain(usual.get(name))),
+            "value": given.get(name, _plain(_USUAL[section].get(name))),
             "from": "file" if name in given else "default",
         }
         for name in (field.name for field in fields)

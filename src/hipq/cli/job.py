@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Any
 
@@ -12,9 +13,10 @@ from hipq.cli.commands import Commands, examples
 from hipq.cli.inputs import Duration, JobId, Moment, Whole
 from hipq.cli.many import Chosen, done_to, filters, ids_argument
 from hipq.cli.progress import quiet_option, yes_option
-from hipq.cli.show import described, next_page, print_job, print_jobs, print_json
+from hipq.cli.show import described, next_page, outlined, print_job, print_jobs, print_json, print_json_list
 from hipq.cli.show_answers import answers_of
 from hipq.cli.target import AppCommand, app_argument, db_option, find, instances, json_option, of_name
+from hipq.errors import NotFound
 from hipq.job import names
 from hipq.job.model import queue_of
 from hipq.job.order import PRIORITY_MAX
@@ -72,18 +74,28 @@ def list_jobs(app: str, chosen: Chosen, after: int, limit: int, db: str | None, 
     """Jobs by id, live and final: those of one queue in the order they were added."""
     wanted = chosen.wanted()
     found = [
-        described(one.name, each.name, job)
+        (one.name, each.name, job)
         for one, each in of_name(instances(app, db), chosen.queue)
         for job in one.jobs(each.name, after=after, limit=limit + 1, **wanted)
     ]
-    found = sorted(found, key=lambda each: int(each["id"]))
+    found = sorted(found, key=lambda each: each[2].id)
     more, found = len(found) > limit, found[:limit]
     if as_json:
-        print_json(found)
+        print_json_list(_whole(found))
     else:
-        print_jobs(found)
+        print_jobs([outlined(*each) for each in found])
         if more:
-            next_page(int(found[-1]["id"]))
+            next_page(found[-1][2].id)
+
+
+def _whole(found: list[tuple[str, str, Job[Any]]]) -> Iterator[dict[str, Any]]:
+    """Each is read when it is its turn, and forgotten then: with all they carry, a list might not fit into memory."""
+    found.reverse()
+    while found:
+        try:
+            yield described(*found.pop())
+        except NotFound:
+            pass  # it has been deleted since
 
 
 @job.command(

@@ -13,6 +13,7 @@ from hipq.cli.advice import advised
 from hipq.cli.answer import answer
 from hipq.cli.answers import answers
 from hipq.cli.bench import bench
+from hipq.cli.callbacks import serve_callbacks
 from hipq.cli.commands import Commands, examples
 from hipq.cli.complain import complain
 from hipq.cli.complete import complete_names
@@ -22,11 +23,17 @@ from hipq.cli.demo import demo
 from hipq.cli.doctor.command import doctor
 from hipq.cli.enqueue import enqueue
 from hipq.cli.job import job
+from hipq.cli.journal import journal
+from hipq.cli.listen import listen
 from hipq.cli.migrate import migrate
 from hipq.cli.move import move_jobs
 from hipq.cli.prune import prune
 from hipq.cli.queue import queue
+from hipq.cli.serve import serve
+from hipq.cli.signing import signing
 from hipq.cli.streams import give_up, open_closed_ones
+from hipq.cli.tenant import tenant
+from hipq.cli.waiter import waiter
 from hipq.cli.worker import worker
 from hipq.errors import HipqError, Invalid
 
@@ -62,16 +69,23 @@ for command in (
     answer,
     answers,
     bench,
+    serve_callbacks,
     completion,
     config,
     demo,
     doctor,
     enqueue,
     job,
+    journal,
+    listen,
     migrate,
     move_jobs,
     prune,
     queue,
+    serve,
+    signing,
+    tenant,
+    waiter,
     worker,
 ):
     cli.add_command(command)

@@ -6,7 +6,7 @@ import json
 import shlex
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -29,14 +29,21 @@ _FIELDS = (
 )  # fmt: skip
 
 
-def described(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
-    """A job as JSON can have it, whole."""
+def outlined(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
+    """A job as a table can have it: what it carries is not read."""
     fault = job.fault
     return {
         "app": app,
         "queue": queue,
         **{name: getattr(job, name) for name in _FIELDS},
         "error": str(fault) if fault else None,
+    }
+
+
+def described(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
+    """A job as JSON can have it, whole."""
+    return {
+        **outlined(app, queue, job),
         "data": job.data,
         "result": job.result,
         "history": job.history,
@@ -45,6 +52,14 @@ def described(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
 
 def print_json(value: Any) -> None:
     click.echo(json.dumps(value, default=_plain))  # ASCII: what is in a payload cannot play tricks on a terminal
+
+
+def print_json_list(values: Iterable[Any]) -> None:
+    """The same of a list whose elements are made one by one: all of them might not fit into memory."""
+    click.echo("[", nl=False)
+    for number, value in enumerate(values):
+        click.echo(f"{', ' if number else ''}{json.dumps(value, default=_plain)}", nl=False)
+    click.echo("]")
 
 
 def _plain(value: Any) -> Any:
@@ -76,7 +91,7 @@ def print_table(
         click.echo(f"{indent}{line}".rstrip())
 
 
-def next_page(after: int) -> None:
+def next_page(after: int | str) -> None:
     """Say on standard error how to see what comes after this page: the command that was given, with another --after.
     For a command of class AppCommand that found more than it shows."""
     context = click.get_current_context()
@@ -145,7 +160,8 @@ def print_job(job: dict[str, Any]) -> None:
 
 
 def timeline(job: dict[str, Any]) -> list[tuple[datetime, str]]:
-    found = [(job["create_time"], "added")]
+    is_there = job["history"] and job["history"][0]["event"] == "added"  # with the trace it belongs to
+    found = [] if is_there else [(job["create_time"], "added")]
     for entry in job["history"]:
         details = " ".join(f"{k}={_whole(v)}" for k, v in entry.items() if k not in ("at", "event"))
         found.append((entry["at"], escaped(f"{entry['event']} {details}".strip())))

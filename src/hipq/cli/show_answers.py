@@ -11,7 +11,7 @@ import click
 from hipq import Hipq
 from hipq.answers.inbox import Replayed
 from hipq.cli.show import clock, print_lines, print_table
-from hipq.job.answer import BUFFERED, LATE, STATES, Answer, Answered
+from hipq.job.answer import BUFFERED, LATE, STATES, UNREADABLE, Answer, Answered
 from hipq.job.model import queue_of
 
 _BRIEF: Final = ("number", "queue", "type", "key", "state", "job", "copies", "arrived", "keep_until", "id")
@@ -90,6 +90,11 @@ def print_counts(counts: Sequence[dict[str, Any]]) -> None:
     print_table(("state", "answers", "copies", "meaning"), counts)
 
 
+def print_listeners(rows: Sequence[dict[str, Any]]) -> None:
+    columns = ("listener", "url", "listening", "lag", *Answered)
+    print_table((*columns, "error") if any(row["error"] for row in rows) else columns, rows, none="listeners")
+
+
 def replayed(done: Replayed, queue: str, job_type: str, key: str) -> dict[str, Any]:
     found = {"outcome": done.outcome, "number": done.id, "job": done.job or None}
     return found | {"queue": queue, "type": job_type, "key": key}
@@ -113,3 +118,5 @@ def _became(done: Replayed) -> str:
             return f"job {done.job} had ended with another one ({now})"
         case Answered.LATE:
             return f"job {done.job} had ended, or was past that attempt ({now})"
+        case Answered.UNREADABLE:
+            return STATES[UNREADABLE]

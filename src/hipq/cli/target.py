@@ -9,7 +9,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -19,6 +19,8 @@ from hipq.cli.show import GIVEN
 from hipq.stores.open import open_store, without_password
 
 _APP = re.compile(r"(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>[A-Za-z_]\w*(\.\w+)*)")
+
+T = TypeVar("T")
 
 
 class AppCommand(click.Command):
@@ -32,11 +34,7 @@ class AppCommand(click.Command):
         ctx.meta[GIVEN] = list(args)
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
             args = args[:-1]  # a shell completes its value, and without one MODULE:APP would be lost too
-        options: list[click.Parameter] = [one for one in self.params if isinstance(one, click.Option)]
-        probe = click.Command(self.name, params=[*options, click.Argument(["given"], nargs=-1, required=False)])
-        found, _, _ = probe.make_parser(ctx).parse_args(list(args))
-        given = found.get("given")
-        first = given[0] if isinstance(given, (tuple, list)) and given else ""
+        found, first = _probed(self, ctx, args)
         if ":" not in first:
             asks_nothing = ctx.resilient_parsing or set(args) & set(ctx.help_option_names)
             args = ["" if found.get("db") or asks_nothing else usual_app(), *args]
@@ -47,6 +45,20 @@ class AppCommand(click.Command):
                 said = f"{first!r:.60} is too much; an application is given as MODULE:APP, like shop:app"
                 raise click.UsageError(said, ctx) from None
             raise
+
+
+def _probed(command: click.Command, ctx: click.Context, args: list[str]) -> tuple[dict[str, Any], str]:
+    """The options a command line has, and the first of its words that is none."""
+    options: list[click.Parameter] = [one for one in command.params if isinstance(one, click.Option)]
+    probe = click.Command(command.name, params=[*options, click.Argument(["given"], nargs=-1, required=False)])
+    found, _, _ = probe.make_parser(ctx).parse_args(list(args))
+    given = found.get("given")
+    return dict(found), given[0] if isinstance(given, (tuple, list)) and given else ""
+
+
+def first_word(command: click.Command, ctx: click.Context, args: list[str]) -> str:
+    """The first of a command line's words that is no option, "" if there is none."""
+    return _probed(command, ctx, args)[1]
 
 
 def usual_app() -> str:
@@ -75,9 +87,15 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 
 
 def load(where: str) -> Hipq:
-    """The application at MODULE:APP; the current directory is importable, and that of the hipq.toml that names it."""
+    """The application at MODULE:APP."""
     if not where:
         raise click.UsageError("say which application: MODULE:APP first, in $HIPQ_APP, or as app in hipq.toml")
+    return load_any(where, Hipq)
+
+
+def load_any(where: str, kind: type[T]) -> T:
+    """What is at MODULE:APP, which must be of this kind. The current directory is importable, and that of the
+    hipq.toml that names it."""
     match = _APP.fullmatch(where)
     if not match:
         raise Invalid(f"an application is given as MODULE:APP, like shop:app, not {where!r:.80}")
@@ -89,15 +107,15 @@ def load(where: str) -> Hipq:
     found: Any = _imported(match["module"])
     for name in match["name"].split("."):
         if not hasattr(found, name):
-            raise Invalid(f"module {match['module']} has no {match['name']}{nearest(name, _apps_in(found))}")
+            raise Invalid(f"module {match['module']} has no {match['name']}{nearest(name, _all_in(found, kind))}")
         found = getattr(found, name)
-    if not isinstance(found, Hipq):
-        raise Invalid(f"{where} is a {type(found).__name__}, not a Hipq")
+    if not isinstance(found, kind):
+        raise Invalid(f"{where} is a {type(found).__name__}, not a {kind.__name__}")
     return found
 
 
-def _apps_in(module: Any) -> list[str]:
-    return [name for name, value in vars(module).items() if isinstance(value, Hipq)]
+def _all_in(module: Any, kind: type[Any]) -> list[str]:
+    return [name for name, value in vars(module).items() if isinstance(value, kind)]
 
 
 def _imported(module: str) -> Any:

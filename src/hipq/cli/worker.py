@@ -13,6 +13,7 @@ from typing import Final
 import click
 
 from hipq import Hipq
+from hipq.answers.listening import Listener, listening
 from hipq.cli.commands import examples
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration, Whole
@@ -22,6 +23,7 @@ from hipq.engine.loop import Engine
 from hipq.engine.pulse import LEASE
 from hipq.errors import Invalid
 from hipq.observe import logs
+from hipq.signals import each_meant
 
 STUCK: Final = 3
 """Exit status of a process whose threads are all held by handlers that outlived their run_timeout: replace it."""
@@ -43,6 +45,8 @@ STUCK: Final = 3
               help="One that dies, or whose threads are all stuck, is replaced.")  # fmt: skip
 @click.option("--lease", type=Duration("lease", 0.1), default=LEASE, show_default=True,
               help="Seconds a process may be silent before its jobs are given to others.")  # fmt: skip
+@click.option("--listen/--no-listen", "listens", default=True, show_default=True,
+              help="Also keep answers that come as messages (app.listen); not with --until-empty.")  # fmt: skip
 @click.option("--until-empty", is_flag=True, help="End when nothing is due and nothing executes.")
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
               show_default=True, help="debug: one line for every change of a job.")  # fmt: skip
@@ -55,6 +59,7 @@ def worker(
     concurrency: int,
     processes: int,
     lease: float,
+    listens: bool,
     until_empty: bool,
     log_level: str,
     log_format: str,
@@ -73,12 +78,13 @@ def worker(
         command += ["--log-level", log_level, "--log-format", log_format]
         command += ["-q", queues] if queues is not None else []
         command += ["--until-empty"] if until_empty else []
+        command += [] if listens else ["--no-listen"]
         return Supervisor(command, processes, until_empty).run()
     found = _checked(app, wanted)
     if lifeline is None and log_format == "text":
         announced(found)  # supervised, it has been said; in JSON, "engine started" says it
     engine = found.engine(wanted, concurrency, lease=lease)
-    return _work(found, engine, until_empty, lifeline)
+    return _work(found, engine, until_empty, lifeline, found.listeners(wanted) if listens and not until_empty else [])
 
 
 def _checked(where: str, wanted: list[str] | None) -> Hipq:
@@ -113,21 +119,23 @@ def _check_apart(where: str, wanted: list[str] | None) -> None:
         sys.exit(status if status > 0 else 1)
 
 
-def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None) -> int:
+def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, listeners: list[Listener]) -> int:
     """Drive an engine made just before: it has forked its nursery, so threads may start from here on."""
     logs.subscribe(app.events)
 
-    def stop(*_: object) -> None:
+    def stop() -> None:
         engine.stop()
         if engine.stopping > 2:
             os._exit(1)  # they do not even wait for jobs to be given back: their lease runs out
 
+    heard = each_meant(stop)
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        signal.signal(number, heard)
     if lifeline is not None:
         _end_with(lifeline)
     try:
-        engine.run(until_empty)
+        with listening(listeners):
+            engine.run(until_empty)
     finally:
         engine.hands.close()
     if engine.stopping > 1 or engine.unfit:

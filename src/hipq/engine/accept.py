@@ -6,13 +6,13 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec.structs import replace
 
 from hipq.errors import DuplicateKey, Invalid, shown
 from hipq.job import names, payload
-from hipq.job.model import New, blank
+from hipq.job.model import New, blank, remember
 from hipq.job.order import Order
 from hipq.job.spec import Spec
 from hipq.job.states import READY, SCHEDULED
@@ -47,8 +47,10 @@ def accept(
     lane_by: LaneBy | None = None,
     rules: Rules = NO_RULES,
     look_again: Callable[[], Rules] | None = None,
+    trace: str = "",
 ) -> New:
-    """`rules` are as this program knows them; before a job is refused by them, they are looked at again."""
+    """`rules` are as this program knows them; before a job is refused by them, they are looked at again. `trace`: the
+    traceparent of the span in which it is added."""
     if at is not None and delay is not None:
         raise Invalid("give at or delay, not both")
     text = payload.encode(data)
@@ -72,6 +74,7 @@ def accept(
         timeout=spec.timeout if timeout is None else seconds(timeout, "timeout", least=0.001),
         time_windows=hours,
         lane="" if lane is None else names.lane(lane),
+        history=remember("[]", now, "added", trace=trace) if trace else "[]",
     )
     if lane is None and lane_by:
         new = replace(new, lane=_lane(lane_by, new, spec))
@@ -94,6 +97,25 @@ def raises(on_duplicate: str) -> bool:
     if on_duplicate not in ("raise", "return"):
         raise Invalid(f'on_duplicate must be "raise" or "return", not {shown(on_duplicate)}')
     return on_duplicate == "raise"
+
+
+class Adding:
+    """Some jobs being added, as whoever traces that sees it. Here nobody does: see `hipq.observe.traces`."""
+
+    trace = ""
+    """The traceparent that is stored with them."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        """They are added, or something was raised instead."""
+
+    def added(self, stored: Sequence[Stored]) -> None:
+        """As what they are stored."""
+
+
+UNTRACED: Final = Adding()
 
 
 class Coalescer:

@@ -7,10 +7,11 @@ after all it gives back, at no cost to the job.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
+from hipq.engine.lanes import Round
 from hipq.engine.queues import EngineQueue
-from hipq.stores.base import Claim
+from hipq.stores.base import Claim, Store
 
 AHEAD = 0.05
 """Seconds of work claimed ahead of free hands."""
@@ -52,30 +53,58 @@ class Pace:
 class Hunger:
     """Which queues may have something to claim. A claim that came back short means: not until something changes."""
 
-    def __init__(self, queues: Sequence[EngineQueue]) -> None:
+    def __init__(self, queues: Sequence[EngineQueue], store: Store) -> None:
         self._queues = list(queues)
         self._with_code = {queue.number for queue in queues if queue.types}
         self._hungry = set(self._with_code)
+        self._rounds = {
+            queue.number: Round(store, queue.number, queue.scheduler) for queue in queues if queue.scheduler is not None
+        }
+        """Of the queues whose lanes are claimed one by one."""
+        self.everywhere()
 
     def __bool__(self) -> bool:
         return bool(self._hungry)
 
     def everywhere(self) -> None:
-        self._hungry = set(self._with_code)
+        for queue in self._with_code:
+            self.at(queue)
 
     def at(self, queue: int) -> None:
         self._hungry |= {queue} & self._with_code
+        if queue in self._rounds:
+            self._rounds[queue].stale()
+
+    def notice(self, queue: int, lanes: Iterable[tuple[str, str]]) -> None:
+        """Jobs of these types and lanes were added. Any thread."""
+        if queue in self._rounds:
+            for job_type, lane in lanes:
+                self._rounds[queue].notice(job_type, lane)
 
     def claims(self, room: int, hands: int) -> list[Claim]:
         """Ask each queue for an equal part of the room; who was asked first is asked last the next time."""
         self._queues.append(self._queues.pop(0))
         asked = [queue for queue in self._queues if queue.number in self._hungry][: max(room, 0)]
         share, more = divmod(room, len(asked)) if asked else (0, 0)
-        return [
-            Claim(queue.number, queue.types, share + (index < more), queue.critical, hands=hands)
-            for index, queue in enumerate(asked)
-        ]
+        claims: list[Claim] = []
+        for index, queue in enumerate(asked):
+            part = share + (index < more)
+            if queue.number in self._rounds:
+                claims += self._next_lanes(queue.number, part, hands)
+            else:
+                claims.append(Claim(queue.number, queue.types, part, queue.critical, hands=hands))
+        return claims
 
-    def fed(self, claim: Claim, got: int) -> None:
-        if got < claim.limit:
+    def _next_lanes(self, queue: int, room: int, hands: int) -> list[Claim]:
+        claims = self._rounds[queue].claims(room, hands)
+        if not claims and not self._rounds[queue].looking:
+            self._hungry.discard(queue)  # its scheduler wants nothing to start: until something changes
+        return claims
+
+    def fed(self, claim: Claim, got: int, refused: bool = False) -> None:
+        if claim.lane is not None:
+            self._rounds[claim.queue].fed(claim, got, refused)
+            if not self._rounds[claim.queue]:
+                self._hungry.discard(claim.queue)
+        elif got < claim.limit:
             self._hungry.discard(claim.queue)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import inspect
 import signal
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
 from hipq.errors import HipqError
 from hipq.job import moves, states
@@ -54,8 +55,8 @@ class Running:
     """A job in memory: its row and what its code has come to. It ends once; then it is saved, then forgotten."""
 
     __slots__ = (
-        "abandoned", "answer", "bears_until", "children", "ending", "handle", "launched", "limit", "row", "spec",
-        "started", "stopped",
+        "abandoned", "answer", "bears_until", "children", "ending", "handle", "launched", "limit", "note", "row",
+        "spec", "started", "stopped", "trace",
     )  # fmt: skip
 
     def __init__(self, row: Row, spec: Spec, launched: int, answer: Kept | None = None) -> None:
@@ -77,12 +78,19 @@ class Running:
         """Steady time until which it may run on although it is abandoned: what it was given anyway."""
         self.handle: Any = None
         """How its runner can stop it."""
+        self.note: dict[str, Any] | None = None
+        """What is to be remembered of this run, in the job's history."""
+        self.trace: Callable[[], str] | None = None
+        """Says which span the code that asks runs in, if it is traced."""
 
     def ended(self, ending: Ending) -> Running:
         """The same job, ended by the engine. A new object: its code may still be running with this one."""
         other = Running(self.row, self.spec, self.launched, self.answer)
         other.started, other.ending = self.started, ending
         return other
+
+    def traceparent(self) -> str:
+        return "" if self.trace is None else self.trace()
 
     @property
     def judges(self) -> bool:
@@ -109,17 +117,67 @@ class Running:
         return inspect.iscoroutinefunction(self.code)
 
 
+class _Request(msgspec.Struct, array_like=True, frozen=True):
+    """What a child process is sent of a job."""
+
+    queue: str
+    row: Row
+    answer: Kept | None
+    now: int
+    under: str = ""
+    """The traceparent it runs under."""
+
+
+class Around(Protocol):
+    """What the code of a job runs inside of. When it is left, the job has its ending, or something is raised."""
+
+    def __call__(self, running: Running, under: str | None = None) -> AbstractContextManager[None]:
+        """`under`: in a child process, what `running.traceparent()` said in the engine's."""
+
+
+_NOTHING = nullcontext()
+
+
+def bare(running: Running, under: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG001
+    """Nobody wants to be around."""
+    return _NOTHING
+
+
 class Launcher:
     """Runs the code of one job and judges its errors. `now` and `steady` are the engine's clocks; `chain` adds jobs for
-    a handler of the queue it is given."""
+    a handler of the queue it is given; `around` is entered before any code of a job runs."""
 
-    def __init__(self, now: Callable[[], int], steady: Callable[[], int], chain: Callable[[str], Chain]) -> None:
+    def __init__(
+        self,
+        now: Callable[[], int],
+        steady: Callable[[], int],
+        chain: Callable[[str], Chain],
+        around: Around = bare,
+    ) -> None:
         self._now = now
         self._steady = steady
         self._chain = chain
+        self._around = around
 
     def run(self, running: Running, in_child: bool = False) -> None:
         """A plain handler, in this thread. Never raises. A child does not ask for the time: its parent has looked."""
+        with self._around(running):
+            self._run(running, in_child)
+
+    async def run_async(self, running: Running, in_child: bool = False) -> None:
+        """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
+
+        Raises only if it was abandoned; a handler may well raise CancelledError of its own.
+        """
+        with self._around(running):
+            await self._run_async(running, in_child)
+
+    def run_in_child(self, running: Running, exchange: Callable[[bytes], bytes]) -> None:
+        """A handler in another process; `exchange` sends it there and brings back how it ended."""
+        with self._around(running):
+            self._run_in_child(running, exchange)
+
+    def _run(self, running: Running, in_child: bool) -> None:
         running.started = self._steady()
         if running.judges:
             self._end(running, self._judged(running, _stored_error(running.row)))
@@ -135,12 +193,7 @@ class Launcher:
             ending = self._judged(running, ending)
         self._end(running, ending)
 
-    async def run_async(self, running: Running, in_child: bool = False) -> None:
-        """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
-
-        Raises only if it was abandoned; a handler may well raise CancelledError of its own.
-        """
-
+    async def _run_async(self, running: Running, in_child: bool) -> None:
         running.started = self._steady()
         if not in_child and self._shut(running):
             return
@@ -156,14 +209,20 @@ class Launcher:
             ending = await _in_thread(partial(self._judged, running, ending))
         self._end(running, ending)
 
-    def run_in_child(self, running: Running, exchange: Callable[[bytes], bytes]) -> None:
-        """A handler in another process; `exchange` sends it there and brings back how it ended."""
+    def _run_in_child(self, running: Running, exchange: Callable[[bytes], bytes]) -> None:
         running.started = self._steady()
         if not running.judges and self._shut(running):
             return
         now = running.row.update_time + self._steady() - running.launched  # since its claim
-        reply = exchange(msgspec.json.encode((running.spec.queue, running.row, running.answer, now)))
+        request = _Request(running.spec.queue, running.row, running.answer, now, running.traceparent())
+        reply = exchange(msgspec.json.encode(request))
         ending, running.children = msgspec.json.decode(reply, type=tuple[Ending, list[New]])
+        self._end(running, ending)
+
+    def finish(self, running: Running, ending: Ending) -> None:
+        """Code that ran elsewhere has come to this: an error goes to the retry handler."""
+        if isinstance(ending, Errored) and not running.abandoned:
+            ending = self._judged(running, ending)
         self._end(running, ending)
 
     def child_died(self, running: Running, error: ChildProcessError) -> None:
@@ -174,10 +233,11 @@ class Launcher:
         """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
         here too: it may be what kills the process. The time is the parent's: to ask for it, a child would have to
         connect to the database first, and that is none of what its code may take."""
-        queue, row, answer, now = msgspec.json.decode(request, type=tuple[str, Row, Kept | None, int])
+        sent = msgspec.json.decode(request, type=_Request)
         began = self._steady()
-        here = Launcher(lambda: now + self._steady() - began, self._steady, self._chain)
-        running = Running(row, spec_of(queue, row.job_type), 0, answer)
+        around = partial(self._around, under=sent.under)
+        here = Launcher(lambda: sent.now + self._steady() - began, self._steady, self._chain, around)
+        running = Running(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
         with _told_by_signal(running, is_told):
             running.abandoned = is_told()  # before there was anybody to hear the signal
             if running.abandoned:
@@ -273,9 +333,11 @@ def _told_by_signal(running: Running, is_told: Callable[[], bool]) -> Iterator[N
 async def _in_thread(judge: Callable[[], Ending]) -> Ending:
     """In a thread of its own: a pool could be filled by slow retry handlers, and would be waited for at the end."""
     import asyncio
+    import contextvars
     import threading
 
     loop = asyncio.get_running_loop()
+    inside = contextvars.copy_context()  # the span it belongs to is in there
     future: asyncio.Future[Ending] = loop.create_future()
 
     def done(ending: Ending) -> None:
@@ -283,7 +345,7 @@ async def _in_thread(judge: Callable[[], Ending]) -> Ending:
             future.set_result(ending)
 
     def work() -> None:
-        ending = judge()
+        ending = inside.run(judge)
         try:
             loop.call_soon_threadsafe(done, ending)
         except RuntimeError:
@@ -309,7 +371,10 @@ def _stored_error(row: Row) -> Errored:
 def _judgement(verdict: Any, ending: Errored) -> Judged:
     match verdict:
         case Retry():
-            return Judged(ending.fault, ending.exitcode, again(verdict))
+            chosen = again(verdict)
+            if not chosen.at and chosen.delay < ending.rest:
+                chosen = replace(chosen, delay=ending.rest)
+            return Judged(ending.fault, ending.exitcode, chosen)
         case None | False:
             return Judged(ending.fault, ending.exitcode)
         case Failed():

@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 import random
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -97,7 +98,7 @@ class Engine:
         """Ended, but somebody else's transaction is in the way of saving them: tried again every so often."""
         self._next_blocked = 0
         self._pace = Pace(concurrency)
-        self._hunger = Hunger(queues)
+        self._hunger = Hunger(queues, store)
         self._next_start = dict.fromkeys(self.queues, 0)
         self._next_deadline = dict.fromkeys(self.queues, 0)
         self._ticks: Ticks | None = None
@@ -303,6 +304,12 @@ class Engine:
         for running in saved:
             if self.memory.get(running.row.id) is running:
                 del self.memory[running.row.id]
+                self._left(running)
+
+    def _left(self, running: Running) -> None:
+        """It is not in memory any more."""
+        if scheduler := self.queues[queue_of(running.row.id)].scheduler:
+            scheduler.jobs_stopped(running.row.lane, 1)
 
     def _announce(self, changes: Sequence[Change], turned: Turned, now: int) -> None:
         freed: set[int] = set()
@@ -358,24 +365,26 @@ class Engine:
     def _launch(self, turned: Turned, claims: Sequence[Claim], now: int) -> None:
         steady = self.steady()
         batch = []
-        got = dict.fromkeys(self.queues, 0)
+        got: Counter[tuple[int, str | None]] = Counter()
         for row in turned.won:
             queue = queue_of(row.id)
-            got[queue] += 1
+            got.update([(queue, None), (queue, row.lane)])
             running = Running(row, self.queues[queue].specs[row.job_type], steady, turned.answers.get(row.id))
             if row.id in self.memory:  # its answer came while another piece of its code ran here
                 self._drop(self.memory[row.id], now)
             self.memory[row.id] = running
             batch.append(running)
+            if scheduler := self.queues[queue].scheduler:
+                scheduler.jobs_started(row.lane, 1)
         self._next_overrun = min([self._next_overrun, *(steady + running.limit for running in batch)])
         if self.events.wanted("claimed"):  # told before its handler can do anything that is told
             for row in turned.won:
                 self.events.emit("claimed", now, self._name(row), row)
         self.hands.launch(batch)
         for claim in claims:
-            self._hunger.fed(claim, got[claim.queue])
+            self._hunger.fed(claim, got[claim.queue, claim.lane or None], claim.queue in turned.refused)
             if claim.admitted:
-                self._throttling[claim.queue].claimed(got[claim.queue])
+                self._throttling[claim.queue].claimed(got[claim.queue, None])
             self._refused.pop(claim.queue, None)
         self._refused |= turned.refused
         self._closed |= turned.closed
@@ -441,7 +450,8 @@ class Engine:
         running.abandoned = True
         self._stopped = [one for one in self._stopped if one is not running]
         self._blocked = [one for one in self._blocked if one is not running]
-        self.memory.pop(running.row.id, None)
+        if self.memory.pop(running.row.id, None):
+            self._left(running)
         self.events.emit(event, now, self._name(running.row), running.row)
 
     # -- looking ahead ----------------------------------------------------------------------------------------------
@@ -513,6 +523,10 @@ class Engine:
         if self._ticks.turn(now, self.added):
             self._hunger.everywhere()
             self._glance_by(0)
+
+    def notice(self, queue: int, lanes: Iterable[tuple[str, str]]) -> None:
+        """Jobs of these types and lanes were added in this process. Any thread; who adds them rings the store too."""
+        self._hunger.notice(queue, lanes)
 
     def wake(self) -> None:
         """Something may have changed: look for it."""

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hipq.job.model import New
 from hipq.job.order import Order
 from hipq.job.spec import Spec
+from hipq.stores.base import ANY_TYPE
 from hipq.throttlers.code import Throttler
 
 if TYPE_CHECKING:
+    from hipq.engine.lanes import Scheduler
     from hipq.job.cron import Cron
 
 
@@ -32,14 +34,18 @@ class EngineQueue:
     number: int
     name: str
     order: Order
-    specs: dict[str, Spec]
+    specs: Mapping[str, Spec]
     throttler: Throttler | None = None
     crons: Sequence[Schedule] = ()
     """Read anew at each look: a schedule may be declared after the engine was made."""
+    scheduler: Scheduler | None = None
+    """Says which lane is next, where whatever there is is served: `specs` has a spec for every type then."""
 
     @property
     def types(self) -> tuple[str, ...]:
         """The job types it has code for: an engine claims no others."""
+        if self.scheduler is not None:
+            return (ANY_TYPE,)
         return tuple(name for name, spec in self.specs.items() if spec.fn is not None)
 
     @property
@@ -50,4 +56,4 @@ class EngineQueue:
     @property
     def published(self) -> list[str]:
         """The types it serves, as other programs can read them from its lease; `!` before a critical one."""
-        return [f"!{name}" if self.specs[name].critical else name for name in self.types]
+        return [f"!{name}" if name in self.critical else name for name in self.types]

@@ -25,7 +25,7 @@ from hipq.job.ending import (
 )
 from hipq.job.fault import Fault, clean, timeout
 from hipq.job.matching import Placed
-from hipq.job.model import Change, New, Row
+from hipq.job.model import Change, New, Row, remember
 from hipq.job.order import Order
 from hipq.job.spec import Spec
 from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, FINAL, RETRY, WAITING
@@ -80,14 +80,16 @@ def settle(running: Running, order: Order, now: int) -> Change:
         case Crashed() if row.phase == CALLING_OFF and row.crashes >= moves.CRASHES_ALLOWED:
             after, event = awaiting.call_ended(row, ending.fault, order, now), "call-off failed"
         case Crashed():
-            after = moves.crashed(row, ending.fault, now)
+            after = moves.crashed(row, ending.fault, now, ending.exitcode)
             event = "gave up" if after.state == FINAL else "crashed"
             if row.phase == EXECUTING and after.state == FINAL:
-                errored = replace(moves.errored(row, ending.fault, 500, now), crashes=1)
+                errored = replace(moves.errored(row, ending.fault, ending.exitcode, now), crashes=1)
         case GivenBack():
             after, event = moves.given_back(row, ending.reason, ending.started, now), "given back"
         case _:
             assert_never(ending)
+    if running.note:
+        after = replace(after, history=remember(after.history, now, "ran", **running.note))
     if after.state != FINAL and (running.spec.fence or running.spec.cancelled):
         after = _agreed(after, running.spec)
     kept = isinstance(ending, KEEPS_ITS_ANSWER) and after.state != FINAL

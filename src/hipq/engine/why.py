@@ -18,13 +18,14 @@ from hipq.job.model import Row, queue_of
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND, to_datetime
 from hipq.job.why import Why
-from hipq.stores.base import EngineSeen, Holder, Limits
+from hipq.stores.base import ANY_TYPE, EngineSeen, Holder, Limits
 from hipq.throttlers.admission import Admission, Remembered
 from hipq.throttlers.limit import Limit, PerLane
 from hipq.throttlers.pool import Pool
 from hipq.throttlers.rate import Rate
 from hipq.throttlers.rules import AnyLimit, Rules
 from hipq.throttlers.share import Share
+from hipq.throttlers.tenants import PerTenant, tenant_of
 
 HOLDERS: Final = 10
 """Jobs that are listed as holding a limit, at most."""
@@ -314,6 +315,9 @@ def _by_pool(rules: Rules, lane: str) -> dict[str, AnyLimit]:
                 found[one.pool([], 0).name] = one
             case PerLane():
                 found[one.pool(lane, {}).name] = one
+            case PerTenant():
+                if one.knows(lane):
+                    found[one.pool(lane, {}).name] = one
             case Share():
                 found[one.pool(lane, {}, rules.most).name] = one
     return found
@@ -325,6 +329,8 @@ def _counts(holder: Holder, limit: AnyLimit, lane: str) -> bool:
             return True
         case PerLane():
             return holder.lane == lane
+        case PerTenant():
+            return tenant_of(holder.lane) == tenant_of(lane)
         case Share():
             return holder.lane == lane if lane in limit.percent else holder.lane not in limit.percent
         case Rate():
@@ -337,6 +343,8 @@ def _which(limit: AnyLimit, lane: str) -> str:
             return f"its queue's {limit}"
         case PerLane():
             return _lane(lane)
+        case PerTenant():
+            return f"tenant {tenant_of(lane)}"
         case Share():
             return f"the share of {_lane(lane)}" if lane in limit.percent else "the share of other lanes"
 
@@ -398,7 +406,7 @@ def _on_queue(row: Row, engines: Sequence[EngineSeen]) -> bool:
 
 def _serving(row: Row, engines: Sequence[EngineSeen]) -> list[EngineSeen]:
     queue = str(queue_of(row.id))
-    return [one for one in engines if row.job_type in one.serves.get(queue, ())]
+    return [one for one in engines if {row.job_type, ANY_TYPE} & set(one.serves.get(queue, ()))]
 
 
 def _fault(row: Row) -> str | None:

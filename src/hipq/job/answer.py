@@ -22,6 +22,7 @@ class Answered(enum.StrEnum):
     DUPLICATE = "duplicate"
     CONFLICT = "conflict"
     LATE = "late"
+    UNREADABLE = "unreadable"
 
 
 BUFFERED: Final = "buffered"
@@ -32,6 +33,7 @@ SETTLED: Final = "settled"
 DUPLICATE: Final = "duplicate"
 CONFLICT: Final = "conflict"
 LATE: Final = "late"
+UNREADABLE: Final = "unreadable"
 
 STATES: Final = {
     BUFFERED: "kept until a job wants it",
@@ -42,9 +44,10 @@ STATES: Final = {
     DUPLICATE: "its job had ended with the same one, or was to be tried again because of it",
     CONFLICT: "its job had ended with another one",
     LATE: "its job had ended, was being cancelled, or was past that attempt",
+    UNREADABLE: "its message does not say which job it is for, or cannot be read: its note says why",
 }
 """Where an answer in the inbox can be."""
-REPLAYABLE: Final = (BUFFERED, CONFLICT, LATE)
+REPLAYABLE: Final = (BUFFERED, CONFLICT, LATE, UNREADABLE)
 """Of those, the ones in which nobody has used it, or has it before them."""
 
 
@@ -71,7 +74,7 @@ class NewAnswer(msgspec.Struct, frozen=True):
     data: str
     arrived: int
     early_until: int
-    """A job that is added later than this does not take it;"""
+    """A job that is added later than this does not take it (0 = none does, for it names its job);"""
     remember_until: int
     """until then its id is known, once it has been used;"""
     keep_until: int
@@ -86,10 +89,16 @@ class NewAnswer(msgspec.Struct, frozen=True):
     """The attempt it is an answer to, if the sender said so."""
     fence: bool | None = None
     """Whether its job type refuses answers to other attempts; None = the type is not known here."""
+    job: int = 0
+    """The very job it is an answer to, if the sender said so: not another one that has its key by now."""
+    unreadable: str = ""
+    """Why it is for no job at all; it has no key then."""
 
     @property
     def whole_key(self) -> tuple[int, str, str, str]:
-        return (self.queue, self.tenant, self.job_type, self.job_key)
+        """What its job is found by. What is for no job is alone: others like it need not wait for it."""
+        alone = f"\0{self.answer_id}\0{self.hash}" if self.unreadable else ""
+        return (self.queue, self.tenant, self.job_type, self.job_key + alone)
 
     @property
     def hash(self) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from hipq.errors import Invalid, shown
 from hipq.job import names, payload
 from hipq.job.fault import Fault, clean
-from hipq.job.outcome import UNSET, Failed, Ok, Progress, Retry, Wait
+from hipq.job.outcome import UNSET, Failed, Ok, Progress, Retry, ServiceError, Wait
 from hipq.job.when import later, moment, seconds
 
 
@@ -74,6 +74,8 @@ class Errored(msgspec.Struct, frozen=True, tag=True, gc=False):
 
     fault: Fault
     exitcode: int = 500
+    rest: float = 0.0
+    """Seconds before which it must not be tried again."""
 
 
 class Judged(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -88,6 +90,7 @@ class Crashed(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The child process that ran it, and it alone, died."""
 
     fault: Fault
+    exitcode: int = 500
 
 
 class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -127,6 +130,9 @@ def ending_of(value: Any) -> Ending:
                 return _waits(value)
             case Progress():
                 raise Invalid("Progress is what an answer handler returns; a job that goes on waiting returns Wait")
+            case ServiceError():
+                rest = 0.0 if value.retry_after is None else seconds(value.retry_after, "retry_after")
+                return Errored(Fault.of(value), value.exitcode, rest)
             case BaseException():
                 return Errored(Fault.of(value))
             case _:

@@ -19,6 +19,7 @@ from hipq.job.answer import (
     MATCHED,
     PROGRESS,
     SETTLED,
+    UNREADABLE,
     Answered,
     NewAnswer,
 )
@@ -83,6 +84,8 @@ class Verdict(NamedTuple):
 def verdict(new: NewAnswer, found: Found, now: int) -> Verdict:
     if found.twin:
         return Verdict(Answered.DUPLICATE, DUPLICATE, found.twin.job, same=found.twin.id)
+    if new.unreadable:
+        return Verdict(Answered.UNREADABLE, UNREADABLE, note=new.unreadable)
     row = found.row
     if row is None:
         return _without_job(found.ended)

@@ -6,6 +6,7 @@ Durations are seconds.
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,10 @@ QUEUE_BITS: Final = 16
 
 def queue_of(id: int) -> int:
     return id & ((1 << QUEUE_BITS) - 1)
+
+
+def sequence_of(id: int) -> int:
+    return id >> QUEUE_BITS
 
 
 def numbered(sequence: int, queue: int) -> int:
@@ -41,17 +46,18 @@ class New(msgspec.Struct, frozen=True, gc=False):
     lane: str = ""
     tenant: str = ""
     time_windows: str = "[]"
+    history: str = "[]"
 
 
-class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """A job as stored, its columns in table order. Frozen: a change is another Row (`hipq.job.moves`)."""
+class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A job as lists have it: without what it carries, what came of that, and what happened to it. Those may be
+    megabytes each, so a list does not read them."""
 
     id: int
     tenant: str
     lane: str
     job_type: str
     job_key: str
-    job_data: str
     state: str
     phase: str
     rank: int
@@ -71,10 +77,16 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
     error: str
     code: str
     exitcode: int
-    result: str
-    history: str
     create_time: int
     update_time: int
+
+
+class Row(Brief, array_like=True, frozen=True, gc=False):
+    """A job as stored. Frozen: a change is another Row (`hipq.job.moves`)."""
+
+    job_data: str
+    result: str
+    history: str
 
     @property
     def suspect(self) -> bool:
@@ -83,6 +95,7 @@ class Row(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 COLUMNS: Final = Row.__struct_fields__
+LISTED: Final = Brief.__struct_fields__
 UNCHANGING: Final = ("id", "tenant", "lane", "job_type", "create_time", "time_windows", "timeout", "throttle_factor")
 """Columns no move ever changes: a settled row is written without them."""
 
@@ -130,6 +143,28 @@ def _shortened(history: str) -> str:
     return msgspec.json.encode([*head, note, *tail]).decode()
 
 
+class _Entry(msgspec.Struct):
+    trace: str = ""
+
+
+_entries = msgspec.json.Decoder(list[_Entry])
+_TRACEPARENT: Final = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def is_traceparent(text: str) -> bool:
+    """Whether it names a span as W3C's Trace Context does, in the version that all know."""
+    return _TRACEPARENT.fullmatch(text) is not None
+
+
+def traceparent_in(history: str) -> str:
+    """The span in which a job was added: the first entry of its history has it, if that was traced; else ""."""
+    try:
+        entries = _entries.decode(history)
+    except msgspec.DecodeError:  # not what hipq has written: a job is not to fail for that
+        return ""
+    return entries[0].trace if entries and is_traceparent(entries[0].trace) else ""
+
+
 def blank(new: New, id: int) -> Row:
     """The row a new job becomes."""
     return Row(
@@ -137,6 +172,6 @@ def blank(new: New, id: int) -> Row:
         job_data=new.job_data, state="initial", phase=new.phase, rank=new.rank, priority=new.priority,
         throttle_factor=new.throttle_factor, held=0, time_windows=new.time_windows, timeout=new.timeout,
         scheduled_run_time=new.scheduled_run_time, deadline=0, wait="", attempt=0, failures=0, crashes=0, owner=0,
-        token=0, error=NONE, code=NONE, exitcode=0, result="", history="[]", create_time=new.create_time,
+        token=0, error=NONE, code=NONE, exitcode=0, result="", history=new.history, create_time=new.create_time,
         update_time=new.create_time,
     )  # fmt: skip

@@ -100,12 +100,12 @@ def rescued(row: Row, now: int) -> Row:
     return replace(_back(row, fault, now, "rescued"), crashes=max(row.crashes, 1))
 
 
-def crashed(row: Row, fault: Fault, now: int) -> Row:
+def crashed(row: Row, fault: Fault, now: int, exitcode: int = 500) -> Row:
     """Alone in a process, its code took that process down: its handler, or the one for errors, answers, call-offs."""
     crashes = max(row.crashes, 1) + 1
     if crashes > CRASHES_ALLOWED:
         path = (FINAL,) if row.state == ERROR else (ERROR, FINAL)
-        return replace(_ended(row, fault, "error", 500, now, "crashed", *path), crashes=crashes)
+        return replace(_ended(row, fault, "error", exitcode, now, "crashed", *path), crashes=crashes)
     back = given_back(row, "", False, now) if _looked_at(row) else _back(row, fault, now, "crashed")
     return replace(back, crashes=crashes)
 

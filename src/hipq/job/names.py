@@ -13,9 +13,9 @@ TableNaming = Callable[[str, str], str]
 
 _NAME: Final = re.compile(r"[a-z][a-z_]{0,39}")
 _TABLE: Final = re.compile(r"[a-z_][a-z0-9_]{0,49}")
-_TYPE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,199}")
+_TYPE: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 KEY_LIMIT: Final = 500
-LANE_LIMIT: Final = 100
+LANE_LIMIT: Final = 300
 FACTOR_MAX: Final = 1_000_000
 
 
@@ -44,10 +44,7 @@ def default_table_naming(hipq: str, queue: str) -> str:
 
 def job_type(value: str) -> str:
     if not isinstance(value, str) or not _TYPE.fullmatch(value):
-        raise Invalid(
-            "a job type must be 1 to 200 letters, digits, '_', '.' or '-', starting with a letter or '_', "
-            f"not {shown(value)}"
-        )
+        raise Invalid(f"a job type must be 1 to 200 letters, digits, '_', '.' or '-', not {shown(value)}")
     return value
 
 

@@ -69,6 +69,16 @@ class Retry(Exception):
         self.exitcode = _exitcode(exitcode, 1, "Retry")
 
 
+class ServiceError(Exception):
+    """Raised by a handler: the service it asked could not do it. An error like any other, for the retry handler; but
+    the next try is not before `retry_after` seconds, if the service asked for that."""
+
+    def __init__(self, reason: str, *, exitcode: int = 500, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.exitcode = _exitcode(exitcode, 5, "ServiceError")
+        self.retry_after = retry_after
+
+
 class Wait:
     """The request was sent; the answer comes later. The job holds its place until then, or until `timeout` seconds.
 

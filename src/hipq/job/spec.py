@@ -6,6 +6,7 @@ import inspect
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -15,6 +16,7 @@ from hipq.job.retries import RetryHandler
 
 if TYPE_CHECKING:
     from hipq.job.answer import Answer
+    from hipq.job.model import Row
 
 Handler = Callable[[Any], Any]
 
@@ -46,6 +48,8 @@ class Spec:
     process: bool = False
     """Run it in a process of its own."""
     is_async: bool = False
+    callback: Callable[[Row, float | timedelta | None], str] | None = None
+    """Makes the URL by which the answer to one of its jobs can be brought."""
     payload: Any = Any
     """The type a handler's annotation gives its data: `Job[Charge]`."""
 

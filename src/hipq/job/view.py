@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from hipq.errors import Invalid
 from hipq.job import payload
 from hipq.job.fault import Fault
-from hipq.job.model import Row
+from hipq.job.model import Brief, Row, traceparent_in
 from hipq.job.states import NONE
 from hipq.job.when import to_datetime
 
@@ -25,6 +25,9 @@ class Wanted(Protocol):
 
     abandoned: bool
 
+    def traceparent(self) -> str:
+        """Of the span it runs in at this moment; "" = it is not traced."""
+
 
 _UNREAD: Any = object()
 
@@ -32,16 +35,33 @@ _UNREAD: Any = object()
 class Job(Generic[T]):
     """One job. `Job[Charge]` as a handler's annotation types its data, and is checked when the job is added."""
 
-    __slots__ = ("_chain", "_data", "_row", "_run", "_spec")
+    __slots__ = ("_chain", "_data", "_look", "_row", "_run", "_spec", "_whole")
 
     def __init__(
-        self, row: Row, spec: Spec | None = None, chain: Chain | None = None, run: Wanted | None = None
+        self,
+        row: Brief,
+        spec: Spec | None = None,
+        chain: Chain | None = None,
+        run: Wanted | None = None,
+        look: Callable[[int], Row] | None = None,
     ) -> None:
+        """`look` reads the whole row of a job that is in a list: what it carries may be large, and is read when it is
+        asked for."""
         self._row = row
+        self._whole = row if isinstance(row, Row) else None
+        self._look = look
         self._spec = spec
         self._chain = chain
         self._run = run
         self._data: Any = _UNREAD
+
+    @property
+    def _carried(self) -> Row:
+        """The row with its payload, result and history: as they are when the first of them is asked for."""
+        if self._whole is None:
+            assert self._look is not None
+            self._whole = self._look(self._row.id)
+        return self._whole
 
     @property
     def cancelled(self) -> bool:
@@ -62,7 +82,7 @@ class Job(Generic[T]):
     @property
     def data(self) -> T:
         if self._data is _UNREAD:  # when it is asked for: a retry handler need not be able to read it
-            text = self._row.job_data
+            text = self._carried.job_data
             self._data = self._spec.load(text) if self._spec else payload.decode(text)
         found: T = self._data
         return found
@@ -113,9 +133,17 @@ class Job(Generic[T]):
 
         return waiting.load(self._row.wait).cause if self._row.wait else None
 
+    def callback_url(self, valid: float | timedelta | None = None) -> str:
+        """A URL by which whoever has it can bring the answer to this job, and to no other: by a POST of the answer. It
+        is signed, names this attempt, and is good until a while after the job's end, or its time-out; with `valid`, for
+        so many seconds from now. See `hipq.callbacks`."""
+        if self._spec is None or self._spec.callback is None:
+            raise Invalid("a job has a callback URL in its handlers only")
+        return self._spec.callback(self._carried, valid)
+
     @property
     def result(self) -> Any:
-        return payload.decode(self._row.result) if self._row.result else None
+        return payload.decode(self._carried.result) if self._carried.result else None
 
     @property
     def code(self) -> str:
@@ -128,11 +156,17 @@ class Job(Generic[T]):
     @property
     def history(self) -> list[dict[str, Any]]:
         """What happened to it, oldest first; `at` and `scheduled` are datetimes."""
-        entries: list[dict[str, Any]] = payload.decode(self._row.history)
+        entries: list[dict[str, Any]] = payload.decode(self._carried.history)
         return [
             {name: to_datetime(value) if name in ("at", "scheduled") else value for name, value in entry.items()}
             for entry in entries
         ]
+
+    @property
+    def traceparent(self) -> str:
+        """What a request says of the trace it belongs to, in its header of that name; "" = there is none. Inside a
+        handler that is traced it names the span of this moment, else the one in which the job was added."""
+        return (self._run.traceparent() if self._run is not None else "") or traceparent_in(self._carried.history)
 
     @property
     def priority(self) -> int:

@@ -18,7 +18,18 @@ from typing import Final
 
 from hipq.events import Event, Events
 
-COUNTED: Final = ("matched", "buffered", "duplicate", "conflict", "late", "ok", "failed", "gave up", "timed out")
+COUNTED: Final = (
+    "matched",
+    "buffered",
+    "duplicate",
+    "conflict",
+    "late",
+    "unreadable",
+    "ok",
+    "failed",
+    "gave up",
+    "timed out",
+)
 """What became of answers, and how jobs ended or failed to."""
 BOUNDS: Final = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86_400.0)
 """Seconds between a request and its answer: the upper bounds of the buckets, which belong to them."""

@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from typing import Any, Final
 
-from hipq.events import ALL_EVENTS, ENGINE_EVENTS, Event, Events
+from hipq.events import ALL_EVENTS, ENGINE_EVENTS, LISTENER_EVENTS, Event, Events
 from hipq.job import payload
 from hipq.job.fault import Fault
 from hipq.job.states import NONE
@@ -28,6 +28,7 @@ _WARNINGS: Final = frozenset({
     "failed", "error", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
     "lease lost", "store down", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
     "throttler slow", "throttler failed", "answer failed", "call-off failed", "conflict", "late",
+    "unreadable", "listener down",
 })  # fmt: skip
 
 
@@ -35,7 +36,8 @@ def level(name: str) -> int:
     """The highest level an event is logged at."""
     if name in _WARNINGS:
         return logging.WARNING
-    return logging.INFO if name in ENGINE_EVENTS else logging.DEBUG
+    chatty = name == "listener report"
+    return logging.INFO if name in (*ENGINE_EVENTS, *LISTENER_EVENTS) and not chatty else logging.DEBUG
 
 
 def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:

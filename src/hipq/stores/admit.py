@@ -46,6 +46,37 @@ class Reader(Protocol):
         """Those of these jobs that can still start, in order."""
 
 
+@dataclass(slots=True)
+class LaneReader:
+    """The same of one lane only."""
+
+    reader: Reader
+    lane: str
+
+    def held(self) -> dict[str, int]:
+        return self.reader.held()
+
+    def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
+        """In steps: a lane has hardly ever more than one strand, and those of other lanes would all be read."""
+        step = 2
+        while True:
+            found = self.reader.heads(types, max(after, (self.lane, *START[1:])), min(step, depth))
+            own = [head for head in found if head.strand.lane == self.lane]
+            if len(own) < len(found) or len(found) < step or step >= depth:
+                return own
+            step *= 8
+
+    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
+        return self.reader.more(lines, count)
+
+    def these(self, ids: Sequence[int]) -> list[Head]:
+        return self.reader.these(ids)
+
+
+def reading(reader: Reader, lane: str | None) -> Reader:
+    return reader if lane is None else LaneReader(reader, lane)
+
+
 class Picked(NamedTuple):
     """What a claim may take, and what it left behind."""
 

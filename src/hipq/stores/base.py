@@ -13,14 +13,16 @@ What every store promises, and the contract suite (`hipq.testing.contract`) chec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
-from hipq.job.model import Change, New, Row
+from hipq.errors import StoreRefused
+from hipq.job.model import Brief, Change, New, Row
 from hipq.job.states import DONE, FINAL
 
 if TYPE_CHECKING:
@@ -46,6 +48,23 @@ class Stored(NamedTuple):
     duplicate: bool = False
 
 
+UNCHOSEN: Final = "\x1f"
+"""At the end of a key: no user's key has it."""
+
+
+def renamed(jobs: Sequence[tuple[int, New]], added: Collection[int]) -> list[tuple[int, New]]:
+    """Of jobs that came with their ids those that could not be added, since somebody chose such an id as a key: their
+    ids are promised, so they get keys that nobody can choose, since they cannot be printed."""
+    return [(id, replace(job, job_key=f"{id}{UNCHOSEN}")) for id, job in jobs if id not in added]
+
+
+def taken(ids: Sequence[int]) -> StoreRefused:
+    return StoreRefused(
+        f"{len(ids)} jobs of a journal have ids that other jobs have, {ids[0]} for one: this is not the database they "
+        "were accepted for, or it is as it was before"
+    )
+
+
 class Claim(NamedTuple):
     """Up to `limit` jobs of these types from one queue, first in rank first, as the queue's rules allow."""
 
@@ -58,6 +77,8 @@ class Claim(NamedTuple):
     """The ticket under which a code throttler was asked, where the queue has one;"""
     admitted: tuple[int, ...] = ()
     """and the jobs it admitted."""
+    lane: str | None = None
+    """Of this lane only, if one is given: whoever goes round lanes by a plan of its own claims one after the other."""
     hands: int = 1 << 30
     """Free hands: where a rate counts starts no more are claimed, since they would not start at once."""
 
@@ -99,6 +120,33 @@ class Limits(NamedTuple):
     """Who holds them, the heaviest first; not all, if they are very many."""
     note: str
     """Why the queue's throttler could not be asked the last time; "" if it could."""
+
+
+JOURNALS: Final = "journal"
+"""The kind of notes that say how far the store has each journal, by its identity."""
+LAST: Final = chr(0x10FFFF)
+"""Behind all other characters, in either store."""
+TOP: Final = "~"
+"""Behind the names of all tenants, and of all their lanes."""
+ANY_TYPE: Final = "*"
+"""In place of the types an engine has code for: whatever there is. Such an engine claims lane by lane."""
+
+
+class WaitingLane(NamedTuple):
+    """Jobs of a tenant that can be claimed: of one type, in one lane."""
+
+    job_type: str
+    lane: str
+    jobs: int
+    """How many there are, up to what was asked for."""
+
+
+class Usage(NamedTuple):
+    """What a tenant has in a queue that is not final."""
+
+    jobs: int
+    size: int
+    """Bytes of payload, as they are stored."""
 
 
 class EngineSeen(NamedTuple):
@@ -218,6 +266,7 @@ class Filter(NamedTuple):
         """Its fields as SQL. `mark` is how a parameter looks, `contains` how the search in a text does."""
         columns = ("job_type", "job_key", "state", "phase", "tenant", "lane", "code")
         found = [f"{name} = {mark.format(name)}" for name in columns if getattr(self, name)]
+        found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
         found += [contains.format("error", mark.format("error"))] if self.error else []
         found += [f"create_time >= {mark.format('since')}"] if self.since else []
         found += [f"create_time < {mark.format('before')}"] if self.before is not None else []
@@ -266,6 +315,8 @@ class AnswerFilter(NamedTuple):
 class Store(Protocol):
     url: str
     """Where this is, for people: no password in it."""
+    at_once: int
+    """How many verbs can be under way at the same time in one process; others wait."""
 
     # -- setting up -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:
@@ -289,6 +340,11 @@ class Store(Protocol):
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
         """Store jobs. With `all_or_nothing` a duplicate raises DuplicateKey and stores none of them. With `conn`, the
         user's own connection, they commit with its transaction."""
+
+    def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
+        """Store jobs of a journal under ids they were given there; if the store's place in that journal is still
+        `before`, and with its move to `after`: so what is read twice is stored once. False if it is another: then
+        nothing is stored. Nor is it if one has a key that a live job has: DuplicateKey."""
 
     def stage(self, queue: int, now: int, limit: int) -> int:
         """Make due scheduled jobs ready, earliest first; how many."""
@@ -350,6 +406,16 @@ class Store(Protocol):
     def unpark(self, queue: int, limit: int) -> int:
         """Parked jobs are ready again; how many."""
 
+    # -- notes ------------------------------------------------------------------------------------------------------
+    def notes(self, kind: str, start: str = "") -> dict[str, str]:
+        """What programs have left for each other, of one kind, by name; those only whose names start like this."""
+
+    def note(self, kind: str, name: str) -> str:
+        """One of them; "" is one that is not there."""
+
+    def change_note(self, kind: str, name: str, change: Callable[[str], str]) -> str:
+        """Read, change and write a note; "" is one that is not there. `change` is pure, and may be called again."""
+
     # -- cron -------------------------------------------------------------------------------------------------------
     def cron(self, queue: int, name: str, now: int) -> int:
         """The tick of a schedule that was added last; one that is new here begins now."""
@@ -388,11 +454,29 @@ class Store(Protocol):
     def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]]) -> list[Glance]:
         """What there is to do in each queue for an engine that has these types: one statement for all of them."""
 
+    def tenants(self, queue: int, before: str, most: int) -> list[str]:
+        """Tenants before this one that have jobs which are ready, the last first, up to so many. Jobs of no tenant do
+        not count, here and in `lanes`."""
+
+    def lanes(self, queue: int, before: Mapping[str, str], each: int, count: int) -> list[WaitingLane]:
+        """Of each of these tenants the lanes before a place in which jobs are ready, its last lane first: up to so many
+        each, and of each lane up to so many jobs are counted. All jobs of a tenant's lane have the same type."""
+
+    def todo_types(self, queue: int, most: int) -> list[str]:
+        """Types of which jobs wait for other code than their handler, up to so many."""
+
+    def usage(self, queue: int, tenants: Sequence[str] | None = None) -> dict[str, Usage]:
+        """What each of these tenants has there; of all, if none are named. It reads every live job they have: not to
+        be asked often."""
+
     def get(self, id: int) -> Row | None:
         """A job, live or final."""
 
     def find(self, wanted: Filter) -> list[Row]:
         """Jobs by filter, live and final, in id order."""
+
+    def listed(self, wanted: Filter) -> list[Brief]:
+        """The same, for lists: payloads, results and histories are not read."""
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""

@@ -55,6 +55,7 @@ class House(NamedTuple):
         tables = [home.queue.table for home in self.queues]
         return [
             Trunk("hipq_crons", ("queue", "name", "last"), ("queue", "name")),
+            Trunk("hipq_notes", ("kind", "name", "value"), ("kind", "name")),
             Trunk("hipq_payloads", ("id", "data")),
             Trunk("hipq_answers", KEPT),
             *(Trunk(f"{table}_final", COLUMNS) for table in tables),

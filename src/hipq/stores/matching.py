@@ -60,6 +60,9 @@ class Mail(Protocol):
         """What is kept for jobs that take answers, by their ids: some for each, in the order it came, behind an answer.
         `applied`: some have just looked at one, and are to be tried again because of it."""
 
+    def bound(self, rows: Sequence[Row], now: int) -> dict[int, list[Pending]]:
+        """What is kept for jobs and named them, under whatever key it came."""
+
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         """Put them into the inbox; their ids."""
 
@@ -120,13 +123,23 @@ def _deliver(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[i
 
 
 def _found(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int, Found]:
-    live = mail.live(answers)  # first, and of all of them: their rows are locked before anything is written
+    keyed = [one for one in answers if not one[1].unreadable]
+    live = mail.live(keyed)  # first, and of all of them: their rows are locked before anything is written
+    for number, new in keyed:
+        if new.job and number in live and live[number].id != new.job:
+            del live[number]  # another job has its key now
     if instead_of:
         _withdraw(mail, instead_of)
     named = [(number, new) for number, new in answers if new.answer_id]
     twins = mail.twins(named, now) if named else {}
-    without = [(number, new) for number, new in answers if number not in live and number not in twins]
+    for number, new in named:
+        if new.job and number in twins and twins[number].job not in (0, new.job):
+            del twins[number]  # it has the same name, and is to another job that had its key
+    without = [(number, new) for number, new in keyed if number not in live and number not in twins]
     ended = mail.ended(without, now) if without else {}
+    for number, new in without:
+        if new.job and (number not in ended or ended[number].job != new.job):
+            ended[number] = Ended(new.job, 0, settled=False)  # another has ended since; or it is longer ago
     failed = {number: row for number, row in live.items() if takes(row) and row.state in (ERROR, RETRY)}
     unnamed = [(number, new) for number, new in answers if number in failed and not new.answer_id]
     applied = mail.applied(unnamed, failed) if unnamed else {}
@@ -179,8 +192,10 @@ class Met(NamedTuple):
 
 
 def sought(changes: Sequence[Change]) -> list[Key]:
-    """The keys to lock before these changes are saved."""
-    return [(queue_of(row.id), row.tenant, row.job_type, row.job_key) for row in map(seeks, changes) if row]
+    """The keys to lock before these changes are saved: also the ones that jobs give up for another."""
+    found = [(change.before.job_key, row) for change in changes if (row := seeks(change))]
+    keys = [(row, key) for before, row in found for key in {before, row.job_key}]
+    return [(queue_of(row.id), row.tenant, row.job_type, key) for row, key in keys]
 
 
 def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
@@ -195,6 +210,10 @@ def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
     used = {id: use_of(change.after) for id, change in first.items() if change.answer}
     applied = {id: first[id].answer for id, use in used.items() if use == APPLIED}
     pending = _pending(mail, list(seeking.values()), {}, now, applied)
+    moved = [row for id, row in seeking.items() if row.job_key != first[id].before.job_key]
+    for job, some in (mail.bound(moved, now) if moved else {}).items():  # they came while it had another key
+        every = {one.id: one for one in (*some, *pending.get(job, ()))}
+        pending[job] = [every[id] for id in sorted(every)]
     placed: dict[int, list[Placed]] = {}
     answered: dict[int, Row] = {}
     for job, some in pending.items():

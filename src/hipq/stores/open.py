@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from hipq.errors import Invalid, Moved, StoreUnavailable, shown
@@ -12,7 +12,7 @@ from hipq.stores.base import Store
 from hipq.stores.clock import Clock
 from hipq.stores.password import without_password
 
-__all__ = ["open_store", "url_of", "without_password"]
+__all__ = ["open_guest", "open_store", "url_of", "without_password"]
 
 _FORMS = "use sqlite:///file.db, sqlite:// (in memory) or postgresql://user@host/database"
 
@@ -64,6 +64,20 @@ def open_store(url: str, clock: Clock | None = None) -> Store:
             raise
         return PostgresStore(url, clock)
     raise Invalid(f"not a database URL: {re.sub(r'://.*', '://…', url):.60}; {_FORMS}")
+
+
+def open_guest(kind: str, lend: Callable[[], Any], url: str) -> Store:
+    """A database seen through somebody else's connection: `lend` gives the one to use at this moment, in this thread,
+    and what is done is part of its transaction. It can add jobs and look at them. `url` is what messages call it."""
+    if kind == "sqlite":
+        from hipq.stores.sqlite.lent import GuestStore as SqliteGuest
+
+        return SqliteGuest(lend, url)
+    if kind == "postgresql":
+        from hipq.stores.postgres.lent import GuestStore as PostgresGuest
+
+        return PostgresGuest(lend, url)
+    raise Invalid(f"hipq has no tables in {kind} databases: use SQLite or PostgreSQL")
 
 
 def _file(path: str, clock: Clock | None) -> Store:

@@ -19,7 +19,7 @@ from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.errors import StoreBusy, StoreError
 from hipq.job.when import LONGEST, SECOND, to_datetime
-from hipq.queue import JobType
+from hipq.job_type import JobType
 from hipq.testing.clock import HandClock
 from hipq.testing.inline import InlineHands, InlineLauncher, Ran, called, is_for_the_test
 from hipq.testing.replies import Replies

@@ -13,8 +13,8 @@ from hipq.errors import HipqError, Invalid, NotFound, shown
 from hipq.job.states import DONE, FINAL, SCHEDULED, WAITING
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds, to_datetime
+from hipq.job_type import JobType
 from hipq.looking import Wanted
-from hipq.queue import JobType
 from hipq.testing.clock import HandClock
 
 ANYTHING: Final[Any] = object()

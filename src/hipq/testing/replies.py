@@ -19,7 +19,7 @@ from hipq.job.ending import Waits
 from hipq.job.names import whole
 from hipq.job.view import Job
 from hipq.job.when import later, seconds
-from hipq.queue import JobType
+from hipq.job_type import JobType
 
 
 @dataclass(frozen=True)

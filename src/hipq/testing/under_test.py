@@ -13,7 +13,7 @@ from hipq.app import Hipq
 from hipq.errors import Invalid, shown
 from hipq.job.names import whole
 from hipq.job.when import moment, to_datetime
-from hipq.queue import JobType
+from hipq.job_type import JobType
 from hipq.testing.clock import START, HandClock
 from hipq.testing.drive import Drive
 from hipq.testing.expect import Expectations, of_these

@@ -16,8 +16,9 @@ import msgspec
 from hipq.throttlers.limit import Limit, PerLane
 from hipq.throttlers.pool import Pool
 from hipq.throttlers.rate import Log, Rate, remembered, room_at
-from hipq.throttlers.rules import Rules
+from hipq.throttlers.rules import AnyLimit, Rules
 from hipq.throttlers.share import OTHERS, Share
+from hipq.throttlers.tenants import PerTenant
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -194,19 +195,20 @@ class Admission:
 
     def _pools(self, lane: str) -> list[Pool]:
         if lane not in self._by_lane:
-            own = [one for one in self._rules.in_force if isinstance(one, (PerLane, Share))]
+            own = [one for one in self._rules.in_force if isinstance(one, (PerLane, PerTenant, Share))]
+            own = [one for one in own if not isinstance(one, PerTenant) or one.knows(lane)]
             if not self._rules.most:  # an operator took the limit away: there is nothing to have a share of
                 own = [one for one in own if not isinstance(one, Share)]
             self._by_lane[lane] = [*self._whole, *(self._pool(one, lane) for one in own)]
         return self._by_lane[lane]
 
-    def _pool(self, one: Limit | PerLane | Share | Rate, lane: str) -> Pool:
+    def _pool(self, one: AnyLimit, lane: str) -> Pool:
         match one:
             case Limit():
                 found = one.pool(self._held)
             case Rate():
                 found = one.pool(one.log(self._rates), self._now)
-            case PerLane():
+            case PerLane() | PerTenant():
                 found = one.pool(lane, self._held)
             case Share():
                 if OTHERS in self._shared and lane not in one.percent:

@@ -16,8 +16,9 @@ from hipq.job.order import AnyOrder, ByTime
 from hipq.throttlers.limit import Limit, PerLane, limit
 from hipq.throttlers.rate import Rate
 from hipq.throttlers.share import Share
+from hipq.throttlers.tenants import PerTenant
 
-AnyLimit = Limit | PerLane | Share | Rate
+AnyLimit = Limit | PerLane | PerTenant | Share | Rate
 
 
 class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,7 +39,12 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def in_force(self) -> tuple[AnyLimit, ...]:
-        return self.limits if self.changed is None else self.changed
+        """What an operator says takes the place of what the code says, but for the quotas of tenants: those are
+        operators' words too, said elsewhere, and `changed` may have them as they were."""
+        if self.changed is None:
+            return self.limits
+        chosen = [one for one in self.changed if not isinstance(one, PerTenant)]
+        return (*chosen, *(one for one in self.limits if isinstance(one, PerTenant)))
 
     @property
     def plain(self) -> bool:
@@ -100,6 +106,8 @@ def refusal(rules: Rules, lane: str, factor: int) -> str:
     for one in rules.in_force:
         if isinstance(one, (Limit, PerLane, Rate)) and factor > one.n:
             return f"throttle_factor {factor} is above the queue's {one}"
+        if isinstance(one, PerTenant) and one.knows(lane) and factor > one.pool(lane, {}).cap:
+            return f"throttle_factor {factor} is above what its tenant may run at a time"
         if isinstance(one, Share) and whole:
             if not one.knows(lane):
                 return f"lane {shown(lane)} has no share in this queue: there are {', '.join(one.percent)}"

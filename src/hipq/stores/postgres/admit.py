@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.stores.admit import Admit, After, Past, Picked
+from hipq.stores.admit import Admit, After, Past, Picked, reading
 from hipq.stores.base import Claim
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.statements import Statements
@@ -190,7 +190,7 @@ class Rulebook:
         return picked, rules
 
     def _admit(self, conn: Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
-        reader = self.reader(conn, claim.queue, now)
+        reader = reading(self.reader(conn, claim.queue, now), claim.lane)
         past = self._past.setdefault(claim.queue, Past())
         return Admit(
             claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands

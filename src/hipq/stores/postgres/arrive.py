@@ -16,7 +16,7 @@ from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.store import PostgresStore
 
-_EMPTY: Final = ("hipq_queues", "hipq_answers", "hipq_payloads", "hipq_crons")
+_EMPTY: Final = ("hipq_queues", "hipq_answers", "hipq_payloads", "hipq_crons", "hipq_notes")
 
 
 class Arriving:

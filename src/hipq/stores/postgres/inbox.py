@@ -99,6 +99,14 @@ class PostgresMail:
                 found.setdefault(id, []).append(Pending(*one))
         return found
 
+    def bound(self, rows: Sequence[Row], now: int) -> dict[int, list[Pending]]:
+        query = b"""SELECT job, id, attempt FROM hipq_answers WHERE job = ANY (%(jobs)s) AND job <> 0
+            AND state = 'buffered' AND early_until = 0 AND keep_until > %(now)s ORDER BY id FOR UPDATE"""
+        found: dict[int, list[Pending]] = {}
+        for job, id, attempt in self._conn.execute(query, {"jobs": [row.id for row in rows], "now": now}).fetchall():
+            found.setdefault(job, []).append(Pending(id, job, attempt))
+        return found
+
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         if not answers:
             return []

@@ -12,7 +12,7 @@ from psycopg.rows import tuple_row
 from hipq.errors import DuplicateKey, StoreUnavailable
 from hipq.job.model import New, numbered
 from hipq.stores import large
-from hipq.stores.base import Stored
+from hipq.stores.base import Stored, renamed, taken
 from hipq.stores.postgres.statements import Statements
 
 COPY_FROM: Final = 200
@@ -24,6 +24,7 @@ _COLUMNS: Final = {
     "id": "int8", "tenant": "text", "lane": "text", "job_type": "text", "job_key": "text", "job_data": "text",
     "phase": "text", "rank": "int8", "priority": "int8", "throttle_factor": "int8", "time_windows": "text",
     "timeout": "float8", "scheduled_run_time": "int8", "create_time": "int8", "update_time": "int8",
+    "history": "text",
 }  # fmt: skip
 _Added = msgspec.defstruct("_Added", list(_COLUMNS))
 _Wanted = msgspec.defstruct("_Wanted", ["position", "tenant", "job_type", "job_key"])
@@ -90,23 +91,51 @@ class Insert:
         self, conn: AnyConnection, queue: int, jobs: Sequence[New], indexes: list[int], may_copy: bool
     ) -> dict[int, Stored]:
         """Those that went in."""
-        ids = self._take_ids(conn, queue, len(indexes))
-        pairs = list(zip(ids, indexes, strict=True))
+        pairs = list(zip(self._take_ids(conn, queue, len(indexes)), indexes, strict=True))
         if any(jobs[index].job_key for index in indexes):
             pairs.sort(key=lambda pair: _whole_key(jobs[pair[1]]))
+        added = self._put(conn, queue, [(id, jobs[index]) for id, index in pairs], may_copy)
+        return {index: Stored(id) for id, index in pairs if id in added}
+
+    def given(self, conn: AnyConnection, jobs: Sequence[tuple[int, New]]) -> None:
+        """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
+        by_queue: dict[int, list[tuple[int, New]]] = {}
+        for id, job in jobs:
+            by_queue.setdefault(job.queue, []).append((id, job))
+        for queue, some in sorted(by_queue.items()):
+            table = self._statements.table(queue).table
+            one = "SELECT id FROM {} WHERE id = ANY (%(ids)s)"
+            query = f"{one.format(table)} UNION ALL {one.format(f'{table}_final')}".encode()
+            if there := cursor(conn).execute(query, {"ids": [id for id, _ in some]}).fetchall():
+                raise taken([id for (id,) in there])
+            if any(job.job_key for _, job in some):
+                some.sort(key=lambda pair: _whole_key(pair[1]))
+            added = self._put(conn, queue, some, True)
+            keyed = list(enumerate(job for id, job in some if job.job_key and id not in added))
+            holders = self._holders(conn, keyed)
+            for number, job in keyed:
+                if number not in holders:
+                    raise _restless([job])  # whose key was given up meanwhile
+                raise DuplicateKey(job.job_type, job.job_key, holders[number])
+            if left := renamed(some, added):
+                self._put(conn, queue, left, False)
+
+    def _put(self, conn: AnyConnection, queue: int, jobs: Sequence[tuple[int, New]], may_copy: bool) -> set[int]:
+        """The ids of those that went in."""
         rows = [
             (
                 id, job.tenant, job.lane, job.job_type, job.job_key or str(id), large.inline(job.job_data), job.phase,
                 job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout, job.scheduled_run_time,
-                job.create_time, job.create_time,
+                job.create_time, job.create_time, job.history,
             )
-            for id, job in ((id, jobs[index]) for id, index in pairs)
+            for id, job in jobs
         ]  # fmt: skip
+        ids = [id for id, _ in jobs]
         if not may_copy or len(rows) < COPY_FROM or not self._copy(conn, queue, rows):
             ids = self._insert_free(conn, queue, rows)
         added = set(ids)
-        keep(conn, ((id, jobs[index].job_data) for id, index in pairs if id in added))
-        return {index: Stored(id) for id, index in pairs if id in added}
+        keep(conn, ((id, job.job_data) for id, job in jobs if id in added))
+        return added
 
     def _copy(self, conn: AnyConnection, queue: int, rows: list[tuple[Any, ...]]) -> bool:
         """All of them or, where a key is taken, none; then False."""

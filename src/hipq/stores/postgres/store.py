@@ -16,11 +16,12 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from hipq.errors import Invalid, StoreUnavailable
-from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
 from hipq.job.states import ANSWERED
 from hipq.stores import large, migrations
 from hipq.stores.admit import Picked
 from hipq.stores.base import (
+    ANY_TYPE,
     EARLIEST,
     Claim,
     EndPlace,
@@ -38,22 +39,28 @@ from hipq.stores.matching import meet, sought, tidy
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.admit import Rulebook
-from hipq.stores.postgres.connection import Connection, Connections, in_transaction, patiently, translated
+from hipq.stores.postgres.connection import POOL_SIZE, Connection, Connections, in_transaction, patiently, translated
 from hipq.stores.postgres.floors import BOTTOM, TOP, Floors
 from hipq.stores.postgres.inbox import AnswerVerbs, PostgresMail, given, lock_keys
 from hipq.stores.postgres.insert import Insert, cursor
+from hipq.stores.postgres.lanes import LaneVerbs
+from hipq.stores.postgres.listing import condition, page, planned
 from hipq.stores.postgres.moment import DatabaseClock
+from hipq.stores.postgres.notes import NoteVerbs
 from hipq.stores.postgres.rules import RuleVerbs
 from hipq.stores.postgres.statements import READ, Statements
-from hipq.stores.postgres.turn import Saved, Settle, Take, rows
+from hipq.stores.postgres.turn import Saved, Settle, Take, listed, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
 from hipq.stores.strands import Place
 
 
-class PostgresStore(RuleVerbs, AnswerVerbs):
-    def __init__(self, url: str, clock: Clock | None = None) -> None:
+class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
+    at_once = POOL_SIZE
+
+    def __init__(self, url: str, clock: Clock | None = None, lent: Connections | None = None) -> None:
+        """`lent`: somebody else's connection, in the place of a pool of ours."""
         self.url = without_password(url)
-        self._db = Connections(url, on_fork=self._start)
+        self._db = lent or Connections(url, on_fork=self._start)
         self._clock = clock
         self._known = schema.known()
         self._identity = ""
@@ -185,14 +192,9 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
 
     def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; an error undoes our part of it and no more."""
-        if not isinstance(conn, psycopg.Connection):
-            kind = f"{type(conn).__module__}.{type(conn).__name__}"
-            raise Invalid(f"conn must be a psycopg.Connection (psycopg 3, not async), not {kind}")
-        status = conn.info.transaction_status
-        if status == TransactionStatus.INERROR:
-            raise Invalid("conn is in a transaction that has failed; roll it back first")
+        usable(conn)
         try:
-            if not conn.autocommit and status == TransactionStatus.IDLE:
+            if not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE:
                 cursor(conn).execute("SELECT")  # begins their transaction, which is theirs to commit
             with conn.transaction():  # a savepoint, unless they are in autocommit mode and in no transaction
                 self._trust(conn)
@@ -342,7 +344,8 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
             return []
         query = b" UNION ALL ".join(self._statements.of("glance", queue) for queue, _ in queues)
         with self._using() as conn:
-            found = conn.execute(query, [list(types) for _, types in queues for _ in range(2)]).fetchall()
+            values = [value for _, types in queues for value in (list(types), list(types), ANY_TYPE in types)]
+            found = conn.execute(query, values).fetchall()
         self._database_clock.heard(found[-1][-1])
         return [Glance(*row[:-1]) for row in found]
 
@@ -357,15 +360,26 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         return found[0] if found else None
 
     def find(self, wanted: Filter) -> list[Row]:
-        found = self._of_tables("find", wanted)
-        if not found:
+        query = self._page(wanted, READ)
+        if not query:
             return []
-        query = b"SELECT * FROM (%s) AS found ORDER BY id LIMIT %%(limit)s" % found
-        with self._using() as conn:
+        with self._using() as conn, planned(conn, wanted):
             return rows(conn, query, wanted._asdict(), prepare=False)
 
+    def listed(self, wanted: Filter) -> list[Brief]:
+        query = self._page(wanted, ", ".join(LISTED))
+        if not query:
+            return []
+        with self._using() as conn, planned(conn, wanted):
+            return listed(conn, query, wanted._asdict())
+
+    def _page(self, wanted: Filter, columns: str) -> bytes:
+        parts = {table: page(wanted, table) | {"columns": columns} for table in wanted.tables}
+        found = self._of_tables("find", wanted.queue, parts)
+        return b"SELECT * FROM (%s) AS found ORDER BY id LIMIT %%(limit)s" % found if found else b""
+
     def count(self, wanted: Filter) -> int:
-        found = self._of_tables("count", wanted)
+        found = self._of_tables("count", wanted.queue, {table: {"where": condition(wanted)} for table in wanted.tables})
         if not found:
             return 0
         query = b"SELECT count(*) FROM (SELECT 1 FROM (%s) AS found LIMIT %%(limit)s) AS counted" % found
@@ -373,11 +387,10 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
             ((count,),) = conn.execute(query, wanted._asdict(), prepare=False).fetchall()
         return int(count)
 
-    def _of_tables(self, name: str, wanted: Filter) -> bytes:
-        """A file's statement for each table in which such jobs can be; b"" if there is none."""
-        where = wanted.condition("%({})s", "strpos({}, {}) > 0")
-        parts = [self._statements.of(name, wanted.queue, where=where, table=f"{{{table}}}") for table in wanted.tables]
-        return b" UNION ALL ".join(b"(%s)" % part for part in parts)
+    def _of_tables(self, name: str, queue: int, parts: Mapping[str, Mapping[str, str]]) -> bytes:
+        """A file's statement for each of these tables, with its parts; b"" if there is none."""
+        found = [self._statements.of(name, queue, table=f"{{{table}}}", **more) for table, more in parts.items()]
+        return b" UNION ALL ".join(b"(%s)" % one for one in found)
 
     def tokens(self, ids: Sequence[int]) -> dict[int, int]:
         if not ids:
@@ -411,3 +424,13 @@ class PostgresStore(RuleVerbs, AnswerVerbs):
         rang, news = self._bell.wait(seconds, () if descriptor < 0 else (descriptor,))
         heard = bool(news) and self._listener.hear()
         return rang or heard
+
+
+def usable(conn: Any) -> Connection:
+    """A user's connection, if jobs can be added through it."""
+    if not isinstance(conn, psycopg.Connection):
+        kind = f"{type(conn).__module__}.{type(conn).__name__}"
+        raise Invalid(f"conn must be a psycopg.Connection (psycopg 3, not async), not {kind}")
+    if conn.info.transaction_status == TransactionStatus.INERROR:
+        raise Invalid("conn is in a transaction that has failed; roll it back first")
+    return conn

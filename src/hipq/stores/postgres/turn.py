@@ -9,7 +9,7 @@ import msgspec
 import psycopg
 from psycopg.rows import args_row
 
-from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.model import Brief, Change, New, Row, queue_of
 from hipq.job.states import EXECUTING, FINAL, READY
 from hipq.job.windows import ALWAYS
 from hipq.stores import large
@@ -40,6 +40,11 @@ def rows(conn: Connection, query: bytes, values: Any, *, prepare: bool | None = 
     return (
         psycopg.Cursor(conn, row_factory=args_row(Row)).execute(query, values, prepare=prepare, binary=True).fetchall()
     )
+
+
+def listed(conn: Connection, query: bytes, values: Any) -> list[Brief]:
+    cursor = psycopg.Cursor(conn, row_factory=args_row(Brief))
+    return cursor.execute(query, values, prepare=False, binary=True).fetchall()
 
 
 class Saved(NamedTuple):
@@ -152,7 +157,7 @@ class Take:
             return [], None
         version, rules = free
         values = values | {"version": version}
-        if self._rulebook.plain(claim.queue):
+        if claim.lane is None and self._rulebook.plain(claim.queue):
             return self._plainly(conn, claim, values)
         picked = self._rulebook.pick_freely(conn, claim, rules, values["now"])
         if picked.strand:
@@ -183,7 +188,7 @@ class Take:
             return judged, Picked([])
         picked = self._rulebook.pick(conn, claim, found, values["sysid"], values["now"])
         won, picked = self._taken(conn, claim, picked, found.rules, values)
-        if len(won) < claim.limit and not picked.refused:
+        if claim.lane is None and len(won) < claim.limit and not picked.refused:
             self._rulebook.still_plain(conn, claim)  # then the next claim can be a plain one
         return judged + won, picked
 

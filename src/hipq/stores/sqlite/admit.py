@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hipq.stores.admit import Admit, After, Past, Picked
+from hipq.stores.admit import Admit, After, Past, Picked, reading
 from hipq.stores.base import Claim
 from hipq.stores.sqlite.batch import in_json
 from hipq.stores.sqlite.statements import Statements
@@ -98,7 +98,7 @@ class Rulebook:
         return picked, rules
 
     def _admit(self, conn: sqlite3.Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
-        reader = self.reader(conn, claim.queue, now)
+        reader = reading(self.reader(conn, claim.queue, now), claim.lane)
         past = self._past.setdefault(claim.queue, Past())
         return Admit(
             claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands

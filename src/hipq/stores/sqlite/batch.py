@@ -13,16 +13,17 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hipq.errors import StoreRefused
-from hipq.job.model import COLUMNS, Row
+from hipq.job.model import COLUMNS, LISTED, Brief, Row
 from hipq.stores import large
 
 T = TypeVar("T")
 NAMES: Final = ", ".join(COLUMNS)
-_EXACT: Final = NAMES.replace(" timeout,", " json(printf('%!.17g', timeout)),")
+_TIMEOUT: Final = "json(printf('%!.17g', timeout))"
 """SQLite writes 15 digits of a number as JSON; a float has up to 17."""
 _CHUNKS: Final = (256, 64, 16, 4, 1)
 """Rows a statement takes: few sizes, so that prepared statements are found again."""
 _rows = msgspec.json.Decoder(list[Row])
+_listed = msgspec.json.Decoder(list[Brief])
 _ids = msgspec.json.Decoder(list[int])
 
 
@@ -57,10 +58,20 @@ def keep(conn: sqlite3.Connection, payloads: Any) -> None:
         conn.execute("INSERT OR REPLACE INTO hipq_payloads (id, data) VALUES (?, ?)", (id, data))
 
 
+def _gathered(conn: sqlite3.Connection, query: str, values: Any, columns: Sequence[str]) -> str:
+    exact = ", ".join(_TIMEOUT if name == "timeout" else name for name in columns)
+    found: str = conn.execute(f"SELECT json_group_array(json_array({exact})) FROM ({query})", values).fetchone()[0]
+    return found
+
+
+def read_listed(conn: sqlite3.Connection, query: str, values: Any) -> list[Brief]:
+    """What a query finds, as lists have it."""
+    return _listed.decode(_gathered(conn, query, values, LISTED))
+
+
 def read(conn: sqlite3.Connection, query: str, values: Any) -> list[Row]:
     """What a query finds, as rows with their payloads."""
-    text = conn.execute(f"SELECT json_group_array(json_array({_EXACT})) FROM ({query})", values).fetchone()[0]
-    rows = _rows.decode(text)
+    rows = _rows.decode(_gathered(conn, query, values, COLUMNS))
     if missing := large.absent(rows):
         query = "SELECT id, data FROM hipq_payloads WHERE id IN (SELECT value FROM json_each(?))"
         rows = large.filled(rows, dict(conn.execute(query, (in_json(missing),)).fetchall()))

@@ -87,6 +87,15 @@ class SqliteMail:
                 found.setdefault(id, []).append(one)
         return found
 
+    def bound(self, rows: Sequence[Row], now: int) -> dict[int, list[Pending]]:
+        query = """SELECT job, id, attempt FROM hipq_answers INDEXED BY hipq_answers_job
+            WHERE job IN (SELECT value FROM json_each(?)) AND job <> 0 AND state = 'buffered' AND early_until = 0
+            AND keep_until > ? ORDER BY id"""
+        found: dict[int, list[Pending]] = {}
+        for job, id, attempt in self._conn.execute(query, (in_json([row.id for row in rows]), now)).fetchall():
+            found.setdefault(job, []).append(Pending(id, job, attempt))
+        return found
+
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         numbers: list[int] = []
         for chunk in chunks(answers):

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from hipq.errors import DuplicateKey, Invalid
 from hipq.job.model import New, numbered
 from hipq.stores import large
-from hipq.stores.base import Stored
-from hipq.stores.sqlite.batch import chunks, ids, keep, no_nul
+from hipq.stores.base import Stored, renamed, taken
+from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul
 from hipq.stores.sqlite.connection import translated
 from hipq.stores.sqlite.statements import Statements
 
@@ -22,23 +23,8 @@ class Insert:
 
     def inside(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; a duplicate undoes our part of it and no more."""
-        factory, conn.row_factory = conn.row_factory, None  # we read tuples
-        try:
-            if _begins_by_itself(conn) and not conn.in_transaction:
-                conn.execute("BEGIN")  # as the module does before an INSERT: it is theirs to commit
-            conn.execute("SAVEPOINT hipq")
-            try:
-                stored = self.jobs(conn, jobs, all_or_nothing)
-            except BaseException:
-                conn.execute("ROLLBACK TO hipq")
-                raise
-            finally:
-                conn.execute("RELEASE hipq")
-        except (sqlite3.Error, OverflowError, UnicodeError) as error:
-            raise translated(error) from error
-        finally:
-            conn.row_factory = factory
-        return stored
+        with inside(conn):
+            return self.jobs(conn, jobs, all_or_nothing)
 
     def jobs(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         stored: dict[int, Stored] = {}
@@ -65,6 +51,22 @@ class Insert:
                     stored[index] = Stored(holder, duplicate=True)
         return [stored[index] for index in range(len(jobs))]
 
+    def given(self, conn: sqlite3.Connection, jobs: Sequence[tuple[int, New]]) -> None:
+        """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
+        by_queue: dict[int, list[tuple[int, New]]] = {}
+        for id, job in jobs:
+            by_queue.setdefault(job.queue, []).append((id, job))
+        for queue, some in by_queue.items():
+            for table in (self._statements.table(queue), f"{self._statements.table(queue)}_final"):
+                query = f"SELECT id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
+                if there := ids(conn, query, (in_json([id for id, _ in some]),)):
+                    raise taken(there)
+            added = self._insert_rows(conn, queue, some)
+            for id, job in some:
+                if job.job_key and id not in added:
+                    raise DuplicateKey(job.job_type, job.job_key, self._holder(conn, job))
+            self._insert_rows(conn, queue, renamed(some, added))
+
     def _take_ids(self, conn: sqlite3.Connection, queue: int, count: int) -> list[int]:
         query = "UPDATE hipq_queues SET last_id = last_id + ? WHERE number = ? RETURNING last_id"
         ((last,),) = conn.execute(query, (count, queue)).fetchall()
@@ -73,16 +75,18 @@ class Insert:
     def _insert_rows(self, conn: sqlite3.Connection, queue: int, jobs: list[tuple[int, New]]) -> set[int]:
         """Insert; the ids of those that went in."""
         added = 0
+        if not jobs:
+            return set()
         for chunk in chunks(jobs):
             values: list[Any] = []
             for id, job in chunk:
                 values += (
                     id, job.tenant, job.lane, job.job_type, job.job_key or str(id), large.inline(job.job_data),
                     job.phase, job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout,
-                    job.scheduled_run_time, job.create_time, job.create_time,
+                    job.scheduled_run_time, job.create_time, job.create_time, job.history,
                 )  # fmt: skip
             no_nul(values)
-            added += conn.execute(self._statements.of("insert", queue, len(chunk), 15), values).rowcount
+            added += conn.execute(self._statements.of("insert", queue, len(chunk), 16), values).rowcount
         wanted = {id for id, _ in jobs}
         if added < len(jobs):
             query = f"SELECT id FROM {self._statements.table(queue)} WHERE id BETWEEN ? AND ?"
@@ -96,21 +100,56 @@ class Insert:
         return int(id)
 
 
-def checked(conn: Any, file: str) -> sqlite3.Connection:
-    """A user's connection, if writing through it reaches this very file."""
+def standard(conn: Any) -> sqlite3.Connection:
+    """A user's connection, if it is one of the library that we use."""
     if not isinstance(conn, sqlite3.Connection):
         raise Invalid(
             f"conn must be a connection of Python's own sqlite3 module, not {type(conn).__module__}."
             f"{type(conn).__name__}: two SQLite libraries on one file corrupt it"
         )
-    cursor = conn.cursor()
+    return conn
+
+
+def checked(conn: Any, file: str) -> sqlite3.Connection:
+    """The same, if writing through it reaches this very file."""
+    theirs = standard(conn)
+    cursor = theirs.cursor()
     cursor.row_factory = None  # whatever rows its owner likes, we read tuples
     path = next((row[2] for row in cursor.execute("PRAGMA database_list").fetchall() if row[1] == "main"), "")
     if not file or not path or not os.path.samefile(path, file):
         raise Invalid(f"conn is open on {path or 'an in-memory database'}, not on {file or 'a file'}")
-    return conn
+    return theirs
 
 
-def _begins_by_itself(conn: sqlite3.Connection) -> bool:
+def begins_by_itself(conn: sqlite3.Connection) -> bool:
     """Whether the module would begin a transaction before an INSERT. From Python 3.12 on `autocommit` may say no."""
     return conn.isolation_level is not None and getattr(conn, "autocommit", None) is not True
+
+
+@contextmanager
+def tuples(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """A user's connection while we use it: whatever rows its owner likes, we read tuples."""
+    factory, conn.row_factory = conn.row_factory, None
+    try:
+        yield conn
+    finally:
+        conn.row_factory = factory
+
+
+@contextmanager
+def inside(conn: sqlite3.Connection) -> Iterator[None]:
+    """Inside a user's transaction; an error undoes our part of it and no more."""
+    with tuples(conn):
+        try:
+            if begins_by_itself(conn) and not conn.in_transaction:
+                conn.execute("BEGIN")  # as the module does before an INSERT: it is theirs to commit
+            conn.execute("SAVEPOINT hipq")
+            try:
+                yield
+            except BaseException:
+                conn.execute("ROLLBACK TO hipq")
+                raise
+            finally:
+                conn.execute("RELEASE hipq")
+        except (sqlite3.Error, OverflowError, UnicodeError) as error:
+            raise translated(error) from error

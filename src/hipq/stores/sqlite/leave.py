@@ -22,6 +22,7 @@ LEASE: Final = 10.0
 """Seconds after which engines claim again if whoever moves them out has died."""
 _TABLES: Final = (
     "hipq_queues", "hipq_engines", "hipq_tickets", "hipq_crons", "hipq_payloads", "hipq_answers", "hipq_dropped",
+    "hipq_notes",
 )  # fmt: skip
 
 

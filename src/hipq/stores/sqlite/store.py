@@ -11,10 +11,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from hipq.errors import StoreUnavailable
-from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
 from hipq.job.states import ANSWERED
 from hipq.stores import migrations
 from hipq.stores.base import (
+    ANY_TYPE,
     EARLIEST,
     Claim,
     EndPlace,
@@ -31,10 +32,12 @@ from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.matching import meet, tidy
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.admit import Rulebook, texts
-from hipq.stores.sqlite.batch import NAMES, in_json, read
+from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
 from hipq.stores.sqlite.connection import Connection, signpost
 from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteMail, given
 from hipq.stores.sqlite.insert import Insert, checked
+from hipq.stores.sqlite.lanes import LaneVerbs
+from hipq.stores.sqlite.notes import NoteVerbs
 from hipq.stores.sqlite.rules import RuleVerbs
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.tickets import Tickets
@@ -50,8 +53,11 @@ _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 
-class SqliteStore(RuleVerbs, AnswerVerbs):
-    def __init__(self, path: str, clock: Clock | None = None) -> None:
+class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
+    at_once = 1
+
+    def __init__(self, path: str, clock: Clock | None = None, lent: Connection | None = None) -> None:
+        """`lent`: somebody else's connection, in the place of one of ours; then nothing is migrated here."""
         self.url = f"sqlite:///{path}" if path else "sqlite://"
         self.path = path
         self._clock = clock or SystemClock()
@@ -64,9 +70,10 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
         self._take = Take(self._statements, self._rulebook)
         self._tickets = Tickets(self._clock, self._boot)
         self._file = os.path.realpath(path) if path else ""  # as SQLite has it: its log is beside that
-        self._db = Connection(self._file, on_fork=self._start)
+        self._db = lent or Connection(self._file, on_fork=self._start)
         self._start()
-        self.migrate()
+        if lent is None:
+            self.migrate()
 
     def _start(self) -> None:
         """What a child has of its own after a fork: its parent's descriptors would take each other's news."""
@@ -234,7 +241,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
         for start in range(0, len(queues), _MANY_QUEUES):
             some = queues[start : start + _MANY_QUEUES]
             parts = [self._statements.of("glance", queue) for queue, _ in some]
-            values = [texts(types) for _, types in some for _ in range(2)]
+            values = [value for _, types in some for value in (texts(types), texts(types), ANY_TYPE in types)]
             with self._db.reading() as conn:
                 rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
             found += [
@@ -252,10 +259,19 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
         return rows[0] if rows else None
 
     def find(self, wanted: Filter) -> list[Row]:
-        found = self._of_tables("find", wanted)
-        if not found:
+        query = self._page(wanted, NAMES)
+        return self._select(query, wanted._asdict()) if query else []
+
+    def listed(self, wanted: Filter) -> list[Brief]:
+        query = self._page(wanted, ", ".join(LISTED))
+        if not query:
             return []
-        return self._select(f"SELECT * FROM ({found}) ORDER BY id LIMIT :limit", wanted._asdict())
+        with self._db.reading() as conn:
+            return read_listed(conn, query, wanted._asdict())
+
+    def _page(self, wanted: Filter, columns: str) -> str:
+        found = self._of_tables("find", wanted, columns)
+        return f"SELECT * FROM ({found}) ORDER BY id LIMIT :limit" if found else ""
 
     def count(self, wanted: Filter) -> int:
         found = self._of_tables("count", wanted)
@@ -265,9 +281,9 @@ class SqliteStore(RuleVerbs, AnswerVerbs):
             query = f"SELECT count(*) FROM (SELECT 1 FROM ({found}) LIMIT :limit)"
             return int(conn.execute(query, wanted._asdict()).fetchone()[0])
 
-    def _of_tables(self, name: str, wanted: Filter) -> str:
+    def _of_tables(self, name: str, wanted: Filter, columns: str = "") -> str:
         """A file's statement for each table in which such jobs can be; "" if there is none."""
-        one = self._statements.files[name].replace("{columns}", NAMES)
+        one = self._statements.files[name].replace("{columns}", columns)
         one = one.replace("{where}", wanted.condition(":{}", "instr({}, {}) > 0"))
         parts = [f"SELECT * FROM ({one})".replace("{table}", f"{{{table}}}") for table in wanted.tables]
         return migrations.tables(" UNION ALL ".join(parts), self._statements.tables(wanted.queue))

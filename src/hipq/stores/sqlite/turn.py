@@ -125,7 +125,7 @@ class Take:
         if want <= 0 or not claim.types:
             return Picked([])
         rules, memory = self._rulebook.read(conn, claim.queue)
-        if self._rulebook.is_plain(conn, claim, rules):
+        if claim.lane is None and self._rulebook.is_plain(conn, claim, rules):
             return Picked(self._pick(conn, "pick_ready", claim, (now, want)))
         return self._rulebook.pick(conn, claim, want, rules, memory, now)
 

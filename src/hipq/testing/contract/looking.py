@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from hipq.job import moves
+from hipq.job.model import LISTED, Brief, Row
 from hipq.job.when import SECOND
 from hipq.stores.base import Filter, Glance, QueueTables, Store
 from hipq.testing.clock import HandClock
@@ -27,6 +28,10 @@ from hipq.testing.contract.jobs import (
     save,
     waits,
 )  # fmt: skip
+
+
+def _brief(row: Row) -> Brief:
+    return Brief(*(getattr(row, name) for name in LISTED))
 
 
 class TestGet:
@@ -86,10 +91,14 @@ class TestFind:
             {"job_key": "executing "}, {"job_key": "executing ", "job_type": "executing-"},
             {"job_key": "executing ", "tenant": "acme"}, {"state": "nonsense"}, {"phase": "done", "job_key": "done"},
             {"tenant": "acme", "job_type": "done", "job_key": "done", "state": "final", "phase": "done"},
+            {"tenant": "acme", "job_key": "executing acme"}, {"tenant": "acme", "job_key": "done"},
+            {"tenant": "acme", "job_key": "waiting acme", "job_type": "waiting-acme"}, {"tenant": "nobody"},
+            {"tenant": "acme", "code": "ok"}, {"tenant": "acme", "lane": "x"}, {"tenant": "acme", "state": "final"},
         ]  # fmt: skip
         for wanted in filters:
             expected = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
             assert store.find(Filter(queue.number, **wanted)) == expected, wanted
+            assert store.listed(Filter(queue.number, **wanted)) == [_brief(row) for row in expected], wanted
         assert (
             store.find(Filter(queue.number, tenant="acme", after=rows[5].id, limit=3))
             == [row for row in rows[6:] if row.tenant == "acme"][:3]

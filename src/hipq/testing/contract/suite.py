@@ -12,8 +12,10 @@ from hipq.testing.contract.asking import (
 from hipq.testing.contract.bad_rows import TestBadRows
 from hipq.testing.contract.claim import TestClaim, TestStage
 from hipq.testing.contract.enqueue import TestEnqueue, TestKeys
+from hipq.testing.contract.lanes import TestIngest, TestLaneClaims, TestLanes, TestOneNote, TestUsage
 from hipq.testing.contract.leases import TestLeases, TestOrphans, TestOwned
 from hipq.testing.contract.looking import TestFind, TestGet, TestGlance, TestNow, TestOverdue, TestPrune
+from hipq.testing.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, TestNotes
 from hipq.testing.contract.payloads import TestLargePayloads
 from hipq.testing.contract.registry import TestDroppedQueues, TestQueues, shop
 from hipq.testing.contract.rules import TestRules
@@ -24,10 +26,53 @@ from hipq.testing.contract.turn import TestChildren, TestMoves, TestTokens, Test
 from hipq.testing.contract.waking import TestWaking
 
 __all__ = [
-    "TestAnswers", "TestBadRows", "TestChangingRules", "TestChecks", "TestChildren", "TestClaim", "TestCron",
-    "TestDroppedQueues", "TestEarlyAnswers", "TestEngines", "TestEnqueue", "TestFind", "TestGet", "TestGlance",
-    "TestInbox", "TestKeys", "TestLargePayloads", "TestLeases", "TestMigrations", "TestMoves", "TestNow",
-    "TestOrphans", "TestOverdue", "TestOwned", "TestPages", "TestProcesses", "TestPrune", "TestQueues", "TestRules",
-    "TestStage", "TestThreads", "TestTickets", "TestTokens", "TestTurn", "TestUsedAnswers", "TestUserTransaction",
-    "TestWaking", "orders", "shop", "stores", "throttled",
+    "TestAnswers",
+    "TestAnswersForNoJob",
+    "TestAnswersForOneJob",
+    "TestBadRows",
+    "TestChangingRules",
+    "TestChecks",
+    "TestChildren",
+    "TestClaim",
+    "TestCron",
+    "TestDroppedQueues",
+    "TestEarlyAnswers",
+    "TestEngines",
+    "TestEnqueue",
+    "TestFind",
+    "TestGet",
+    "TestGlance",
+    "TestInbox",
+    "TestIngest",
+    "TestKeys",
+    "TestLaneClaims",
+    "TestLanes",
+    "TestLargePayloads",
+    "TestLeases",
+    "TestMigrations",
+    "TestMoves",
+    "TestNotes",
+    "TestNow",
+    "TestOneNote",
+    "TestOrphans",
+    "TestOverdue",
+    "TestOwned",
+    "TestPages",
+    "TestProcesses",
+    "TestPrune",
+    "TestQueues",
+    "TestRules",
+    "TestStage",
+    "TestThreads",
+    "TestTickets",
+    "TestTokens",
+    "TestTurn",
+    "TestUsage",
+    "TestUsedAnswers",
+    "TestUserTransaction",
+    "TestWaking",
+    "orders",
+    "shop",
+    "stores",
+    "throttled",
 ]  # fmt: skip

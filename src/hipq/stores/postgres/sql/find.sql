@@ -1,2 +1,2 @@
--- A page of jobs by filter from one table, in id order (primary key, or the index _key where a key is given).
-SELECT {columns} FROM {table} l WHERE {where} ORDER BY id LIMIT %(limit)s
+-- A page of jobs by filter from one table, in id order: by the primary key, or by the index that `listing` has chosen.
+SELECT {columns} FROM {table} l WHERE {where} ORDER BY {order} LIMIT {limit}

@@ -5,7 +5,10 @@ SELECT {number},
     OR EXISTS (
       SELECT FROM {live}
       WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0 AND job_type = ANY (%s)
-    ),
+    ) OR (%s AND coalesce(
+      (SELECT min(job_type) FROM {live} WHERE phase = 'ready'),
+      (SELECT min(job_type) FROM {live} WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0)
+    ) IS NOT NULL),
   coalesce((SELECT min(scheduled_run_time) FROM {live} WHERE phase = 'scheduled'), 0),
   coalesce((SELECT min(deadline) FROM {live} WHERE phase = 'waiting'), 0),
   EXISTS (SELECT FROM {live} WHERE owner > 0),

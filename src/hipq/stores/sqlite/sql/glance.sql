@@ -8,7 +8,12 @@ SELECT {number},
     SELECT 1 FROM {live} INDEXED BY {live}_todo
     WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0
       AND job_type IN (SELECT value FROM json_each(?))
-  ),
+  ) OR (? AND (
+    EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_ready WHERE phase = 'ready') OR EXISTS (
+      SELECT 1 FROM {live} INDEXED BY {live}_todo
+      WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0
+    )
+  )),
   coalesce((SELECT min(scheduled_run_time) FROM {live} INDEXED BY {live}_stage WHERE phase = 'scheduled'), 0),
   coalesce((SELECT min(deadline) FROM {live} INDEXED BY {live}_wait WHERE phase = 'waiting'), 0),
   EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_owner WHERE owner <> 0 AND owner > 0),

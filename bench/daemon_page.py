@@ -1,0 +1,44 @@
+"""The figures of `python -m bench.daemon` as a page."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def page(found: dict[str, Any]) -> str:
+    lines = [
+        "# A daemon: how fast", "",
+        f"Made by `make bench-daemon` on {found['cores']} cores, load {found['load']:.1f} before. Both sides of a line",
+        "ran in turns, three rounds, the best of each. The client, and what it talks to, share the cores.", "",
+    ]  # fmt: skip
+    if http := found.get("http"):
+        lines += [
+            "## Jobs over HTTP", "",
+            "One job of about 100 bytes a request. hipq: token checked, journal written and synced (fdatasync) before",
+            "the reply, jobs taken into SQLite meanwhile; they are not run. Starlette: the same body is read, and",
+            "nothing is written.",
+            "", "| connections | hipq, a second | p50 ms | p99 ms | Starlette, a second | p50 ms | p99 ms | ratio |",
+            "| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+        ]  # fmt: skip
+        for connections, line in http.items():
+            sides = [
+                f"{line[name]['per second']:,.0f} | {line[name]['p50']:.2f} | {line[name]['p99']:.2f}"
+                for name in ("hipq", "starlette")
+            ]
+            lines.append(f"| {connections} | {' | '.join(sides)} | {line['ratio']:.2f} |")
+        lines.append("")
+    if contexts := found.get("contexts"):
+        lines += [
+            "## Jobs in contexts", "",
+            "One sandboxed context, batches of 100, each job with its payload, its report and its output read; the",
+            "loop is a program that reads lines, calls the same function and prints what it returns.", "",
+            "| language | jobs a second | bare loop | ratio |", "| --- | ---: | ---: | ---: |",
+        ]  # fmt: skip
+        for language, line in contexts.items():
+            lines.append(f"| {language} | {line['context']:,.0f} | {line['loop']:,.0f} | {line['ratio']:.3f} |")
+        lines.append("")
+    if idle := found.get("idle"):
+        lines += [
+            "## Idle", "", f"{idle['megabytes']:.0f} MB and {idle['core'] * 100:.2f} % of a core, on SQLite.", "",
+        ]  # fmt: skip
+    return "\n".join(lines)

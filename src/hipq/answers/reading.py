@@ -1,0 +1,161 @@
+"""A message becomes an answer: to which job, whether it says the work failed, which of several it is.
+
+What is wrong with a message is never an error here: it is kept as unreadable, with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from msgspec.structs import replace
+
+from hipq.answers.arrive import arrive, unreadable
+from hipq.errors import HipqError, Invalid, shown
+from hipq.job import names
+from hipq.job.answer import Keeping, NewAnswer
+from hipq.job.spec import Spec
+from hipq.transports.base import ATTEMPT_HEADER, ERROR_HEADER, KEY_HEADER, Message, key_in
+
+Read = Callable[[Message], Any]
+_YES: Final = ("true", "1", "yes")
+
+
+class AnyQueue(Protocol):
+    """What must be known of the queue whose jobs are answered."""
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def keeping(self) -> Keeping: ...
+    def known(self, job_type: str) -> Spec | None: ...
+
+
+class Reader:
+    """Reads the messages of one stream: answers to the jobs of one type."""
+
+    def __init__(
+        self,
+        queue: AnyQueue,
+        job_type: str,
+        *,
+        key: Read | str | None = None,
+        error: Read | str | None = None,
+        answer_id: Read | str | None = None,
+        data: Read | str | None = None,
+    ) -> None:
+        self._queue = queue
+        self._type = names.job_type(job_type)
+        self._key = _key if key is None else _reading(key, "key")
+        self._error = _error if error is None else _truth(error)
+        self._id = _id if answer_id is None else _reading(answer_id, "answer_id")
+        self._data = _data if data is None else _reading(data, "data")
+        self._is_whole = data is None and not any(map(callable, (key, error, answer_id)))
+        """Whether the data are the message's JSON as it came: a function that sees it may have changed it."""
+
+    def read(self, messages: list[Message], now: int) -> list[NewAnswer]:
+        spec, keeping, number = self._queue.known(self._type), self._queue.keeping, self._queue.number
+        found = []
+        for message in messages:
+            doing = "the message"
+            try:
+                doing = "key"
+                key = _text(self._key(message))
+                doing = "error"
+                error = bool(self._error(message))
+                doing = "answer_id"
+                answer_id = _text(self._id(message))
+                doing = "data"
+                data = self._data(message)
+                new = arrive(
+                    number, self._type, key, data, now, spec=spec, keeping=keeping, answer_id=answer_id, error=error,
+                    attempt=_attempt(message), written=message.written if self._is_whole else "",
+                )  # fmt: skip
+            except BaseException as wrong:  # whatever a message is, it must not stop those behind it
+                new = self.refused(message, _reason(doing, wrong), now)
+            found.append(new)
+        return found
+
+    def refused(self, message: Message, reason: str, now: int) -> NewAnswer:
+        """What is kept of a message that is an answer to nothing."""
+        queue = self._queue
+        new = unreadable(
+            queue.number, self._type, message.body, reason, now, keeping=queue.keeping, answer_id=message.id
+        )
+        return replace(new, error=_error(message))  # so that it is one, if somebody gives it a key
+
+
+def _reason(doing: str, wrong: BaseException) -> str:
+    if isinstance(wrong, HipqError):
+        return str(wrong)
+    return f"{doing} raised {type(wrong).__name__}: {wrong}"
+
+
+def _reading(given: Read | str, what: str) -> Read:
+    """A function, or the place of a field in the message's JSON: `order.reference`."""
+    if callable(given):
+        return given
+    if not isinstance(given, str) or not given:
+        raise Invalid(f"{what} must be a function of the message, or a field of its JSON like order.id: {shown(given)}")
+    path = given.split(".")
+
+    def field(message: Message) -> Any:
+        found = message.json
+        for name in path:
+            if isinstance(found, dict) and name in found:
+                found = found[name]
+            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+                found = found[int(name)]
+            else:
+                raise Invalid(f"{what}: the message has no field {given}")
+        return found
+
+    return field
+
+
+def _truth(given: Read | str) -> Read:
+    """Whether a field says so; one that is not there does not."""
+    read = _reading(given, "error")
+    if callable(given):
+        return read
+
+    def says(message: Message) -> bool:
+        try:
+            found = read(message)
+        except Invalid:
+            _ = message.json  # which may be what is wrong
+            return False
+        return found.strip().lower() in _YES if isinstance(found, str) else bool(found)
+
+    return says
+
+
+def _text(value: Any) -> Any:
+    """Numbers are fine where a text is wanted; what else is not text is for others to refuse."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _key(message: Message) -> str:
+    found = key_in(message.headers) or message.key
+    if not found:
+        raise Invalid(f"the message has no {KEY_HEADER} header and no key of its own: give `listen` a key=")
+    return found
+
+
+def _error(message: Message) -> bool:
+    return message.headers.get(ERROR_HEADER, "").strip().lower() in _YES
+
+
+def _id(message: Message) -> str:
+    return message.id
+
+
+def _data(message: Message) -> Any:
+    return message.json
+
+
+def _attempt(message: Message) -> int | None:
+    """The attempt it is an answer to, if whoever sent it gave that back."""
+    said = message.headers.get(ATTEMPT_HEADER, "")
+    is_number = said.isascii() and said.isdigit() and len(said) <= 10
+    return int(said) if is_number and 0 < int(said) < 1 << 31 else None

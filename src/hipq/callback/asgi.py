@@ -1,0 +1,149 @@
+"""`hipq.callbacks(app)`: an ASGI application that takes the answers brought to callback URLs. `POST .../{token}`.
+
+    signature -> size -> body -> expiry -> the job as it is now -> come -> commit -> HTTP status
+
+Whoever calls hears 200 or 202 after the commit and not before, and each refusal in one sentence.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import MutableMapping
+from typing import Any, Final
+
+from hipq.callback import RATE, SIZE
+from hipq.callback.bringing import App, Bringing
+from hipq.callback.buckets import Buckets
+from hipq.callback.gather import Gathering, Overloaded
+from hipq.callback.reply import AGAIN, Reply, Send, accepted, refusal
+from hipq.callback.request import Body, ClientGone, Receive, Request, too_large
+from hipq.callback.signing import Claims, Forbidden
+from hipq.job.names import whole
+from hipq.job.payload import SIZE_LIMIT
+from hipq.job.when import seconds
+
+HELD: Final = 64 << 20
+"""Bytes of all bodies that are in memory at once, coming or waiting."""
+FORGED: Final = 10.0
+"""So many calls a bad signature counts as."""
+
+Scope = MutableMapping[str, Any]
+_LONG: Final = re.compile("([^/]{6})[^/]{30,}")
+_log = logging.getLogger("hipq")
+
+
+def callbacks(app: App, *, size: int = SIZE, rate: float = RATE) -> Callbacks:
+    """To be mounted in another ASGI application, or run alone. `size`: bytes an answer may have. `rate`: calls in a
+    second from one address; 0 = any number."""
+    whole(size, "size", 1, SIZE_LIMIT)
+    return Callbacks(app, size, seconds(rate, "rate"))
+
+
+class Callbacks:
+    def __init__(self, app: App, size: int, rate: float) -> None:
+        self._app = app
+        self._size = size
+        self._buckets = Buckets(rate)
+        self._bringing = Bringing(app)
+        self._gathering = Gathering(self._bringing.bring)
+        self._held = 0
+        self._is_open = False
+        self._looking: asyncio.Task[Any] | None = None
+        self._told = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+        else:
+            try:
+                reply = await self._replied(scope, receive)
+            except ClientGone:
+                return
+            await reply.write(send)
+
+    async def _replied(self, scope: Scope, receive: Receive) -> Reply:
+        """What the caller is told, whatever happens."""
+        try:
+            reply = await self._taken(scope, receive)
+        except ClientGone:
+            raise
+        except Exception as error:
+            reply = refusal(error)
+            self._tell(reply, error)
+        return reply
+
+    def _tell(self, reply: Reply, error: Exception) -> None:
+        if reply.status == 500:
+            _log.error("callback failed", exc_info=error)
+        elif reply.status == 503 and time.monotonic() - self._told >= 1:  # it may be the same for thousands
+            self._told = time.monotonic()
+            _log.warning("callback failed: %s", error)
+        else:
+            _log.debug("callback refused: %d %s", reply.status, reply.body["error"])
+
+    async def _taken(self, scope: Scope, receive: Receive) -> Reply:
+        token = self._token(scope)
+        if not token:
+            return Reply(404, {"error": "there is nothing here"})
+        if scope["method"] != "POST":
+            return Reply(405, {"error": "an answer is brought by POST"}, ((b"allow", b"POST"),))
+        address = (scope.get("client") or ("", 0))[0]
+        if not self._buckets.take(address):
+            return Reply(429, {"error": "too many calls from this address"}, AGAIN)
+        claims = await self._claims(token, address)
+        request = Request(scope)
+        if request.length > self._size:
+            raise too_large(self._size)
+        body = Body(receive, self._size)
+        try:
+            read = await body.read(self._hold)
+            outcome = await self._gathering.bring(lambda: self._bringing.made(claims, request, read))
+        finally:
+            self._held -= body.size
+        _log.debug("callback job=%d attempt=%d answer=%s", claims.job, claims.attempt, outcome)
+        return accepted(outcome)
+
+    def _token(self, scope: Scope) -> str:
+        """The last part of the path. It is cut short there, since servers log the path when the reply goes out."""
+        token: str = scope["path"].rstrip("/").rpartition("/")[2]
+        scope["path"] = _LONG.sub(r"\1...", scope["path"])
+        scope["raw_path"] = scope["path"].encode("utf-8", "replace")
+        return token
+
+    async def _claims(self, token: str, address: str) -> Claims:
+        if not self._is_open or self._app.signer.must_look(token):
+            await self._look()
+        try:
+            return self._app.signer.read(token)
+        except Forbidden:
+            self._buckets.fine(address, FORGED - 1)
+            raise
+
+    async def _look(self) -> None:
+        """Look for keys, in a thread: one for all who want that, since threads are not only ours."""
+        loop = asyncio.get_running_loop()
+        if self._looking is None or self._looking.done() or self._looking.get_loop() is not loop:
+            self._looking = loop.create_task(
+                asyncio.to_thread(lambda: self._app.signer.keys())
+            )  # it opens the database
+        await asyncio.shield(self._looking)
+        self._is_open = True
+
+    def _hold(self, size: int) -> None:
+        if self._held + size > HELD:
+            raise Overloaded
+        self._held += size
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    """A server that starts and stops is told that all is well: the database is opened by the first callback."""
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

@@ -1,0 +1,121 @@
+"""From what a callback says to an answer in the inbox: this side looks into the database, in a thread.
+
+The answer is for the very job that the URL names: if another has its key by now, that one never sees it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from hipq.answers.arrive import arrive
+from hipq.answers.inbox import AnyQueue, Inbox
+from hipq.callback.request import Refused, Request
+from hipq.callback.signing import Claims, Expired, Forbidden, Signer
+from hipq.errors import Conflict, HipqError, Invalid, NotFound
+from hipq.events import Events
+from hipq.job.answer import Answered, NewAnswer
+from hipq.job.model import Row, queue_of
+from hipq.job.spec import Spec
+from hipq.job.states import FINAL
+from hipq.stores.base import Delivered, Store
+
+
+class NumberedQueue(AnyQueue, Protocol):
+    @property
+    def number(self) -> int: ...
+
+
+class App(Protocol):
+    """What is asked of a Hipq."""
+
+    name: str
+    events: Events
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def signer(self) -> Signer: ...
+    @property
+    def queues(self) -> Sequence[NumberedQueue]: ...
+
+
+class Bringing:
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._undeclared: dict[int, Undeclared] = {}
+
+    def made(self, claims: Claims, request: Request, body: bytes) -> NewAnswer:
+        """The answer, to the job as it is now."""
+        store = self._app.store
+        if claims.is_over(store.now()):
+            raise Expired
+        row = store.get(claims.job)
+        queue = self._queue(queue_of(claims.job))
+        if row is None or queue is None:
+            raise Refused(410, "the job of this URL is not there any more", "gone")
+        if row.tenant != claims.tenant:
+            raise Forbidden
+        said = {"answer_id": request.answer_id, "error": request.error, "attempt": claims.attempt or None}
+        try:
+            new = queue.arrived(row.job_type, row.job_key, request.data(body), job=row.id, **said)
+        except Invalid as error:
+            raise Refused(400, str(error)) from None
+        if not claims.expires and _is_past(row, new):
+            raise Expired
+        return replace(new, tenant=row.tenant)
+
+    def bring(self, news: Sequence[NewAnswer]) -> Sequence[Answered | Exception]:
+        """All of them, in one transaction."""
+        queues: dict[int, AnyQueue] = {**self._undeclared, **{queue.number: queue for queue in self._app.queues}}
+        inbox = Inbox(self._app.store, self._app.events, queues)
+        delivered = inbox.come(news)
+        return [self._settled(inbox, new, one) for new, one in zip(news, delivered, strict=True)]
+
+    def _settled(self, inbox: Inbox, new: NewAnswer, delivered: Delivered) -> Answered | Exception:
+        """Late is also what comes for a job that got another key after it was looked at: then it comes again."""
+        if delivered.outcome != Answered.LATE:
+            return delivered.outcome
+        try:
+            row = self._app.store.get(new.job)
+            if row is None or row.state == FINAL or row.job_key == new.job_key:
+                return delivered.outcome
+            return inbox.come([replace(new, job_key=row.job_key)], instead_of=delivered.id)[0].outcome
+        except (Conflict, NotFound):  # somebody else has taken care of it
+            return delivered.outcome
+        except HipqError as error:  # its own: the others are kept
+            return error
+
+    def _queue(self, number: int) -> AnyQueue | None:
+        """Its queue. One that other programs declare and this one does not is no reason to lose an answer."""
+        for queue in self._app.queues:
+            if queue.number == number:
+                return queue
+        if number not in self._undeclared:
+            for known in self._app.store.queues(self._app.name):
+                self._undeclared[known.number] = Undeclared(self._app.store, known.number, known.name)
+        return self._undeclared.get(number)
+
+
+def _is_past(row: Row, new: NewAnswer) -> bool:
+    """Whether its job's time was over so long ago that nobody wants to know: by then its URL has expired."""
+    over = row.update_time if row.state == FINAL else row.deadline
+    return 0 < over <= new.arrived - new.early
+
+
+class Undeclared:
+    """A queue of the instance that this program's code does not have. `app.known` would hand it to engines as well."""
+
+    def __init__(self, store: Store, number: int, name: str) -> None:
+        self.name = name
+        self._store = store
+        self._number = number
+
+    def arrived(self, job_type: str, key: str, data: Any, **options: Any) -> NewAnswer:
+        keeping = self._store.rules(self._number).keeping
+        return arrive(self._number, job_type, key, data, self._store.now(), keeping=keeping, **options)
+
+    def known(self, _job_type: str) -> Spec | None:
+        return None

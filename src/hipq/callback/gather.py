@@ -1,0 +1,119 @@
+"""Callbacks that come at the same time share transactions: while one commits, the next ones gather.
+
+One thread brings them, so the event loop never waits for the disk. Each hears what became of it after the commit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hipq.errors import StoreError, StoreRefused
+from hipq.job.answer import Answered, NewAnswer
+from hipq.stores.matching import KEYS_AT_ONCE
+
+MOST: Final = KEYS_AT_ONCE
+"""How many may wait: as many as go into one transaction."""
+
+Make = Callable[[], NewAnswer]
+Outcome = Answered | Exception
+Bring = Callable[[Sequence[NewAnswer]], Sequence[Outcome]]
+Waiting = asyncio.Future[Answered]
+
+
+class Overloaded(Exception):
+    """Too many wait already."""
+
+
+class Gathering:
+    def __init__(self, bring: Bring) -> None:
+        self._bring = bring
+        self._start()
+
+    def _start(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._gathered: list[tuple[Make, Waiting]] = []
+        self._bringing = False
+
+    async def bring(self, make: Make) -> Answered:
+        """`make` runs in the thread too: it looks into the database."""
+        if self._pid != os.getpid():
+            self._start()  # a fork does not bring the thread along
+        future: Waiting = asyncio.get_running_loop().create_future()
+        with self._lock:
+            if len(self._gathered) >= MOST:
+                raise Overloaded
+            self._gathered.append((make, future))
+            start, self._bringing = not self._bringing, True
+        if start:
+            try:
+                threading.Thread(target=self._bring_batches, name="hipq-callbacks", daemon=True).start()
+            except RuntimeError:  # no more threads: who comes next tries again
+                with self._lock:
+                    self._gathered, self._bringing = [one for one in self._gathered if one[1] is not future], False
+                raise Overloaded from None
+        return await future
+
+    def _bring_batches(self) -> None:
+        while True:
+            with self._lock:
+                gathered, self._gathered = self._gathered, []
+                if not gathered:
+                    self._bringing = False
+                    return
+            news: list[NewAnswer] = []
+            waiting: list[Waiting] = []
+            refused: list[tuple[Waiting, Outcome]] = []
+            down: Exception | None = None
+            for make, future in gathered:
+                try:
+                    if down is None:
+                        news.append(make())
+                        waiting.append(future)
+                except Exception as error:
+                    refused.append((future, error))
+                    down = error if _is_down(error) else None
+                else:
+                    if down is not None:  # to ask for each of them how it is would take each as long
+                        refused.append((future, down))
+            _tell(refused)
+            _tell(list(zip(waiting, self._come(news), strict=True)))
+
+    def _come(self, news: list[NewAnswer]) -> Sequence[Outcome]:
+        """One transaction; and if one of them is in its way, each half alone, down to that one."""
+        if not news:
+            return []
+        try:
+            return self._bring(news)
+        except Exception as error:
+            if _is_down(error) or len(news) == 1:
+                return [error] * len(news)
+        half = len(news) // 2
+        return [*self._come(news[:half]), *self._come(news[half:])]
+
+
+def _is_down(error: Exception) -> bool:
+    return isinstance(error, StoreError) and not isinstance(error, StoreRefused)
+
+
+def _tell(outcomes: Sequence[tuple[Waiting, Outcome]]) -> None:
+    """Each event loop is woken once for all that is its own: to wake it costs a system call."""
+
+    def done(loop: asyncio.AbstractEventLoop) -> None:
+        for future, outcome in outcomes:
+            if future.get_loop() is not loop or future.done():
+                continue  # it was cancelled: whoever called has gone
+            if isinstance(outcome, Exception):
+                future.set_exception(outcome)
+            else:
+                future.set_result(outcome)
+
+    for loop in {future.get_loop() for future, _ in outcomes}:
+        try:
+            loop.call_soon_threadsafe(done, loop)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits for this any more

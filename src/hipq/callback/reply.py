@@ -1,0 +1,67 @@
+"""What whoever calls back is told: an HTTP status, and as JSON what became of the answer, or why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, NamedTuple
+
+from hipq.callback.gather import Overloaded
+from hipq.callback.request import Refused
+from hipq.callback.signing import Expired, Forbidden
+from hipq.errors import HipqError, StoreRefused
+from hipq.job.answer import Answered
+
+Send = Callable[[dict[str, Any]], Awaitable[None]]
+
+STATUS: Final = {
+    Answered.MATCHED: 200,
+    Answered.DUPLICATE: 200,
+    Answered.BUFFERED: 202,
+    Answered.CONFLICT: 409,
+    Answered.LATE: 410,
+}
+AGAIN: Final = ((b"retry-after", b"1"),)
+
+
+class Reply(NamedTuple):
+    status: int
+    body: dict[str, str]
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def write(self, send: Send) -> None:
+        body = json.dumps(self.body).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            *self.headers,
+        ]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def accepted(outcome: Answered) -> Reply:
+    return Reply(STATUS[outcome], {"answer": outcome})
+
+
+def refusal(error: Exception) -> Reply:
+    """Never more than a sentence: what went wrong here is in the log."""
+    match error:
+        case Refused(status=408):
+            return Reply(408, {"error": str(error)}, ((b"connection", b"close"),))  # what else it sends is that body
+        case Refused():
+            word = {"answer": error.word} if error.word else {}
+            return Reply(error.status, {**word, "error": str(error)})
+        case Forbidden():
+            return Reply(403, {"error": str(error)})
+        case Expired():
+            return Reply(410, {"answer": "expired", "error": str(error)})
+        case Overloaded():
+            return Reply(429, {"error": "too many answers wait already; try again"}, AGAIN)
+        case StoreRefused():
+            return Reply(400, {"error": "the database will not store this answer"})
+        case HipqError():
+            return Reply(503, {"error": "the database cannot be reached right now; try again"}, AGAIN)
+        case _:
+            return Reply(500, {"error": "something went wrong here, and is in the log; try again"}, AGAIN)

@@ -1,0 +1,216 @@
+"""What callback URLs end in: which job they are for, and until when, signed with a key that the database keeps.
+
+    base64url(key id, job, attempt, expiry, tenant) + "." + base64url(HMAC-SHA256 of that)
+
+Two keys may live at once, so that a rotation ends no URL that is out. A new key signs nothing for its first minute: by
+then every process has looked and accepts it, however much rubbish keeps it from looking again.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import struct
+import time
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
+from secrets import token_bytes, token_hex
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from hipq.errors import HipqError, NotFound
+from hipq.job.model import Row
+from hipq.job.when import SECOND
+from hipq.stores.base import Store
+
+KIND: Final = "signing"
+LIVE: Final = 2
+"""Keys that live at once."""
+FRESH: Final = 30.0
+"""Seconds after which keys are looked up again."""
+AGAIN: Final = 1.0
+"""Seconds between two looks for keys that nobody knows: rubbish is not to keep the database busy."""
+SIGNS_AFTER: Final = 60 * SECOND
+"""Microseconds after which a new key signs: well above FRESH."""
+
+_HEAD: Final = struct.Struct(">IQIQ")
+_TOKEN: Final = re.compile(r"[A-Za-z0-9_-]{32,900}\.[A-Za-z0-9_-]{43}")
+
+
+class Forbidden(HipqError):
+    """This URL is not one that was signed here."""
+
+
+class Expired(HipqError):
+    """This URL has expired."""
+
+
+class Claims(NamedTuple):
+    """What a URL says."""
+
+    tenant: str
+    job: int
+    attempt: int
+    """0 = it was signed before the first."""
+    expires: int
+    """0 = with its job."""
+
+    def is_over(self, now: int) -> bool:
+        return bool(self.expires) and now >= self.expires
+
+
+class KeySeen(NamedTuple):
+    """A key as people see it."""
+
+    id: str
+    made: int
+
+
+class Key(msgspec.Struct, frozen=True):
+    id: str
+    secret: bytes
+    made: int
+
+    def __repr__(self) -> str:
+        return f"<Key {self.id}>"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        return [("id", self.id)]
+
+
+Keys = tuple[Key, ...]
+_keys = msgspec.json.Decoder(Keys)
+
+
+class Signer:
+    """Signs for the jobs of one instance. Any thread may use it; it has no lock, so that a fork is no danger to it."""
+
+    def __init__(self, store: Store, app: str, steady: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._app = app
+        self._steady = steady
+        self._known: Keys = ()
+        """Newest last."""
+        self._looked = -1e9
+
+    # -- signing and checking ---------------------------------------------------------------------------------------
+    def sign(self, row: Row, expires: int) -> str:
+        """What brings an answer to this job, and to this attempt, until then (rounded up to a second); 0 = as long as
+        the job can have one."""
+        key = signing_key(self._fresh_keys(), self._store.now())
+        until = -(-expires // SECOND)
+        return _signed(key, _HEAD.pack(int(key.id, 16), row.id, row.attempt, until) + row.tenant.encode())
+
+    def check(self, token: str, now: int) -> Claims:
+        """What it says; Forbidden, whatever is wrong with it, or Expired."""
+        claims = self.read(token)
+        if claims.is_over(now):
+            raise Expired
+        return claims
+
+    def read(self, token: str) -> Claims:
+        """The same, expired or not."""
+        said = _said(token)
+        if said is None:
+            raise Forbidden
+        key = self._key(_id_in(said))
+        # The whole text, not the bytes it stands for: base64 has several ways to write the same bytes.
+        if key is None or not hmac.compare_digest(_signed(key, said).encode(), token.encode()):
+            raise Forbidden
+        _, job, attempt, until = _HEAD.unpack_from(said)
+        return Claims(said[_HEAD.size :].decode(), job, attempt, until * SECOND)
+
+    def must_look(self, token: str) -> bool:
+        """Whether `read` will ask the database, which takes its time."""
+        said = _said(token)
+        if said is None:
+            return False
+        age = self._steady() - self._looked
+        return age >= FRESH or (age >= AGAIN and _of(self._known, _id_in(said)) is None)
+
+    # -- keys -------------------------------------------------------------------------------------------------------
+    def keys(self) -> list[KeySeen]:
+        """Those that live, newest last."""
+        return [KeySeen(key.id, key.made) for key in self._look()]
+
+    def rotate(self) -> KeySeen:
+        """Add a key: it signs a minute from now. The oldest of three goes, and with it the URLs that it signed."""
+        new = self._new()
+        self._change(lambda keys: (*keys, new)[-LIVE:])
+        return KeySeen(new.id, new.made)
+
+    def drop(self, id: str) -> None:
+        """Accept nothing more that this key signed: here at once, in other processes within half a minute."""
+        if id not in [key.id for key in self._look()]:
+            raise NotFound(f"there is no signing key {id!r:.40}")
+        self._change(lambda keys: tuple(key for key in keys if key.id != id))
+
+    def __repr__(self) -> str:
+        return f"<Signer {self._app}>"
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def _key(self, id: str) -> Key | None:
+        found = _of(self._fresh_keys(), id)
+        if found is None and self._steady() - self._looked >= AGAIN:
+            found = _of(self._look(), id)
+        return found
+
+    def _fresh_keys(self) -> Keys:
+        return self._known if self._known and self._steady() - self._looked < FRESH else self._look()
+
+    def _look(self) -> Keys:
+        looked = self._steady()
+        found = _loaded(self._store.notes(KIND).get(self._app, ""))
+        if not found:
+            first = self._new()
+            found = self._change(lambda keys: keys or (first,))  # another process may have been faster
+        self._known, self._looked = found, looked
+        return found
+
+    def _change(self, change: Callable[[Keys], Keys]) -> Keys:
+        def write(text: str) -> str:
+            return msgspec.json.encode(change(_loaded(text))).decode()
+
+        looked = self._steady()
+        self._known = _loaded(self._store.change_note(KIND, self._app, write))
+        self._looked = looked
+        return self._known
+
+    def _new(self) -> Key:
+        return Key(token_hex(4), token_bytes(32), self._store.now())
+
+
+def signing_key(keys: Keys, now: int) -> Key:
+    """The newest that everybody knows by now; if none is old enough for that, the oldest."""
+    return next((key for key in reversed(keys) if key.made <= now - SIGNS_AFTER), keys[0])
+
+
+def _of(keys: Keys, id: str) -> Key | None:
+    return next((key for key in keys if key.id == id), None)
+
+
+def _loaded(text: str) -> Keys:
+    return _keys.decode(text) if text else ()
+
+
+def _signed(key: Key, said: bytes) -> str:
+    return f"{_text(said)}.{_text(hmac.digest(key.secret, said, 'sha256'))}"
+
+
+def _text(data: bytes) -> str:
+    return urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def _said(token: str) -> bytes | None:
+    """What is signed, as it stands in a token; None if it cannot be one."""
+    if not _TOKEN.fullmatch(token):
+        return None
+    text = token.partition(".")[0]
+    if len(text) % 4 == 1:
+        return None
+    return urlsafe_b64decode(text + "=" * (-len(text) % 4))
+
+
+def _id_in(said: bytes) -> str:
+    return f"{_HEAD.unpack_from(said)[0]:08x}"

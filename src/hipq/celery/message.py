@@ -1,0 +1,146 @@
+"""A task's message, as hipq keeps it: what the broker would have got, as JSON, and back again.
+
+The body is serialized when the task is sent, never again. Headers and properties go through kombu's JSON, which brings
+back moments, decimals and bytes as what they were.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+from celery.utils.time import maybe_iso8601, maybe_make_aware
+from kombu import Exchange, Queue, binding
+from kombu.compression import compress
+from kombu.serialization import dumps as serialized
+from kombu.utils.json import dumps, loads
+
+from hipq.errors import Invalid
+
+NOT_KEPT: Final = ("serializer", "compression", "retry", "retry_policy")
+"""Of what Celery tells a producer: what has had its effect, or what the publisher decides by itself."""
+
+
+class Message(msgspec.Struct, frozen=True):
+    """The data of a job that publishes it. Its first fields are for people who look at the job."""
+
+    task: str
+    id: str
+    eta: str
+    """As the header has it."""
+    retries: int
+    replaced: int
+    """How often the task has put another in its own place."""
+    exchange: str
+    content_type: str
+    content_encoding: str
+    body: str
+    is_base64: bool
+    expires_at: float | None
+    """On the clock of whoever sent it: a broker is told for how much longer it is good."""
+    headers: str
+    """JSON of kombu, like the next two."""
+    options: str
+    """Whatever else the producer is told: routing key, priority, correlation id, ..."""
+    declare: str
+
+    def text(self) -> str | bytes:
+        return b64decode(self.body) if self.is_base64 else self.body
+
+    def to_declare(self, configured: Mapping[str, Any]) -> list[Any]:
+        """The queues and exchanges that must be there. One that is configured here is meant as it is now.
+
+        Those behind the exchange too, which Celery does not declare for a task that is sent to an exchange: in most
+        transports a new connection takes any exchange for a direct one, until it is told otherwise."""
+        behind = [queue for queue in configured.values() if self.exchange and _leads(self.exchange, queue)]
+        return [*(_entity(one, configured) for one in loads(self.declare)), *behind]
+
+    def is_same_as(self, other: Message) -> bool:
+        """Whether both are one run of one task. A retry has the id of the run before, and so has a replaced task."""
+        return (self.id, self.retries, self.replaced) == (other.id, other.retries, other.replaced)
+
+
+def message(name: str, body: Any, now: float, options: dict[str, Any]) -> Message:
+    """What Celery hands to a producer (`options`: as `Producer.publish` takes them)."""
+    told = {key: value for key, value in options.items() if key not in NOT_KEPT}
+    headers, declare, expiration = (
+        told.pop("headers", None) or {},
+        told.pop("declare", None),
+        told.pop("expiration", None),
+    )
+    about = body if isinstance(body, dict) else headers  # protocol 1 has no headers
+    content_type, encoding, text = _content(body, told, options, headers)
+    exchange = told.pop("exchange", None) or ""
+    if isinstance(exchange, Exchange):
+        told["delivery_mode"] = told.get("delivery_mode") or exchange.delivery_mode
+        exchange = exchange.name
+    try:
+        return Message(
+            task=name,
+            id=about["id"],
+            eta=about["eta"],
+            retries=about.get("retries") or 0,
+            replaced=about.get("replaced_task_nesting") or 0,
+            exchange=exchange,
+            content_type=content_type,
+            content_encoding=encoding,
+            body=b64encode(text).decode() if isinstance(text, bytes) else text,
+            is_base64=isinstance(text, bytes),
+            expires_at=None if expiration is None else now + expiration,
+            headers=dumps(headers),
+            options=dumps(told),
+            declare=dumps([_described(one) for one in declare]),
+        )
+    except TypeError as error:
+        raise Invalid(f"task {name} cannot be kept until its time: a header or option is not JSON: {error}") from error
+
+
+def eta_of(message: Any, headers: Mapping[str, Any] | None, app: Any) -> datetime | None:
+    """When a message made by Celery is due, as a worker will understand it, one without a time zone too."""
+    own, _properties, body, _event = message
+    text = body.get("eta") if isinstance(body, dict) else {**own, **(headers or {})}.get("eta")
+    if not text:
+        return None
+    try:
+        found = maybe_make_aware(maybe_iso8601(text), app.timezone)
+        return found.astimezone(UTC) if isinstance(found, datetime) else None
+    except (ValueError, TypeError, OverflowError):
+        return None  # a worker will say what is wrong with it
+
+
+def _content(
+    body: Any, told: dict[str, Any], options: Mapping[str, Any], headers: dict[str, Any]
+) -> tuple[str, str, str | bytes]:
+    """As `Producer.publish` makes it, which notes the compression among the headers."""
+    content_type, encoding = told.pop("content_type", None), told.pop("content_encoding", None)
+    if not content_type:
+        content_type, encoding, body = serialized(body, serializer=options.get("serializer"))
+    if compression := options.get("compression"):
+        body, headers["compression"] = compress(body, compression)
+    return content_type, encoding or ("utf-8" if isinstance(body, str) else "binary"), body
+
+
+def _described(entity: Any) -> dict[str, Any]:
+    kind = "queue" if isinstance(entity, Queue) else "exchange"
+    return {kind: entity.as_dict(recurse=True)}
+
+
+def _entity(described: dict[str, Any], configured: Mapping[str, Any]) -> Any:
+    if found := described.get("exchange"):
+        return Exchange(**found)
+    queue = described["queue"]
+    if queue["name"] in configured:
+        return configured[queue["name"]]
+    bindings = [binding(**one | {"exchange": _exchange(one["exchange"])}) for one in queue["bindings"] or ()]
+    return Queue(**queue | {"exchange": _exchange(queue["exchange"]), "bindings": bindings})
+
+
+def _leads(exchange: str, queue: Any) -> bool:
+    return any(one and one.name == exchange for one in (queue.exchange, *(two.exchange for two in queue.bindings)))
+
+
+def _exchange(described: dict[str, Any] | None) -> Any:
+    return Exchange(**described) if described else None

@@ -1,0 +1,111 @@
+"""`hipq callbacks`: take the answers that are brought to callback URLs, and do nothing else."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+from typing import Any, Final
+
+import click
+
+from hipq import Hipq
+from hipq.callback import RATE, SIZE
+from hipq.cli.commands import examples
+from hipq.cli.complain import note
+from hipq.cli.inputs import Whole
+from hipq.cli.target import AppCommand, announced, app_argument, load
+from hipq.errors import HipqError, Invalid
+from hipq.job.payload import SIZE_LIMIT
+from hipq.observe import logs
+
+STOP_SECONDS: Final = 10
+"""How long callbacks under way may take when it is to stop."""
+BACKLOG: Final = 2048
+
+
+@click.command(
+    "callbacks",
+    cls=AppCommand,
+    epilog=examples(
+        "hipq callbacks shop:app",
+        "hipq callbacks shop:app --host 0.0.0.0 --port 8080",
+        "HIPQ_CALLBACK_URL=https://shop.example/hipq hipq callbacks shop:app --log-level debug",
+    ),
+)
+@app_argument
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=Whole("port", 0, 65_535), default=8001, show_default=True, help="0: any that is free.")
+@click.option("--size", type=Whole("size", 1, SIZE_LIMIT), default=SIZE, show_default=True,
+              help="Bytes an answer may have.")  # fmt: skip
+@click.option("--rate", type=Whole("rate", 0, 1_000_000), default=RATE, show_default=True,
+              help="Calls in a second from one address; 0: any number.")  # fmt: skip
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True, help="debug: one line for every callback.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="json: for what collects logs.")  # fmt: skip
+def serve_callbacks(app: str, host: str, port: int, size: int, rate: int, log_level: str, log_format: str) -> None:
+    """Take answers that are brought to callback URLs, until SIGINT or SIGTERM. Several of these may run.
+
+    It speaks plain HTTP: put what speaks HTTPS in front of it. Your own ASGI application can do the same, with
+    `hipq.callbacks(app)` mounted in it.
+    """
+    from hipq.callback.asgi import callbacks  # it loads asyncio, which no other command needs to wait for
+
+    uvicorn = _uvicorn()
+    found = announced(load(app))
+    found.signer.keys()  # a database that cannot be opened is said now, in one sentence
+    listening = bound(host, port)
+    logs.configure(log_level, log_format)
+    logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers  # what it says looks like the rest
+    logs.subscribe(found.events)
+    config = uvicorn.Config(
+        callbacks(found, size=size, rate=rate),
+        access_log=False,  # it would have the URLs in it
+        log_config=None,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=STOP_SECONDS,
+        ws="none",
+    )
+    server = uvicorn.Server(config)
+
+    def stop(*_: object) -> None:  # before uvicorn listens to signals; and after, when it sends itself the signal again
+        server.should_exit = True
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    _announce(found, listening)
+    server.run(sockets=[listening])
+
+
+def _uvicorn() -> Any:
+    try:
+        import uvicorn  # only this command needs it
+    except ModuleNotFoundError:
+        raise Invalid("hipq callbacks needs uvicorn: pip install 'hipq[callbacks]'") from None
+    return uvicorn
+
+
+def bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][0]
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except (socket.gaierror, ValueError):  # UnicodeError is one
+        raise Invalid(f"there is no address {host!r:.80} to listen on") from None
+    except OSError as error:
+        why = os.strerror(error.errno or 0).lower()
+        raise HipqError(f"cannot listen on {host} port {port}: {why}") from None
+
+
+def _announce(app: Hipq, listening: socket.socket) -> None:
+    host, port = listening.getsockname()[:2]
+    note(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+    if app.callback_url:
+        note(f"callback URLs begin with {app.callback_url}")
+    else:
+        note(
+            "nothing says where this is reached from outside, so jobs have no callback URLs: "
+            "set Hipq(..., callback_url=), $HIPQ_CALLBACK_URL, or callback_url in hipq.toml"
+        )

@@ -1,0 +1,254 @@
+"""`hipq journal`: look into the journal of a daemon, and recover one by hand."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import click
+import msgspec
+
+from hipq.cli.commands import Commands, examples
+from hipq.cli.complain import note
+from hipq.cli.inputs import Type, Whole
+from hipq.cli.progress import confirm, yes_option
+from hipq.cli.show import clock, print_json, print_lines, print_table, some
+from hipq.cli.target import json_option
+from hipq.errors import Invalid
+from hipq.job.when import to_datetime
+from hipq.journal.batch import Batch, decode
+from hipq.journal.examine import Examined, contents, examine, outline
+from hipq.journal.finding import Finding
+from hipq.journal.folder import IDENTITY, Folder, new_identity
+from hipq.journal.position import BEGINNING, Position
+from hipq.journal.recover import recover as recovered
+from hipq.journal.refused import kept
+from hipq.journal.scan import Record
+from hipq.journal.segment import Segment, name_of
+from hipq.observe.logs import escaped
+
+LOOKS: Final = 3
+"""How often to look at a journal that is written to: what is cut back as we look is not damage."""
+
+_folder_argument = click.argument("folder", metavar="FOLDER")
+
+
+@click.group(
+    cls=Commands,
+    no_args_is_help=False,
+    epilog=examples(
+        "hipq journal check /var/lib/hipq/journal",
+        "hipq journal show /var/lib/hipq/journal --limit 10",
+        "hipq journal recover /var/lib/hipq/journal",
+    ),
+)
+def journal() -> None:
+    """Look into a daemon's journal: the files in which jobs are safe until the store has them."""
+
+
+@journal.command(
+    epilog=examples("hipq journal check /var/lib/hipq/journal", "hipq journal check /var/lib/hipq/journal --json")
+)
+@_folder_argument
+@json_option
+def check(folder: str, as_json: bool) -> int:
+    """Whether all of a journal can be read. It changes nothing, and may be run while a daemon writes. Exit 1: jobs that
+    were acknowledged may be lost."""
+    with _opened(folder) as found:
+        in_use, examined, findings = _looked(found)
+        identity = found.identity()
+    rows = [_described(segment) for segment in examined.segments]
+    if as_json:
+        print_json({"folder": folder, "journal": identity, "in_use": in_use, "segments": rows,
+                    "found": findings})  # fmt: skip
+    else:
+        print_lines({"folder": folder, "journal": identity or "damaged", "in use": "yes" if in_use else "no"})
+        print_table(("segment", "bytes", "batches", "jobs"), rows, none="segments")
+        _print_findings(findings)
+    return 1 if any(finding.is_damage for finding in findings) else 0
+
+
+class _Place(Type):
+    name = "position"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Position:
+        return value if isinstance(value, Position) else Position.of(value)
+
+
+@journal.command(
+    epilog=examples(
+        "hipq journal show /var/lib/hipq/journal",
+        "hipq journal show /var/lib/hipq/journal --limit 1000 --json",
+        "hipq journal show /var/lib/hipq/journal --after 3:1200",
+    )
+)
+@_folder_argument
+@click.option("--after", type=_Place(), default=BEGINNING, help="The next page: batches behind this position.")
+@click.option("--limit", type=Whole("limit", 1, 100_000), default=100, show_default=True, help="At most so many.")
+@click.option("--refused", is_flag=True, help="Those that the store would not take, and that were put into quarantine.")
+@json_option
+def show(folder: str, after: Position, limit: int, refused: bool, as_json: bool) -> None:
+    """The batches in a journal that can be read, and their payloads. The store may have some of them already. It
+    changes nothing, and may be run while a daemon writes."""
+    rows: list[dict[str, Any]] = []
+    count = 0
+    with _opened(folder) as found:
+        for place, end, batch in _refused(found, after) if refused else _batches(found, after):
+            if count == limit:
+                note(f"there is more: add --after {after}")
+                break
+            after, count = end, count + 1
+            if as_json:
+                rows.append(_shown(place, batch))
+            else:
+                _print_batch(place, batch)
+    if as_json:
+        print_json(rows)
+    elif not count:
+        note("no batches found")
+
+
+@journal.command(
+    "recover",
+    epilog=examples(
+        "hipq journal recover /var/lib/hipq/journal", "hipq journal recover /var/lib/hipq/journal --as-new --yes"
+    ),
+)
+@_folder_argument
+@click.option("--as-new", is_flag=True, help="Let the store take all of it, as if it had never seen it.")
+@yes_option
+@json_option
+def recover_journal(folder: str, as_new: bool, yes: bool, as_json: bool) -> None:
+    """Do what a daemon does when it opens its journal: cut off a batch that was not written whole, put damage into
+    quarantine, and say so. Refused while a daemon has it open.
+
+    With --as-new the journal gets a new identity, and belongs to no store. That is for a journal of which the store has
+    more than is there, an old copy perhaps, or of another store: jobs in it that a store has already may run a second
+    time.
+    """
+    with _opened(folder) as found:
+        found.lock()
+        if as_new:
+            confirm("Jobs in it that the store has already may run a second time. Go on?", yes)
+        done = recovered(found)
+        identity = done.identity
+        if as_new:
+            identity = new_identity()
+            found.set_identity(identity)
+            found.forget_store()
+    jobs = sum(segment.jobs for segment in done.segments)
+    if as_json:
+        print_json({"folder": folder, "journal": identity, "jobs": jobs, "found": done.found})
+        return
+    _print_findings(done.found)
+    click.echo(f"{some(jobs, 'job')} can be read, {_wrong(done.found)}")
+    if as_new:
+        click.echo(f"the journal is {identity} now")
+
+
+# -- looking ---------------------------------------------------------------------------------------------------------
+@contextmanager
+def _opened(path: str) -> Iterator[Folder]:
+    found = Folder(path, make=False)
+    try:
+        if not found.is_journal():
+            raise Invalid(f"there is no journal in {path}")
+        yield found
+    finally:
+        found.close()
+
+
+def _looked(folder: Folder) -> tuple[bool, Examined, list[Finding]]:
+    for _ in range(LOOKS):
+        in_use = folder.is_locked()
+        examined = examine(folder)
+        findings = [trouble.finding for trouble in examined.troubles]
+        if in_use:
+            findings = [one for one in findings if one.kind != "cut"]  # it is being written
+        if not in_use or not any(one.is_damage for one in findings):
+            break
+    findings += [one.finding for one in kept(folder)]
+    if folder.identity() is None:
+        findings.append(Finding("note", IDENTITY, 0, 0, "it is damaged or not there; the segments know it"))
+    return in_use, examined, findings
+
+
+def _batches(folder: Folder, after: Position) -> Iterator[tuple[Position, Position, Batch]]:
+    for segment in outline(folder).segments:
+        if segment.number < after.segment:
+            continue
+        for one in contents(folder, segment):
+            place = Position(segment.number, one.offset)
+            if isinstance(one, Record) and place >= after:
+                try:
+                    batch = decode(one.header, one.body)
+                except ValueError:
+                    note(f"{place}: the sums are right, but no hipq has written this")
+                else:
+                    yield place, Position(segment.number, one.end), batch
+
+
+def _refused(folder: Folder, after: Position) -> Iterator[tuple[Position, Position, Batch]]:
+    """By where they ended in the journal: their beginning is not known any more."""
+    for one in kept(folder):
+        parts = one.file.rpartition("/")[2].split(".")
+        if one.batch is None or len(parts) != 3 or not (parts[0] + parts[1]).isdecimal():
+            note(f"{one.file} cannot be read, or has another name than it was given")
+            continue
+        end = Position(int(parts[0]), int(parts[1]))
+        if end > after:
+            yield end, end, one.batch
+
+
+# -- printing --------------------------------------------------------------------------------------------------------
+def _described(segment: Segment) -> dict[str, Any]:
+    return {"segment": segment.number, "file": name_of(segment.number), "bytes": segment.length,
+            "batches": segment.batches, "jobs": segment.jobs}  # fmt: skip
+
+
+def _print_findings(findings: list[Finding]) -> None:
+    for finding in findings:
+        click.echo(escaped(f"{finding.kind:<8}{finding}"))
+
+
+def _wrong(findings: list[Finding]) -> str:
+    kinds = [finding.kind for finding in findings]
+    damage = f"{some(kinds.count('damage'), 'place')} with damage, in quarantine" if "damage" in kinds else "no damage"
+    missing = f", {kinds.count('missing')} missing" if "missing" in kinds else ""
+    refused = f", {kinds.count('refused')} refused by the database" if "refused" in kinds else ""
+    return damage + missing + refused
+
+
+def _shown(place: Position, batch: Batch) -> dict[str, Any]:
+    return {
+        "position": str(place),
+        "tenant": batch.tenant,
+        "type": batch.jobtype,
+        "date": to_datetime(batch.date),
+        "options": _options(batch.options),
+        "jobs": [{"id": id, **_payload(payload)} for id, payload in enumerate(batch.payloads, batch.first)],
+    }
+
+
+def _options(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return text
+
+
+def _payload(payload: bytes) -> dict[str, str]:
+    try:
+        return {"text": payload.decode()}
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(payload).decode()}
+
+
+def _print_batch(place: Position, batch: Batch) -> None:
+    when, jobs = clock(to_datetime(batch.date)), some(len(batch.payloads), "job")
+    options = "" if batch.options == "{}" else f"  {batch.options}"
+    click.echo(escaped(f"{place}  {when}  {batch.tenant}-{batch.jobtype}  {jobs}{options}"))
+    for id, payload in enumerate(batch.payloads, batch.first):
+        click.echo(f"  {id}  {escaped(payload.decode(errors='backslashreplace'))}")

@@ -1,0 +1,190 @@
+"""`hipq serve`: a daemon. Jobs and handlers over HTTP, for many tenants."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hipq.cli.callbacks import BACKLOG, bound
+from hipq.cli.commands import examples
+from hipq.cli.complain import note
+from hipq.cli.inputs import Whole
+from hipq.cli.target import shown, usual_database
+from hipq.errors import HipqError, Invalid
+from hipq.observe import logs
+from hipq.signals import each_meant
+
+if TYPE_CHECKING:
+    from hipq.daemon.daemon import Daemon, Options
+    from hipq.daemon.http_request import Limits
+
+STOP_SECONDS: Final = 10
+"""How long requests under way may take when it is to stop."""
+WATCH_SECONDS: Final = 0.5
+LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_DAY: Final = 86_400
+
+
+@click.command(
+    epilog=examples(
+        "hipq serve",
+        "hipq serve --db postgresql://ann@localhost/hipq --port 8080 --concurrency 16",
+        "hipq serve --host 0.0.0.0 --job-log jobs.jsonl",
+    )
+)
+@click.option(
+    "--db", metavar="URL", help="The database; else $HIPQ_DATABASE_URL, or database of hipq.toml, or daemon.db."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=Whole("port", 0, 65_535), default=8000, show_default=True, help="0: any that is free.")
+@click.option("--journal", "folder", default="daemon.journal", show_default=True, metavar="FOLDER",
+              help="Where jobs are kept until the database has them. Each daemon has its own.")  # fmt: skip
+@click.option("--journal-size", type=Whole("journal-size", 1, 1 << 20), default=1024, show_default=True, metavar="MB",
+              help="What may wait there while the database is away.")  # fmt: skip
+@click.option("--concurrency", "-c", type=Whole("concurrency", 1, 1000), default=8, show_default=True,
+              help="Batches of jobs that run at the same time.")  # fmt: skip
+@click.option("--retry-after", type=Whole("retry-after", 0, _DAY * 365), default=60, show_default=True,
+              metavar="SECONDS", help="When a job that failed is tried again.")  # fmt: skip
+@click.option("--give-up-after", type=Whole("give-up-after", 1, _DAY * 365), default=_DAY, show_default=True,
+              metavar="SECONDS", help="After which a job is not tried again.")  # fmt: skip
+@click.option("--run-timeout", type=Whole("run-timeout", 1, _DAY * 365), default=3600, show_default=True,
+              metavar="SECONDS", help="How long a handler may take for one job.")  # fmt: skip
+@click.option("--keep", type=Whole("keep", 1, _DAY * 3650), default=7 * _DAY, show_default=True, metavar="SECONDS",
+              help="How long jobs that have ended are kept.")  # fmt: skip
+@click.option("--body-size", type=Whole("body-size", 1, 4096), default=32, show_default=True, metavar="MB",
+              help="What the body of a request may have.")  # fmt: skip
+@click.option("--body-timeout", type=Whole("body-timeout", 1, _DAY), default=30, show_default=True, metavar="SECONDS",
+              help="How long a body may take to come.")  # fmt: skip
+@click.option("--head-timeout", type=Whole("head-timeout", 1, _DAY), default=15, show_default=True, metavar="SECONDS",
+              help="How long the head of a request may take to come.")  # fmt: skip
+@click.option("--memory", type=Whole("memory", 16, 1 << 20), default=512, show_default=True, metavar="MB",
+              help="What a handler's context may use.")  # fmt: skip
+@click.option("--handler-network", is_flag=True, help="Let handlers use this machine's network.")
+@click.option("--http-allow", multiple=True, metavar="HOST",
+              help="A host that http handlers may reach: a name, *.name, an address or a network. Without any: every "
+              "public address.")  # fmt: skip
+@click.option("--trust-handlers", is_flag=True, help="Run handlers without a sandbox: they can do whatever you can.")
+@click.option("--no-tokens", is_flag=True, help="Whoever can connect may do everything. Only on a loopback address.")
+@click.option("--job-log", metavar="FILE", help="Write a line of JSON for each job that enters, runs and completes.")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+              show_default=True, help="debug: one line for everything that happens to a job.")  # fmt: skip
+@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+              help="json: for what collects logs.")  # fmt: skip
+def serve(
+    db: str | None, host: str, port: int, folder: str, journal_size: int, concurrency: int, retry_after: int,
+    give_up_after: int, run_timeout: int, keep: int, body_size: int, body_timeout: int, head_timeout: int, memory: int,
+    handler_network: bool, http_allow: tuple[str, ...], trust_handlers: bool, no_tokens: bool, job_log: str | None,
+    log_level: str, log_format: str,
+) -> None:  # fmt: skip
+    """Take jobs and handlers over HTTP and run them, until SIGINT or SIGTERM; a second one gives back what runs.
+
+    Tenants and their tokens are made with `hipq tenant`. Several daemons may share one PostgreSQL database. It speaks
+    plain HTTP: put what speaks HTTPS in front of it.
+    """
+    daemon = _daemon_module()
+    if no_tokens and host not in LOOPBACK:
+        raise Invalid(f"--no-tokens lets everybody do everything, so it needs a loopback address, not {host!r:.80}")
+    url = db or usual_database() or f"sqlite:///{daemon.APP}.db"
+    from hipq.runners.contexts import Settings
+
+    contexts = Settings(
+        trust=trust_handlers, memory=memory << 20, network=handler_network, http_allow=http_allow or ("public",),
+        most_contexts=max(32, 2 * concurrency),
+    )  # fmt: skip
+    options = daemon.Options(
+        db=url, journal=folder, journal_bytes=journal_size << 20, concurrency=concurrency, retry_after=retry_after,
+        give_up_after=give_up_after, run_timeout=run_timeout, keep=keep, job_log=job_log or "", contexts=contexts,
+    )  # fmt: skip
+    from hipq.daemon.http_request import Limits
+
+    limits = Limits.of(body_size << 20, body_timeout, head_timeout)
+    listening = bound(host, port)
+    logs.configure(log_level, log_format)
+    logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers
+    note(f"database: {shown(url)}")
+    run(daemon.Daemon, options, listening, limits, tokens=not no_tokens)
+
+
+def run(make: Any, options: Options, listening: socket.socket, limits: Limits, *, tokens: bool) -> None:
+    """Until it is told to stop, or cannot go on."""
+    import uvicorn
+
+    from hipq.daemon.api import app
+    from hipq.daemon.http_at_once import AtOnceProtocol
+
+    served: Daemon = make(options)
+    logs.subscribe(served.app.events)
+    api = app(served, tokens=tokens, limits=limits)
+    config = uvicorn.Config(
+        api, access_log=False, log_config=None, log_level="warning", server_header=False, proxy_headers=False,
+        ws="none", http=AtOnceProtocol.within(limits.head_seconds), timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_keep_alive=75, backlog=BACKLOG,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    told = 0
+
+    def stop() -> None:
+        nonlocal told
+        told += 1
+        if told == 1:
+            api.stop()
+            server.should_exit = True
+            served.stop()
+        else:
+            served.stop_now()
+
+    heard = each_meant(stop)
+
+    async def watch() -> None:
+        """A journal that cannot be synced, an engine that ended: nothing more may be acknowledged."""
+        while not server.should_exit:
+            await asyncio.sleep(WATCH_SECONDS)
+            if served.health() == "broken":
+                stop()
+
+    async def serving() -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, heard)
+        watching = asyncio.ensure_future(watch())
+        await server._serve([listening])
+        watching.cancel()
+
+    host, port = listening.getsockname()[:2]
+    served.start()
+    note(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+    try:
+        asyncio.run(serving()) if os.environ.get("HIPQ_NO_UVLOOP") else _run_fast(serving())
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):  # the loop heard them until now; what runs may take an hour
+            signal.signal(number, heard)
+        served.stop()
+        served.close()
+    if served.failed or served.journal.broken:
+        raise HipqError(str(served.failed or served.journal.broken))
+
+
+def _run_fast(main: Any) -> None:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        asyncio.run(main)
+    else:
+        uvloop.run(main)
+
+
+def _daemon_module() -> Any:
+    try:
+        import starlette  # noqa: F401 - only this command needs them
+        import uvicorn  # noqa: F401
+
+        from hipq.daemon import daemon
+    except ModuleNotFoundError as error:
+        raise Invalid(f"hipq serve needs {error.name}: pip install 'hipq[daemon]'") from None
+    return daemon

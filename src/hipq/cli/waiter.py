@@ -1,0 +1,231 @@
+"""`hipq waiter`: messages for SQS, any time ahead. The poller, the consumer, and what there is to see and change."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from hipq.cli.commands import Commands, examples
+from hipq.cli.complain import note
+from hipq.cli.complete import WaiterQueueName
+from hipq.cli.inputs import Duration, Whole
+from hipq.cli.show import print_json, some
+from hipq.cli.target import json_option, others
+from hipq.cli.waiter_items import cancel, list_items, reschedule, send
+from hipq.cli.waiter_tables import check, create_table
+from hipq.cli.waiter_target import WaiterCommand, found, loaded, needs_queues, which
+from hipq.errors import HipqError, Invalid
+from hipq.observe import logs
+from hipq.signals import each_meant
+
+if TYPE_CHECKING:
+    from hipq.waiter import Polled, Waiter
+
+DEFAULTS: Final = {"delay": 300, "scheduler": "shoryuken-waiter"}
+"""What holds unless an option or hipq.toml says otherwise: as in hipq.waiter, which is not loaded for every command."""
+LOOK: Final = 0.1
+"""Seconds between looks at whether a signal came. The main thread never waits for an event: a signal's handler, which
+runs in it, would wait for it in turn."""
+
+
+@click.group(
+    cls=Commands,
+    no_args_is_help=False,
+    epilog=examples(
+        "hipq waiter create-table mailers",
+        "hipq waiter send mailers 'hello' --delay 30d",
+        "hipq waiter work shop:waiter",
+    ),
+)
+def waiter() -> None:
+    """Send messages to SQS any time ahead, and handle them.
+
+    MODULE:APP is where your Waiter object is, as in shop:waiter. Left out, one is made of the options and of [waiter]
+    in hipq.toml. Credentials and region are found where boto3 always looks.
+    """
+
+
+_level_option = click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
+                             show_default=True, help="debug: one line for every message.")  # fmt: skip
+_format_option = click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
+                              help="json: for what collects logs.")  # fmt: skip
+_delay_option = click.option("--delay", type=Duration("delay", 0.1),
+                             help="Seconds between looks at the tables.  [default: 300]")  # fmt: skip
+
+
+# -- run -------------------------------------------------------------------------------------------------------------
+@waiter.command(
+    "run",
+    cls=WaiterCommand,
+    epilog=examples(
+        "hipq waiter run mailers reports.fifo",
+        "hipq waiter run shop:waiter --delay 60",
+        "hipq waiter run --once --json",
+    ),
+)
+@which
+@click.argument("queues", metavar="[QUEUE]...", nargs=-1, type=WaiterQueueName())
+@_delay_option
+@click.option("--once", is_flag=True, help="Look once, say what was sent, and end. Exit 1: something was not sent.")
+@_level_option
+@_format_option
+@json_option
+def run(
+    app: str,
+    queues: tuple[str, ...],
+    delay: float | None,
+    once: bool,
+    log_level: str,
+    log_format: str,
+    as_json: bool,
+    **where: Any,
+) -> int:
+    """Hand messages whose time comes from the tables to SQS, until SIGINT or SIGTERM. Several of these may run.
+
+    Consumers do so too while they run. Without QUEUE and MODULE:APP it is for the queues of hipq.toml.
+    """
+    if app and queues:
+        raise click.UsageError(f"{app} says itself which queues: leave QUEUE out")
+    logs.configure(log_level, log_format)
+    target = _with_delay(needs_queues(found(app, queues, **where)), delay)
+    if once:
+        return _look_once(target, as_json)
+    if as_json:
+        raise click.UsageError("--json is for what --once prints")
+    _announce(target)
+    stop = threading.Event()
+    _stopped_by_signals(stop)
+    _supervised(target, stop)
+    return 0
+
+
+def _look_once(target: Waiter, as_json: bool) -> int:
+    polled = target.poll()
+    if as_json:
+        print_json(_described(polled))
+    else:
+        click.echo(f"sent {some(polled.sent, 'message')}, {polled.failed:,} could not be sent")
+        for problem in polled.problems:
+            note(problem)
+    return 1 if polled.failed or polled.problems else 0
+
+
+def _described(polled: Polled) -> dict[str, Any]:
+    names = ("sent", "failed", "lost", "taken", "pages", "read_units", "problems")
+    return {name: getattr(polled, name) for name in names}
+
+
+def _announce(target: Waiter) -> None:
+    """Also the first question to AWS: if it does not answer, that is said now, in one sentence."""
+    problems: list[str] = []
+    tables = [table.name for table in target.tables.usable(problems)]
+    if problems and not tables:
+        raise HipqError(problems[0])
+    for problem in problems:
+        note(problem)
+    note(f"looking every {target.delay:g} s at: {', '.join(tables) or 'no table; none is there yet'}")
+
+
+def _supervised(target: Waiter, stop: threading.Event) -> None:
+    from hipq.waiter.supervised import Supervised
+
+    poller = Supervised("poller", target.run)
+    while not stop.is_set():
+        poller.tend(time.monotonic())
+        time.sleep(LOOK)
+    poller.stop()
+    while poller.is_alive:
+        time.sleep(LOOK)
+
+
+# -- work ------------------------------------------------------------------------------------------------------------
+@waiter.command(
+    "work",
+    cls=WaiterCommand,
+    epilog=examples(
+        "hipq waiter work shop:waiter",
+        "hipq waiter work shop:waiter -q mailers -c 20",
+        "hipq waiter work shop:waiter --no-poller --log-format json",
+    ),
+)
+@click.argument("app", metavar="MODULE:APP")
+@click.option("-q", "--queues", metavar="A,B", help="Only these queues.")
+@click.option("-c", "--concurrency", type=Whole("concurrency", 1, 1_000), default=10, show_default=True,
+              help="Handlers at once, over all queues.")  # fmt: skip
+@click.option("--wait", type=Whole("wait", 0, 20), default=20, show_default=True,
+              help="Seconds that SQS waits for messages, and that a stop may take; less costs more.")  # fmt: skip
+@click.option("--poller/--no-poller", default=True, show_default=True,
+              help="Also hand messages from the tables to SQS, as `hipq waiter run` does.")  # fmt: skip
+@_delay_option
+@_level_option
+@_format_option
+def work(
+    app: str,
+    queues: str | None,
+    concurrency: int,
+    wait: int,
+    poller: bool,
+    delay: float | None,
+    log_level: str,
+    log_format: str,
+) -> int:
+    """Handle messages of SQS until SIGINT or SIGTERM. The first lets handlers finish and gives back what none has begun
+    with; a second gives back what they work on, too.
+
+    Exit 0: asked to stop. 1: failed, or handlers still ran at the end.
+    """
+    logs.configure(log_level, log_format)
+    target = _with_delay(loaded(app), delay)
+    wanted = _chosen(app, target, queues)
+    consumer = target.consumer(wanted, concurrency=concurrency, wait=wait, poller=poller)
+    stop, hurry = threading.Event(), threading.Event()
+    _stopped_by_signals(stop, hurry)
+    left = consumer.run(stop, hurry)
+    if left:
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(1)  # handlers still run, and nobody waits
+    return 0
+
+
+def _chosen(app: str, target: Waiter, queues: str | None) -> list[str]:
+    there = list(target.handlers)
+    if not there:
+        raise Invalid(f"{app} handles nothing: give a queue its handler with @{app.rpartition(':')[2]}.handle(QUEUE)")
+    wanted = queues.split(",") if queues is not None else there
+    for name in wanted:
+        if name not in there:
+            raise Invalid(f"{app} has no handler for the queue {name!r:.60}{others(name, there)}")
+    return wanted
+
+
+# -- what they share -------------------------------------------------------------------------------------------------
+def _with_delay(target: Waiter, delay: float | None) -> Waiter:
+    if delay is not None:
+        target.delay = delay
+    return target
+
+
+def _stopped_by_signals(*events: threading.Event) -> None:
+    """Each SIGINT or SIGTERM sets the next of them; after the last, another ends the process."""
+    left = list(events)
+
+    def told() -> None:
+        if not left:
+            os._exit(1)  # they do not wait for anything: what is in hand comes again when its time is over
+        left.pop(0).set()
+
+    heard = each_meant(told)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, heard)
+
+
+for command in (create_table, check, list_items, cancel, reschedule, send):
+    waiter.add_command(command)

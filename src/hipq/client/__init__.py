@@ -1,0 +1,16 @@
+"""A client of the daemon, `hipq serve`, for Python programs.
+
+    from hipq.client import Client
+
+    with Client("http://127.0.0.1:8080", token) as client:
+        (id,) = client.add("resize", {"picture": 17})
+        print(client.result(id, timeout=60).json())
+
+`AsyncClient` has the same methods, to be awaited. Nothing but httpx2 is needed: pip install 'hipq[client]'.
+"""
+
+from hipq.client.plain import Client
+from hipq.client.replies import Result
+from hipq.client.tasks import AsyncClient
+
+__all__ = ["AsyncClient", "Client", "Result"]

@@ -1,0 +1,79 @@
+"""What is asked of a daemon, without saying how it gets there: both clients carry out the same steps.
+
+A step is a request, which is replied to or lost, or a pause. Nothing here does I/O.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Generator, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from hipq.client.replies import Lost, Response
+from hipq.errors import DaemonUnavailable
+
+FIRST_PAUSE: Final = 0.1
+LONGEST_PAUSE: Final = 5.0
+
+T = TypeVar("T")
+
+
+class Request(NamedTuple):
+    method: str
+    path: str
+    query: Mapping[str, str] = {}
+    headers: Mapping[str, str] = {}
+    body: bytes = b""
+    again: bool = False
+    """It does no harm if it arrives twice."""
+    seconds: float = 30.0
+    """How long the reply may take."""
+
+
+class Pause(NamedTuple):
+    seconds: float
+
+
+Step = Request | Pause
+Steps = Generator[Step, "Response | Lost | None", T]
+
+
+def patiently(request: Request, patience: float) -> Steps[Response]:
+    """Its reply. What the daemon does not take right now, or never got, is sent again for so many seconds; what it may
+    have got and done, only if that does no harm."""
+    until = time.monotonic() + patience
+    pause = FIRST_PAUSE
+    while True:
+        came = yield request
+        assert came is not None
+        wanted = pause * random.uniform(0.5, 1.0)  # those who were refused together do not come back together
+        if isinstance(came, Response):
+            if not _later(came):
+                return came
+            wanted = max(wanted, came.retry_after or 0.0)
+        if time.monotonic() + wanted > until or (isinstance(came, Lost) and came.sent and not request.again):
+            if isinstance(came, Response):
+                return came
+            raise DaemonUnavailable(f"the daemon cannot be reached: {came.why}")
+        yield Pause(wanted)
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _later(response: Response) -> bool:
+    """Whether it says: not now. A conflict does, if it says when."""
+    return response.status in (429, 502, 503, 504, 507) or (response.status == 409 and response.retry_after is not None)
+
+
+def text_of(value: Any) -> bytes:
+    """A payload as the daemon gets it: bytes and text as they are, anything else as JSON."""
+    import json
+
+    from hipq.errors import Invalid
+
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    try:
+        return (value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"this payload is no JSON: {error}") from None

@@ -1,0 +1,118 @@
+"""What a daemon replied: the value that was wanted, or the error of hipq's that says why not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from hipq.errors import (
+    Conflict,
+    DaemonUnavailable,
+    DuplicateKey,
+    HipqError,
+    Invalid,
+    JobFailed,
+    NotFound,
+    OverQuota,
+    Unauthorized,
+)
+
+
+class Response(NamedTuple):
+    """A reply as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    """By name in lower case."""
+    body: bytes
+
+    def json(self) -> Any:
+        try:
+            return json.loads(self.body)
+        except ValueError:
+            raise DaemonUnavailable(
+                f"what replied with status {self.status} is no hipq daemon: its reply is not JSON"
+            ) from None
+
+    @property
+    def retry_after(self) -> float | None:
+        """Seconds until another try is worth it, if it says so."""
+        said = self.headers.get("retry-after", "")
+        return float(said) if said.isascii() and said.isdigit() else None
+
+
+class Lost(NamedTuple):
+    """There was no reply."""
+
+    why: str
+    sent: bool
+    """The request may have arrived."""
+
+
+class Result(NamedTuple):
+    """How a job ended."""
+
+    id: str
+    code: str
+    exitcode: int
+    data: bytes
+
+    @property
+    def text(self) -> str:
+        return self.data.decode()
+
+    def json(self) -> Any:
+        return json.loads(self.data)
+
+    @property
+    def fault(self) -> str:
+        return self.data[:200].decode("utf-8", "replace")
+
+
+_KINDS: Final[Mapping[int, type[HipqError]]] = {
+    400: Invalid,
+    401: Unauthorized,
+    404: NotFound,
+    405: Invalid,
+    408: DaemonUnavailable,
+    409: Conflict,
+    410: Conflict,
+    413: Invalid,
+    415: Invalid,
+    422: Invalid,
+    431: Invalid,
+}
+
+
+def good(response: Response) -> Response:
+    """The same, if all is well; else the error it stands for."""
+    if 200 <= response.status < 300:
+        return response
+    said = _said(response)
+    text = str(said.get("error", f"the daemon replied with status {response.status}"))
+    if response.status == 429:
+        raise OverQuota(text, int(response.retry_after or 1))
+    if response.status == 409 and "id" in said:
+        raise DuplicateKey(str(said.get("type", "")), str(said.get("key", "")), int(said["id"]))
+    raise _KINDS.get(response.status, DaemonUnavailable)(text)
+
+
+def _said(response: Response) -> dict[str, Any]:
+    try:
+        found = json.loads(response.body)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def result(id: str, response: Response) -> Result | None:
+    """How the job ended; None if it has not. JobFailed if it has no result that is one."""
+    if good(response).status == 202:
+        return None
+    found = Result(
+        id, response.headers.get("x-hipq-code", ""), int(response.headers.get("x-hipq-exitcode", "0")), response.body
+    )
+    if found.code != "ok":
+        raise JobFailed(found)
+    return found

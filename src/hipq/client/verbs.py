@@ -1,0 +1,165 @@
+"""What one can ask of a daemon, each as the steps it takes."""
+
+from __future__ import annotations
+
+import json
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import quote
+from uuid import uuid4
+
+from hipq.client.asking import Request, Steps, patiently, text_of
+from hipq.client.replies import Result, good, result
+from hipq.errors import Invalid
+
+POLL: Final = 20.0
+"""Seconds that one request waits for a result."""
+_JSON: Final = {"content-type": "application/json"}
+
+Seen = dict[str, Any]
+"""Something as the daemon shows it."""
+
+
+class Verbs:
+    """The same for both clients."""
+
+    def __init__(self, tenant: str, patience: float) -> None:
+        self.tenant = tenant
+        self._patience = patience
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+    def _ask(self, request: Request) -> Steps[Seen]:
+        found: Seen = good((yield from patiently(request, self._patience))).json()
+        return found
+
+    def _place(self, *parts: str) -> Steps[str]:
+        """The path of something of this tenant; whose token it is the daemon says."""
+        if not self.tenant:
+            found = yield from self._ask(Request("GET", "/v1/whoami", again=True))
+            if not found["tenant"]:
+                raise Invalid("this is an admin's token: say for which tenant, Client(url, token, tenant=...)")
+            self.tenant = found["tenant"]
+        return "/".join(["", "v1", self.tenant, *(quote(part, safe="") for part in parts)])
+
+    def _get(self, *parts: str, **query: Any) -> Steps[Seen]:
+        path = yield from self._place(*parts)
+        return (yield from self._ask(Request("GET", path, _query(query), again=True)))
+
+    # -- jobs -------------------------------------------------------------------------------------------------------
+    def add(self, type: str, payloads: tuple[Any, ...], options: Mapping[str, Any]) -> Steps[list[str]]:
+        given = dict(options)
+        once = bool(given.pop("once", True))
+        jobs = [{"type": type, "payload": payload, **given} for payload in payloads or (b"",)]
+        return (yield from self.add_many(jobs, once))
+
+    def add_many(self, jobs: Iterable[Mapping[str, Any]], once: bool) -> Steps[list[str]]:
+        body = json.dumps([_job(job) for job in jobs]).encode()
+        path = yield from self._place("jobs")
+        headers = {**_JSON, "idempotency-key": uuid4().hex} if once else _JSON
+        found = yield from self._ask(Request("POST", path, headers=headers, body=body, again=once))
+        return list(found["ids"])
+
+    def job(self, id: str | int) -> Steps[Seen]:
+        return (yield from self._get("jobs", str(id)))
+
+    def jobs(self, filters: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
+        return list((yield from self._get("jobs", **filters))["jobs"])
+
+    def why(self, id: str | int) -> Steps[Seen]:
+        return (yield from self._get("jobs", str(id), "why"))
+
+    def cancel(self, id: str | int, reason: str) -> Steps[Seen]:
+        path = yield from self._place("jobs", str(id), "cancel")
+        return (yield from self._ask(Request("POST", path, _query({"reason": reason}))))
+
+    def retry(self, id: str | int) -> Steps[Seen]:
+        path = yield from self._place("jobs", str(id), "retry")
+        return (yield from self._ask(Request("POST", path)))
+
+    def result(self, id: str | int, timeout: float | None) -> Steps[Result]:
+        path = yield from self._place("jobs", str(id), "result")
+        until = None if timeout is None else time.monotonic() + timeout
+        while True:
+            left = POLL if until is None else max(0.0, min(POLL, until - time.monotonic()))
+            request = Request("GET", path, {"wait": f"{left:.3f}"}, again=True, seconds=left + 30)
+            found = result(str(id), (yield from patiently(request, self._patience)))
+            if found is not None:
+                return found
+            if until is not None and time.monotonic() >= until:
+                raise TimeoutError(f"job {id} has not ended within {timeout:g} seconds")
+
+    def answer(self, type: str, key: str, data: Any, options: Mapping[str, Any]) -> Steps[str]:
+        path = yield from self._place("answers", type, key)
+        given = dict(options)
+        headers = {"idempotency-key": given.pop("answer_id", "") or uuid4().hex}
+        if not isinstance(data, (bytes, str)):
+            headers |= _JSON
+        request = Request("POST", path, _query(given), headers, text_of(data), again=True)
+        response = yield from patiently(request, self._patience)
+        if response.status in (409, 410) and b'"answer"' in response.body:
+            return str(response.json()["answer"])
+        return str(good(response).json()["answer"])
+
+    # -- handlers ---------------------------------------------------------------------------------------------------
+    def set_handler(self, type: str, parts: Mapping[str, str]) -> Steps[Seen]:
+        path = yield from self._place("handlers", type)
+        body = json.dumps({name: value for name, value in parts.items() if value}).encode()
+        return (yield from self._ask(Request("PUT", path, headers=_JSON, body=body, again=True)))
+
+    def get_handler(self, type: str) -> Steps[Seen]:
+        return (yield from self._get("handlers", type))
+
+    def handlers(self) -> Steps[list[dict[str, Any]]]:
+        return list((yield from self._get("handlers"))["handlers"])
+
+    def delete_handler(self, type: str) -> Steps[None]:
+        path = yield from self._place("handlers", type)
+        yield from self._ask(Request("DELETE", path))
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def queues(self) -> Steps[list[dict[str, Any]]]:
+        return list((yield from self._get("queues"))["queues"])
+
+    def events(self) -> Steps[Request]:
+        return Request("GET", (yield from self._place("events")), headers={"accept": "text/event-stream"})
+
+
+def _query(given: Mapping[str, Any]) -> dict[str, str]:
+    """What is not given is not sent."""
+    found = {name: value for name, value in given.items() if value not in (None, "", 0, False)}
+    return {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in found.items()}
+
+
+def _job(given: Mapping[str, Any]) -> dict[str, Any]:
+    """A job as JSON can have it."""
+    found = {name: value for name, value in given.items() if value not in (None, "") and name != "payload"}
+    if isinstance(found.get("at"), datetime):
+        if found["at"].tzinfo is None:
+            raise Invalid("at has no time zone; add one")
+        found["at"] = found["at"].isoformat()
+    payload = given.get("payload", b"")
+    text = text_of(payload)
+    try:
+        return {**found, "payload": text.decode()} if text else found
+    except UnicodeDecodeError:
+        return {**found, "payload_base64": b64encode(text).decode()}
+
+
+class Lines:
+    """Server-sent events, line by line."""
+
+    def __init__(self) -> None:
+        self._data: list[str] = []
+
+    def take(self, line: str) -> dict[str, Any] | None:
+        """The event that this line ends, if it ends one."""
+        if line.startswith("data:"):
+            self._data.append(line[5:].removeprefix(" "))
+        if line or not self._data:
+            return None
+        text, self._data = "\n".join(self._data), []
+        found: dict[str, Any] = json.loads(text)
+        return found

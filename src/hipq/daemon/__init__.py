@@ -1,0 +1,1 @@
+"""The daemon: jobs of many tenants over HTTP, their handlers in several languages."""

@@ -1,0 +1,98 @@
+"""How much each tenant has waiting: counted in the store, which takes its time, and what was added here since on top.
+
+At most a twentieth of the time goes into counting. So a figure is exact to within what other daemons took in meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from hipq.errors import HipqError
+
+SHARE: Final = 20
+"""A count that took a second is not done again for twenty;"""
+SELDOM: Final = 1.0
+"""nor sooner than after so many seconds."""
+
+Usage = Mapping[str, tuple[int, int]]
+"""By tenant, jobs and bytes."""
+_log = logging.getLogger("hipq")
+
+
+class Backlog:
+    """Any thread may ask."""
+
+    def __init__(
+        self,
+        usage: Callable[[], Usage],
+        steady: Callable[[], float] = time.monotonic,
+        is_taken: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """`is_taken`: whether the store has all that was acknowledged until now; it may wait a moment for that."""
+        self._usage = usage
+        self._is_taken = is_taken
+        self._steady = steady
+        self._lock = threading.Lock()
+        self._counting = threading.Lock()
+        self._counted: Usage = {}
+        self._since: dict[str, tuple[int, int]] = {}
+        """What was added here since the count began."""
+        self._again = -1e9
+        self._counts = 0
+
+    @property
+    def is_new(self) -> bool:
+        """Nothing was counted yet."""
+        return self._again < 0
+
+    @property
+    def is_due(self) -> bool:
+        return self._steady() >= self._again
+
+    def added(self) -> tuple[int, Usage]:
+        """What was added here up to now, and which count it comes on top of."""
+        with self._lock:
+            return self._counts, dict(self._since)
+
+    def count(self, added: tuple[int, Usage] | None = None) -> None:
+        """If it is time for that, and the store has what was added before. What comes behind `added`, or all while the
+        store has not, is counted on top of it."""
+        if not self.is_due:
+            return  # whoever counts right now may take seconds
+        with self._counting:
+            on_top_of, before = added or self.added()
+            if not self.is_due or on_top_of != self._counts:
+                return
+            is_taken = self._is_taken()  # else some of `before` is in the journal only, and no count has it
+            began = self._steady()
+            try:
+                if is_taken:
+                    self._begin(self._usage(), before)
+            except HipqError as error:  # the store is away: what was counted last must do
+                _log.debug("what waits cannot be counted: %s", error)
+            took = self._steady() - began
+            self._again = self._steady() + max(SELDOM, took * SHARE)
+
+    def _begin(self, counted: Usage, before: Usage) -> None:
+        with self._lock:
+            self._counted, self._counts = counted, self._counts + 1
+            for tenant, (jobs, size) in before.items():
+                now = self._since.pop(tenant)
+                if now != (jobs, size):
+                    self._since[tenant] = (now[0] - jobs, now[1] - size)
+
+    def add(self, tenant: str, jobs: int, size: int, most: tuple[int, int] = (0, 0)) -> int:
+        """Count these as added, and return -1; unless there were more than `most` then, jobs and bytes (0 = any
+        number): which of the two, 0 or 1. What makes nothing more never is too much."""
+        more = (jobs, size)
+        with self._lock:
+            counted, since = self._counted.get(tenant, (0, 0)), self._since.get(tenant, (0, 0))
+            for which in (0, 1):
+                if most[which] and more[which] > 0 and counted[which] + since[which] + more[which] > most[which]:
+                    return which
+            self._since[tenant] = (since[0] + jobs, since[1] + size)
+        return -1

@@ -1,0 +1,289 @@
+"""A daemon, put together: journal, store, engine, contexts. What speaks HTTP is in front of it (`hipq.daemon.api`)."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Final, NoReturn
+
+import msgspec
+from msgspec.structs import replace
+
+from hipq.app import Hipq
+from hipq.daemon.backlog import Backlog
+from hipq.daemon.feed import Feed
+from hipq.daemon.handlers import Handlers
+from hipq.daemon.hands import ContextHands
+from hipq.daemon.ids import Ids
+from hipq.daemon.ingest import Ingest
+from hipq.daemon.joblog import JobLog
+from hipq.daemon.jobs import Jobs
+from hipq.daemon.made import ORDER
+from hipq.daemon.quotas import Chained
+from hipq.daemon.scheduler import FairShare
+from hipq.daemon.tenants import Tenants
+from hipq.engine import prune
+from hipq.engine.lanes import Guarded, Scheduler
+from hipq.engine.launch import Launcher
+from hipq.engine.loop import Engine
+from hipq.engine.queues import EngineQueue
+from hipq.errors import HipqError
+from hipq.job.model import New
+from hipq.job.retries import fixed
+from hipq.job.spec import Spec
+from hipq.job.states import READY
+from hipq.journal import Journal
+from hipq.runners.contexts import Contexts, Settings
+from hipq.stores.base import Store, Stored
+from hipq.throttlers.tenants import PerTenant
+
+APP: Final = "daemon"
+QUEUE: Final = "jobs"
+PRUNE_SECONDS: Final = 60.0
+TIDY_SECONDS: Final = 1.0
+BEHIND: Final = 0.5
+"""Seconds that the store may be behind the journal for what waits to be counted."""
+_FOR_EVER: Final = 1_000_000
+
+_log = logging.getLogger("hipq")
+
+
+class Options(msgspec.Struct, frozen=True):
+    """How a daemon works."""
+
+    db: str | None = None
+    journal: str = "daemon.journal"
+    journal_bytes: int = 1 << 30
+    """What may wait in the journal while the store is away."""
+    concurrency: int = 8
+    """Batches that run at the same time, each in a context."""
+    retry_after: float = 60.0
+    give_up_after: float = 86_400.0
+    """Seconds from when a job was added, after which its next error is final."""
+    run_timeout: float = 3600.0
+    """Seconds a handler may take for one job."""
+    keep: float = 7 * 86_400.0
+    """Seconds for which jobs that have ended are kept."""
+    job_log: str = ""
+    """The file that gets a line for each job that enters, runs, completes; "" = none."""
+    contexts: Settings = Settings()
+
+
+class AnySpecs(Mapping[str, Spec]):
+    """Every type there may be: all have the same defaults, and their code is found when they run."""
+
+    def __init__(self, options: Options) -> None:
+        self._retry = fixed(options.retry_after, attempts=_FOR_EVER)
+        self._options = options
+        self._known: dict[str, Spec] = {}
+
+    def __getitem__(self, name: str) -> Spec:
+        if name not in self._known:
+            if len(self._known) > 10_000:
+                self._known.clear()
+            self._known[name] = Spec(
+                name, QUEUE, fn=_elsewhere, retry=self._retry, run_timeout=self._options.run_timeout,
+                lifetime=self._options.give_up_after,
+            )  # fmt: skip
+        return self._known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._known)
+
+    def __len__(self) -> int:
+        return len(self._known)
+
+
+class Daemon:
+    def __init__(self, options: Options, scheduler: Scheduler | None = None) -> None:
+        self._options = options
+        with ExitStack() as opened:  # what is open when something cannot be, a journal that another daemon has
+            self._open(options, scheduler, opened)
+            opened.pop_all()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, name="hipq-engine", daemon=True),
+            threading.Thread(target=self._tidy, name="hipq-tidy", daemon=True),
+        ]
+        self.failed = ""
+        """Why it cannot go on, once it cannot."""
+
+    def _open(self, options: Options, scheduler: Scheduler | None, opened: ExitStack) -> None:
+        self.app = Hipq(APP, options.db)
+        opened.callback(self.app.close)
+        self.queue = self.app.queue(QUEUE)
+        self.app.migrate()
+        self.tenants = Tenants(self.store)
+        self.handlers = Handlers(self.store)
+        self.scheduler: Scheduler = Guarded(scheduler) if scheduler else FairShare(self._weight)
+        self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
+        opened.callback(self.journal.close)
+        self._found = 0
+        """How much of what is wrong with the journal was said."""
+        self._tell_findings()
+        self.ids = ids = Ids(self.store, self.queue.number)
+        ids.reserve()
+        self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events))
+        self.backlog = Backlog(
+            lambda: self.jobs.usage(_limited(self.tenants)), is_taken=lambda: _is_taken(self.journal)
+        )
+        self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._stored)
+        self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
+        self._log = JobLog(options.job_log) if options.job_log else None
+        if self._log:
+            self._log.subscribe(self.app.events)
+        self.contexts = Contexts(options.contexts)
+        opened.callback(self.contexts.close)
+        self.engine = self._made_engine()
+
+    @property
+    def store(self) -> Store:
+        return self.app.store
+
+    def _weight(self, tenant: str) -> float:
+        found = self.tenants.latest.tenants.get(tenant)
+        return float(found.weight) if found else 1.0
+
+    def _made_engine(self) -> Engine:
+        options, store = self._options, self.store
+        self._keep_quotas()
+        queue = EngineQueue(self.queue.number, QUEUE, ORDER, AnySpecs(options), scheduler=self.scheduler)
+        now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
+        launcher = Launcher(now, self.app.steady, _no_chain)
+        hands = ContextHands(
+            self.contexts, self.handlers.get, launcher, self.queue.number, now, self.app.steady, store.nudge,
+            store.hush, options.concurrency, Chained(self.tenants, self.backlog).enter,
+        )  # fmt: skip
+        return Engine(
+            store, [queue], hands, self.app.events, self.app.steady, concurrency=options.concurrency,
+            added=self._chained,
+        )  # fmt: skip
+
+    def _stored(self, jobs: Sequence[tuple[int, New]]) -> None:
+        """Taken in: the engine need not look for them."""
+        self._notice([new for _, new in jobs])
+        self.app.added([new for _, new in jobs], [Stored(id) for id, _ in jobs])
+
+    def _notice(self, news: Sequence[New]) -> None:
+        self.engine.notice(self.queue.number, {(new.job_type, new.lane) for new in news if new.phase == READY})
+        self.store.ring()
+
+    def _chained(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
+        self._notice(news)
+        self.app.added(news, stored)
+
+    # -- its life ---------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        self._ingest.start()
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Let what runs finish; what is in the journal stays there. Once or more often."""
+        self._stopping.set()
+        if not self.engine.stopping:
+            self.engine.stop()
+
+    def stop_now(self) -> None:
+        """Give back what runs."""
+        self._stopping.set()
+        while self.engine.stopping < 2:
+            self.engine.stop()
+
+    def close(self) -> None:
+        """After `stop`: wait for the end, and close everything."""
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join()
+        self._ingest.stop()
+        self.engine.hands.close()
+        self.journal.close()
+        self.app.close()
+        if self._log:
+            self._log.close()
+
+    def health(self) -> str:
+        """One of `api_service.HEALTH`."""
+        if self.failed or self.journal.broken:
+            return "broken"
+        if self._ingest.away:
+            return "store away"
+        if self._ingest.stuck:
+            return "stuck"
+        if any(finding.kind == "refused" for finding in self.journal.found):
+            return "refused"
+        return "behind" if self.journal.waiting_bytes > self._options.journal_bytes // 2 else "ok"
+
+    def _work(self) -> None:
+        try:
+            self.engine.run()
+            if not self._stopping.is_set():
+                self.failed = f"the engine ended: {self.engine.unfit}"
+        except BaseException as error:
+            self.failed = f"the engine ended: {error}"
+            _log.exception("the engine ended")
+
+    def _tell_findings(self) -> None:
+        """What is wrong with the journal, found when it was opened or while it is read."""
+        for finding in self.journal.found[self._found :]:
+            _log.log(logging.ERROR if finding.is_damage else logging.WARNING, "journal: %s", finding)
+            self._found += 1
+
+    def _keep_quotas(self) -> None:
+        """What a tenant may run at a time is a limit like others: exact over all daemons."""
+        caps = {name: one.quotas.running for name, one in self.tenants.known().tenants.items() if one.quotas.running}
+        limits = (PerTenant(caps),) if caps else ()
+        rules = self.store.rules(self.queue.number)  # not what we wrote: another daemon may have known less
+        if rules.limits != limits or rules.order != ORDER:
+            self.store.change_rules(self.queue.number, lambda rules: replace(rules, limits=limits, order=ORDER))
+
+    def _tidy(self) -> None:
+        """Quotas are kept up to date; what has ended is purged when nobody wants to look at it any more."""
+        purge_at = 0.0
+        while not self._stopping.wait(TIDY_SECONDS):
+            self._tell_findings()
+            self.journal.look()
+            try:
+                self._keep_quotas()
+                if self.app.steady() >= purge_at:
+                    self._purge()
+                    purge_at = self.app.steady() + PRUNE_SECONDS * 1e6
+            except HipqError as error:
+                _log.debug("what has ended could not be purged: %s", error)
+            except Exception:
+                _log.exception("quotas could not be kept, or what has ended could not be purged")
+
+    def _purge(self) -> None:
+        before = self.store.now() - round(self._options.keep * 1e6)
+        for _ in prune.prune(self.store, self.queue.number, (before, 0)):
+            if self._stopping.is_set():
+                break
+
+
+def _no_chain(_queue: str) -> NoReturn:
+    raise AssertionError("jobs are chained by what contexts report")
+
+
+def _elsewhere(_job: object) -> None:
+    raise AssertionError("the code of such jobs runs in contexts")
+
+
+def _limited(tenants: Tenants) -> list[str]:
+    """Those of whom it must be known what they have waiting: which cannot be more than they may."""
+    return [name for name, one in tenants.latest.tenants.items() if one.quotas.waiting or one.quotas.bytes]
+
+
+def _is_taken(journal: Journal) -> bool:
+    """Whether the store has all that the journal has now: it is some milliseconds behind, unless it is stuck."""
+    last, until = journal.last, time.monotonic() + BEHIND
+    while not journal.is_taken(last):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True

@@ -1,0 +1,166 @@
+"""From the journal into the store, in bulk, by a thread of its own.
+
+The store's place in the journal moves on in the transaction that stores the jobs. So a crash anywhere stores each job
+once: before the commit nothing has happened, after it the place says so, whether or not the journal heard of it.
+
+What the store is there for and will not take is found by taking fewer at a time, down to one batch. That is kept in
+the journal's quarantine, and those behind it go on. If one after the other is refused, it is not them: then they stay.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from secrets import token_hex
+from typing import Final
+
+import msgspec
+
+from hipq.daemon.ids import Ids
+from hipq.daemon.jobs import Jobs
+from hipq.errors import StoreRefused, StoreUnavailable
+from hipq.job.model import New
+from hipq.journal import Batch, Journal, Position, Reserved
+from hipq.stores.base import JOURNALS, Store
+
+IDENTITIES: Final = "store"
+"""The kind of the note that says which store this is."""
+STEP: Final = 5_000
+"""Jobs in one transaction, about."""
+PATIENCE: Final = 600.0
+"""Seconds a reservation holds: nobody else reads this journal."""
+BEAT: Final = 1.0
+REST: Final = 0.02
+"""Seconds between two transactions: under load one stores what came meanwhile, and leaves disk and processor to what is
+being accepted. The first after a pause is stored at once."""
+LONGEST_PAUSE: Final = 2.0
+REFUSED_MOST: Final = 10
+"""Batches that are set aside in a row: a store that takes none at all has something wrong itself."""
+NEVER: Final = (StoreRefused, ValueError, msgspec.MsgspecError)
+"""How the store says that it will never take a row, and how jobs are that cannot be made of what was written."""
+
+_log = logging.getLogger("hipq")
+
+
+def identity_of(store: Store) -> str:
+    """By which a journal knows it again. It goes with what is in the store, when that is moved."""
+    new = token_hex(16)
+    return store.note(IDENTITIES, "") or store.change_note(IDENTITIES, "", lambda before: before or new)
+
+
+class Ingest:
+    def __init__(
+        self, store: Store, journal: Journal, jobs: Jobs, ids: Ids, stored: Callable[[Sequence[tuple[int, New]]], None]
+    ) -> None:
+        """`stored` is told what the store has now."""
+        self._store = store
+        self._journal = journal
+        self._jobs = jobs
+        self._ids = ids
+        self._stored = stored
+        self._place: str | None = None
+        """How far the store has the journal; None = it must be asked."""
+        self._rested = 0.0
+        self._step = STEP
+        self._refusals = 0
+        """Batches set aside since the last that was stored."""
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="hipq-ingest", daemon=True)
+        self.away = ""
+        """Why the store cannot be reached, if it cannot."""
+        self.stuck = ""
+        """Why jobs stay in the journal although it can."""
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        """What is in the journal still, stays there."""
+        self._stopping.set()
+        self._journal.ring()
+        if self._thread.ident is not None:
+            self._thread.join()
+
+    def _run(self) -> None:
+        pause = 0.0
+        while not self._stopping.wait(pause):
+            try:
+                self.step()
+                if self.away or self.stuck:
+                    _log.info("the store is back" if self.away else "jobs are taken into the store again")
+                pause, self.away, self.stuck = 0.0, "", ""
+            except Exception as error:
+                self._tell(error)
+                pause, self._place = min(pause * 2 or 0.05, LONGEST_PAUSE), None
+
+    def _tell(self, error: Exception) -> None:
+        """Once, not with every try."""
+        why = str(error) or type(error).__name__
+        if isinstance(error, StoreUnavailable):
+            if not self.away:
+                _log.warning("the store is away: %s", error)
+            self.away, self.stuck = why, ""
+            return
+        if why != self.stuck:
+            _log.error("jobs cannot be taken from the journal into the store", exc_info=error)
+        self.away, self.stuck = "", why
+
+    def step(self) -> None:
+        """Take what there is, or wait a moment for it."""
+        if self._place is None:
+            self.begin()
+        if self._ids.scarce:
+            self._ids.reserve()
+        self._jobs.see_clock()
+        if not self._journal.wait(BEAT) or self._stopping.wait(self._rested - time.monotonic()):
+            return
+        token = self._journal.read_reserve(self._step, PATIENCE)
+        if token is not None:
+            self._take(token)
+            self._rested = time.monotonic() + REST
+
+    def begin(self) -> None:
+        """Ask the store how far it has the journal. JournalRefused if it has more than there is, or is another than the
+        one that its jobs went to so far."""
+        self._journal.belong_to(identity_of(self._store))
+        place = self._store.note(JOURNALS, self._journal.identity)
+        self._journal.start_at(Position.of(place) if place else None)
+        self._place = place
+
+    def _take(self, token: Reserved) -> None:
+        assert self._place is not None
+        batches = self._journal.read(token)
+        after = str(token.after)
+        try:
+            jobs = [job for batch in batches for job in self._jobs.ingested(batch)]
+            is_stored = self._store.ingest(jobs, self._journal.identity, self._place, after)
+        except NEVER as error:
+            self._refused(token, batches, error)
+            return
+        if not is_stored:
+            self._place = None  # it has more than we knew: the end of a commit was not heard of
+            return
+        self._place = after
+        self._journal.rsync(token)
+        self._refusals, self._step = 0, min(self._step * 2, STEP)
+        self._stored(jobs)
+
+    def _refused(self, token: Reserved, batches: list[Batch], error: Exception) -> None:
+        if len(batches) > 1:
+            self._step = max(token.jobs // 2, 1)
+            self._place = None  # the reservation is void, and the next one is smaller
+            return
+        if self._refusals >= REFUSED_MOST:
+            raise error
+        (batch,), after = batches, str(token.after)
+        self._journal.set_aside(token, f"{self._jobs.described(batch)}: {error}")
+        # On disk by now: who dies here finds it there, and sets it aside once more.
+        assert self._place is not None
+        if not self._store.ingest([], self._journal.identity, self._place, after):
+            self._place = None
+            return
+        self._place = after
+        self._journal.rsync(token)
+        self._refusals += 1

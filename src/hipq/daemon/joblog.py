@@ -1,0 +1,98 @@
+"""The log of jobs: one line of JSON for each that enters, runs and completes. Enough to work out, later and elsewhere,
+how long jobs of a type waited and ran, what became of them, and what they cost. Payloads and results are not in it."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from logging.handlers import RotatingFileHandler
+from typing import Any, Final
+
+import msgspec
+
+from hipq.errors import Invalid
+from hipq.events import Event, Events
+from hipq.job.states import FINAL, NONE
+from hipq.job.when import to_datetime
+
+ENTERS: Final = ("added",)
+RUNS: Final = ("claimed", "waits", "given back", "rescued")
+COMPLETES: Final = (
+    "ok", "failed", "error", "again", "gave up", "crashed", "timed out", "lifetime over", "cancelled", "unstorable",
+    "answered",
+)  # fmt: skip
+SIZE: Final = 64 << 20
+KEPT: Final = 4
+"""Files that are kept beside the one that is written."""
+
+
+_log = logging.getLogger("hipq")
+
+
+class _Ran(msgspec.Struct):
+    event: str
+    at: int
+    cost: float = 0.0
+
+
+_history = msgspec.json.Decoder(list[_Ran])
+
+
+class _File(RotatingFileHandler):
+    """One that cannot be written, on a full disk, is said once: not with every job."""
+
+    complained = False
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's name
+        if not self.complained:
+            self.complained = True
+            _log.error("the log of jobs cannot be written: %s", sys.exc_info()[1])
+
+
+class JobLog:
+    def __init__(self, path: str) -> None:
+        try:
+            self._file = _File(path, maxBytes=SIZE, backupCount=KEPT, encoding="utf-8")
+        except OSError as error:
+            raise Invalid(f"the log of jobs cannot be written to {path}: {error.strerror or error}") from None
+
+    def subscribe(self, events: Events) -> None:
+        events.subscribe(self._write, *ENTERS, *RUNS, *COMPLETES)
+
+    def _write(self, event: Event) -> None:
+        if event.job is not None:
+            text = msgspec.json.encode(line(event)).decode()
+            self._file.handle(logging.LogRecord("hipq.jobs", logging.INFO, "", 0, text, None, None))
+
+    def close(self) -> None:
+        self._file.close()
+
+
+def line(event: Event) -> dict[str, Any]:
+    """`waited`: seconds from when it could start to this event; `ran`: since its claim; `took`: since it was added."""
+    job = event.job
+    assert job is not None
+    found: dict[str, Any] = {
+        "at": to_datetime(event.at).isoformat(), "event": event.name, "id": str(job.id), "tenant": job.tenant,
+        "type": job.job_type, "attempt": job.attempt, "state": job.state,
+    }  # fmt: skip
+    if event.name in ENTERS:
+        return found | {"bytes": len(job.job_data)}
+    if event.name == "claimed":
+        return found | {"waited": _seconds(event.at - max(job.scheduled_run_time, job.create_time))}
+    if job.code != NONE:
+        found |= {"code": job.code, "exitcode": job.exitcode}
+    entries = _history.decode(job.history)
+    claimed = next((entry.at for entry in reversed(entries) if entry.event == "claimed"), 0)
+    if claimed:
+        found["ran"] = _seconds(event.at - claimed)
+    cost = next((entry.cost for entry in reversed(entries) if entry.event == "ran"), 0.0)
+    if cost:
+        found["cost"] = cost
+    if job.state == FINAL:
+        found["took"] = _seconds(event.at - job.create_time)
+    return found
+
+
+def _seconds(microseconds: int) -> float:
+    return round(microseconds / 1e6, 6)

@@ -1,0 +1,218 @@
+"""Jobs of tenants, as the daemon's front sees them: added through the journal, looked at and changed in the store.
+
+A tenant has only its own: to anybody else they do not exist.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import builtins
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from hipq.daemon import made, payloads
+from hipq.daemon.gathered import Gathered
+from hipq.daemon.made import Options as Options
+from hipq.daemon.written import Written
+from hipq.errors import NotFound
+from hipq.job.model import Brief, New, Row, numbered
+from hipq.job.states import EXECUTING, FINAL
+from hipq.job.when import later, to_datetime
+from hipq.journal import Batch
+from hipq.stores.base import TOP, Filter, WaitingLane
+
+if TYPE_CHECKING:
+    from hipq.app import Hipq
+    from hipq.daemon.feed import Feed
+    from hipq.daemon.ids import Ids
+    from hipq.journal import Journal
+    from hipq.queue import Queue
+
+DONE: Final = "__done"
+"""The lock of a job that is archived (seed 003)."""
+LANES: Final = 1000
+COUNTED: Final = 1000
+
+
+class Jobs:
+    def __init__(self, app: Hipq, queue: Queue, journal: Journal, ids: Ids, feed: Feed) -> None:
+        self._app = app
+        self._queue = queue
+        self._ids = ids
+        self._written = Written(journal)
+        self._gathered = Gathered(self._written, ids, self.now)
+        self._ahead = 0
+        """Microseconds by which the store's clock is ahead of this machine's, as last seen."""
+        self.events = feed
+
+    # -- adding -----------------------------------------------------------------------------------------------------
+    async def add(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> list[int]:
+        """On disk when this returns: in the journal or, if it has a key, in the store."""
+        for payload in some:
+            payloads.check(payload)
+        if options.key:
+            return await asyncio.to_thread(self._add_now, tenant, jobtype, some, options)
+        now = self.now()
+        if options.delay:
+            options = replace(options, at=later(now, options.delay), delay=0.0)
+        first = self._ids.take(len(some))
+        text = "{}" if options == made.PLAIN else msgspec.json.encode(options).decode()
+        await self._written.write(Batch(tenant, jobtype, first, tuple(some), now, text))
+        return [numbered(first + n, self._queue.number) for n in range(len(some))]
+
+    def put(
+        self, tenant: str, jobtype: str, some: Sequence[bytes], done: Callable[[builtins.list[int] | Exception], None]
+    ) -> None:
+        """Plain ones, from an event loop, on which `done` is called later: with their ids when they are on disk, else
+        with what went wrong. If this raises, it is never called."""
+        count, queue = len(some), self._queue.number
+        size = count
+        for payload in some:
+            payloads.check(payload)
+            size += len(payload)
+
+        def written(first: int | Exception) -> None:
+            done(first if isinstance(first, Exception) else [numbered(first + n, queue) for n in range(count)])
+
+        self._gathered.put(tenant, jobtype, some, size, written)
+
+    def _add_now(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> list[int]:
+        now = self._app.store.now()
+        news = [made.job(self._queue.number, tenant, jobtype, payload, options, now) for payload in some]
+        stored = self._app.store.enqueue(news, all_or_nothing=True)
+        self._app.added(news, stored)
+        return [one.id for one in stored]
+
+    def now(self) -> int:
+        """The store's time, without asking it: it may be away."""
+        return time.time_ns() // 1000 + self._ahead
+
+    def see_clock(self) -> None:
+        self._ahead = self._app.store.now() - time.time_ns() // 1000
+
+    def ingested(self, batch: Batch) -> list[tuple[int, New]]:
+        """The jobs of a batch, with their ids."""
+        options, queue = made.loaded(batch.options), self._queue.number
+        return [
+            (
+                numbered(batch.first + n, queue),
+                made.job(queue, batch.tenant, batch.jobtype, payload, options, batch.date),
+            )
+            for n, payload in enumerate(batch.payloads)
+        ]
+
+    def described(self, batch: Batch) -> str:
+        """Which jobs these are, for people."""
+        first, last = (numbered(batch.first + n, self._queue.number) for n in (0, len(batch.payloads) - 1))
+        which = f"the job {first}" if first == last else f"{len(batch.payloads):,} jobs, {first} to {last}"
+        return f"{which} of {batch.tenant}-{batch.jobtype}"
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+    def get(self, tenant: str, id: int) -> Row:
+        row = self._app.store.get(id)
+        if row is None or row.tenant != tenant:
+            raise NotFound(f"there is no job {id}")
+        return row
+
+    def payload(self, row: Row) -> bytes:
+        return payloads.given(row.job_data)
+
+    def result(self, row: Row) -> bytes:
+        return payloads.given(row.result) if row.result else b""
+
+    def list(
+        self, tenant: str, *, type: str = "", state: str = "", phase: str = "", code: str = "", key: str = "",
+        after: int = 0, limit: int = 100,
+    ) -> builtins.list[Brief]:  # fmt: skip
+        wanted = Filter(
+            self._queue.number, job_type=type, job_key=key, state=state, phase=phase, tenant=tenant, code=code,
+            after=after, limit=limit,
+        )  # fmt: skip
+        return self._app.store.listed(wanted)
+
+    def lanes(self, tenant: str = "") -> builtins.list[WaitingLane]:
+        """The types of which jobs wait, and how many, up to a thousand each (the seed's getWaitingJobtypes)."""
+        found: builtins.list[WaitingLane] = []
+        for name in [tenant] if tenant else self._waiting_tenants():
+            before = TOP
+            while some := self._app.store.lanes(self._queue.number, {name: before}, LANES, COUNTED):
+                found += some
+                before = some[-1].lane
+        return sorted(found)
+
+    def _waiting_tenants(self) -> Iterator[str]:
+        before = TOP
+        while some := self._app.store.tenants(self._queue.number, before, LANES):
+            yield from some
+            before = some[-1]
+
+    def usage(self, tenants: Sequence[str] | None = None) -> dict[str, tuple[int, int]]:
+        """Jobs and bytes that are not final: of these tenants, or of all."""
+        found = self._app.store.usage(self._queue.number, tenants)
+        return {name: (one.jobs, one.size) for name, one in found.items()}
+
+    def why(self, tenant: str, id: int) -> dict[str, Any]:
+        self.get(tenant, id)
+        return dict(msgspec.to_builtins(self._app.why(id), enc_hook=str))
+
+    def seen(self, row: Row) -> dict[str, Any]:
+        """As seed 003 shows a job: `dt` is when it may start, when its run is timed out, or when it ended."""
+        final = row.state == FINAL
+        dt = row.update_time if final else row.deadline if row.phase == EXECUTING else row.scheduled_run_time
+        return {
+            "id": str(row.id),
+            "type": row.job_type,
+            "dt": _iso(dt),
+            "lock": DONE if final else str(row.owner) if row.owner else "",
+            **_data(self.payload(row)),
+            "create_dt": _iso(row.create_time),
+            "done_dt": _iso(row.update_time) if final else None,
+        }
+
+    async def result_of(self, tenant: str, id: int, seconds: float) -> Row:
+        """The job when it is final; or as it is, when that takes longer."""
+        row = await asyncio.to_thread(self.get, tenant, id)
+        if row.state != FINAL and seconds > 0:
+            found = await self._app.endings.ended(row, seconds)
+            row = found if found is not None else await asyncio.to_thread(self.get, tenant, id)
+        return row
+
+    # -- changing ---------------------------------------------------------------------------------------------------
+    def cancel(self, tenant: str, id: int, reason: str = "") -> Row:
+        self.get(tenant, id)
+        self._app.cancel(id, reason or "cancelled over HTTP")
+        return self.get(tenant, id)
+
+    def retry(self, tenant: str, id: int) -> Row:
+        self.get(tenant, id)
+        self._app.retry_now(id)
+        return self.get(tenant, id)
+
+    def answer(
+        self, tenant: str, type: str, key: str, data: bytes, *, answer_id: str = "", error: bool = False,
+        attempt: int = 0,
+    ) -> str:  # fmt: skip
+        """Bring the answer a job waits for. It is the job's result, byte for byte, whatever it is made of."""
+        payloads.check(data)
+        new = self._queue.arrived(
+            type, key, None, answer_id=answer_id or None, error=error, attempt=attempt or None,
+            written=payloads.stored(data),
+        )  # fmt: skip
+        return self._app.inbox.come([replace(new, tenant=tenant)])[0].outcome.value
+
+
+def _iso(moment: int) -> str:
+    return to_datetime(moment).isoformat()
+
+
+def _data(payload: bytes) -> dict[str, Any]:
+    try:
+        return {"data": payload.decode()}
+    except UnicodeDecodeError:
+        from base64 import b64encode
+
+        return {"data": None, "data_base64": b64encode(payload).decode()}

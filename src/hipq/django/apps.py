@@ -1,0 +1,59 @@
+"""The app: it makes hipq's tables with Django's, and checks what the backends need."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from django.apps import AppConfig
+from django.core import checks
+from django.db.models.signals import post_migrate
+
+if TYPE_CHECKING:
+    from hipq.django.backend import HipqBackend
+
+
+class HipqConfig(AppConfig):
+    name = "hipq.django"
+    label = "hipq"
+    verbose_name = "hipq"
+
+    def ready(self) -> None:
+        post_migrate.connect(_make_tables, sender=self)
+        checks.register(_check_tables, checks.Tags.database)
+        checks.register(_check_sqlite, checks.Tags.security, deploy=True)
+
+
+def backends() -> Iterator[HipqBackend]:
+    """Those of TASKS that are ours and have no fault in their options."""
+    from hipq.django.backend import HipqBackend
+    from hipq.django.tasks import task_backends
+
+    for backend in task_backends.all():
+        if isinstance(backend, HipqBackend) and not backend._wrong:
+            yield backend
+
+
+def _make_tables(using: str, **_: Any) -> None:
+    """With Django's connection: a test's database may be in memory, and one that is dropped must have no other."""
+    for backend in backends():
+        if backend.place is not None and backend.place.alias == using:
+            backend.migrate(through_django=True)
+
+
+def _check_tables(databases: Iterable[str] | None = None, **_: Any) -> list[checks.CheckMessage]:
+    from hipq.django import diagnosis
+
+    wanted = set(databases or ())
+    return [
+        message
+        for backend in backends()
+        if backend.place and backend.place.alias in wanted and not list(diagnosis.database(backend, backend.place))
+        for message in diagnosis.tables(backend)
+    ]
+
+
+def _check_sqlite(**_: Any) -> list[checks.CheckMessage]:
+    from hipq.django import diagnosis
+
+    return [message for backend in backends() for message in diagnosis.old_sqlite(backend)]

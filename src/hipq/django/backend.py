@@ -1,0 +1,208 @@
+"""`HipqBackend`: a task is a job of hipq, added in Django's own transaction."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+from uuid import uuid4
+
+from django.core import checks
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connections
+
+from hipq.app import Hipq
+from hipq.django import diagnosis
+from hipq.django.family import TaskBackend
+from hipq.django.options import Options, options_of
+from hipq.django.performing import Performing
+from hipq.django.place import Guest, Place, let_go
+from hipq.django.results import MIDDLE, TYPE, data_of, moment_of, result_of
+from hipq.django.tasks import InvalidTask, TaskResultDoesNotExist, task_enqueued
+from hipq.errors import Invalid, SchemaError
+from hipq.job import names
+from hipq.job.model import blank, queue_of
+from hipq.job.view import Job
+from hipq.observe import logs
+from hipq.queue import Queue
+from hipq.stores.open import without_password
+
+_clients: dict[tuple[str, ...], Hipq] = {}
+"""Instances that programs add jobs with. Django makes a backend for every thread; these serve all of them."""
+_lock = threading.RLock()
+
+
+class HipqBackend(TaskBackend):
+    supports_get_result = True
+    supports_priority = True
+    _options: Options
+
+    def _read(self, options: dict[str, Any]) -> None:
+        self._options = Options()
+        self._options = options_of(options)
+
+    @property
+    def place(self) -> Place | None:
+        """The database of Django's where its jobs are, if they are in one."""
+        return Place(self._options.database) if self._options.database else None
+
+    # -- what Django asks of a backend ------------------------------------------------------------------------------
+    def validate_task(self, task: Any) -> None:
+        super().validate_task(task)
+        try:
+            _queue_name(task.queue_name)
+        except Invalid as error:
+            raise InvalidTask(str(error)) from None
+
+    def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
+        """Add it. In a transaction of Django's on the database where the jobs are, it is there when that commits."""
+        self.validate_task(task)
+        data = data_of(task, self.alias, args, kwargs)
+        key = f"{task.module_path[:400]}:{uuid4().hex}"  # for people who look at jobs: all tasks are of one type
+        at = None if task.run_after is None else moment_of(task.run_after)
+        with self._client() as app:
+            job_type = self._queue(app, task.queue_name)._type(TYPE)
+            with app.adding(job_type, key) as adding:
+                new = job_type._new(
+                    data, adding.trace, key=key, at=at, priority=MIDDLE - int(task.priority),
+                    timeout=self._options.timeout,
+                )  # fmt: skip
+                stored = app.store.enqueue([new], all_or_nothing=True)
+                adding.added(stored)
+            app.added([new], stored)
+        result = result_of(Job(blank(new, stored[0].id)), task.queue_name, task)
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> Any:
+        """In a transaction, with what was added in it."""
+        text = str(result_id)
+        if not text.isdecimal() or not text.isascii() or len(text) > 19:
+            raise TaskResultDoesNotExist(result_id)
+        with self._client() as app:
+            row = app.store.get(int(text))
+            if row is None or row.job_type != TYPE:
+                raise TaskResultDoesNotExist(result_id)
+            found = [queue for queue in app.store.queues(app.name) if queue.number == queue_of(row.id)]
+            if not found:
+                raise TaskResultDoesNotExist(result_id)
+        return result_of(Job(row), found[0].name)
+
+    def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
+        yield from super().check(**kwargs)
+        yield from diagnosis.queue_names(self, _queue_name)
+        if self.place is not None and not self._wrong:
+            yield from diagnosis.database(self, self.place)
+
+    # -- its instances ----------------------------------------------------------------------------------------------
+    @contextmanager
+    def _client(self) -> Iterator[Hipq]:
+        """The instance to add jobs with, and to look at them."""
+        self.usable()
+        try:
+            yield self._found()
+        except SchemaError as error:
+            raise ImproperlyConfigured(f"{self.named()}: run manage.py {self._migrates}: {error}") from error
+
+    @property
+    def _migrates(self) -> str:
+        return "migrate" if self.place is not None else "hipq_migrate"
+
+    def _found(self) -> Hipq:
+        place = self.place
+        if place is not None and place.alias not in connections:
+            raise ImproperlyConfigured(f"{self.named()}: there is no database {place.alias!r} in DATABASES")
+        identity = (self._options.name, self._options.app, self._options.url, place.identity if place else "")
+        with _lock:
+            if identity not in _clients:
+                _clients[identity] = Guest(self._options.name, place) if place else self._own()
+            return _clients[identity]
+
+    def _queue(self, app: Hipq, name: str) -> Queue:
+        """A queue that has its tables. In a transaction of Django's none are made, since they could be undone with it
+        while others believe in them. Beside it they can be, where two may write at a time."""
+        queue, place = declared(app, name), self.place
+        try:
+            _ = queue.number
+        except SchemaError as missing:
+            if place is None or not place.in_transaction:
+                raise
+            if place.kind == "sqlite":
+                raise SchemaError(f"{missing}: name it in QUEUES, or add its first task outside of atomic()") from None
+            with closing(self._own()) as own:
+                _ = declared(own, name).number
+        return queue
+
+    def _own(self) -> Hipq:
+        """With connections of its own: what a worker has."""
+        options = self._options
+        if options.app:
+            return _imported(options.app)
+        place = self.place
+        return Hipq(options.name, place.url() if place else options.url)
+
+    # -- working ----------------------------------------------------------------------------------------------------
+    def worker(self) -> Hipq:
+        """An instance that has the code of tasks, for an engine."""
+        self.usable()
+        app = self._own()
+        for name in sorted(self.queues) or [queue.name for queue in app.store.queues(app.name)]:
+            declared(app, name)
+        for queue in app.queues:
+            known = queue.known(TYPE)
+            if known is None or known.fn is None:
+                performing = Performing(type(self), queue.name, self._options.retry)
+                queue.job(
+                    TYPE, timeout=self._options.timeout, run_timeout=self._options.run_timeout, retry=performing.judge
+                )(performing.perform)
+        return app
+
+    def work(self, queues: Sequence[str] | None, *, concurrency: int, until_empty: bool, lease: float) -> None:
+        app = self.worker()
+        logs.subscribe(app.events)
+        let_go()  # an engine forks
+        try:
+            app.run(queues, concurrency, until_empty, lease=lease)
+        finally:
+            if not self._options.app:
+                app.close()
+
+    def migrate(self, through_django: bool = False) -> list[str]:
+        """Make hipq's tables, or bring them to this version; what was applied."""
+        self.usable()
+        place = self.place
+        app = Guest(self._options.name, place) if place and through_django else self._own()
+        for name in sorted(self.queues):
+            declared(app, name)
+        try:
+            return app.migrate()
+        finally:
+            if not self._options.app:
+                app.close()
+
+    def __str__(self) -> str:
+        place = self.place
+        return place.shown if place else self._options.app or without_password(self._options.url)
+
+
+def _queue_name(name: str) -> str:
+    return names.name(name, "a queue's name")
+
+
+def declared(app: Hipq, name: str) -> Queue:
+    """A queue of this name; one that the application has not declared goes by priority, as Django's do."""
+    with _lock:
+        found = next((queue for queue in app.queues if queue.name == name), None)
+        return found or app.queue(name, order="priority")
+
+
+def _imported(where: str) -> Hipq:
+    module, colon, name = where.partition(":")
+    if not colon:
+        raise Invalid(f"OPTIONS['app'] must be MODULE:APP, not {where!r:.60}")
+    found = getattr(importlib.import_module(module), name, None)
+    if not isinstance(found, Hipq):
+        raise Invalid(f"{where} is not a Hipq, but {type(found).__name__}")
+    return found

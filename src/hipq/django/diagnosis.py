@@ -1,0 +1,96 @@
+"""What `manage.py check` says of a backend's settings, in a sentence that says what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from django.core import checks
+from django.db import connections
+
+from hipq.django.place import KINDS, Place
+from hipq.errors import HipqError, Invalid
+
+if TYPE_CHECKING:
+    from hipq.django.backend import HipqBackend
+    from hipq.django.family import TaskBackend
+
+
+def queue_names(backend: TaskBackend, check: Callable[[Any], object]) -> Iterator[checks.CheckMessage]:
+    for name in sorted(backend.queues, key=str):
+        try:
+            check(name)
+        except Invalid as error:
+            yield checks.Error(f"{backend.named()}: {error}", hint="Change QUEUES.", id="hipq.E004")
+
+
+def database(backend: TaskBackend, place: Place) -> Iterator[checks.CheckMessage]:
+    if place.alias not in connections:
+        yield checks.Error(
+            f"{backend.named()}: there is no database {place.alias!r} in DATABASES.",
+            hint=f"OPTIONS['database'] must be one of {', '.join(sorted(connections))}.",
+            id="hipq.E002",
+        )
+    elif place.kind not in KINDS:
+        yield checks.Error(
+            f"{backend.named()}: hipq has no tables in {place.kind} databases, and {place.alias!r} is one.",
+            hint="Give OPTIONS a 'database' that is SQLite or PostgreSQL, or a 'url' of one that hipq has for itself.",
+            id="hipq.E002",
+        )
+    elif place.kind == "postgresql" and not _has_psycopg():
+        yield checks.Error(
+            f"{backend.named()}: hipq needs psycopg 3, and a pool of its connections, for the database "
+            f"{place.alias!r}.",
+            hint="pip install 'hipq[postgres]'; Django prefers it to psycopg2 once it is there.",
+            id="hipq.E003",
+        )
+
+
+def _has_psycopg() -> bool:
+    return find_spec("psycopg") is not None and find_spec("psycopg_pool") is not None
+
+
+def tables(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
+    """Whether hipq's tables are there. This asks the database: only where Django was told to."""
+    from hipq.django.backend import declared
+    from hipq.django.place import Guest
+
+    place = backend.place
+    if place is None or "django_migrations" not in connections[place.alias].introspection.table_names():
+        return  # nothing is there yet, and whoever makes it makes ours
+    app: Any = Guest(backend._options.name, place)
+    try:
+        there = {queue.name for queue in app.store.queues(app.name)}
+        missing = sorted(set(backend.queues) - there)
+        for name in sorted(backend.queues & there)[:1]:
+            _ = declared(app, name).number
+        wrong = f"there are no tables for {', '.join(missing)}" if missing else ""
+    except HipqError as error:
+        wrong = str(error)
+    finally:
+        app.close()
+    if wrong:
+        yield checks.Warning(
+            f"{backend.named()}: hipq's tables are not ready in {place.shown}: {wrong}.",
+            hint="Run manage.py migrate: it makes them with those of Django.",
+            id="hipq.W001",
+        )
+
+
+def old_sqlite(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
+    import sqlite3
+
+    from hipq.stores.sqlite.connection import SAFE_VERSION
+
+    place = backend.place
+    if place is None or place.alias not in connections or place.kind != "sqlite":
+        return
+    if sqlite3.sqlite_version_info < SAFE_VERSION:
+        safe = ".".join(map(str, SAFE_VERSION))
+        yield checks.Warning(
+            f"{backend.named()}: before SQLite {safe} (here {sqlite3.sqlite_version}) a file in WAL mode can be "
+            "damaged by two processes that write at the same moment, and Django's connections do not take hipq's lock.",
+            hint="Use PostgreSQL, or a newer SQLite, or give the jobs a file of their own: OPTIONS['url'].",
+            id="hipq.W002",
+        )

@@ -1,0 +1,99 @@
+"""Where the jobs of a backend are: in one of Django's databases, at a URL, or where your application has them."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+from urllib.parse import quote, urlencode
+
+from django.db import connections
+
+from hipq.app import Hipq
+from hipq.errors import Invalid
+from hipq.stores.base import Store
+from hipq.stores.open import open_guest
+
+KINDS: Final = ("sqlite", "postgresql")
+_NOT_FOR_URLS: Final = frozenset({"client_encoding", "context", "cursor_factory", "prepare_threshold"})
+"""What Django tells psycopg, and libpq does not know."""
+
+
+class Place:
+    """One of Django's databases. Programs that add jobs use Django's connection to it; a worker has its own."""
+
+    def __init__(self, alias: str) -> None:
+        self.alias = alias
+
+    @property
+    def kind(self) -> str:
+        return str(connections[self.alias].vendor)
+
+    @property
+    def shown(self) -> str:
+        """What messages call it: no user, no password."""
+        return f"Django's database {self.alias!r}"
+
+    @property
+    def identity(self) -> str:
+        """Tells it from the one that the same alias names at another time, as in tests."""
+        settings = connections[self.alias].settings_dict
+        return "|".join(str(settings[name]) for name in ("ENGINE", "HOST", "PORT", "NAME"))
+
+    @property
+    def in_memory(self) -> bool:
+        return self.kind == "sqlite" and bool(connections[self.alias].is_in_memory_db())
+
+    @property
+    def in_transaction(self) -> bool:
+        return bool(connections[self.alias].in_atomic_block)
+
+    def lend(self) -> Any:
+        """The connection that Django has in this thread, as its driver made it."""
+        connection = connections[self.alias]
+        connection.ensure_connection()
+        connection.validate_no_broken_transaction()
+        return connection.connection
+
+    def url(self) -> str:
+        """For a worker's own connections, and those of `hipq` on the command line."""
+        if self.in_memory:
+            raise Invalid(f"{self.shown} is in memory, where no other process finds it: give it a file")
+        params = connections[self.alias].get_connection_params()
+        if self.kind == "sqlite":
+            return f"sqlite:///{params['database']}"
+        role = connections[self.alias].settings_dict["OPTIONS"].get("assume_role")
+        return _postgres_url(params, role)
+
+
+def _postgres_url(params: dict[str, Any], role: str | None) -> str:
+    rest = {name: value for name, value in params.items() if name not in _NOT_FOR_URLS and value is not None}
+    database = quote(str(rest.pop("dbname", "")), safe="")
+    user, password = (quote(str(rest.pop(name, "")), safe="") for name in ("user", "password"))
+    who = f"{user}{':' if password else ''}{password}{'@' if user or password else ''}"
+    if role:
+        rest["options"] = f"{rest.get('options', '')} -c role={role}".strip()
+    query = urlencode({name: _text(value) for name, value in rest.items()}, quote_via=quote)  # a host may be a folder
+    return f"postgresql://{who}/{database}{'?' if query else ''}{query}"
+
+
+def _text(value: Any) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def let_go() -> None:
+    """Before a fork: no connection of Django's, and no pool of them, must be in two processes."""
+    for connection in connections.all(initialized_only=True):
+        connection.close()
+        if hasattr(connection, "close_pool"):
+            connection.close_pool()
+
+
+class Guest(Hipq):
+    """An instance seen through Django's connection: what it adds commits with Django's transaction."""
+
+    def __init__(self, name: str, place: Place) -> None:
+        super().__init__(name, "sqlite://")
+        self.url = place.shown
+        self._place = place
+
+    def _opened(self) -> Store:
+        return open_guest(self._place.kind, self._place.lend, self._place.shown)

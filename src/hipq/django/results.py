@@ -1,0 +1,127 @@
+"""Between tasks and jobs: what of a task is in a job's data, and what a job says as a `TaskResult`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from django.conf import settings
+from django.utils import timezone
+from django.utils.module_loading import import_string
+
+from hipq.django.tasks import Task, TaskError, TaskResult, TaskResultStatus, normalize_json
+from hipq.job.fault import Fault
+from hipq.job.states import ERROR, FINAL, RUNNING
+from hipq.job.view import Job
+
+TYPE: Final = "task"
+"""The job type of all tasks: a worker need not know a task before it meets one."""
+MIDDLE: Final = 100
+"""hipq's priority of Django's 0: theirs go from -100 to 100, the highest first; ours from 0, the lowest first."""
+TRIED_ELSEWHERE: Final = "unknown"
+"""In the place of a worker of which nothing was kept."""
+_SOME_FAILURE: Final = "hipq.errors.JobFailed"
+"""In the place of an exception, where there was none: it was cancelled, or its worker died over it too often."""
+
+
+def data_of(task: Any, alias: str, args: Any, kwargs: Any) -> dict[str, Any]:
+    """What is stored of a task. TypeError or ValueError, if an argument is no JSON."""
+    found = {"task": task.module_path, "args": normalize_json(args), "kwargs": normalize_json(kwargs), "backend": alias}
+    if task.run_after is not None:
+        found["run_after"] = moment_of(task.run_after).isoformat()
+    return found
+
+
+def moment_of(run_after: datetime) -> datetime:
+    """With USE_TZ off Django's times are naive, in the zone of its settings."""
+    if timezone.is_aware(run_after):
+        return run_after
+    aware: datetime = timezone.make_aware(run_after, timezone.get_default_timezone())
+    return aware
+
+
+def task_of(data: dict[str, Any], queue: str, priority: int) -> Any:
+    """The task again. ImportError if its code has gone; ValueError if what is there is no task."""
+    found = import_string(data["task"])
+    if not isinstance(found, Task):
+        raise ValueError(f"{data['task']} is not a task any more")
+    after = data.get("run_after")
+    return found.using(
+        priority=priority,
+        queue_name=queue,
+        run_after=None if after is None else as_django(datetime.fromisoformat(after)),
+        backend=data["backend"],
+    )
+
+
+def result_of(job: Job[Any], queue: str, task: Any = None) -> Any:
+    history = job.history
+    claims = [entry for entry in history if entry["event"] == "claimed"]
+    data = job.data
+    result = TaskResult(
+        task=task or task_of(data, queue, MIDDLE - job.priority),
+        id=str(job.id),
+        status=_status(job),
+        enqueued_at=as_django(job.create_time),
+        started_at=as_django(claims[0]["at"]) if claims else None,
+        finished_at=as_django(job.update_time) if job.state == FINAL else None,
+        last_attempted_at=as_django(claims[-1]["at"]) if claims else None,
+        args=data["args"],
+        kwargs=data["kwargs"],
+        backend=data["backend"],
+        errors=_errors(job, history),
+        worker_ids=_workers(job.attempt, [str(entry["by"]) for entry in claims]),
+    )
+    object.__setattr__(result, "_return_value", job.result)
+    return result
+
+
+def ended(result: Any, status: Any, at: datetime, value: Any = None) -> Any:
+    """A result that a worker has just come to, as its signal shows it."""
+    object.__setattr__(result, "status", status)
+    object.__setattr__(result, "finished_at", as_django(at))
+    object.__setattr__(result, "_return_value", value)
+    return result
+
+
+def error_of(fault: Fault) -> Any:
+    path = fault.type or _SOME_FAILURE
+    return TaskError(
+        exception_class_path=path if "." in path else f"builtins.{path}",
+        traceback=fault.traceback or str(fault),
+    )
+
+
+def _status(job: Job[Any]) -> Any:
+    if job.state == FINAL:
+        return TaskResultStatus.SUCCESSFUL if job.code == "ok" else TaskResultStatus.FAILED
+    return TaskResultStatus.RUNNING if job.state in (RUNNING, ERROR) else TaskResultStatus.READY
+
+
+def _errors(job: Job[Any], history: list[dict[str, Any]]) -> list[Any]:
+    """One for each failure. Of all but the last, the job's history has the first line only."""
+    earlier = [entry["error"] for entry in history if entry["event"] == "error"]
+    last = job.fault if job.state in (ERROR, FINAL) and job.code != "ok" else None
+    if last is not None and earlier:
+        earlier.pop()
+    return [error_of(_read(text)) for text in earlier] + ([error_of(last)] if last is not None else [])
+
+
+def _read(text: str) -> Fault:
+    kind, colon, _ = text.partition(": ")
+    named = bool(colon) and all(part.isidentifier() for part in kind.split("."))
+    return Fault("error", text, traceback=text, type=kind if named else "")
+
+
+def _workers(attempt: int, claimed: list[str]) -> list[str]:
+    """One for each attempt: those of claims that were given back untried do not count, and a long history is cut."""
+    return [TRIED_ELSEWHERE] * (attempt - len(claimed)) + claimed[len(claimed) - min(attempt, len(claimed)) :]
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def as_django(at: datetime) -> datetime:
+    """A time as Django's settings want it."""
+    return at if settings.USE_TZ else timezone.make_naive(at, timezone.get_default_timezone())

@@ -1,0 +1,195 @@
+"""Writing: one thread appends. While it syncs, the next batches gather, and share the next write and the next sync.
+
+That thread is the journal's own or, while it sleeps, somebody else's: an event loop that has just gathered what came on
+all its connections would wait longer for another thread to wake up than for a quick disk.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from hipq.errors import JournalBehind, JournalError
+from hipq.journal.batch import Batch, encode
+from hipq.journal.tail import Readers, Tail
+
+GATHER_MOST: Final = 64 << 20
+"""Bytes that may wait in memory while the disk is busy."""
+TIDY_BYTES: Final = 1 << 20
+"""A segment of which everything was read is replaced by an empty one if it has more than this."""
+
+Done = Callable[[Exception | None], None]
+_log: Final = logging.getLogger("hipq.journal")
+
+
+class Entry(NamedTuple):
+    batch: Batch | None
+    """None: nothing to write, somebody waits for all that was written before."""
+    done: Done
+    size: int
+    is_behind: bool
+    """Whether others were being written when it came."""
+
+
+class Appender:
+    def __init__(self, tail: Tail, segment_bytes: int, readers: Readers) -> None:
+        self._tail, self._segment_bytes, self._readers = tail, segment_bytes, readers
+        self.gathered_bytes = 0
+        self._gather = threading.Condition(threading.Lock())
+        self._gathered: deque[Entry] = deque()
+        self._is_asleep = self._is_writing = self._is_to_tidy = self._is_closing = False
+        self._is_here = False  # another thread than our own is writing
+        self._before: Exception | None = None  # what went wrong with the group that was written last
+        self._thread = threading.Thread(target=self._run, name="hipq-journal", daemon=True)
+        self._thread.start()
+
+    # -- from any thread ---------------------------------------------------------------------------------------------
+    def put(self, batch: Batch | None, done: Done, size: int = 0, *, wake: bool = True) -> None:
+        """Never waits for the disk. Without `wake` it is for `write_here`, which must follow."""
+        with self._gather:
+            self._tail.check()
+            if self._is_closing:
+                raise JournalError("the journal is closed")
+            if self.gathered_bytes and self.gathered_bytes + size > GATHER_MOST:
+                raise JournalBehind("the disk does not keep up with what is written; try again later")
+            self._gathered.append(Entry(batch, done, size, self._is_writing))
+            self.gathered_bytes += size
+            if wake:
+                self._wake()
+
+    def write_here(self) -> None:
+        """Write what has gathered, in this thread, unless the journal's own is at it: then that does."""
+        with self._gather:
+            if not self._gathered:
+                return
+            if not self._is_asleep or self._is_here:
+                self._wake()  # if it is not about to look by itself
+                return
+            self._is_here = self._is_writing = True
+            group, self._gathered = self._gathered, deque()
+        try:
+            self._write(group)
+        finally:
+            with self._gather:
+                self._is_here = self._is_writing = False
+                if self._gathered or self._is_to_tidy or self._is_closing:
+                    self._wake()
+
+    def tidy(self) -> None:
+        """Everything was read: give the disk back what it took."""
+        if self._tail.segment.length > TIDY_BYTES:
+            with self._gather:
+                self._is_to_tidy = True
+                self._wake()
+
+    def close(self) -> None:
+        """After all that was put."""
+        with self._gather:
+            self._is_closing = True
+            self._wake()
+        self._thread.join()
+        self._tail.close()
+
+    def _wake(self) -> None:
+        if self._is_asleep:
+            self._is_asleep = False
+            self._gather.notify()
+
+    # -- the thread --------------------------------------------------------------------------------------------------
+    def _run(self) -> None:
+        while (group := self._next_group()) is not None:
+            if self._is_to_tidy:
+                self._tidy()
+            self._write(group)
+
+    def _write(self, group: deque[Entry]) -> None:
+        failed: Exception | None = None
+        while group:
+            part: list[Entry] = []
+            error = self._tried(group, part)
+            self._tell(part, error, failed)
+            failed = failed or error
+        self._before = failed
+
+    def _next_group(self) -> deque[Entry] | None:
+        """All that has gathered; None when it is time to go."""
+        with self._gather:
+            self._is_writing = False
+            while self._is_here or (not self._gathered and not self._is_to_tidy):
+                if self._is_closing and not self._is_here:
+                    return None
+                self._is_asleep = True
+                self._gather.wait()
+                self._is_asleep = False
+            self._is_writing = True
+            group, self._gathered = self._gathered, deque()
+            return group
+
+    def _tidy(self) -> None:
+        self._is_to_tidy = False
+        if not self._tail.broken and self._readers.is_drained():
+            try:
+                self._tail.begin()
+            except JournalError:
+                pass  # it was only to be tidy
+
+    def _tried(self, group: deque[Entry], part: list[Entry]) -> Exception | None:
+        try:
+            self._append(group, part)
+        except JournalError as error:
+            return error
+        except Exception as error:  # whatever it is, nobody may wait for ever
+            return self._tail.fail(f"the journal's thread failed: {error!r:.200}")
+        return None
+
+    def _append(self, group: deque[Entry], part: list[Entry]) -> None:
+        """Moves from `group` to `part` what goes into one segment, at least one, and writes it."""
+        part.append(group.popleft())
+        tail = self._tail
+        tail.check()
+        if part[0].batch:
+            tail.open()
+        records = [self._encoded(part[0], 0)]
+        if records[0] and not self._fits(len(records[0]), is_first=True):
+            tail.begin()
+            records = [self._encoded(part[0], 0)]
+        size, jobs = len(records[0]), _jobs(part[0])
+        while group:
+            record = self._encoded(group[0], size)
+            if record and (not size or not self._fits(size + len(record), is_first=False)):
+                break
+            part.append(group.popleft())
+            records.append(record)
+            size, jobs = size + len(record), jobs + _jobs(part[-1])
+        if size:
+            tail.append(b"".join(records), jobs)
+
+    def _encoded(self, entry: Entry, behind: int) -> bytes:
+        segment = self._tail.segment
+        return encode(entry.batch, segment.salt, segment.length + behind) if entry.batch else b""
+
+    def _fits(self, size: int, *, is_first: bool) -> bool:
+        """A batch that is larger than a segment has one of its own."""
+        segment = self._tail.segment
+        if is_first and segment.length == segment.start:
+            return True
+        return segment.length + size <= self._segment_bytes and not (is_first and self._tail.is_full)
+
+    def _tell(self, part: list[Entry], error: Exception | None, failed: Exception | None) -> None:
+        with self._gather:
+            self.gathered_bytes -= sum(entry.size for entry in part)
+        for entry in part:
+            news = error
+            if entry.batch is None:
+                news = failed or error or (self._before if entry.is_behind else None)
+            try:
+                entry.done(type(news)(str(news)) if news else None)
+            except Exception:
+                _log.exception("what was to be told of a batch in the journal failed")
+
+
+def _jobs(entry: Entry) -> int:
+    return len(entry.batch.payloads) if entry.batch else 0

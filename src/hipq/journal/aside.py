@@ -1,0 +1,120 @@
+"""Quarantine: what is damaged is put aside, so that nothing is ever thrown away, and nobody has to look at it twice."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from hipq.journal.folder import Folder, read_at, refusal, synced, write_all
+from hipq.journal.segment import name_of
+
+QUARANTINE: Final = "quarantine"
+_PIECE: Final = 1 << 20
+_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+
+
+def copy_aside(folder: Folder, number: int, offset: int, end: int) -> tuple[str, bool]:
+    """Some bytes of a segment; where they are now, and whether they were there already."""
+    source = folder.open(name_of(number))
+    try:
+        place = _place(folder)
+        try:
+            name = f"{number:020d}.{offset}-{end}"
+            for again in range(2, 1000):
+                if _is_copy(place, name, source, offset, end):
+                    return f"{QUARANTINE}/{name}", True
+                if not _is_there(place, name):
+                    break
+                name = f"{number:020d}.{offset}-{end}.{again}"  # it looks different now: keep both
+            _copy(folder, place, name, source, offset, end)
+            return f"{QUARANTINE}/{name}", False
+        finally:
+            os.close(place)
+    except OSError as error:
+        raise refusal(error, folder.where(QUARANTINE)) from None
+    finally:
+        os.close(source)
+
+
+def _is_there(place: int, name: str) -> bool:
+    try:
+        os.stat(name, dir_fd=place, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def _is_copy(place: int, name: str, source: int, offset: int, end: int) -> bool:
+    """From an earlier opening."""
+    try:
+        copy = os.open(name, os.O_RDONLY | _SAFE, dir_fd=place)
+    except FileNotFoundError:
+        return False
+    try:
+        pieces = range(offset, end, _PIECE)
+        return os.fstat(copy).st_size == end - offset and all(
+            read_at(copy, at - offset, _PIECE) == read_at(source, at, min(_PIECE, end - at)) for at in pieces
+        )
+    finally:
+        os.close(copy)
+
+
+def _copy(folder: Folder, place: int, name: str, source: int, offset: int, end: int) -> None:
+    target = os.open(f"{name}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600, dir_fd=place)
+    try:
+        for at in range(offset, end, _PIECE):
+            write_all(target, read_at(source, at, min(_PIECE, end - at)), at - offset)
+        synced(target, folder.where(QUARANTINE))
+    finally:
+        os.close(target)
+    os.rename(f"{name}.part", name, src_dir_fd=place, dst_dir_fd=place)
+    synced(place, folder.where(QUARANTINE))
+
+
+def move_aside(folder: Folder, number: int) -> str:
+    """A whole segment of which nothing can be read."""
+    try:
+        place = _place(folder)
+        try:
+            name, taken = name_of(number), set(os.listdir(place))
+            free = next(one for one in (name, *(f"{name}.{n}" for n in range(2, len(taken) + 3))) if one not in taken)
+            os.rename(name, free, src_dir_fd=folder.descriptor, dst_dir_fd=place)
+            synced(place, folder.where(QUARANTINE))
+        finally:
+            os.close(place)
+    except OSError as error:
+        raise refusal(error, folder.where(QUARANTINE)) from None
+    folder.sync()
+    return f"{QUARANTINE}/{free}"
+
+
+def _place(folder: Folder) -> int:
+    try:
+        os.mkdir(QUARANTINE, 0o700, dir_fd=folder.descriptor)
+        folder.sync()
+    except FileExistsError:
+        pass
+    return os.open(QUARANTINE, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder.descriptor)
+
+
+@contextmanager
+def opened_place(folder: Folder) -> Iterator[int]:
+    place = _place(folder)
+    try:
+        yield place
+    finally:
+        os.close(place)
+
+
+def placed(folder: Folder, place: int, name: str, data: bytes) -> None:
+    """A file in quarantine, all of it or none."""
+    target = os.open(f"{name}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600, dir_fd=place)
+    try:
+        write_all(target, data, 0)
+        synced(target, folder.where(QUARANTINE))
+    finally:
+        os.close(target)
+    os.rename(f"{name}.part", name, src_dir_fd=place, dst_dir_fd=place)
+    synced(place, folder.where(QUARANTINE))

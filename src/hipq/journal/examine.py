@@ -1,0 +1,144 @@
+"""What is in the folder of a journal: its segments, and what is wrong with them. It changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+from hipq.errors import JournalRefused
+from hipq.journal.finding import Finding
+from hipq.journal.folder import Folder, read_at
+from hipq.journal.scan import Cut, Damage, Found, Record, scan
+from hipq.journal.segment import (
+    FIRST_LINE_MOST,
+    Segment,
+    begins_a_first_line,
+    name_of,
+    other_version,
+    read_first_line,
+)
+
+Remedy = Literal["copy aside", "move aside", "cut off", "remove", "report"]
+
+
+@dataclass
+class Trouble:
+    """Something wrong with a segment, and what opening the journal does about it."""
+
+    number: int
+    remedy: Remedy
+    finding: Finding
+
+
+@dataclass
+class Examined:
+    segments: list[Segment] = field(default_factory=list)
+    """Those that can be read, in order. Their length is where what can be read ends."""
+    troubles: list[Trouble] = field(default_factory=list)
+    last: int = 0
+    """The greatest number of a segment, readable or not."""
+
+    def trouble(self, number: int, remedy: Remedy, kind: Literal["cut", "damage", "missing", "note"],
+                offset: int, length: int, why: str) -> None:  # fmt: skip
+        self.troubles.append(Trouble(number, remedy, Finding(kind, name_of(number), offset, length, why)))
+
+
+def examine(folder: Folder) -> Examined:
+    """Read it all."""
+    found = outline(folder)
+    for segment in found.segments:
+        for one in contents(folder, segment):
+            _note(segment, one, found)
+        tail = found.troubles[-1] if found.troubles else None
+        if tail and tail.number == segment.number and tail.remedy == "cut off":
+            segment.length = tail.finding.offset
+    return found
+
+
+def outline(folder: Folder) -> Examined:
+    """Which segments there are; batches are not read."""
+    found = Examined()
+    numbers = folder.segments()
+    found.last = max(numbers, default=0)
+    for number in numbers:
+        _first_line(folder, number, found)
+    for name in folder.strangers():
+        finding = Finding("note", name, 0, 0, "this is not the name of a segment: it is left alone")
+        found.troubles.append(Trouble(0, "report", finding))
+    _check_sequence(found)
+    return found
+
+
+def contents(folder: Folder, segment: Segment) -> Iterator[Found]:
+    try:
+        descriptor = folder.open(name_of(segment.number))
+    except FileNotFoundError:
+        return  # a writer has removed it as we look
+    try:
+
+        def read(offset: int, length: int) -> bytes:
+            return read_at(descriptor, offset, length)
+
+        yield from scan(read, segment.salt, segment.start, segment.length)
+    finally:
+        os.close(descriptor)
+
+
+def _first_line(folder: Folder, number: int, found: Examined) -> None:
+    try:
+        descriptor = folder.open(name_of(number))
+    except FileNotFoundError:
+        found.segments.clear()  # a writer has removed it as we look: those before it are gone too, or about to be
+        return
+    try:
+        length = os.fstat(descriptor).st_size
+        line = read_at(descriptor, 0, FIRST_LINE_MOST)
+    finally:
+        os.close(descriptor)
+    if (version := other_version(line)) is not None:
+        raise JournalRefused(f"{folder.where(name_of(number))} has the version {version}, which this hipq cannot read")
+    segment = read_first_line(line, number, length)
+    if segment:
+        found.segments.append(segment)
+    elif number == found.last and begins_a_first_line(line):
+        found.trouble(number, "remove", "cut", 0, length, "the segment had only been begun, and holds nothing")
+    else:
+        found.trouble(number, "move aside", "damage", 0, length, "its first line is damaged, so nothing can be read")
+
+
+def _check_sequence(found: Examined) -> None:
+    """Each segment knows where the one before it ended."""
+    damaged = {trouble.number for trouble in found.troubles}
+    for before, segment in zip(found.segments, found.segments[1:], strict=False):
+        number, end = segment.after
+        if number != before.number:
+            if number not in damaged:
+                why = f"it is not there, nor is any other between {before.number} and {segment.number}"
+                found.trouble(number, "report", "missing", 0, end, why)
+        elif end > before.length:
+            found.trouble(number, "report", "missing", before.length, end - before.length, "its end is not there")
+        elif end < before.length:
+            why = "this is behind the end of the segment, so none of it was acknowledged"
+            found.trouble(number, "copy aside", "damage", end, before.length - end, why)
+            before.length = end
+
+
+def _note(segment: Segment, one: Found, found: Examined) -> None:
+    number, length = segment.number, one.end - one.offset
+    match one:
+        case Record():
+            segment.batches += 1
+            segment.jobs += int(one.header["count"])
+            segment.bytes += length
+            if not one.is_marked:
+                why = "the mark behind this batch is damaged; the batch is whole, and read"
+                found.trouble(number, "report", "note", one.offset, length, why)
+        case Damage():
+            found.trouble(number, "copy aside", "damage", one.offset, length, one.why)
+        case Cut() if number == found.last:
+            why = "a batch was being written when it stopped, so it was not acknowledged"
+            found.trouble(number, "cut off", "cut", one.offset, length, why)
+        case Cut():
+            found.trouble(number, "copy aside", "damage", one.offset, length, "the end of a batch is not there")

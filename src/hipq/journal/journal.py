@@ -1,0 +1,214 @@
+"""The journal as the daemon has it: jobs are on disk before they are acknowledged, and until the store has them."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalError, JournalRefused
+from hipq.job.names import whole
+from hipq.journal.append import Appender, Done
+from hipq.journal.batch import Batch, check
+from hipq.journal.finding import Finding
+from hipq.journal.folder import Folder, refusal
+from hipq.journal.front import Front
+from hipq.journal.position import Position
+from hipq.journal.recover import recover
+from hipq.journal.refused import keep
+from hipq.journal.reserve import Reader, Reserved
+from hipq.journal.tail import Tail
+
+SEGMENT_BYTES: Final = 64 << 20
+MOST_BYTES: Final = 1 << 30
+_LARGEST: Final = 1 << 50
+
+
+class Journal:
+    """Write from any thread, read from any thread. One process at a time; after a fork, only the parent."""
+
+    def __init__(
+        self,
+        folder: str | os.PathLike[str],
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        most_bytes: int = MOST_BYTES,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Opens or makes the folder, takes its lock, recovers what is there. `clock` is what reservations go by."""
+        whole(segment_bytes, "segment_bytes", 1, _LARGEST)
+        self._most_bytes = whole(most_bytes, "most_bytes", 1, _LARGEST)
+        self._pid = os.getpid()
+        self._is_closed = False
+        self._folder = Folder(folder, make=True)
+        try:
+            self._folder.lock()
+            recovered = recover(self._folder)
+            self.identity: Final = recovered.identity
+            """Under this name the store keeps the position up to which it has the jobs."""
+            self.found: Final[list[Finding]] = recovered.found
+            """What was wrong when it was opened, and what went wrong since."""
+            self._reader = Reader(Front(self._folder, self.found), recovered.segments, clock)
+            self._tail = Tail(self._folder, self.identity, recovered.segments[-1], self._reader)
+            self._appender = Appender(self._tail, segment_bytes, self._reader)
+        except BaseException as error:
+            self._folder.close()
+            if isinstance(error, OSError):
+                raise refusal(error, f"the journal {self._folder.path}") from None
+            raise
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+    def write(self, batch: Batch, done: Done, *, wake: bool = True) -> None:
+        """Returns at once. `done` is called from the journal's thread, once: with None when the batch is on disk, else
+        with what went wrong. Without `wake` nothing is written before `write_here`."""
+        self._check_process()
+        size = check(batch)
+        if size > self._most_bytes:
+            raise Invalid(f"a batch of {size:,} bytes is more than this journal may hold, {self._most_bytes:,}")
+        waiting = self.waiting_bytes + self._appender.gathered_bytes
+        if waiting + size > self._most_bytes:
+            raise JournalBehind(f"{waiting:,} bytes wait to be taken into the store already; try again later")
+        self._appender.put(batch, done, size, wake=wake)
+
+    def write_here(self) -> None:
+        """Write what has gathered in this thread, which waits for the disk; `done` is called in it. While the journal's
+        own thread writes, that does it, and nobody waits."""
+        self._check_process()
+        self._appender.write_here()
+
+    def write_now(self, batch: Batch) -> None:
+        """Returns when it is on disk."""
+        waiting = _Waiting()
+        self.write(batch, waiting.done)
+        waiting.wait()
+
+    def wsync(self) -> None:
+        """Returns when all that was written before is on disk; raises what went wrong with it."""
+        self._check_process()
+        waiting = _Waiting()
+        self._appender.put(None, waiting.done)
+        waiting.wait()
+
+    @property
+    def broken(self) -> JournalBroken | None:
+        """Why nothing is accepted any more."""
+        return self._tail.broken
+
+    def look(self) -> None:
+        """Whether its folder is still there: if not it is broken. To be asked now and then."""
+        if not self._is_closed:
+            self._tail.look()
+
+    @property
+    def syncs(self) -> int:
+        """How often the disk was waited for."""
+        return self._tail.syncs
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+    def start_at(self, position: Position | None) -> None:
+        """Where the store is. What lies before is removed. None: the store knows nothing of this journal, so everything
+        is read. Reservations that are out are void."""
+        self._check_process()
+        self._reader.start_at(position, self._tail.first)
+
+    def belong_to(self, store: str) -> None:
+        """Its jobs go to the store with this identity, of 32 hex digits, and to no other: JournalRefused if that is not
+        the one they went to so far. To another they would come a second time, the last segment being here still."""
+        self._check_process()
+        before = self._folder.store()
+        if before == store:
+            return
+        if before is not None and self._reader.has_jobs:
+            raise JournalRefused(
+                f"the journal {self._folder.path} belongs to another database, which may have its jobs already: use it "
+                "with that database, use another --journal with this one, or let this one take all that is in it, by "
+                "`hipq journal recover --as-new`"
+            )
+        self._folder.set_store(store)
+
+    def read_reserve(self, count: int, seconds: float) -> Reserved | None:
+        """The next batches, with about `count` jobs, but at least one batch; None if there is nothing. What is not
+        rsynced in so many seconds goes back."""
+        self._check_process()
+        return self._reader.reserve(count, seconds)
+
+    def read(self, token: Reserved) -> list[Batch]:
+        """The batches that were reserved, in the order they were written."""
+        self._check_process()
+        return self._reader.read(token)
+
+    def rsync(self, token: Reserved) -> None:
+        """The store has them, its transaction has committed: forget them."""
+        self._check_process()
+        self._reader.forget(token)
+        if not self._reader.waiting_bytes:
+            self._appender.tidy()
+
+    def set_aside(self, token: Reserved, why: str) -> None:
+        """Keep a batch that the store will never take, the only one that was reserved, where people find it. Then the
+        store's position may move on, and `rsync` forget it."""
+        self._check_process()
+        (batch,) = self._reader.read(token)
+        self.found.append(keep(self._folder, token.after, batch, why))
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until there is something to read, or `ring()`; whether there is something."""
+        self._check_process()
+        return self._reader.wait(seconds)
+
+    def ring(self) -> None:
+        """Wake who waits."""
+        self._reader.ring()
+
+    @property
+    def last(self) -> Position:
+        """Behind the last batch that is on disk: whatever was acknowledged up to now lies before it."""
+        return self._reader.last
+
+    def is_taken(self, position: Position) -> bool:
+        """Whether the store has all that lies before it."""
+        return self._reader.is_taken(position)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """On disk, and not known to be in the store."""
+        return self._reader.waiting_bytes
+
+    @property
+    def waiting_jobs(self) -> int:
+        return self._reader.waiting_jobs
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+    def close(self) -> None:
+        """After what was written is on disk, or has failed."""
+        if self._is_closed or self._pid != os.getpid():
+            return
+        self._is_closed = True
+        self._appender.close()
+        self._reader.ring()
+        self._reader.close()
+        self._folder.close()
+
+    def _check_process(self) -> None:
+        """A child that writes too would write over what its parent writes."""
+        if self._pid != os.getpid():
+            raise JournalError("a journal belongs to the process that opened it; a forked one must not use it")
+        if self._is_closed:
+            raise JournalError("the journal is closed")
+
+
+class _Waiting:
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        self._error: Exception | None = None
+
+    def done(self, error: Exception | None) -> None:
+        self._error = error
+        self._event.set()
+
+    def wait(self) -> None:
+        self._event.wait()
+        if self._error:
+            raise self._error

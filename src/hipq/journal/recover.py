@@ -1,0 +1,103 @@
+"""Opening a journal: what was written whole is kept, a cut end is cut off, damage is put aside. All of it is said."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+import msgspec
+
+from hipq.errors import JournalError
+from hipq.journal.aside import copy_aside, move_aside
+from hipq.journal.examine import Trouble, examine
+from hipq.journal.finding import Finding
+from hipq.journal.folder import IDENTITY, Folder, new_identity, refusal, synced
+from hipq.journal.position import BEGINNING, Position
+from hipq.journal.refused import kept
+from hipq.journal.segment import Segment, name_of
+
+
+@dataclass
+class Recovered:
+    identity: str
+    segments: list[Segment]
+    """In order, at least one; all that they hold is synced. No segment ever had a greater number than the last."""
+    found: list[Finding]
+
+
+def recover(folder: Folder) -> Recovered:
+    """The folder's lock must be held."""
+    examined = examine(folder)
+    segments, found = examined.segments, [] if examined.last else _wiped(folder)
+    identity = (folder.identity() if examined.last else None) or (segments[-1].journal if segments else new_identity())
+    if not segments or segments[-1].number < examined.last:
+        # Before anything is put away: the number of a segment that was there must never be another's.
+        segments.append(_begun(folder, identity, examined.last + 1, segments[-1].end if segments else BEGINNING))
+    if folder.identity() != identity:
+        if examined.last:
+            found.append(Finding("note", IDENTITY, 0, 0, "it was damaged or not there; it is as the segments have it"))
+        folder.set_identity(identity)
+    found += [_remedied(folder, trouble) for trouble in examined.troubles]
+    found += [one.finding for one in kept(folder)]
+    for segment in segments:
+        _sync(folder, segment)
+    folder.sync()
+    return Recovered(identity, segments, found)
+
+
+def _wiped(folder: Folder) -> list[Finding]:
+    """With all segments gone the numbers begin again. Under its old identity the store might think that it has what is
+    written from now on, so it gets a new one."""
+    if folder.identity() is None:
+        return []
+    return [Finding("missing", IDENTITY, 0, 0, "the journal had segments, and has none; it has a new identity now")]
+
+
+def _begun(folder: Folder, identity: str, number: int, after: Position) -> Segment:
+    try:
+        descriptor, segment = folder.create(identity, number, after)
+    except OSError as error:
+        raise refusal(error, folder.where(name_of(number))) from None
+    os.close(descriptor)
+    return segment
+
+
+def _remedied(folder: Folder, trouble: Trouble) -> Finding:
+    finding = trouble.finding
+    match trouble.remedy:
+        case "copy aside":
+            kept, _ = copy_aside(folder, trouble.number, finding.offset, finding.offset + finding.length)
+            return msgspec.structs.replace(finding, kept=kept)
+        case "move aside":
+            return msgspec.structs.replace(finding, kept=move_aside(folder, trouble.number))
+        case "cut off":
+            _cut_off(folder, trouble.number, finding.offset)
+            return msgspec.structs.replace(finding, why=f"{finding.why}; they were cut off")
+        case "remove":
+            folder.remove(trouble.number)
+            return msgspec.structs.replace(finding, why=f"{finding.why}; it was removed")
+        case "report":
+            pass
+    return finding
+
+
+def _cut_off(folder: Folder, number: int, length: int) -> None:
+    descriptor = folder.open(name_of(number), os.O_WRONLY)
+    try:
+        os.ftruncate(descriptor, length)
+    except OSError as error:
+        raise refusal(error, folder.where(name_of(number))) from None
+    finally:
+        os.close(descriptor)
+
+
+def _sync(folder: Folder, segment: Segment) -> None:
+    """Who was killed may have written what is not on disk yet; and only what is there may be read."""
+    try:
+        descriptor = folder.open(name_of(segment.number))
+    except FileNotFoundError:
+        raise JournalError(f"{folder.where(name_of(segment.number))} was removed while it was opened") from None
+    try:
+        synced(descriptor, folder.where(name_of(segment.number)))
+    finally:
+        os.close(descriptor)

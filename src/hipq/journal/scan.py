@@ -1,0 +1,112 @@
+"""A segment read back: whole batches, damage, and perhaps a cut end. It is read in pieces, never whole."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from hipq.journal.batch import END, HEADER_MOST, MARK, Header, begins_a_header, body_is_right, header_at
+
+PIECE: Final = 1 << 20
+"""Bytes that are read at once; more where a batch has more."""
+
+Read = Callable[[int, int], bytes]
+"""So many bytes from an offset on; fewer at the end of the file."""
+
+
+class Record(NamedTuple):
+    """A batch whose sums are right."""
+
+    offset: int
+    end: int
+    header: Header
+    body: bytes
+    is_marked: bool
+    """Whether the line behind it, which nothing relies on, is as it was written."""
+
+
+class Damage(NamedTuple):
+    """Bytes that are no whole batch."""
+
+    offset: int
+    end: int
+    why: str
+
+
+class Cut(NamedTuple):
+    """At the end: the beginning of a batch, as it looks when writing stopped in the midst of it."""
+
+    offset: int
+    end: int
+
+
+Found = Record | Damage | Cut
+
+
+def scan(read: Read, salt: int, start: int, end: int) -> Iterator[Found]:
+    """All that lies between two offsets, in order and without a gap. `start` is where a batch begins, or should."""
+    at = base = start
+    data = b""
+    while at < end:
+        header = header_at(data, at - base, salt, at)
+        needed = HEADER_MOST if header is None else header.end() - (at - base) + int(header["bytes"]) + len(END)
+        if at - base + needed > len(data) and (base != at or len(data) < min(needed, end - at)):
+            data, base = read(at, min(max(PIECE, needed), end - at)), at
+            if len(data) < min(needed, end - at):
+                end = at + len(data)  # somebody has made the file shorter meanwhile
+            continue
+        if header is None:
+            found = _no_header(read, salt, at, end, data[at - base :] if end - at < HEADER_MOST else b"")
+        elif at + needed > end:
+            found = _cut_short(header, data, at, end)
+        else:
+            found = _whole(header, data, at, at + needed)
+        yield found
+        at = found.end
+
+
+def _whole(header: Header, data: bytes, at: int, end: int) -> Found:
+    behind = header.end() + int(header["bytes"])
+    body = data[header.end() : behind]
+    if not body_is_right(header, body):
+        return Damage(at, end, "the sum of a batch is wrong")
+    return Record(at, end, header, body, data[behind : behind + len(END)] == END)
+
+
+def _cut_short(header: Header, data: bytes, at: int, end: int) -> Found:
+    """The header is right, and what it speaks of is not all there; perhaps only the mark behind it is missing."""
+    if len(data) - header.end() < int(header["bytes"]):
+        return Cut(at, end)
+    return _whole(header, data, at, end)
+
+
+def _no_header(read: Read, salt: int, at: int, end: int, rest: bytes) -> Found:
+    if rest and begins_a_header(rest):
+        return Cut(at, end)
+    return Damage(at, _next_batch(read, salt, at + 1, end), "this is no batch, or the header of one that is damaged")
+
+
+def _next_batch(read: Read, salt: int, at: int, end: int) -> int:
+    """Where the next whole batch begins. What only looks like one, inside a payload, has wrong sums here."""
+    while at < end:
+        data = read(at, min(PIECE, end - at))
+        if not data:
+            break
+        is_last = at + len(data) >= end
+        place = data.find(MARK)
+        while place >= 0:
+            if place and not is_last and place + HEADER_MOST > len(data):
+                break  # its header may go on behind this piece: from here
+            header = header_at(data, place, salt, at + place)
+            if header is not None and _is_there(read, header, at + place, end):
+                return at + place
+            place = data.find(MARK, place + 1)
+        at += place if place > 0 else max(len(data) - len(MARK) + 1, 1)
+    return end
+
+
+def _is_there(read: Read, header: Header, at: int, end: int) -> bool:
+    start, size = at + header.end() - header.start(), int(header["bytes"])
+    if start + size + len(END) > end:
+        return False
+    return body_is_right(header, read(start, size))

@@ -1,0 +1,124 @@
+"""The end of the journal: the segment that is written to. Every error here has a place: try again, or never again."""
+
+from __future__ import annotations
+
+import errno
+import os
+from typing import Protocol
+
+from hipq.errors import HipqError, JournalBroken, JournalError, JournalFull
+from hipq.journal.folder import NO_ROOM, Folder, write_all
+from hipq.journal.segment import Segment, name_of
+
+
+class Readers(Protocol):
+    """Who is told what is on disk."""
+
+    def began(self, segment: Segment) -> None: ...
+    def arrived(self, segment: Segment, length: int, jobs: int) -> None: ...
+    def is_drained(self) -> bool: ...
+
+
+class Tail:
+    """For one thread."""
+
+    def __init__(self, folder: Folder, identity: str, last: Segment, readers: Readers) -> None:
+        self._folder, self._identity, self._readers = folder, identity, readers
+        self.segment = last
+        self.first = last.number if last.length == last.start else last.number + 1
+        """The segment that the first batch goes to. It is a new one, unless the last is empty: after a crash nothing is
+        written behind what is there, so positions that the store knows never come to mean something else."""
+        self.is_full = False
+        """Whether a file cannot get any longer than this one is."""
+        self.broken: JournalBroken | None = None
+        self.syncs = 0
+        self._descriptor = -1
+
+    def check(self) -> None:
+        if self.broken:
+            raise JournalBroken(str(self.broken))
+
+    def open(self) -> None:
+        """Before anything is written."""
+        self.check()
+        if self._descriptor >= 0:
+            return
+        if self.segment.number < self.first:
+            self.begin()
+            return
+        try:
+            self._descriptor = self._folder.open(name_of(self.segment.number), os.O_WRONLY)
+        except FileNotFoundError:
+            self.begin()  # somebody has removed it, empty as it was
+        except HipqError as error:
+            raise JournalError(str(error)) from None
+
+    def append(self, data: bytes, jobs: int) -> None:
+        """On disk when this returns. If it raises, none of it is in the file, or nothing is ever written again."""
+        segment = self.segment
+        try:
+            write_all(self._descriptor, data, segment.length)
+        except OSError as error:
+            raise self._cut_back(error) from None
+        self._sync()
+        if not os.fstat(self._descriptor).st_nlink:  # on disk, where nobody will ever find it
+            raise self.fail(f"{self._name()} was removed by somebody else")
+        self._readers.arrived(segment, segment.length + len(data), jobs)
+
+    def begin(self) -> None:
+        """A new segment. The one before is on disk to its end, and keeps it."""
+        if self._descriptor >= 0:
+            self._sync()  # it may have been cut back
+        number = self.segment.number + 1
+        try:
+            descriptor, segment = self._folder.create(self._identity, number, self.segment.end)
+        except FileExistsError:
+            raise self.fail(f"{self._name(number)} is there already: somebody else writes to this journal") from None
+        except JournalBroken as error:
+            raise self.fail(str(error)) from None
+        except OSError as error:
+            why = os.strerror(error.errno or 0).lower()
+            if error.errno in NO_ROOM:
+                raise JournalFull from None
+            raise JournalError(f"{self._name(number)} could not be made: {why}") from None
+        self.close()
+        self._descriptor, self.segment, self.is_full = descriptor, segment, False
+        self._readers.began(segment)
+
+    def close(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
+
+    def look(self) -> None:
+        """Whether its folder is where it was: else nobody finds what is written there."""
+        if self.broken is None and not self._folder.is_there():
+            self.fail(f"the folder {self._folder.path} of the journal was removed, or is another now")
+
+    # -- when it goes wrong ------------------------------------------------------------------------------------------
+    def _sync(self) -> None:
+        try:
+            os.fdatasync(self._descriptor)
+        except OSError as error:
+            raise self.fail(f"{self._name()} could not be synced: {os.strerror(error.errno or 0).lower()}") from None
+        self.syncs += 1
+
+    def _cut_back(self, error: OSError) -> JournalError:
+        """A part of it may have been written: off with it, else what is written next is behind half a batch."""
+        try:
+            os.ftruncate(self._descriptor, self.segment.length)
+        except OSError as second:
+            why = os.strerror(second.errno or 0).lower()
+            return self.fail(f"{self._name()} could not be cut back to what was acknowledged: {why}")
+        if error.errno not in NO_ROOM:
+            return self.fail(f"{self._name()} could not be written: {os.strerror(error.errno or 0).lower()}")
+        self.is_full = error.errno == errno.EFBIG
+        return JournalFull()
+
+    def fail(self, why: str) -> JournalBroken:
+        """For good: after a failed sync the kernel may have dropped what it could not write, and says so only once."""
+        self.broken = self.broken or JournalBroken(f"{why}; nothing is accepted any more: restart, and check the disk")
+        return JournalBroken(str(self.broken))
+
+    def _name(self, number: int | None = None) -> str:
+        return self._folder.where(name_of(number or self.segment.number))

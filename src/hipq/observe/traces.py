@@ -1,0 +1,295 @@
+"""Traces: one from the program that adds a job through its request and the wait to the answer, by OpenTelemetry.
+
+    from hipq.observe.traces import trace
+    trace(app)
+
+The span in which a job is added is stored with it, so whichever process runs it, or brings its answer, goes on with
+that trace. Spans say queue, type, id, key, attempt and outcome of a job: never its payload, its result or its answer.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Final, Protocol, Self, assert_never
+
+from msgspec.structs import replace
+
+try:
+    from opentelemetry import context as contexts
+    from opentelemetry import trace as spans
+except ModuleNotFoundError:
+    raise ImportError("traces need OpenTelemetry: pip install 'hipq[otel]'") from None
+
+from hipq.engine.accept import Adding
+from hipq.engine.launch import Running
+from hipq.events import Event, Events
+from hipq.job import ending
+from hipq.job.fault import Fault
+from hipq.job.model import New, Row, is_traceparent, remember, traceparent_in
+from hipq.job.payload import decode
+from hipq.job.states import ANSWERED, CALLING_OFF, EXECUTING, FINAL
+from hipq.job.view import Job
+from hipq.stores.base import Stored
+
+ERROR_LIMIT: Final = 300
+"""Characters of an error in a span; the whole of it is on the job."""
+PROMISED: Final = 10_000
+"""Jobs that are on their way into the database, at most; of more, the first have no span for that."""
+_VERBS: Final = {EXECUTING: "run", ANSWERED: "answer", CALLING_OFF: "call off"}
+_WAIT_BEGINS: Final = ("waits", "progress", "claimed")
+"""Entries of a history since which a job may wait: it can have its answer without ever having said that it waits."""
+
+
+class Traced(Protocol):
+    """What of an app is traced."""
+
+    events: Events
+    traces: Traces | None
+
+
+def trace(app: Traced, provider: spans.TracerProvider | None = None) -> None:
+    """Trace an app from now on; call it before that works. `provider`: if not the one the whole program uses."""
+    if app.traces is None:
+        app.traces = Traces(app.events, spans.get_tracer("hipq", tracer_provider=provider))
+
+
+def traceparent_of(job: Job[Any]) -> str:
+    """What a request for this job says in its header `traceparent`: the span of this moment or, outside of any, the one
+    in which the job was added; "" = neither is known."""
+    return _text(spans.get_current_span()) or job.traceparent
+
+
+class Traces:
+    """The spans of an app's jobs: those around code are made where it runs, the others when an event tells of them."""
+
+    def __init__(self, events: Events, tracer: spans.Tracer) -> None:
+        self._tracer = tracer
+        self._promised: dict[str, spans.Span] = {}
+        """By traceparent, spans of jobs that are not stored yet. One that never is, is forgotten and so never seen."""
+        self._lock = threading.Lock()
+        events.subscribe(self._added, "added")
+        events.subscribe(self._matched, "matched")
+        events.subscribe(self._timed_out, "timed out")
+
+    def current(self) -> str:
+        """The traceparent of the span that whoever asks is in; "" = none."""
+        return _text(spans.get_current_span())
+
+    # -- jobs are added ---------------------------------------------------------------------------------------------
+    def adding(self, queue: str, job_type: str, key: str | None) -> Adding:
+        return _Adding(self, queue, job_type, key)
+
+    def promised(self, new: New) -> New:
+        """A job that is stored a moment later, if at all: one that a handler adds with its outcome, or a tick. It gets
+        a span, which belongs to the one that its history names, and is over when the job is stored."""
+        span = self.start("enqueue", new.job_type, spans.SpanKind.PRODUCER, traceparent_in(new.history))
+        text = _text(span)
+        if not text:
+            return new
+        if span.is_recording():
+            with self._lock:
+                self._promised[text] = span
+                if len(self._promised) > PROMISED:
+                    del self._promised[next(iter(self._promised))]
+        return replace(new, history=remember("[]", new.create_time, "added", trace=text))
+
+    def _added(self, event: Event) -> None:
+        if not self._promised or event.job is None:
+            return
+        with self._lock:
+            span = self._promised.pop(traceparent_in(event.job.history), None)
+        if span is not None:
+            span.set_attributes(_attributes(event.queue, event.job) | {"hipq.outcome": "added"})
+            _end(span)
+
+    # -- their code runs --------------------------------------------------------------------------------------------
+    @contextmanager
+    def around(self, running: Running, under: str | None = None) -> Iterator[None]:
+        """See `hipq.engine.launch.Around`. In a child process the span is the engine's, and current there too: a child
+        may be killed at any moment, and what it has not sent by then is lost."""
+        row = running.row
+        if under is not None:
+            span: spans.Span = spans.NonRecordingSpan(_context(under))
+        else:
+            verb = "judge" if running.judges else _VERBS.get(row.phase, "run")
+            parent, attributes = traceparent_in(row.history), _attributes(running.spec.queue, row)
+            span = self.start(verb, row.job_type, spans.SpanKind.CONSUMER, parent, attributes)
+        running.trace = self.current
+        token = contexts.attach(spans.set_span_in_context(span))
+        try:
+            yield
+        finally:
+            contexts.detach(token)
+            if under is None:
+                self._ran(span, running)
+
+    def _ran(self, span: spans.Span, running: Running) -> None:
+        if running.abandoned:
+            span.set_attribute("hipq.outcome", "abandoned")
+        else:
+            running.children = [self.promised(new) for new in running.children]
+            outcome, fault = _outcome(running.ending)
+            span.set_attribute("hipq.outcome", outcome)
+            if fault is not None and not running.judges:  # a judge has not failed: its job did, before
+                _failed(span, fault.type or fault.kind, _said(fault))
+        _end(span)
+
+    # -- their answers come -----------------------------------------------------------------------------------------
+    def _matched(self, event: Event) -> None:
+        self._waited(event, "matched")
+        if event.job is not None and event.job.state == FINAL:  # no code looks at its answer: that is its result
+            self._told("answer", spans.SpanKind.CONSUMER, event, event.at, "ok")
+
+    def _timed_out(self, event: Event) -> None:
+        self._waited(event, "timed out")
+
+    def _waited(self, event: Event, outcome: str) -> None:
+        if event.job is not None:
+            history: list[dict[str, Any]] = decode(event.job.history)
+            began = (entry["at"] for entry in reversed(history) if entry["event"] in _WAIT_BEGINS)
+            self._told("wait", spans.SpanKind.INTERNAL, event, next(began, event.at), outcome)
+
+    def _told(self, verb: str, kind: spans.SpanKind, event: Event, began: int, outcome: str) -> None:
+        """A span of what is over when an event tells of it, linked to whatever the answer came with. A job that nobody
+        traced when it was added has no trace that this could belong to."""
+        row = event.job
+        parent = traceparent_in(row.history) if row is not None else ""
+        if row is None or not parent:
+            return
+        here = spans.get_current_span().get_span_context()
+        links = [spans.Link(here)] if here.is_valid else []
+        attributes = _attributes(event.queue, row) | {"hipq.outcome": outcome}
+        span = self.start(verb, row.job_type, kind, parent, attributes, links, began * 1000)
+        if outcome == "timed out" and row.code != "ok":  # it may be what its handler chose it to mean
+            _failed(span, "TimeoutError", "no answer came in time")
+        _end(span, max(event.at, began) * 1000)
+
+    def start(
+        self,
+        verb: str,
+        job_type: str,
+        kind: spans.SpanKind,
+        parent: str | None,
+        attributes: Mapping[str, str | int] | None = None,
+        links: Sequence[spans.Link] = (),
+        at: int | None = None,
+    ) -> spans.Span:
+        """A span under the one that `parent` names ("" = under none, None = under the one of this moment)."""
+        named = f"hipq {verb} {job_type}"
+        under = None if parent is None else contexts.Context()
+        if parent:
+            under = spans.set_span_in_context(spans.NonRecordingSpan(_context(parent)), under)
+        try:
+            return self._tracer.start_span(named, under, kind, attributes, links, at)
+        except Exception:  # of a sampler, or of what the spans are given to: that must not stop the work
+            logging.getLogger("hipq").exception("no span could be started for %s", named)
+            return spans.INVALID_SPAN
+
+
+class _Adding(Adding):
+    def __init__(self, traces: Traces, queue: str, job_type: str, key: str | None) -> None:
+        self._traces = traces
+        self._queue = queue
+        self._job_type = job_type
+        self._key = key
+
+    def __enter__(self) -> Self:
+        attributes = _SYSTEM | {"hipq.queue": self._queue, "hipq.type": self._job_type}
+        self._span = self._traces.start("enqueue", self._job_type, spans.SpanKind.PRODUCER, None, attributes)
+        self._token = contexts.attach(spans.set_span_in_context(self._span))
+        self.trace = _text(self._span)
+        return self
+
+    def added(self, stored: Sequence[Stored]) -> None:
+        if len(stored) != 1:
+            self._span.set_attribute("messaging.batch.message_count", len(stored))
+            return
+        (one,) = stored
+        self._span.set_attributes({
+            "hipq.job": one.id,
+            "hipq.key": str(one.id) if self._key is None else self._key,
+            "hipq.outcome": "duplicate" if one.duplicate else "added",
+        })  # fmt: skip
+
+    def __exit__(self, *raised: object) -> None:
+        contexts.detach(self._token)
+        if isinstance(raised[0], type):
+            _failed(self._span, raised[0].__qualname__, "")  # its message may quote the payload
+        _end(self._span)
+
+
+_SYSTEM: Final[dict[str, str | int]] = {"messaging.system": "hipq"}
+
+
+def _attributes(queue: str, row: Row) -> dict[str, str | int]:
+    return _SYSTEM | {
+        "hipq.queue": queue, "hipq.type": row.job_type, "hipq.job": row.id, "hipq.key": row.job_key,
+        "hipq.attempt": row.attempt,
+    }  # fmt: skip
+
+
+def _text(span: spans.Span) -> str:
+    """The traceparent that names a span; "" if it has none."""
+    found = span.get_span_context()
+    text = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags & 0xFF:02x}"
+    return text if is_traceparent(text) else ""
+
+
+def _context(traceparent: str) -> spans.SpanContext:
+    if not is_traceparent(traceparent):
+        return spans.INVALID_SPAN_CONTEXT
+    _, trace_id, span_id, flags = traceparent.split("-")
+    return spans.SpanContext(int(trace_id, 16), int(span_id, 16), True, spans.TraceFlags(int(flags, 16)))
+
+
+def _outcome(ended: ending.Ending | None) -> tuple[str, Fault | None]:
+    """How a run ended, and what went wrong in it. To ask for another run is no failure."""
+    match ended:
+        case ending.Succeeded():
+            return "ok", None
+        case ending.Refused():
+            return "failed", ended.fault
+        case ending.Again():
+            return "again", None
+        case ending.Waits():
+            return "waits", None
+        case ending.Progressed():
+            return "progress", None
+        case ending.Unread():
+            return "answer failed", ended.fault
+        case ending.CalledOff():
+            return "call-off failed" if ended.fault else "called off", ended.fault
+        case ending.Errored():
+            return "error", ended.fault
+        case ending.Judged():
+            asked = ended.again is not None and ended.fault.kind == "retry"
+            return "again" if ended.again else "gave up", None if asked else ended.fault
+        case ending.Crashed():
+            return "crashed", ended.fault
+        case ending.GivenBack():
+            return "given back", None
+        case None:  # its process died over it
+            return "crashed", Fault("crash", "the process that ran it died", "ChildProcessError")
+        case _:
+            assert_never(ended)
+
+
+def _said(fault: Fault) -> str:
+    if fault.type == "answer":  # then the message is the answer's data
+        return "its answer says that the work failed"
+    return fault.message[:ERROR_LIMIT]
+
+
+def _failed(span: spans.Span, kind: str, message: str) -> None:
+    span.set_status(spans.Status(spans.StatusCode.ERROR, message or kind))
+    span.add_event("exception", {"exception.type": kind} | ({"exception.message": message} if message else {}))
+
+
+def _end(span: spans.Span, at: int | None = None) -> None:
+    try:
+        span.end(at)
+    except Exception:  # of what it is given to
+        logging.getLogger("hipq").exception("a span could not be handed on")

@@ -1,0 +1,102 @@
+"""A job type without code: its handler is a request that is declared.
+
+charge = orders.request("charge", to="https://bank.example/charges/{key}", answers="kafka://payments.in", key="ref")
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+from hipq.errors import Invalid, shown
+from hipq.job import payload
+from hipq.job.outcome import Failed, Ok, Retry, Wait
+from hipq.job.view import Job
+from hipq.requests.reply import ReplyKey, outcome
+from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate, steps
+from hipq.transports import SECONDS, address, check, headers_of, sender
+from hipq.transports.base import CALLBACK_HEADER, Outgoing
+
+_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
+METHODS: Final = ("POST", "PUT", "PATCH", "GET", "DELETE")
+
+
+class Request:
+    """Sends the request of a job, once for each attempt, and says what its reply means."""
+
+    def __init__(
+        self,
+        to: str,
+        *,
+        answered: bool,
+        callback: bool = False,
+        method: str = "POST",
+        headers: Mapping[str, str] | None = None,
+        body: Any = None,
+        reply_key: ReplyKey | None = None,
+        seconds: float = SECONDS,
+    ) -> None:
+        self._is_http = isinstance(to, str) and to.startswith(("http://", "https://"))
+        self._headers = {name.lower(): HeaderTemplate(value, name) for name, value in _checked(headers).items()}
+        self._body = BodyTemplate(body)
+        self._seconds = seconds
+        self._method = method
+        self._reply_key = reply_key
+        if self._is_http:
+            self._url: UrlTemplate | str = UrlTemplate(to)
+            if method not in METHODS:
+                raise Invalid(f"method must be one of {', '.join(METHODS)}, not {shown(method)}")
+            if isinstance(reply_key, str):
+                steps(reply_key)
+        else:
+            self._url = to
+            check(address(to))
+            if method != "POST" or reply_key is not None:
+                raise Invalid("method and reply_key are for requests by HTTP: a message has no reply")
+        names = set(self._body.names)
+        for template in (*self._headers.values(), self._url):
+            names |= template.names if isinstance(template, Template) else frozenset()
+        self._called_back = callback or "callback_url" in names
+        if self._called_back and reply_key is not None:
+            raise Invalid("a callback finds its job by the URL: with one, there is no reply_key to look for")
+        self.waits = answered or self._called_back
+        """An answer comes on another way: whatever the reply says, the job waits for it."""
+
+    def __call__(self, job: Job[Any]) -> Ok | Failed | Retry | Wait:
+        values: dict[str, Any] = {"key": job.key, "id": str(job.id), "attempt": job.attempt, "data": job.data}
+        headers = headers_of(job)
+        if self._called_back:
+            values["callback_url"] = headers[CALLBACK_HEADER] = job.callback_url()
+        try:
+            headers |= {name: template.fill(values) for name, template in self._headers.items()}
+            body = payload.encode(self._body.fill(values), "the request").encode()
+            url = self._url.fill(values) if isinstance(self._url, UrlTemplate) else self._url
+        except Invalid as error:  # the same at every attempt
+            return Failed(str(error))
+        if self._is_http:
+            return self._by_http(url, body, headers)
+        sender(url).send(Outgoing(body, job.key, headers), self._seconds)
+        return Wait() if self.waits else Ok()
+
+    def _by_http(self, url: str, body: bytes, headers: dict[str, str]) -> Ok | Failed | Retry | Wait:
+        from hipq.transports import http  # which needs its library
+
+        has_body = self._method not in ("GET", "DELETE")
+        headers = {"content-type": "application/json", **headers} if has_body else headers
+        reply = http.request(self._method, url, body if has_body else b"", headers, self._seconds)
+        return outcome(reply, waits=self.waits, reply_key=self._reply_key)
+
+    def __repr__(self) -> str:
+        return f"<Request to {self._url if isinstance(self._url, UrlTemplate) else address(self._url)}>"
+
+
+def _checked(headers: Mapping[str, str] | None) -> Mapping[str, str]:
+    if headers is None:
+        return {}
+    if not isinstance(headers, Mapping) or not all(isinstance(name, str) for name in headers):
+        raise Invalid(f"headers must be a mapping of names to values, not a {type(headers).__name__}")
+    for name in headers:
+        if not _NAME.fullmatch(name):
+            raise Invalid(f"{shown(name)} is no name of a header")
+    return headers

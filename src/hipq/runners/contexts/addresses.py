@@ -1,0 +1,95 @@
+"""Which hosts an http handler may reach. Every address a name resolves to is checked, and then one of them is used."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+from typing import Final
+
+from hipq.errors import Invalid
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+PUBLIC: Final = "public"
+_TRANSLATED: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+"""NAT64: another spelling of an IPv4 address, in its last 32 bits."""
+_COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
+_NOT_PUBLIC: Final = tuple(
+    map(ipaddress.ip_network, ("192.88.99.0/24", "100.64.0.0/10", "fec0::/10", "2001::/23", "5f00::/16"))
+)
+"""Relays, carrier networks and the like, which some versions of the library take for public."""
+
+
+class Allowed:
+    """What `http_allow` says."""
+
+    def __init__(self, allow: Iterable[str]) -> None:
+        self._public = False
+        self._names: set[str] = set()
+        self._networks: list[ipaddress.IPv4Network | ipaddress.IPv6Network] = []
+        for entry in allow:
+            word = entry.strip().lower().rstrip(".")
+            if word == PUBLIC:
+                self._public = True
+            elif network := _network(word):
+                self._networks.append(network)
+            elif word and not set(word) & set("/:@ "):
+                self._names.add(word)
+            else:
+                raise Invalid(f"{entry!r:.80} in http_allow is neither a host, nor an address, nor 'public'")
+
+    def by_name(self, host: str) -> bool:
+        """It may be reached wherever it is."""
+        host = host.lower().rstrip(".")
+        parents = [host.split(".", count)[-1] for count in range(1, host.count(".") + 1)]
+        return host in self._names or any(f"*.{parent}" in self._names for parent in parents)
+
+    def address(self, address: Address) -> bool:
+        real = plain(address)
+        if any(real in network for network in self._networks if network.version == real.version):
+            return True
+        return self._public and is_public(real)
+
+    def pick(self, host: str, found: list[str]) -> list[str]:
+        """The addresses to connect to, if all of them are allowed. Invalid names the one that is not."""
+        if not found:
+            raise Invalid(f"{host:.100} has no address")
+        if not self.by_name(host):
+            for one in found:
+                if not self.address(ipaddress.ip_address(one.partition("%")[0])):
+                    raise Invalid(f"{host:.100} is at {one}, where http handlers may not go")
+        return found
+
+
+def plain(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address is only another spelling of, or itself."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and address.teredo:
+        inner = address.teredo[1]
+    if inner is None and any(address in network for network in (*_TRANSLATED, _COMPATIBLE)) and int(address) > 1:
+        inner = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+    return inner or address
+
+
+def is_public(address: Address) -> bool:
+    if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
+        return False
+    return address.is_global and not (
+        address.is_private or address.is_loopback or address.is_link_local or address.is_multicast
+        or address.is_reserved or address.is_unspecified
+    )  # fmt: skip
+
+
+def resolve(host: str, port: int) -> list[str]:
+    """As the system finds them, which reads numbers as C does: 0177.1, 0x7f000001 and 2130706433 are all 127.0.0.1."""
+    every = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(where[0]) for *_, where in every))
+
+
+def _network(word: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
+    try:
+        return ipaddress.ip_network(word.removeprefix("[").removesuffix("]"), strict=False)
+    except ValueError:
+        return None

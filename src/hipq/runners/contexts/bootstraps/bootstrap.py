@@ -1,0 +1,288 @@
+"""Runs Python handlers, one job after the other. Alone in its process: nothing of hipq is there.
+
+Descriptors 3 and 5 are the private channel: lines of JSON come in, lines of JSON and counted bytes go out. Descriptor 4
+has the payloads. See docs/handlers-in-other-languages.md.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from typing import Any
+
+ASKS, PAYLOADS, ANSWERS = 3, 4, 5
+MOST_DATA = 16 << 20
+MOST_ERROR = 4000
+HOME = os.getpid()
+TOP_LEVEL_AWAIT = getattr(ast, "PyCF_ALLOW_TOP_LEVEL_AWAIT", 0)
+
+
+class Job:
+    """What a handler knows about its job beside the payload."""
+
+    __slots__ = ("attempt", "id", "type")
+
+    def __init__(self, id: str, type: str, attempt: int) -> None:
+        self.id, self.type, self.attempt = id, type, attempt
+
+    def __repr__(self) -> str:
+        return f"Job(id={self.id!r}, type={self.type!r}, attempt={self.attempt})"
+
+
+class Handler:
+    """The code of one version of one jobtype, compiled, and its globals."""
+
+    def __init__(self, told: dict[str, Any]) -> None:
+        self.type = told["type"]
+        self.scope: dict[str, Any] = {"__name__": "handler", "__builtins__": __builtins__}
+        self.function = self._compile_body(told["body"])
+        self.before_each = self._compile(told["beforeEach"], "beforeEach")
+        self.after_each = self._compile(told["afterEach"], "afterEach")
+        self.run(self._compile(told["before"], "before"))
+
+    def _file(self, part: str, source: str) -> str:
+        """A name under which tracebacks find the source."""
+        import linecache
+
+        name = f"<{self.type} {part}>"
+        linecache.cache[name] = (len(source), None, source.splitlines(True), name)
+        return name
+
+    def _parse(self, source: str, part: str) -> ast.Module:
+        try:
+            return ast.parse(source, self._file(part, source))
+        except IndentationError:
+            import textwrap
+
+            return ast.parse(textwrap.dedent(source), self._file(part, source))
+
+    def _compile(self, source: str, part: str) -> types.CodeType | None:
+        if not source.strip():
+            return None
+        code: types.CodeType = compile(
+            self._parse(source, part), self._file(part, source), "exec", flags=TOP_LEVEL_AWAIT
+        )
+        return code
+
+    def _compile_body(self, source: str) -> Callable[[Any, Job], Any]:
+        """`def handle(payload, job)`, or `async def` if it cannot be the former. By tree, not by indenting the text:
+        that would change its strings."""
+        body = self._parse(source, "body").body
+        try:
+            return self._function("def", body, source)
+        except SyntaxError as wrong:
+            try:
+                return self._function("async def", body, source)
+            except SyntaxError:
+                raise wrong from None
+
+    def _function(self, head: str, body: list[ast.stmt], source: str) -> Callable[[Any, Job], Any]:
+        tree = ast.parse(f"{head} handle(payload, job): pass")
+        (function,) = tree.body
+        assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
+        function.body = body or function.body
+        exec(compile(tree, self._file("body", source), "exec"), self.scope)
+        made: Callable[[Any, Job], Any] = self.scope.pop("handle")
+        return made
+
+    def run(self, code: types.CodeType | None) -> None:
+        if code is not None:
+            finish(eval(code, self.scope))
+
+
+def finish(result: Any) -> Any:
+    """Wait for it, if it is something to wait for."""
+    if not isinstance(result, types.CoroutineType):
+        return result
+    return loop().run_until_complete(result)
+
+
+def loop() -> Any:
+    global _loop
+    if _loop is None or _loop.is_closed():
+        import asyncio
+
+        _loop = asyncio.new_event_loop()
+        asyncio.set_event_loop(_loop)
+    return _loop
+
+
+_loop: Any = None
+
+
+def encoded(data: Any) -> bytes:
+    if data is None:
+        return b""
+    if isinstance(data, str):
+        return data.encode()
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data)
+    return json.dumps(data, ensure_ascii=False, allow_nan=False).encode()
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def understood(result: Any) -> tuple[int, bytes]:
+    """What was returned, as a status and data."""
+    if result is None:
+        return 200, b""
+    if is_whole(result):
+        return small(result), b""
+    if isinstance(result, (tuple, list)) and len(result) == 2 and is_whole(result[0]):
+        return small(result[0]), encoded(result[1])
+    return 200, encoded(result)
+
+
+def small(status: int) -> int:
+    """One that is no status anyway may have too many digits to be told."""
+    return int(status) if -1_000_000 < status < 1_000_000 else 0
+
+
+def exit_status(code: Any) -> tuple[int, str]:
+    """sys.exit() in a handler ends the job, not the context."""
+    if code is None:
+        code = 0
+    if not is_whole(code):
+        return 501, str(code)[:MOST_ERROR]
+    code &= 255
+    if code == 0:
+        return 200, ""
+    return {65: 465, 75: 175}.get(code, 500 + min(code, 99)), f"it exited with status {code}"
+
+
+def attempted(function: Callable[..., Any], *arguments: Any) -> tuple[int, bytes, str]:
+    """(status, data, error) of running something of the handler's."""
+    try:
+        status, data = understood(finish(function(*arguments)))
+        if len(data) > MOST_DATA:
+            return 413, b"", f"it returned {len(data):,} bytes; {MOST_DATA:,} are allowed"
+        return status, data, ""
+    except SystemExit as error:
+        status, text = exit_status(error.code)
+        return status, b"", text
+    except BaseException as error:
+        return 500, b"", described(error)
+
+
+def described(error: BaseException) -> str:
+    """Its name and message; where it happened goes to the log."""
+    try:
+        while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename == __file__:
+            error.__traceback__ = error.__traceback__.tb_next
+        traceback.print_exception(type(error), error, error.__traceback__)
+        text = "".join(traceback.format_exception_only(type(error), error)).strip()
+    except BaseException:
+        text = type(error).__name__
+    if isinstance(error, SyntaxError):
+        return f"SyntaxError: {error.msg} (line {error.lineno})"[:MOST_ERROR]
+    return text[:MOST_ERROR]
+
+
+def read(descriptor: int, size: int) -> bytes:
+    found = bytearray()
+    while len(found) < size:
+        more = os.read(descriptor, min(size - len(found), 1 << 20))
+        if not more:
+            os._exit(0)  # the daemon is gone
+        found += more
+    return bytes(found)
+
+
+_received = bytearray()
+
+
+def read_line() -> dict[str, Any]:
+    while b"\n" not in _received:
+        more = os.read(ASKS, 1 << 16)
+        if not more:
+            os._exit(0)
+        _received.extend(more)
+    line, _, rest = _received.partition(b"\n")
+    _received[:] = rest
+    told: dict[str, Any] = json.loads(line)
+    return told
+
+
+def outputs() -> list[int]:
+    """Which pipes standard output and error are: a handler may close them, and something else get their numbers."""
+    try:
+        return [os.fstat(number).st_ino for number in (1, 2)]
+    except OSError:
+        return []
+
+
+_outputs = outputs()
+
+
+def say(kind: str, status: int = 200, data: bytes = b"", error: str = "", retire: bool = False) -> None:
+    """To the daemon. What was printed must be on its way before."""
+    if os.getpid() != HOME:
+        os._exit(0)  # a child the handler forked has come back here: only one of us may answer
+    for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
+        try:
+            stream.flush()  # type: ignore[union-attr]  # None, or closed
+        except BaseException:
+            retire = True  # the handler closed it: whoever runs here next could not print
+    retire = retire or outputs() != _outputs
+    said = {"kind": kind, "status": status, "size": len(data), "error": error, "retire": retire}
+    rest = memoryview(json.dumps(said).encode() + b"\n" + data)
+    while rest:
+        rest = rest[os.write(ANSWERS, rest) :]
+
+
+def run_job(handlers: dict[int, Handler], told: dict[str, Any]) -> None:
+    raw = read(PAYLOADS, told["size"] + 1)[:-1]
+    say_begun()
+    handler = handlers[told["handler"]]
+    try:
+        payload: str | bytes = raw.decode()
+    except UnicodeDecodeError:
+        payload = raw
+    status, data, error = attempted(handler.function, payload, Job(told["id"], handler.type, told["attempt"]))
+    say("done", status, data, error)
+
+
+def say_begun() -> None:
+    os.write(ANSWERS, b'{"kind":"begun"}\n')
+
+
+def load(handlers: dict[int, Handler], told: dict[str, Any]) -> None:
+    def made() -> None:
+        handlers[told["handler"]] = Handler(told)
+
+    status, _, error = attempted(made)
+    say("done", status, b"", error)
+
+
+def main() -> None:
+    for descriptor in (ASKS, PAYLOADS, ANSWERS):
+        os.set_inheritable(descriptor, False)
+    os.register_at_fork(after_in_child=lambda: os.closerange(ASKS, ANSWERS + 1))
+    for stream in (sys.stdout, sys.stderr):  # line by line: what a crash would keep back is what one wants to read then
+        stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
+    sys.path[:] = [path for path in sys.path if path]
+    handlers: dict[int, Handler] = {}
+    say("hello")
+    while True:
+        told = read_line()
+        do = told["do"]
+        if do == "job":
+            run_job(handlers, told)
+        elif do == "load":
+            load(handlers, told)
+        elif do == "forget":
+            handlers.pop(told["handler"], None)
+        else:
+            handler = handlers[told["handler"]]
+            status, _, error = attempted(handler.run, handler.before_each if do == "begin" else handler.after_each)
+            say("done", status, b"", error)
+
+
+main()

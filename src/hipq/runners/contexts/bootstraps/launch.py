@@ -1,0 +1,46 @@
+"""The first program in a context: gives up what the handler must not have, then becomes its interpreter.
+
+Runs under any Python 3.8 or later, alone: nothing of hipq is there. Its argument is JSON:
+
+    channel   descriptors to become 3, 4 and 5: what is asked, payloads, what is answered; or none
+    user      a user id to become, or null
+    limits    name of a resource -> its limit
+    command   what to run
+
+"""
+
+import fcntl
+import json
+import os
+import resource
+import sys
+
+
+def main() -> None:
+    told = json.loads(sys.argv[1])
+    _arrange(told["channel"])
+    if told["user"] is not None:
+        os.setgroups([])
+        os.setresgid(told["user"], told["user"], told["user"])
+        os.setresuid(told["user"], told["user"], told["user"])
+    for name, most in told["limits"].items():
+        _limit(getattr(resource, "RLIMIT_" + name), most)
+    os.execv(told["command"][0], told["command"])
+
+
+def _arrange(channel: "list[int]") -> None:
+    # Copied up first: each could be where another belongs.
+    moved = [fcntl.fcntl(number, fcntl.F_DUPFD, 10) for number in channel]
+    for place, number in enumerate(moved, 3):
+        os.dup2(number, place)
+    os.closerange(3 + len(moved), 65536)  # whatever the daemon or the sandbox left open is not the handler's business
+
+
+def _limit(what: int, most: int) -> None:
+    hard = resource.getrlimit(what)[1]
+    if hard != resource.RLIM_INFINITY:
+        most = min(most, hard)  # it cannot be raised
+    resource.setrlimit(what, (most, most))
+
+
+main()

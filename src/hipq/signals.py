@@ -1,0 +1,25 @@
+"""SIGINT and SIGTERM, as often as somebody meant them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Final
+
+TOGETHER: Final = 0.2
+"""Seconds within which another one is the same: `timeout` signals a process and then its whole group, a terminal the
+supervisor and its workers, who hear it from that once more. Taken for two, they would not let handlers finish."""
+
+
+def each_meant(stop: Callable[[], None]) -> Callable[..., None]:
+    """To be called for every signal that comes: calls `stop` for those that count."""
+    last = -TOGETHER
+
+    def heard(*_: object) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if now - last >= TOGETHER:
+            last = now
+            stop()
+
+    return heard

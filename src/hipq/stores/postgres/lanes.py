@@ -1,0 +1,67 @@
+"""The verbs of engines that go round lanes by a plan of their own, and of the journal in front of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+from hipq.job.model import New
+from hipq.stores.base import JOURNALS, Stored, Usage, WaitingLane
+from hipq.stores.postgres.connection import Connection, patiently
+from hipq.stores.postgres.insert import Insert
+from hipq.stores.postgres.notes import locked_note, write_note
+from hipq.stores.postgres.statements import Statements
+from hipq.stores.postgres.wake import lowest, soon
+from hipq.stores.strands import Place
+
+
+class LaneVerbs:
+    _statements: Statements
+    _insert: Insert
+
+    @abstractmethod
+    def _using(self) -> AbstractContextManager[Connection]: ...
+    @abstractmethod
+    def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None: ...
+    @abstractmethod
+    def ring(self) -> None: ...
+
+    def tenants(self, queue: int, before: str, most: int) -> list[str]:
+        return [name for (name,) in self._found("tenants", queue, before=before, most=most)]
+
+    def lanes(self, queue: int, before: Mapping[str, str], each: int, count: int) -> list[WaitingLane]:
+        tenants, places = list(before), list(before.values())
+        found = self._found("lanes", queue, tenants=tenants, places=places, each=each, count=count)
+        return [WaitingLane(*row) for row in found]
+
+    def todo_types(self, queue: int, most: int) -> list[str]:
+        return [name for (name,) in self._found("todo_types", queue, most=most)]
+
+    def _found(self, statement: str, queue: int, **values: Any) -> list[tuple[Any, ...]]:
+        with self._using() as conn:
+            return conn.execute(self._statements.of(statement, queue), values).fetchall()
+
+    def usage(self, queue: int, tenants: Sequence[str] | None = None) -> dict[str, Usage]:
+        if tenants is None:
+            found = self._found("usage", queue)
+        else:
+            found = self._found("usage_of", queue, tenants=list(tenants))
+        return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
+
+    def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
+        with self._using() as conn:
+
+            def work() -> bool:
+                if locked_note(conn, JOURNALS, journal) != before:
+                    return False
+                self._insert.given(conn, jobs)
+                write_note(conn, JOURNALS, journal, after)
+                return True
+
+            if not patiently(conn, work):
+                return False
+            self._announce(conn, lowest(soon([job for _, job in jobs], [Stored(id) for id, _ in jobs])))
+        self.ring()
+        return True

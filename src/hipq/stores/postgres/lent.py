@@ -1,0 +1,78 @@
+"""A connection that is somebody else's: what we do is part of their transaction, and all else stays as it was."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+
+from hipq.errors import SchemaError, StoreUnavailable
+from hipq.job.model import New
+from hipq.stores.base import QueueTables, Stored
+from hipq.stores.clock import Clock
+from hipq.stores.postgres import schema
+from hipq.stores.postgres.connection import Connection, Connections, translated
+from hipq.stores.postgres.store import PostgresStore, usable
+
+Lend = Callable[[], Any]
+
+
+class Lent(Connections):
+    """In the place of a pool of our own."""
+
+    def __init__(self, lend: Lend) -> None:
+        self.lend = lend
+
+    def is_own(self, process: int) -> bool:  # noqa: ARG002
+        return False
+
+    def check_fork(self) -> None:
+        """Whoever lends it knows about forks."""
+
+    def connect(self) -> Connection:
+        raise StoreUnavailable("PostgreSQL: a connection that is lent has no second one beside it")
+
+    @contextmanager
+    def using(self) -> Iterator[Connection]:
+        """In a savepoint of their transaction, if they have one: an error of ours must not end it."""
+        conn = usable(self.lend())
+        kept = conn.cursor_factory, conn.row_factory
+        conn.cursor_factory, conn.row_factory = psycopg.Cursor, tuple_row  # theirs may bind or read in another way
+        try:
+            if not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE:
+                conn.execute("SELECT")  # begins their transaction, which is theirs to commit
+            with conn.transaction():
+                yield conn
+        except (psycopg.Error, UnicodeError, OverflowError) as error:
+            raise translated(error) from error
+        finally:
+            conn.cursor_factory, conn.row_factory = kept
+
+    def close(self) -> None:
+        """It is not ours to close."""
+
+
+class GuestStore(PostgresStore):
+    """For a program that adds jobs and looks at them through its own connection. No engine can work on it."""
+
+    def __init__(self, lend: Lend, url: str, clock: Clock | None = None) -> None:
+        self._lent = Lent(lend)
+        super().__init__("postgresql://", clock, self._lent)
+        self.url = url
+
+    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
+        """Each with its notice, which their commit sends: one that was sent before may be undone with what it told."""
+        return super().enqueue(jobs, all_or_nothing=all_or_nothing, conn=conn or self._lent.lend())
+
+    def queue(self, app: str, name: str, table: str) -> QueueTables:
+        """In a transaction of theirs no tables are made: it may be undone, and what was learned would be wrong."""
+        conn = usable(self._lent.lend())
+        if not conn.autocommit or conn.info.transaction_status != TransactionStatus.IDLE:
+            with self._using() as theirs:
+                if not schema.complete(theirs, self._known, app, name, table):
+                    raise SchemaError(f"{self.url} has no tables yet for the queue {app}.{name}")
+        return super().queue(app, name, table)

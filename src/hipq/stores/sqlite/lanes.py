@@ -1,0 +1,59 @@
+"""The verbs of engines that go round lanes by a plan of their own, and of the journal in front of them."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hipq.job.model import New
+from hipq.stores.base import JOURNALS, Usage, WaitingLane
+from hipq.stores.sqlite.connection import Connection
+from hipq.stores.sqlite.insert import Insert
+from hipq.stores.sqlite.notes import read_note, write_note
+from hipq.stores.sqlite.statements import Statements
+
+_lanes = msgspec.json.Decoder(list[WaitingLane])
+_names = msgspec.json.Decoder(list[str])
+
+
+class LaneVerbs:
+    _db: Connection
+    _statements: Statements
+    _insert: Insert
+
+    @abstractmethod
+    def ring(self) -> None: ...
+
+    def tenants(self, queue: int, before: str, most: int) -> list[str]:
+        return self._names("tenants", queue, before=before, most=most)
+
+    def lanes(self, queue: int, before: Mapping[str, str], each: int, count: int) -> list[WaitingLane]:
+        places = msgspec.json.encode(list(before.items())).decode()
+        with self._db.reading() as conn:
+            values = {"places": places, "each": each, "count": count}
+            found = conn.execute(self._statements.of("lanes", queue), values).fetchone()[0]
+        return _lanes.decode(found)
+
+    def todo_types(self, queue: int, most: int) -> list[str]:
+        return self._names("todo_types", queue, most=most)
+
+    def _names(self, statement: str, queue: int, **values: str | int) -> list[str]:
+        with self._db.reading() as conn:
+            return _names.decode(conn.execute(self._statements.of(statement, queue), values).fetchone()[0])
+
+    def usage(self, queue: int, tenants: Sequence[str] | None = None) -> dict[str, Usage]:
+        query = self._statements.of("usage" if tenants is None else "usage_of", queue)
+        with self._db.reading() as conn:
+            found = conn.execute(query, {"tenants": msgspec.json.encode(tenants).decode()}).fetchall()
+        return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
+
+    def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
+        with self._db.writing() as conn:
+            if read_note(conn, JOURNALS, journal) != before:
+                return False
+            self._insert.given(conn, jobs)
+            write_note(conn, JOURNALS, journal, after)
+        self.ring()
+        return True

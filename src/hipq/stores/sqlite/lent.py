@@ -1,0 +1,85 @@
+"""A connection that is somebody else's: what we do is part of their transaction, and all else stays as it was.
+
+It does not hold the lock file of `connection`, since its commit is theirs: let one process write that way where SQLite
+is older than 3.51.3.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+from hipq.errors import SchemaError
+from hipq.stores import migrations
+from hipq.stores.base import QueueTables
+from hipq.stores.clock import Clock
+from hipq.stores.sqlite import schema
+from hipq.stores.sqlite.connection import Connection, translated
+from hipq.stores.sqlite.insert import begins_by_itself, inside, standard, tuples
+from hipq.stores.sqlite.store import SqliteStore
+
+Lend = Callable[[], sqlite3.Connection]
+
+
+class Lent(Connection):
+    """In the place of a connection of our own."""
+
+    def __init__(self, lend: Lend) -> None:
+        self.path = ""
+        self._lend = lend
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        with tuples(standard(self._lend())) as conn:
+            try:
+                yield conn
+            except sqlite3.Error as error:
+                raise translated(error) from error
+
+    @contextmanager
+    def writing(self) -> Iterator[sqlite3.Connection]:
+        """In their transaction if they have one, else in one of ours."""
+        conn = standard(self._lend())
+        if conn.in_transaction or begins_by_itself(conn):
+            with inside(conn):
+                yield conn
+            return
+        with tuples(conn):
+            try:
+                conn.execute("BEGIN IMMEDIATE")
+                yield conn
+                conn.execute("COMMIT")
+            except BaseException as error:
+                if conn.in_transaction:
+                    with suppress(sqlite3.Error):
+                        conn.execute("ROLLBACK")
+                if isinstance(error, (sqlite3.Error, OverflowError, UnicodeError)):
+                    raise translated(error) from error
+                raise
+
+    def close(self) -> None:
+        """It is not ours to close."""
+
+
+class GuestStore(SqliteStore):
+    """For a program that adds jobs and looks at them through its own connection. No engine can work on it."""
+
+    def __init__(self, lend: Lend, url: str, clock: Clock | None = None) -> None:
+        super().__init__("", clock, Lent(lend))
+        self.url = url
+
+    def migrate(self) -> list[str]:
+        applied = super().migrate()
+        with self._db.reading() as conn:
+            if not conn.in_transaction:  # now, and for good: an engine that comes later may find the file too busy
+                conn.execute("PRAGMA journal_mode = WAL").fetchone()
+        return applied
+
+    def queue(self, app: str, name: str, table: str) -> QueueTables:
+        """In a transaction of theirs no tables are made: it may be undone, and what was learned would be wrong."""
+        with self._db.reading() as conn:
+            migrations.check_version(*schema.version(conn), self._known, self.url)
+            if conn.in_transaction and not schema.complete(conn, self._known, app, name, table):
+                raise SchemaError(f"{self.url} has no tables yet for the queue {app}.{name}")
+        return super().queue(app, name, table)

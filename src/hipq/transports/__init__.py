@@ -1,0 +1,140 @@
+"""Where requests go and answers come from: one file for each system, the same two verbs.
+
+from hipq import transports
+
+transports.send("kafka://payments.out", {"amount": 5}, job=job)
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Final
+
+from hipq.errors import Invalid, shown
+from hipq.job import payload
+from hipq.transports.address import Address, address
+from hipq.transports.base import (
+    ATTEMPT_HEADER,
+    JOB_HEADER,
+    KEY_HEADER,
+    Message,
+    Outgoing,
+    Places,
+    Reply,
+    Sender,
+    Source,
+    quoted,
+)
+
+if TYPE_CHECKING:
+    from hipq.job.view import Job
+
+__all__ = ["Address", "Message", "Reply", "address", "headers_of", "send", "sender", "source"]
+
+_FILES: Final = {
+    "http": "http", "https": "http", "kafka": "kafka", "sqs": "sqs", "kinesis": "kinesis", "nats": "nats",
+    "amqp": "amqp", "amqps": "amqp", "redis": "redis", "rediss": "redis", "mqtt": "mqtt", "mqtts": "mqtt",
+}  # fmt: skip
+_NEEDS: Final = {
+    "http": ("httpx2", "http"), "kafka": ("confluent-kafka", "kafka"), "sqs": ("boto3", "sqs"),
+    "kinesis": ("boto3", "sqs"), "nats": ("nats-py", "nats"), "amqp": ("aio-pika", "amqp"),
+    "redis": ("redis", "redis"), "mqtt": ("paho-mqtt", "mqtt"),
+}  # fmt: skip
+"""The library a file needs, and the extra that brings it."""
+SECONDS: Final = 30.0
+"""How long `send` waits for the server."""
+
+MANY: Final = 50
+IDLE_SECONDS: Final = 300.0
+"""Beyond so many senders, those are closed that nobody has used for so long: some have a URL for each device."""
+
+_senders: dict[str, Sender] = {}
+_used: dict[str, float] = {}
+_lock = threading.Lock()
+
+
+def send(
+    url: str,
+    data: Any = None,
+    *,
+    key: str = "",
+    headers: Mapping[str, str] | None = None,
+    job: Job[Any] | None = None,
+    seconds: float = SECONDS,
+) -> Reply | None:
+    """Send a message and wait until the server has it. `data` is sent as JSON, bytes as they are.
+
+    `job`: whose request it is; its key, id and attempt go along, so that the answer can name them.
+    """
+    body = data if isinstance(data, bytes) else payload.encode(data, "the message").encode()
+    every = {**(headers_of(job) if job is not None else {}), **(headers or {})}
+    return sender(url).send(Outgoing(body, key or (job.key if job is not None else ""), every), seconds)
+
+
+def headers_of(job: Job[Any]) -> dict[str, str]:
+    """What a request says of the job it belongs to. Its key is in ASCII, as HTTP wants it: the rest of it as %XX."""
+    trace = {"traceparent": job.traceparent} if job.traceparent else {}
+    return {KEY_HEADER: quoted(job.key), JOB_HEADER: str(job.id), ATTEMPT_HEADER: str(job.attempt), **trace}
+
+
+def sender(url: str) -> Sender:
+    """The sender for this URL, one in each process."""
+    if not isinstance(url, str):
+        raise Invalid(f"where to send must be a URL, not {shown(url)}")
+    if url.startswith(("http://", "https://")):
+        return _open_sender(url)  # it has nothing of its own, and each job may have another URL
+    now = time.monotonic()
+    with _lock:
+        if url not in _senders:
+            _senders[url] = _open_sender(url)
+        _used[url] = now
+        old = [one for one, used in _used.items() if now - used > IDLE_SECONDS] if len(_senders) > MANY else []
+        closed = [_senders.pop(one) for one in old if _used.pop(one)]
+        found = _senders[url]
+    for one in closed:
+        one.close()
+    return found
+
+
+def _open_sender(url: str) -> Sender:
+    scheme = url.partition("://")[0]
+    where: Any = url if scheme in ("http", "https") else address(url)
+    found: Sender = _file(scheme).sender(where)
+    return found
+
+
+def source(where: Address, group: str, places: Places) -> Source:
+    found: Source = _file(where.scheme).source(where, group, places)
+    return found
+
+
+def check(where: Address) -> None:
+    """Refuse a URL whose library is not there, or that its transport cannot read."""
+    _file(where.scheme).check(where)
+
+
+def _file(scheme: str) -> ModuleType:
+    name = _FILES[scheme]
+    try:
+        return import_module(f"hipq.transports.{name}")
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("hipq"):
+            raise
+        library, extra = _NEEDS[name]
+        raise Invalid(f"{scheme}:// needs {library}: pip install 'hipq[{extra}]'") from None
+
+
+def _forget() -> None:
+    """In a forked child: the connections are the parent's."""
+    global _lock
+    _lock = threading.Lock()
+    _senders.clear()
+    _used.clear()
+
+
+os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,124 @@
+"""The URL of a stream: `kafka://user:password@broker:9092/payments.in?group=shop`.
+
+What stands alone is a name on the usual server: `kafka://payments.in`. That server is $HIPQ_KAFKA_URL (which is where a
+password belongs), else the one on this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Collection, Mapping
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl, unquote
+
+from hipq.errors import Invalid
+
+EXAMPLES: Final = {
+    "kafka": "kafka://broker:9092/TOPIC",
+    "sqs": "sqs://QUEUE?region=eu-west-1",
+    "kinesis": "kinesis://STREAM?region=eu-west-1",
+    "nats": "nats://server:4222/SUBJECT",
+    "amqp": "amqp://user:password@server/QUEUE",
+    "amqps": "amqps://user:password@server/QUEUE",
+    "redis": "redis://server:6379/STREAM",
+    "rediss": "rediss://server:6379/STREAM",
+    "mqtt": "mqtt://server:1883/TOPIC",
+    "mqtts": "mqtts://server:8883/TOPIC",
+}
+"""Of each scheme what its URLs look like."""
+
+_WHERE: Final = ("region", "endpoint")
+"""Options that say which server it is."""
+
+
+class Address(NamedTuple):
+    scheme: str
+    hosts: str
+    """As in the URL, `host:port` or several with commas; "" = nothing says which."""
+    user: str
+    password: str
+    name: str
+    """The topic, queue, stream or subject: the path without its first slash."""
+    options: Mapping[str, str]
+
+    def __str__(self) -> str:
+        """For people: no password, no options."""
+        is_token = self.scheme == "nats" and not self.password  # what stands there alone is one
+        user = f"{'…' if is_token else self.user}@" if self.user else ""
+        return f"{self.scheme}://{user}{self.hosts}/{self.name}" if self.hosts else f"{self.scheme}://{self.name}"
+
+    def __repr__(self) -> str:
+        return f"<Address {self}>"
+
+    @property
+    def identity(self) -> str:
+        """What tells it from streams elsewhere that have the same name: for people too."""
+        where = "&".join(f"{name}={self.options[name]}" for name in _WHERE if name in self.options)
+        return f"{self}?{where}" if where else str(self)
+
+    def allow(self, names: Collection[str], *, dotted: bool = False) -> None:
+        """Refuse options that mean nothing here. `dotted`: names with a dot are the client library's own."""
+        for name in self.options:
+            if name not in names and not (dotted and "." in name):
+                raise Invalid(f"{self}: there is no option {name!r:.40}; there are {', '.join(sorted(names))}")
+
+    def number(self, name: str, default: int, least: int, most: int) -> int:
+        """An option that is a whole number."""
+        value = self.options.get(name, str(default))
+        if not value.isascii() or not value.isdigit() or not least <= int(value[:10]) <= most:
+            raise Invalid(f"{self}: {name} must be a whole number from {least} to {most}, not {value!r:.40}")
+        return int(value)
+
+
+def address(url: str) -> Address:
+    """The parts of a URL; Invalid, in one sentence that shows no password, if it is none."""
+    if not isinstance(url, str) or not url.isprintable():
+        raise Invalid("the URL of a stream must be text, without control characters or broken Unicode")
+    scheme, is_url, rest = url.partition("://")
+    if not is_url or scheme not in EXAMPLES:
+        known = ", ".join(f"{one}://" for one in EXAMPLES)
+        is_plain = re.fullmatch(r"[\w.-]{0,40}", scheme)  # whatever else it is, a secret may be in it
+        given = "this" if not is_plain else f"{scheme}://…" if is_url else repr(url)
+        raise Invalid(f"{given} is no URL of a stream; there are {known}")
+    found = _parsed(scheme, rest)
+    if not found.name:
+        raise Invalid(f"{scheme}://… does not say what to listen to or send to; it looks like {EXAMPLES[scheme]}")
+    if found.hosts:
+        return found
+    usual = os.environ.get(f"HIPQ_{scheme.upper()}_URL", "")
+    if not usual:
+        return found
+    other, is_url, where = usual.partition("://")
+    host, has_options, options = where.partition("?")
+    server = _parsed(scheme, f"{host.rstrip('/')}/{has_options}{options}")
+    if not is_url or other != scheme or server.name:
+        raise Invalid(f"$HIPQ_{scheme.upper()}_URL must be the URL of a server, like {_server(scheme)}")
+    login = (found.user, found.password) if found.user else (server.user, server.password)
+    return Address(scheme, server.hosts, *login, found.name, {**server.options, **found.options})
+
+
+def _server(scheme: str) -> str:
+    return EXAMPLES[scheme].rpartition("/")[0]
+
+
+def _parsed(scheme: str, rest: str) -> Address:
+    where, _, query = rest.partition("?")  # a "#" is not special: it is part of MQTT's topics
+    server, has_path, name = where.partition("/")
+    if not has_path:
+        if "@" in server or ":" in server or "," in server:
+            raise Invalid(f"{scheme}://… names a server and nothing on it; it looks like {EXAMPLES[scheme]}")
+        server, name = "", server
+    login, _, hosts = server.rpartition("@")
+    if "@" in name and not all(re.fullmatch(r"[^:]*(:[0-9]*)?|\[.*\](:[0-9]*)?", one) for one in hosts.split(",")):
+        raise Invalid(f"{scheme}://… has a password with a / in it: write that as %2F")
+    user, _, password = login.partition(":")
+    try:
+        options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"))
+        name, user, password = (unquote(part, errors="strict") for part in (name, user, password))
+    except ValueError:  # of which broken percent-encoding is one
+        said = f"{scheme}://… has options or names that cannot be read; write special characters as %XX"
+        raise Invalid(said) from None
+    if not all(part.isprintable() for part in (hosts, name, user, password, *options, *options.values())):
+        raise Invalid(f"{scheme}://… contains control characters")
+    return Address(scheme, hosts, user, password, name, options)

@@ -1,0 +1,194 @@
+"""RabbitMQ and what else speaks AMQP 0.9.1: `amqp://user:password@server:5672/QUEUE?prefetch=..`, `amqps://` with TLS.
+
+`amqp://server/VHOST/QUEUE` is on another virtual host than `/`. With `?exchange=NAME` what is sent goes to that
+exchange, and the name in the URL is the routing key. All who listen to a queue share it, whatever their group.
+
+Built on aiormq, which aio-pika is built on, too: aio-pika's own messages raise on properties that others may well set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from aiormq.abc import DeliveredMessage
+from aiormq.exceptions import AMQPError, ChannelInvalidStateError, ChannelNotFoundEntity
+
+from hipq.errors import Invalid, TransportUnavailable
+from hipq.transports.address import Address
+from hipq.transports.amqp_line import SECONDS, Line, server_of
+from hipq.transports.amqp_sender import AmqpSender
+from hipq.transports.base import Message, Places, key_in
+from hipq.transports.loop import Loop
+
+OPTIONS: Final = {"exchange", "prefetch", "group"}
+GATHER_SECONDS: Final = 0.05
+"""How long `receive` goes on collecting, while one message comes right after the other."""
+COUNTERS: Final = {"x-delivery-count", "x-acquired-count"}
+"""Headers by which the server counts deliveries: not part of what a message is."""
+
+
+def check(address: Address) -> None:
+    address.allow(OPTIONS)
+    server_of(address)
+    address.number("prefetch", 1000, 1, 65_535)
+    vhost, _, queue = address.name.rpartition("/")
+    if not queue:
+        raise Invalid(f"{address}: the name of the queue is missing; it looks like amqp://server/QUEUE")
+    for what, name in (("queue", queue), ("virtual host", vhost), ("exchange", address.options.get("exchange", ""))):
+        if len(name.encode()) > 255:
+            raise Invalid(f"{address}: the name of the {what} has 255 bytes at most")
+
+
+def sender(address: Address) -> AmqpSender:
+    check(address)
+    return AmqpSender(address)
+
+
+def source(address: Address, group: str, places: Places) -> AmqpSource:  # noqa: ARG001
+    check(address)
+    return AmqpSource(address)
+
+
+class AmqpSource:
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._queue = address.name.rpartition("/")[2]
+        self._limit = address.number("prefetch", 65_535, 1, 65_535)
+        self._prefetch = 0
+        self._consumer: str | None = None
+        self._cancelled = False
+        self._ready: deque[DeliveredMessage] = deque()
+        self._held: dict[int, None] = {}  # what is not acknowledged, by delivery tag, ascending; also the ready ones
+        self._news = asyncio.Event()
+        self._line = Line(address)
+        self._loop = Loop("amqp-listen")
+        try:
+            self._call(self._open(), 3 * SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        return [self._message(found) for found in self._call(self._receive(most, seconds), seconds + 2 * SECONDS)]
+
+    def done(self, messages: Sequence[Message]) -> None:
+        self._call(self._acknowledge({message.handle for message in messages}), SECONDS)
+
+    def lag(self) -> int | None:
+        declared = self._call(self._line.channel.queue_declare(self._queue, passive=True), SECONDS)
+        return int(declared.message_count or 0) + len(self._held)
+
+    def close(self) -> None:
+        """What is not acknowledged goes back into its queue as soon as the connection is gone."""
+        with suppress(Exception):
+            self._loop.call(self._line.close(), 3)
+        self._loop.close()
+
+    def _call(self, work: Any, seconds: float) -> Any:
+        try:
+            return self._loop.call(work, seconds)
+        except (OSError, AMQPError, ChannelInvalidStateError, asyncio.CancelledError) as error:
+            raise self._line.unavailable(error) from None
+
+    def _message(self, found: DeliveredMessage) -> Message:
+        about = found.header.properties
+        headers = {str(name): _text(value) for name, value in (about.headers or {}).items()}
+        key, name = about.correlation_id or key_in(headers), about.message_id or ""
+        if not name or not name.isprintable():  # the delivery's number is another one each time
+            mark = hashlib.sha256(found.body)
+            kept = sorted((name, value) for name, value in headers.items() if name not in COUNTERS)
+            mark.update(repr((found.routing_key, key, about.timestamp, kept)).encode(errors="replace"))
+            name = mark.hexdigest()
+        return Message(
+            found.body, name, key=key, headers=headers, subject=found.routing_key or "", handle=found.delivery_tag
+        )
+
+    # -- on the loop ------------------------------------------------------------------------------------------------
+    async def _open(self) -> None:
+        await self._line.open(confirms=False)
+        try:
+            await self._line.channel.queue_declare(self._queue, passive=True)
+        except ChannelNotFoundEntity:
+            await self._line.reopen(confirms=False)
+            await self._line.channel.queue_declare(self._queue, durable=True)
+        self._line.channel.closing.add_done_callback(lambda _: self._news.set())
+        self._line.channel.on_consumer_cancel_callbacks.add(self._was_cancelled)
+
+    async def _consume(self, prefetch: int) -> None:
+        """The server sends so many and waits for acknowledgements before it sends more."""
+        channel = self._line.channel
+        if self._consumer:
+            await channel.basic_cancel(self._consumer)
+        await channel.basic_qos(prefetch_count=prefetch)
+        self._consumer = (await channel.basic_consume(self._queue, self._came)).consumer_tag
+        self._prefetch = prefetch
+
+    async def _was_cancelled(self, _: Any) -> None:
+        self._cancelled = True
+        self._news.set()
+
+    async def _came(self, message: DeliveredMessage) -> None:
+        self._ready.append(message)
+        self._held[message.delivery_tag or 0] = None
+        self._news.set()
+
+    async def _receive(self, most: int, seconds: float) -> list[DeliveredMessage]:
+        self._look()
+        if self._prefetch != min(most, self._limit):
+            await self._consume(min(most, self._limit))
+        if not self._ready:
+            self._news.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._news.wait()
+            self._look()
+        await self._gather(most)
+        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+
+    def _look(self) -> None:
+        if self._line.channel.is_closed:
+            raise self._line.unavailable(ChannelInvalidStateError())
+        if self._cancelled:
+            raise TransportUnavailable(
+                f"{self._address}: the queue {self._queue} was deleted, or moved to another node"
+            )
+
+    async def _gather(self, most: int) -> None:
+        """The library hands on one message at a time: take those that are right behind, too."""
+        until = asyncio.get_running_loop().time() + GATHER_SECONDS
+        seen = idle = 0
+        while seen < most and idle < 4 and asyncio.get_running_loop().time() < until:
+            seen, before = len(self._ready), seen
+            idle = idle + 1 if seen == before else 0
+            await asyncio.sleep(0)
+
+    async def _acknowledge(self, tags: set[int]) -> None:
+        """All up to the first that stays, with one word; then one by one."""
+        if self._line.channel.is_closed:
+            raise self._line.unavailable(ChannelInvalidStateError())
+        together = 0
+        for tag in self._held:
+            if tag not in tags:
+                break
+            together = tag
+        singly = sorted(tag for tag in tags if tag > together and tag in self._held)
+        for tag in tags:
+            self._held.pop(tag, None)
+        if together:
+            await self._line.channel.basic_ack(together, multiple=True, wait=not singly)
+        for tag in singly:
+            await self._line.channel.basic_ack(tag, wait=tag == singly[-1])
+
+
+def _text(value: Any) -> str:
+    """A header's value; on the wire it may be anything."""
+    if isinstance(value, bytes | bytearray):
+        return value.decode(errors="replace")
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return "" if value is None else str(value)

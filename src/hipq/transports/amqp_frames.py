@@ -1,0 +1,89 @@
+"""What comes over an AMQP connection, frame by frame, before the client library sees it.
+
+The library drops the connection when it cannot decode a message's properties (a time stamp in the year 584,000, text
+that is not UTF-8): the message would come again, and stop the queue for ever. Here it comes without its properties.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ssl
+from typing import Any, Final, cast
+
+from aiormq.connection import TransportFactory
+from pamqp.commands import Basic, Connection
+from pamqp.constants import FRAME_HEADER, FRAME_METHOD
+from pamqp.header import ContentHeader
+from yarl import URL
+
+CLOSE: Final = Connection.Close.index.to_bytes(4, "big")
+DELIVER: Final = Basic.Deliver.index.to_bytes(4, "big")
+
+
+class Transport(TransportFactory):
+    """Connects for the library, and reads for it."""
+
+    writer: asyncio.StreamWriter | None = None
+    farewell = ""
+    """Why the server closed the connection; the library forgets that while it connects."""
+
+    async def create(self, url: URL, **_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        context = ssl.create_default_context() if url.scheme == "amqps" else None
+        reader, self.writer = await asyncio.open_connection(url.host, url.port, ssl=context)
+        return cast(asyncio.StreamReader, Careful(reader, self)), self.writer
+
+
+class Careful:
+    """A stream of frames that the library can decode."""
+
+    def __init__(self, reader: asyncio.StreamReader, transport: Transport) -> None:
+        self._reader = reader
+        self._transport = transport
+        self._frame = b""
+
+    def at_eof(self) -> bool:
+        return not self._frame and self._reader.at_eof()
+
+    async def readexactly(self, size: int) -> bytes:
+        if not self._frame:
+            start = await self._reader.readexactly(7)
+            frame = start + await self._reader.readexactly(int.from_bytes(start[3:], "big") + 1)
+            if frame[0] == FRAME_HEADER:
+                frame = _with_readable_properties(frame)
+            elif frame[0] == FRAME_METHOD and frame[7:11] == DELIVER:
+                frame = _with_readable_names(frame)
+            elif frame[0] == FRAME_METHOD and frame[7:11] == CLOSE:
+                self._transport.farewell = frame[14 : 14 + frame[13]].decode(errors="replace")
+            self._frame = frame
+        part, self._frame = self._frame[:size], self._frame[size:]
+        return part
+
+
+def _with_readable_properties(frame: bytes) -> bytes:
+    start, about, end = frame[:3], frame[7:-1], frame[-1:]
+    try:
+        ContentHeader().unmarshal(about)
+        return frame
+    except Exception:  # whatever it is, the library's reader ends of it
+        mark = hashlib.sha256(about).hexdigest()  # tells it from another one with the same body
+        few = ContentHeader(properties=Basic.Properties(headers={"hipq-unreadable": mark}))
+        plain = about[:12] + few.marshal()[12:]
+        return start + len(plain).to_bytes(4, "big") + plain + end
+
+
+def _with_readable_names(frame: bytes) -> bytes:
+    """The exchange and the routing key, each after its length, are the last of it, behind the consumer's tag, the
+    delivery's number and a flag."""
+    at = 7 + len(DELIVER) + 1 + frame[7 + len(DELIVER)] + 8 + 1
+    if frame[at:-1].isascii():
+        return frame
+    key = at + 1 + frame[at]
+    parts = frame[at + 1 : key], frame[key + 1 : -1]
+    try:
+        for part in parts:
+            part.decode()
+        return frame
+    except UnicodeDecodeError:
+        plain = [bytes(byte if byte < 128 else ord("?") for byte in part) for part in parts]
+        return frame[: at + 1] + plain[0] + frame[key : key + 1] + plain[1] + frame[-1:]

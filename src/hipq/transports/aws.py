@@ -1,0 +1,197 @@
+"""What SQS and Kinesis share: where the server is, who we are there, and what its errors mean.
+
+Credentials are found where boto3 always looks: the environment, ~/.aws, the machine's role. The URL may have them too,
+`sqs://KEY:SECRET@/QUEUE`.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit
+
+import botocore.session
+from botocore import exceptions as boto
+from botocore.config import Config
+from botocore.loaders import create_loader
+
+from hipq.errors import HipqError, Invalid, TransportUnavailable
+from hipq.transports.address import EXAMPLES, Address
+
+OPTIONS: Final = frozenset({"region", "endpoint", "group"})
+STEPS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0)
+"""Seconds a sender may be told to wait, rounded down to one of these."""
+CONNECTIONS: Final = 256
+"""How many are kept open at most; with more threads than that the client library warns at each message."""
+
+_descriptions: Final = create_loader()
+"""The library's descriptions of the services. To read them takes longer than all else, so it is done once."""
+
+_MISSING: Final = frozenset(
+    {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "ResourceNotFoundException"}
+)
+_DENIED: Final = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation"})
+_STRANGER: Final = frozenset(
+    {
+        "401", "403", "AuthFailure", "ExpiredToken", "ExpiredTokenException", "IncompleteSignature",
+        "InvalidAccessKeyId", "InvalidClientTokenId", "InvalidSignatureException", "MissingAuthenticationToken",
+        "SignatureDoesNotMatch", "UnrecognizedClientException",
+    }
+)  # fmt: skip
+_NEVER: Final = frozenset(
+    {
+        "BatchRequestTooLong", "InvalidArgumentException", "InvalidAttributeValue", "InvalidMessageContents",
+        "InvalidParameterValue", "InvalidParameterValueException", "MissingParameter", "ValidationException",
+    }
+)  # fmt: skip
+
+
+def check(address: Address, options: frozenset[str], names: re.Pattern[str], rule: str) -> None:
+    """Refuse what can never work, without connecting."""
+    if address.hosts and not (address.scheme == "sqs" and re.fullmatch("[0-9]{12}", address.hosts)):
+        # What stands there may be half of a secret with a "/" in it, so it is not shown.
+        raise Invalid(
+            f"{address.scheme}://… takes no server, only a name, like {EXAMPLES[address.scheme]}; "
+            "another server is endpoint=http://…, and a / in a secret is written %2F"
+        )
+    address.allow(OPTIONS | options)
+    if not names.fullmatch(address.name):
+        raise Invalid(f"{address}: {rule}")
+    if bool(address.user) != bool(address.password):
+        raise Invalid(f"{address}: needs both an access key and its secret, or neither")
+    region, endpoint = address.options.get("region"), address.options.get("endpoint")
+    if region is not None and not re.fullmatch("[a-z0-9-]{1,40}", region):
+        raise Invalid(f"{address}: region must be the name of one, like eu-west-1, not {region!r:.40}")
+    if endpoint is not None and not re.fullmatch(r"https?://[^/?#@\s]+/?", endpoint):
+        raise Invalid(f"{address}: endpoint must be the URL of a server, like http://127.0.0.1:5000")
+
+
+def client(address: Address, *, connect: float, read: float, attempts: int) -> Any:
+    """A client of the service: safe to use from many threads. Looks for credentials, which may take a second."""
+    config = Config(
+        connect_timeout=connect,
+        read_timeout=read,
+        retries={"mode": "standard", "total_max_attempts": attempts},
+        max_pool_connections=CONNECTIONS,
+        tcp_keepalive=True,
+    )
+    with errors(address):
+        session = botocore.session.Session()  # a new one: it sees credentials that were changed since
+        session.register_component("data_loader", _descriptions)
+        return session.create_client(
+            address.scheme,
+            region_name=address.options.get("region"),
+            endpoint_url=address.options.get("endpoint"),
+            aws_access_key_id=address.user or None,
+            aws_secret_access_key=address.password or None,
+            config=config,
+        )
+
+
+class Clients:
+    """The clients of a sender. The library is told how long to wait when a client is made, so each step has its own;
+    and that it must try once only, since what was tried twice may have been sent twice."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._made: dict[float, Any] = {}
+
+    def within(self, seconds: float) -> Any:
+        """The one that gives up after so long; a twentieth more does not matter."""
+        step = max((one for one in STEPS if one <= seconds * 1.05), default=STEPS[0])
+        with self._lock:
+            if step not in self._made:
+                self._made[step] = client(self._address, connect=step / 3, read=step * 2 / 3, attempts=1)
+            return self._made[step]
+
+    def close(self) -> None:
+        with self._lock:
+            for one in self._made.values():
+                with suppress(Exception):
+                    one.close()
+            self._made.clear()
+
+
+@contextmanager
+def errors(address: Address) -> Iterator[None]:
+    """The library's errors as ours."""
+    try:
+        yield
+    except (boto.BotoCoreError, boto.ClientError, ValueError) as error:
+        if isinstance(error, HipqError):
+            raise
+        raise translated(address, error) from None
+
+
+def code(error: Exception) -> str:
+    """The name of what the server said, "" if it said nothing."""
+    return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, boto.ClientError) else ""
+
+
+class Place(Protocol):
+    """What an error is about: a str of it is how users know it."""
+
+    @property
+    def scheme(self) -> str: ...
+
+
+def translated(address: Place, error: Exception) -> HipqError:
+    """One sentence: what is wrong, and what to do."""
+    match error:
+        case boto.ClientError():
+            return _said(address, error)
+        case boto.NoRegionError():
+            return Invalid(f"{address}: in which region? Add ?region=eu-west-1 or set AWS_DEFAULT_REGION")
+        case boto.NoCredentialsError() | boto.PartialCredentialsError() | boto.CredentialRetrievalError():
+            return TransportUnavailable(
+                f"{address}: found no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
+                "or give this machine a role"
+            )
+        case boto.ProfileNotFound() | boto.ParamValidationError():
+            return Invalid(f"{address}: {_line(error)}")
+        case boto.EndpointConnectionError():
+            return TransportUnavailable(f"{address}: {_unreachable(error)}")
+        case boto.ConnectTimeoutError() | boto.ReadTimeoutError():
+            return TransportUnavailable(f"{address}: {_server(error)} did not answer in time")
+        case boto.ConnectionClosedError():
+            return TransportUnavailable(f"{address}: {_server(error)} closed the connection without an answer")
+        case ValueError():
+            return Invalid(f"{address}: {_line(error)}")
+    return TransportUnavailable(f"{address}: {_line(error)}")
+
+
+def _said(address: Place, error: boto.ClientError) -> HipqError:
+    name, said = code(error), _line(error.response.get("Error", {}).get("Message", ""))
+    kind = {"sqs": "queue", "dynamodb": "table"}.get(address.scheme, "stream")
+    if name in _MISSING:
+        return TransportUnavailable(f"{address}: there is no such {kind} in this account and region; create it first")
+    if name in _DENIED:
+        return TransportUnavailable(f"{address}: these AWS credentials may not do that: {said}")
+    if name in _STRANGER:
+        return TransportUnavailable(f"{address}: AWS does not accept these credentials ({name})")
+    if name in _NEVER:
+        return Invalid(f"{address}: AWS refused it for good: {said}")
+    return TransportUnavailable(f"{address}: AWS said {name or 'nothing'}{': ' if said else ''}{said}")
+
+
+def _unreachable(error: Any) -> str:
+    why = error.kwargs.get("error")
+    root = getattr(why, "__cause__", None) or why
+    if isinstance(root, ConnectionRefusedError):
+        return f"nobody listens at {_server(error)} (connection refused)"
+    if isinstance(root, socket.gaierror):
+        return f"there is no host {_server(error)} (unknown name); look at region and endpoint"
+    return f"{_server(error)} cannot be reached ({_line(root)})"
+
+
+def _server(error: Any) -> str:
+    return urlsplit(str(error.kwargs.get("endpoint_url", ""))).netloc or "the server"
+
+
+def _line(said: object) -> str:
+    return " ".join(str(said).split())[:200]

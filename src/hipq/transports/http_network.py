@@ -1,0 +1,130 @@
+"""Connections that keep to a time: what is a time-out elsewhere is here the moment when all must be over.
+
+The pool of httpcore2 hands on, for each step, what the request said. The library's own connections give each single
+read and write that long, so that a server which sends a byte now and then is never late; here each gets what is left.
+"""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import time
+import zlib
+from collections.abc import Iterable
+from typing import Any, Final
+
+import httpcore2
+
+PIECE: Final = 64 << 10
+"""Written at once."""
+
+
+def _left(end: float | None, late: type[Exception] = httpcore2.ReadTimeout) -> float:
+    left = (end or 0.0) - time.monotonic()
+    if left <= 0:
+        raise late
+    return left
+
+
+class Stream(httpcore2.NetworkStream):
+    def __init__(self, inner: httpcore2.NetworkStream) -> None:
+        self._inner = inner
+
+    def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
+        return self._inner.read(max_bytes, _left(timeout))
+
+    def write(self, buffer: bytes, timeout: float | None = None) -> None:
+        for start in range(0, len(buffer), PIECE):
+            self._inner.write(buffer[start : start + PIECE] if len(buffer) > PIECE else buffer, _left(timeout))
+
+    def start_tls(
+        self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
+    ) -> Stream:
+        try:
+            left = _left(timeout, httpcore2.ConnectTimeout)
+        except httpcore2.ConnectTimeout:
+            self.close()
+            raise
+        return Stream(self._inner.start_tls(ssl_context, server_hostname, left))
+
+    def get_extra_info(self, info: str) -> Any:
+        return self._inner.get_extra_info(info)
+
+    def close(self) -> None:
+        self._inner.close()
+
+
+class Network(httpcore2.NetworkBackend):
+    ERRORS: Final = (
+        httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError,
+        httpcore2.UnsupportedProtocol, OSError,
+    )  # fmt: skip
+    """What an exchange may raise."""
+
+    def __init__(self) -> None:
+        self._inner = httpcore2.SyncBackend()
+
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> Stream:
+        """To the first of the host's addresses that answers; each gets its share of the time. How long it takes to find
+        the addresses is up to the system's resolver: that cannot be interrupted."""
+        every = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        found = list(dict.fromkeys(str(where[0]) for *_, where in every))
+        for number, one in enumerate(found, 1):
+            share = _left(timeout, httpcore2.ConnectTimeout) / (len(found) - number + 1)
+            try:
+                return Stream(self._inner.connect_tcp(one, port, share, local_address, socket_options))
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                if number == len(found):
+                    raise
+        raise socket.gaierror(socket.EAI_NONAME, "it has no address")
+
+
+def why(error: BaseException, seconds: float) -> str:
+    """What went wrong, in words. The library's own are shown only where they cannot contain what was sent."""
+    cause = error.args[0] if error.args and isinstance(error.args[0], OSError) else error
+    match error:
+        case httpcore2.PoolTimeout():
+            return f"all connections have been in use for {seconds:g} s"
+        case httpcore2.ConnectTimeout():
+            return f"no connection within {seconds:g} s"
+        case httpcore2.TimeoutException():
+            return f"no complete reply within {seconds:g} s; whether it has the request is not known"
+        case httpcore2.ProxyError():
+            return f"the proxy refused ({str(error)[:60]})"
+        case zlib.error():
+            return "its reply is not the gzip it says it is"
+        case httpcore2.ProtocolError():
+            return _broken(str(error))
+        case _:
+            return _failed(cause)
+
+
+def _failed(cause: BaseException) -> str:
+    match cause:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not accepted ({cause.verify_message})"
+        case ssl.SSLError():
+            return f"a secure connection failed ({(cause.reason or 'TLS error').replace('_', ' ').lower()})"
+        case socket.gaierror():
+            return f"its name is not found ({cause.strerror})"
+        case ConnectionRefusedError():
+            return "nobody listens there (connection refused)"
+        case OSError(strerror=reason):
+            return f"the connection broke ({reason or type(cause).__name__})"
+        case _:
+            return f"the connection broke ({type(cause).__name__})"
+
+
+def _broken(text: str) -> str:
+    if text.startswith("Server disconnected"):
+        return "it hung up without a reply; whether it has the request is not known"
+    if text.startswith("peer closed connection"):
+        return "it hung up in the middle of its reply"
+    return "what it replied is not HTTP"

@@ -1,0 +1,201 @@
+"""Kafka: `kafka://user:password@h1:9092,h2:9092/TOPIC?group=shop&any.librdkafka.option=value`.
+
+An option with a dot is given to librdkafka as it is. A user, and no `security.protocol`: SASL_PLAINTEXT with PLAIN.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import re
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Message as Record
+
+from hipq.errors import Invalid
+from hipq.transports import kafka_sender
+from hipq.transports.address import Address
+from hipq.transports.base import Message, Places
+from hipq.transports.kafka_client import NO_TOPIC, Log, Trouble, client
+from hipq.transports.kafka_sender import KafkaSender
+
+REACH_SECONDS: Final = 5.0
+"""How long a new source looks for its server."""
+RETURN_SECONDS: Final = 0.5
+"""How long a connection that broke may take to be back, or to say why not."""
+LOOK_SECONDS: Final = 0.2
+GATHER_SECONDS: Final = 0.002
+GIVE_UP_SECONDS: Final = 1.0
+CLOSE_SECONDS: Final = 4.0
+
+_CONSUMER: Final = {
+    "enable.auto.commit": "false",
+    "enable.auto.offset.store": "false",
+    "auto.offset.reset": "earliest",
+    "session.timeout.ms": "8000",  # a killed process's partitions are somebody else's after ten seconds
+    "socket.timeout.ms": "10000",
+    "queued.min.messages": "2000",
+    "queued.max.messages.kbytes": "16384",
+    "fetch.max.bytes": "8388608",
+    "fetch.queue.backoff.ms": "5",  # else a queue that was full is filled again only after a second
+}
+_OURS: Final = {
+    "bootstrap.servers", "metadata.broker.list", "group.id", "enable.auto.commit", "enable.auto.offset.store",
+    "enable.partition.eof", "request.required.acks", "enable.idempotence", "message.timeout.ms", "delivery.timeout.ms",
+    "message.send.max.retries", "transactional.id", "plugin.library.paths",
+}  # fmt: skip
+"""What the promises of `base` hang on, and what would run code."""
+
+_E: Final = KafkaError
+_PASSING: Final = {
+    _E._PARTITION_EOF, _E._TRANSPORT, _E._TIMED_OUT,
+    _E._MAX_POLL_EXCEEDED,  # the group went on without us, and takes us in again
+    _E._BAD_MSG, _E._BAD_COMPRESSION, _E.INVALID_MSG,  # a record nobody can read: librdkafka goes on with the next
+}  # fmt: skip
+_NOT_OURS_NOW: Final = {
+    _E.ILLEGAL_GENERATION, _E.UNKNOWN_MEMBER_ID, _E.REBALANCE_IN_PROGRESS, _E.FENCED_INSTANCE_ID,
+    _E.STALE_MEMBER_EPOCH, _E._ASSIGNMENT_LOST,
+}  # fmt: skip
+"""The group has given our partitions to somebody else, to whom the messages come again."""
+
+
+def check(address: Address) -> None:
+    address.allow({"group"}, dotted=True)
+    if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", address.name) or address.name in (".", ".."):
+        raise Invalid(f"{address}: a topic's name has letters, digits, dots, dashes and underscores, 249 at most")
+    for name in address.options:
+        if name in _OURS:
+            raise Invalid(f"{address}: the option {name} cannot be set here")
+    client(address, Producer, kafka_sender.SETTINGS, connect=False)
+    client(address, Consumer, _settings(address, "check"), connect=False).close()
+
+
+def sender(address: Address) -> KafkaSender:
+    check(address)
+    return KafkaSender(address)
+
+
+def source(address: Address, group: str, places: Places) -> KafkaSource:  # noqa: ARG001 (the server has groups)
+    check(address)
+    return KafkaSource(address, address.options.get("group", group))
+
+
+def _settings(address: Address, group: str) -> dict[str, str]:
+    session = address.number("session.timeout.ms", int(_CONSUMER["session.timeout.ms"]), 1, 3_600_000)
+    return {**_CONSUMER, "heartbeat.interval.ms": str(max(1, session // 4)), "group.id": group}
+
+
+class KafkaSource:
+    def __init__(self, address: Address, group: str) -> None:
+        if not group:
+            raise Invalid(f"{address}: say which group reads it, with ?group=NAME")
+        self._address = address
+        self._trouble = Trouble(address)
+        self._consumer = client(address, Consumer, {**_settings(address, group), "error_cb": self._trouble})
+        try:
+            # it has subscribed to nothing yet, so what it says when asked for records are errors
+            self._trouble.look(self._consumer, REACH_SECONDS, hear=lambda: self._consume(1, 0))
+            self._consumer.subscribe([address.name])
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        records = self._consume(1, seconds)
+        if not records and self._trouble.heard:  # librdkafka does not always say when the last server has gone
+            records = self._consume(1, RETURN_SECONDS)
+            if not records:
+                self._trouble.look(self._consumer, LOOK_SECONDS)
+        if records:
+            self._trouble.clear()
+            records += self._consume(most - 1, GATHER_SECONDS) if most > 1 else []
+        return [_message(one) for one in records]
+
+    def done(self, messages: Sequence[Message]) -> None:
+        ends: dict[int, int] = {}
+        for message in messages:
+            partition, offset = message.handle
+            ends[partition] = max(ends.get(partition, 0), offset + 1)
+        # what the group has taken from us meanwhile comes again to its new reader: our word would put that one back
+        ours = {one.partition for one in self._consumer.assignment()}
+        ends = {partition: end for partition, end in ends.items() if partition in ours}
+        if not ends:
+            return
+        offsets = [TopicPartition(self._address.name, partition, end) for partition, end in ends.items()]
+        try:
+            errors = [one.error for one in self._consumer.commit(offsets=offsets, asynchronous=False)]
+        except KafkaException as refused:
+            errors = [refused.args[0]]
+        for error in errors:
+            if error is not None and error.code() not in _NOT_OURS_NOW:
+                raise self._trouble.error(error)
+
+    def lag(self) -> int | None:
+        ours = self._consumer.assignment()
+        if not ours:
+            return None
+        total = 0
+        try:
+            for one in self._consumer.committed(ours, timeout=REACH_SECONDS):
+                low, high = self._consumer.get_watermark_offsets(one, cached=True)
+                if high < 0:  # nothing was fetched from it yet
+                    low, high = self._consumer.get_watermark_offsets(one, timeout=REACH_SECONDS)
+                total += max(0, high - max(one.offset, low, 0))
+        except KafkaException as refused:
+            raise self._trouble.error(refused.args[0]) from None
+        return total
+
+    def close(self) -> None:
+        closing = threading.Thread(target=self._leave, name="hipq-kafka-close", daemon=True)
+        closing.start()
+        closing.join(CLOSE_SECONDS)  # it tells the group, whose server may hang
+
+    def _leave(self) -> None:
+        """Give the partitions up first. A rebalance that is met by `close` may wait for ever for a librdkafka that is
+        ending, and confluent-kafka holds Python's lock while it does: the whole process stands still."""
+        with contextlib.suppress(KafkaException, RuntimeError):
+            self._consumer.unsubscribe()
+            until = time.monotonic() + GIVE_UP_SECONDS
+            while self._consumer.assignment() and time.monotonic() < until:
+                self._consumer.consume(1, 0.05)
+            self._consumer.close()
+
+    def _consume(self, most: int, seconds: float) -> list[Record]:
+        found = []
+        for record in self._consumer.consume(most, seconds):
+            error = record.error()
+            if error is None:
+                found.append(record)
+            elif error.fatal() or not (error.code() in _PASSING or error.retriable()) or error.code() in NO_TOPIC:
+                raise self._trouble.error(error)
+            else:
+                Log.log(logging.DEBUG, "%s: %s", self._address, error.str())
+        return found
+
+
+def _message(record: Record) -> Message:
+    topic, partition, offset = record.topic() or "", record.partition(), record.offset()
+    return Message(
+        record.value() or b"",
+        f"{topic}-{partition}-{offset}",
+        key=_text(record.key()),
+        headers=_headers(record),
+        subject=topic,
+        handle=(partition, offset),
+    )
+
+
+def _headers(record: Record) -> dict[str, str]:
+    try:
+        pairs: Any = record.headers() or ()
+        return {name: _text(value) for name, value in pairs}
+    except (UnicodeDecodeError, SystemError):  # the name of one is no text: confluent-kafka then gives none of them
+        return {}
+
+
+def _text(value: bytes | str | None) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else value or ""

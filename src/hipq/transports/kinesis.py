@@ -1,0 +1,197 @@
+"""Amazon Kinesis: `kinesis://STREAM?region=eu-west-1`.
+
+A record is a body and a partition key, nothing else: the key of the job travels as the partition key, and an answer
+must carry it there or in its body. Headers that tell of the job, or of its trace, are left out; others are refused.
+
+Who of a group reads which shard, and how far, is noted in hipq's database: see `kinesis_shares`.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from email.utils import parsedate_to_datetime
+from typing import Any, Final
+from uuid import uuid4
+
+from botocore.exceptions import BotoCoreError, ClientError
+
+from hipq.errors import Invalid
+from hipq.transports import aws
+from hipq.transports.address import Address
+from hipq.transports.base import ATTEMPT_HEADER, JOB_HEADER, KEY_HEADER, Message, Outgoing, Places
+from hipq.transports.kinesis_shares import Shard, Shares
+
+FULL_PAUSE: Final = 1.0
+"""Seconds until a shard is asked again that has given, or was asked, more than Kinesis allows."""
+
+_STREAM: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
+_LEFT_OUT: Final = frozenset({KEY_HEADER, JOB_HEADER, ATTEMPT_HEADER, "traceparent", "tracestate"})
+_FULL: Final = frozenset({"ProvisionedThroughputExceededException", "LimitExceededException", "KMSThrottlingException"})
+
+
+def check(address: Address) -> None:
+    rule = "the name of a stream has up to 128 letters, digits, dots, - and _"
+    aws.check(address, frozenset({"start"}), _STREAM, rule)
+    if address.options.get("start", "oldest") not in ("oldest", "latest"):
+        raise Invalid(f"{address}: start must be oldest or latest, not {address.options['start']!r:.40}")
+
+
+def sender(address: Address) -> KinesisSender:
+    check(address)
+    return KinesisSender(address)
+
+
+def source(address: Address, group: str, places: Places) -> KinesisSource:  # noqa: ARG001 - the places are the group's
+    check(address)
+    return KinesisSource(address, places)
+
+
+class KinesisSender:
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._clients = aws.Clients(address)
+
+    def send(self, message: Outgoing, seconds: float) -> None:
+        for name in message.headers:  # one that says "this is an error" must not get lost on the way
+            if name.lower() not in _LEFT_OUT:
+                raise Invalid(f"{self._address}: Kinesis has no headers; put what {name!r:.60} says into the body")
+        if len(message.key) > 256:
+            raise Invalid(f"{self._address}: Kinesis takes keys of 256 characters, and this one has {len(message.key)}")
+        key = message.key or uuid4().hex  # any shard will do
+        with aws.errors(self._address):
+            client = self._clients.within(seconds)
+            client.put_record(StreamName=self._address.name, Data=message.body, PartitionKey=key)
+
+    def close(self) -> None:
+        self._clients.close()
+
+
+class KinesisSource:
+    def __init__(self, address: Address, places: Places) -> None:
+        self._address = address
+        self._shares = Shares(places, from_now=address.options.get("start") == "latest")
+        self._client: Any = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        until = time.monotonic() + seconds
+        while True:
+            if time.monotonic() >= self._shares.look_at:
+                self._shares.look(*self._listed())
+            if found := self._read(most):
+                return found
+            now = time.monotonic()
+            if now >= until:
+                return []
+            due = [shard.due for shard in self._shares.mine.values() if not shard.is_ended]
+            time.sleep(max(0.0, min([until, self._shares.look_at, *due]) - now))
+
+    def done(self, messages: Sequence[Message]) -> None:
+        for id, sequence in dict(message.handle for message in messages).items():
+            shard = self._shares.mine.get(id)
+            if shard is None:
+                continue  # somebody else has it now, and reads these again
+            shard.kept = sequence
+            if shard.is_ended and shard.kept == shard.read:
+                self._shares.finish(shard)
+            else:
+                self._shares.keep(shard)
+
+    def lag(self) -> int | None:
+        """Kinesis says how old the next record is, not how many there are: 0 or not known."""
+        mine = self._shares.mine.values()
+        return 0 if mine and all(shard.behind == 0 and shard.kept == shard.read for shard in mine) else None
+
+    def close(self) -> None:
+        self._shares.leave()
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+        if self._client is not None:
+            with suppress(Exception):
+                self._client.close()
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+    def _read(self, most: int) -> list[Message]:
+        """Ask the shards whose turn it is, all at once, each for its part of `most`."""
+        now = time.monotonic()
+        due = [shard for shard in self._shares.mine.values() if shard.due <= now and not shard.is_ended]
+        due = sorted(due, key=lambda shard: shard.due)[:most]
+        limit = min(10_000, most // max(1, len(due)))
+        found: list[Message] = []
+        problem: Exception | None = None
+        for shard, answer in zip(due, self._ask(due, limit), strict=True):
+            if isinstance(answer, Exception):
+                problem = self._failed(shard, answer) or problem
+                continue
+            shard.took(answer, time.monotonic())
+            found += [self._message(shard, record) for record in answer.get("Records", ())]
+            if shard.is_ended and shard.kept == shard.read:
+                self._shares.finish(shard)
+        if problem is not None and not found:  # what was read must be returned: its shard will not give it again
+            raise problem
+        return found
+
+    def _ask(self, shards: Sequence[Shard], limit: int) -> Sequence[Any]:
+        if len(shards) < 2:
+            return [self._records(shard, limit) for shard in shards]
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(16, thread_name_prefix="hipq-kinesis")
+        return list(self._threads.map(lambda shard: self._records(shard, limit), shards))
+
+    def _records(self, shard: Shard, limit: int) -> Any:
+        """What the shard has now, or the error."""
+        try:
+            shard.iterator = shard.iterator or self._iterator(shard)
+            return self._client.get_records(ShardIterator=shard.iterator, Limit=limit)
+        except (ClientError, BotoCoreError) as error:
+            return error
+
+    def _iterator(self, shard: Shard) -> str:
+        name = self._address.name
+        try:
+            answer = self._client.get_shard_iterator(StreamName=name, ShardId=shard.id, **shard.where())
+        except ClientError as error:
+            if aws.code(error) != "InvalidArgumentException" or not shard.read:
+                raise
+            # Where we were is older than what Kinesis still has: go on with the oldest it has.
+            answer = self._client.get_shard_iterator(
+                StreamName=name, ShardId=shard.id, ShardIteratorType="TRIM_HORIZON"
+            )
+        return str(answer["ShardIterator"])
+
+    def _failed(self, shard: Shard, error: Exception) -> Exception | None:
+        """What to do about it; the error to raise, if it is one that waiting does not mend."""
+        if aws.code(error) == "ExpiredIteratorException":
+            shard.iterator = ""
+            return None
+        if aws.code(error) in _FULL:
+            shard.due = time.monotonic() + FULL_PAUSE
+            return None
+        return aws.translated(self._address, error)
+
+    def _message(self, shard: Shard, record: Mapping[str, Any]) -> Message:
+        sequence = record["SequenceNumber"]
+        return Message(
+            bytes(record["Data"]),
+            f"{shard.id}:{sequence}",
+            key=record["PartitionKey"],
+            subject=self._address.name,
+            handle=(shard.id, sequence),
+        )
+
+    def _listed(self) -> tuple[dict[str, Any], float]:
+        """The shards there are, by their ids, and what time it is on the server."""
+        with aws.errors(self._address):
+            if self._client is None:
+                self._client = aws.client(self._address, connect=5, read=10, attempts=2)
+            answer = self._client.list_shards(StreamName=self._address.name)
+            found = answer["Shards"]
+            date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+            while token := answer.get("NextToken"):
+                answer = self._client.list_shards(NextToken=token)
+                found += answer["Shards"]
+        return {one["ShardId"]: one for one in found}, parsedate_to_datetime(date).timestamp() if date else time.time()

@@ -1,0 +1,195 @@
+"""Which shards of a Kinesis stream one source reads, and how far each was read, as noted in `places`.
+
+Each source of a group holds its share of the shards: it shows by a note that changes every few seconds that it is
+there, and whoever has more than a fair part of them gives some up. A shard that came of a split or a merge is read when
+those before it were read to their end, so the records of one key stay in order.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
+from itertools import count
+from typing import Any, Final
+from uuid import uuid4
+
+from hipq.transports.base import Places
+
+LOOK_SECONDS: Final = 2.0
+"""How often a source looks at the shards and the others, and renews its claims."""
+GONE_SECONDS: Final = 10.0
+"""A source that showed nothing for so long does not count."""
+BUSY_PAUSE: Final = 0.2
+QUIET_PAUSE: Final = 0.25
+"""Seconds between two questions to a shard: Kinesis allows five a second, to all readers together."""
+END: Final = "END"
+"""The position of a shard that was read to its end."""
+START: Final = "start"
+"""The part that holds when the group began, if it did not want what was there before."""
+READER: Final = "reader-"
+
+
+class Shard:
+    """One that this source reads."""
+
+    def __init__(self, id: str, position: str) -> None:
+        self.id = id
+        self.kept = self.read = position
+        """How far it is acknowledged, and how far it was read: a sequence number, "@" and a time, or ""."""
+        self.iterator = ""
+        self.due = self.renewed = 0.0
+        """When it may be asked again, and when its claim was renewed."""
+        self.behind: int | None = None
+        self.last: int | None = None
+        """The number at which it was closed; None while it is open."""
+        self.is_ended = False
+
+    def took(self, answer: Mapping[str, Any], now: float) -> None:
+        """What it gave when it was asked."""
+        records = answer.get("Records", ())
+        if records:
+            self.read = records[-1]["SequenceNumber"]
+        self.iterator = answer.get("NextShardIterator") or ""
+        self.behind = answer.get("MillisBehindLatest")
+        self.due = now + (BUSY_PAUSE if records or self.behind else QUIET_PAUSE)
+        number = int(self.read) if self.read.isdigit() else 0
+        self.is_ended = not self.iterator or (self.last is not None and not records and number >= self.last)
+
+    def where(self) -> dict[str, Any]:
+        """Where to read on, in Kinesis's words."""
+        if self.read.startswith("@"):
+            return {"ShardIteratorType": "AT_TIMESTAMP", "Timestamp": datetime.fromtimestamp(float(self.read[1:]), UTC)}
+        if self.read:
+            return {"ShardIteratorType": "AFTER_SEQUENCE_NUMBER", "StartingSequenceNumber": self.read}
+        return {"ShardIteratorType": "TRIM_HORIZON"}
+
+
+class Shares:
+    def __init__(self, places: Places, *, from_now: bool) -> None:
+        """`from_now`: what was in the stream before the group began is left out."""
+        self._places = places
+        self._from_now = from_now
+        self._others = Others(places)
+        self.mine: dict[str, Shard] = {}
+        self.look_at = 0.0
+        """When it is time to look again."""
+
+    def look(self, listed: Mapping[str, Any], clock: float) -> None:
+        """Renew what is ours, and take or give up shards until it is our share. `listed`: the shards there are, by
+        their ids; `clock`: what time it is on the server."""
+        positions = self._places.read()
+        self.look_at = time.monotonic() + LOOK_SECONDS
+        for shard in list(self.mine.values()):
+            if shard.id not in listed:  # nothing of it is left
+                self._give_up(shard)
+                continue
+            shard.last = _last(listed[shard.id])
+            if time.monotonic() - shard.renewed >= LOOK_SECONDS / 2:
+                self.keep(shard)
+        ready = [id for id, one in listed.items() if positions.get(id) != END and _is_next(one, listed, positions)]
+        share = self._others.share(positions, len(ready))
+        for shard in list(self.mine.values())[share:]:
+            if shard.kept == shard.read:
+                self._give_up(shard)
+        for id in ready:
+            if len(self.mine) < share and id not in self.mine:
+                self._take(id, _last(listed[id]), positions, clock)
+
+    def keep(self, shard: Shard) -> None:
+        """Note how far it was acknowledged, and that it is still ours."""
+        if self._places.keep(shard.id, shard.kept):
+            shard.renewed = time.monotonic()
+        else:
+            self.mine.pop(shard.id, None)  # somebody else has it: what is read twice is a duplicate
+
+    def finish(self, shard: Shard) -> None:
+        """It was read to its end, and all of it is acknowledged."""
+        if self._places.keep(shard.id, END):
+            self._places.leave(shard.id)
+        self.mine.pop(shard.id, None)
+        self.look_at = 0.0  # those that came of it may be read now
+
+    def leave(self) -> None:
+        """All of it is somebody else's."""
+        with suppress(Exception):  # then the claims end by themselves
+            for id in self.mine:
+                self._places.leave(id)
+            self._others.leave()
+        self.mine.clear()
+
+    def _take(self, id: str, last: int | None, positions: Mapping[str, str], clock: float) -> None:
+        position = self._places.take(id)
+        if position is None:
+            return
+        if position == END:  # read to its end since we looked
+            self._places.leave(id)
+            return
+        shard = self.mine[id] = Shard(id, position or self._beginning(positions, clock))
+        shard.last = last
+        self.keep(shard)
+
+    def _give_up(self, shard: Shard) -> None:
+        self._places.leave(shard.id)
+        self.mine.pop(shard.id, None)
+
+    def _beginning(self, positions: Mapping[str, str], clock: float) -> str:
+        """Where a shard begins that nobody read yet. `from_now` that is when the group began, not now: else what comes
+        while nobody listens, or to a shard that is new, would be left out."""
+        if not self._from_now:
+            return ""
+        if known := positions.get(START):
+            return known
+        noted = self._places.take(START)
+        if noted == "":
+            self._places.keep(START, f"@{clock}")
+        if noted is not None:
+            self._places.leave(START)
+        return noted or f"@{clock}"
+
+
+class Others:
+    """Who else of the group is there. Each holds a part `reader-N` and writes something new into it at each look; what
+    changes is alive, by the clock of whoever sees it change."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._me = ""
+        self._seen: dict[str, tuple[str, float]] = {}
+        self._is_first = True
+
+    def share(self, positions: Mapping[str, str], shards: int) -> int:
+        """How many of so many shards are ours: the same number for each, and one more for the first ones if some are
+        left over."""
+        now = time.monotonic()
+        if not self._me or not self._places.keep(self._me, uuid4().hex):
+            self._me = self._register()
+        for part, value in positions.items():
+            if part.startswith(READER) and self._seen.get(part, ("", 0.0))[0] != value:
+                self._seen[part] = (value, -GONE_SECONDS if self._is_first else now)
+        self._is_first = False
+        alive = {part for part, (value, when) in self._seen.items() if value and now - when < GONE_SECONDS}
+        readers = sorted(alive | {self._me})
+        return shards // len(readers) + (readers.index(self._me) < shards % len(readers))
+
+    def leave(self) -> None:
+        if self._me and self._places.keep(self._me, ""):
+            self._places.leave(self._me)
+
+    def _register(self) -> str:
+        part = next(part for number in count(1) if self._places.take(part := f"{READER}{number}") is not None)
+        self._places.keep(part, uuid4().hex)
+        return part
+
+
+def _is_next(shard: Mapping[str, Any], listed: Mapping[str, Any], positions: Mapping[str, str]) -> bool:
+    """Whether all that came before it has been read."""
+    before = (shard.get("ParentShardId", ""), shard.get("AdjacentParentShardId", ""))
+    return all(positions.get(parent) == END for parent in before if parent in listed)
+
+
+def _last(shard: Mapping[str, Any]) -> int | None:
+    """The number at which it was closed."""
+    ending = shard.get("SequenceNumberRange", {}).get("EndingSequenceNumber")
+    return int(ending) if ending else None

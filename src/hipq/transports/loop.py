@@ -1,0 +1,63 @@
+"""An event loop in a thread of its own, for client libraries that have no other way.
+
+The loop goes on while nobody asks for anything: heartbeats are answered while a transaction takes its time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+import threading
+from collections.abc import Coroutine
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Loop:
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name=f"hipq-{name}", daemon=True)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_forever()
+        self._loop.close()
+
+    def call(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
+        """Do this on the loop and wait for it. TimeoutError after so long: then it is cancelled."""
+        if not self._thread.is_alive():
+            work.close()
+            raise TimeoutError("the event loop has ended")
+        try:
+            return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), self._loop).result()
+        except CancelledError:  # of which asyncio has one of its own
+            raise TimeoutError("it was cancelled") from None
+
+    def close(self) -> None:
+        """What still runs on it is cancelled."""
+
+        async def end() -> None:
+            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+            self._loop.stop()
+
+        if self._thread.is_alive():
+            asyncio.run_coroutine_threadsafe(end(), self._loop)
+            self._thread.join(timeout=5)
+
+
+def cut(writer: asyncio.StreamWriter | None) -> None:
+    """End a connection at once: what the server does not have yet, it does not get."""
+    if writer is None:
+        return
+    with suppress(OSError):
+        linger = struct.pack("ii", 1, 0)  # else the kernel goes on sending what is in its buffer
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    writer.transport.abort()

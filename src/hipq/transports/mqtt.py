@@ -1,0 +1,272 @@
+"""MQTT 5: `mqtt://user:password@server:1883/topic/with/levels`, `mqtts://` for TLS. Listening takes + and # too.
+
+Options: `group`; `expiry`: for so many seconds the server keeps what comes while nobody listens (604800, a week);
+`share`: among so many sessions of the group messages are dealt out (1). A session has a fixed name, since to the server
+that name is who has what was not acknowledged; which source serves which session is claimed through `Places`. A source
+that gets no session stands by, and one that sees a session free for a while serves that too, and keeps it: it does not
+give it back to a source that comes later and then stands by.
+
+Of a message the user properties are the headers and the correlation data is the key. MQTT gives no ids: hipq's sender
+writes one (`hipq-id`); messages without it that are equal in all, topic to properties, are one message. A server keeps
+a message for the sessions it has: what is sent before anybody has listened is confirmed, and gone.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, Final
+
+from paho.mqtt.enums import MQTTErrorCode
+
+from hipq.errors import HipqError, Invalid
+from hipq.transports.address import Address
+from hipq.transports.base import Message, Places
+from hipq.transports.mqtt_connection import CLOSE_SECONDS, OPEN_SECONDS, Connection, server
+from hipq.transports.mqtt_packet import FORBIDDEN, Arrived, message_of
+from hipq.transports.mqtt_sender import MqttSender
+
+WEEK: Final = 604_800
+TEND_SECONDS: Final = 1.0
+"""How often a source renews its claims; without any, how often it tries to get one."""
+LOOK_SECONDS: Final = 2.0
+FREE_SECONDS: Final = 10.0
+"""For so long another session must have been free before a source that has one serves that too."""
+TRIES: Final = 8
+"""Sessions tried at a time by a source that has none."""
+LINGER_SECONDS: Final = 0.001
+"""While more keep coming within it, they go into the same batch."""
+
+
+def check(address: Address) -> None:
+    address.allow({"expiry", "group", "share"})
+    address.number("expiry", WEEK, 60, 4_294_967_294)
+    address.number("share", 1, 1, 64)
+    server(address)
+    levels = address.name.split("/")
+    if "#" in address.name[:-1] or any(len(level) > 1 and ("+" in level or "#" in level) for level in levels):
+        raise Invalid(f"{address}: + and # stand for whole levels of a topic, # for the last: a/+/c, a/#")
+    if levels[0] == "$share":
+        raise Invalid(f"{address}: write share=2 after the topic to share it between two, not $share before it")
+    if len(address.name.encode()) > 1000 or FORBIDDEN.search(address.name):
+        raise Invalid(f"{address!s:.80}: a topic has up to 1,000 bytes of printable text")
+
+
+def sender(address: Address) -> MqttSender:
+    check(address)
+    if "+" in address.name or "#" in address.name:
+        raise Invalid(f"{address}: one can listen to a topic with + or #, but not send to it")
+    return MqttSender(address)
+
+
+def source(address: Address, group: str, places: Places) -> MqttSource:
+    check(address)
+    return MqttSource(address, address.options.get("group") or group, places)
+
+
+class _Inlet(Connection):
+    """A connection that serves one session of the group."""
+
+    def __init__(self, address: Address, name: str, came: Callable[[_Inlet, Arrived], None]) -> None:
+        self._came = came
+        self._asked: dict[int, Future[None]] = {}
+        self.closing = False
+        super().__init__(address, name)
+        self.client.on_unsubscribe = self._on_unsubscribe
+
+    def arrived(self, message: Arrived) -> None:
+        self._came(self, message)
+
+    @property
+    def is_blocked(self) -> bool:
+        """Whether it may be made to wait."""
+        return self.failed is None and not self.closing and self._granted.done()
+
+    def acknowledge(self, number: int) -> None:
+        if self.failed is None and self.client.ack(number, 1) != MQTTErrorCode.MQTT_ERR_SUCCESS:
+            self._lost("the connection broke")
+
+    def close(self) -> None:
+        """Ask the server something first: its reply says that it has read all acknowledgements. Else it may see whoever
+        has the session next before it reads them, and they come again."""
+        number = self.client.unsubscribe("hipq/nothing")[1] if self.failed is None else None
+        if number is not None:
+            try:
+                self._asked.setdefault(number, Future()).result(CLOSE_SECONDS)
+            except (TimeoutError, HipqError):
+                pass  # then they may come again
+        super().close()
+
+    def ended(self, error: HipqError) -> None:
+        super().ended(error)
+        for asked in list(self._asked.values()):
+            if not asked.done():
+                asked.set_exception(error)
+
+    def _on_unsubscribe(self, _client: Any, _data: Any, number: int, _reasons: Any, _properties: Any) -> None:
+        asked = self._asked.setdefault(number, Future())
+        if not asked.done():
+            asked.set_result(None)
+
+
+class MqttSource:
+    """The sessions it has claimed, each with its connection; what comes on all of them is in one line."""
+
+    def __init__(self, address: Address, group: str, places: Places) -> None:
+        self._address, self._group, self._places = address, group, places
+        self._share = address.number("share", 1, 1, 64)
+        self._expiry = address.number("expiry", WEEK, 60, 4_294_967_294)
+        self._inlets: dict[str, _Inlet] = {}
+        self._free: dict[str, float] = {}
+        self._tend_at = self._look_at = 0.0
+        self._line: deque[tuple[_Inlet, Arrived]] = deque()
+        self._held = self._most = 0
+        self._changed = threading.Condition()
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        until = time.monotonic() + seconds
+        self._most = most
+        while True:
+            now = time.monotonic()
+            self._tend(most, now)
+            messages = self._take(most, min(until, self._tend_at) - now)
+            if messages or time.monotonic() >= until:
+                return messages
+
+    def done(self, messages: Sequence[Message]) -> None:
+        """What can no longer be acknowledged, since its connection broke, comes again; the next `receive` says so."""
+        for message in messages:
+            inlet, number = message.handle
+            if number:  # without one it was sent with QoS 0, and nobody waits for a confirmation
+                inlet.acknowledge(number)
+        with self._changed:
+            self._held -= len(messages)
+            self._changed.notify_all()
+
+    def lag(self) -> int | None:
+        return None
+
+    def close(self) -> None:
+        until = time.monotonic() + 3 * CLOSE_SECONDS
+        for part in list(self._inlets):
+            try:
+                self._give_up(part, gently=time.monotonic() < until)
+                self._places.leave(part)
+            except Exception:
+                pass  # the claim ends by itself
+
+    # -- how --------------------------------------------------------------------------------------------------------
+    def _came(self, inlet: _Inlet, message: Arrived) -> None:
+        """Put it into the line, in paho's thread, which waits while there is no room: not every server keeps to the
+        number of messages it was told to send at most. Not before it is subscribed: what a session has waiting comes
+        ahead of the reply to that, and nobody makes room before the reply is there."""
+        with self._changed:
+            while inlet.is_blocked and len(self._line) + self._held >= self._most:
+                self._changed.wait(CLOSE_SECONDS / 2)
+            if not inlet.closing:
+                self._line.append((inlet, message))
+                self._changed.notify_all()
+
+    def _take(self, most: int, seconds: float) -> list[Message]:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._line, max(seconds, 0)):
+                return []
+        before, limit = 0, time.monotonic() + 10 * LINGER_SECONDS
+        while before < len(self._line) < most and time.monotonic() < limit:
+            before = len(self._line)
+            time.sleep(LINGER_SECONDS)
+        with self._changed:
+            found = [self._line.popleft() for _ in range(min(most - self._held, len(self._line)))]
+            messages = [message_of(came, (inlet, came.number)) for inlet, came in found if inlet.failed is None]
+            self._held += len(messages)
+            self._changed.notify_all()
+        return messages
+
+    def _tend(self, most: int, now: float) -> None:
+        """Go on having what it has, and see to it that every session is somebody's."""
+        for part, inlet in list(self._inlets.items()):
+            if inlet.failed:
+                ours = self._places.keep(part, "")
+                if ours and not inlet.taken_over:
+                    raise inlet.failed from None
+                self._give_up(part)  # a server may not say that another has the session now
+                if ours:
+                    self._places.leave(part)
+        if now < self._tend_at:
+            return
+        self._tend_at = now + TEND_SECONDS
+        for part in list(self._inlets):
+            if not self._places.keep(part, ""):
+                self._give_up(part)
+        if not self._inlets:
+            self._begin(most)
+        elif now >= self._look_at:
+            self._look_at = now + LOOK_SECONDS
+            self._adopt(most, now)
+
+    def _begin(self, most: int) -> None:
+        for part in self._others()[:TRIES]:
+            if self._places.take(part) is not None:
+                return self._serve(part, most)
+        return None
+
+    def _adopt(self, most: int, now: float) -> None:
+        """Look at one of the others: is it free, and was it before?"""
+        others = self._others()
+        ripe = [part for part in others if now - self._free.get(part, now) > FREE_SECONDS]
+        for part in (ripe or others)[:1]:
+            if self._places.take(part) is None:
+                self._free.pop(part, None)
+            elif part in ripe:
+                self._free.pop(part)
+                self._serve(part, most)
+            else:
+                self._places.leave(part)
+                self._free.setdefault(part, now)
+
+    def _others(self) -> list[str]:
+        """The sessions it does not have, mixed, with those of a time when `share` was larger: what was kept for them is
+        still to be fetched."""
+        known = {f"session-{number}" for number in range(self._share)}
+        known |= {part for part in self._places.read() if re.fullmatch("session-[0-9]{1,2}", part)}
+        others = sorted(known - set(self._inlets))
+        random.shuffle(others)
+        return others
+
+    def _serve(self, part: str, most: int) -> None:
+        number = int(part.partition("-")[2])
+        digest = hashlib.blake2b(f"{self._group}\n{self._address.name}\n{number}".encode(), digest_size=9).hexdigest()
+        inlet = _Inlet(self._address, f"hipq-{digest}", self._came)  # of 23 characters: all that a server must take
+        shared, alone = f"$share/{_level(self._group)}/{self._address.name}", self._address.name
+        topic = "" if number >= self._share else shared if self._share > 1 else alone
+        try:
+            room = max(1, min(most // self._share, 65_535))
+            inlet.open(OPEN_SECONDS, expiry=self._expiry, receive_maximum=room)
+            inlet.subscribe(topic, [other for other in (shared, alone) if other != topic])
+        except BaseException:
+            inlet.abort()
+            self._places.leave(part)
+            raise
+        self._inlets[part] = inlet
+
+    def _give_up(self, part: str, *, gently: bool = True) -> None:
+        inlet = self._inlets.pop(part)
+        with self._changed:
+            inlet.closing = True  # its thread may be waiting for room
+            self._changed.notify_all()
+        if gently:
+            inlet.close()
+        else:
+            inlet.abort()
+
+
+def _level(group: str) -> str:
+    """The group as a level of a topic."""
+    plain = re.sub("[^A-Za-z0-9_.-]", "_", group)[:100]
+    return plain if plain == group else f"{plain}-{hashlib.blake2b(group.encode(), digest_size=4).hexdigest()}"

@@ -1,0 +1,87 @@
+"""What MQTT's packets hold.
+
+paho reads them too, but takes a message whose properties it dislikes for the end of the connection, and needs longer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, Final, NamedTuple
+
+from hipq.transports.base import Message
+
+ID_PROPERTY: Final = "hipq-id"
+FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufeff\ufffe\uffff]")
+"""Servers cut off who sends text with these, and paho, who receives U+FEFF."""
+
+
+class Arrived(NamedTuple):
+    topic: bytes
+    number: int
+    """By which it is acknowledged; 0: it needs not be."""
+    body: bytes
+    properties: bytes
+
+
+def read(command: int, packet: bytes) -> Arrived:
+    end = 2 + int.from_bytes(packet[:2], "big")
+    topic, number = packet[2:end], 0
+    if command & 0x06:
+        number = int.from_bytes(packet[end : end + 2], "big")
+        end += 2
+    length, start = _counted(packet, end)
+    return Arrived(topic, number, packet[start + length :], packet[start : start + length])
+
+
+def _counted(raw: bytes, at: int) -> tuple[int, int]:
+    """A number of up to four bytes, each of which says whether another follows; and where it ends."""
+    value = shift = 0
+    while shift < 28:
+        byte = raw[at]
+        value |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            break
+    return value, at
+
+
+def properties_of(raw: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """The user properties and the correlation data; of the others only how long they are."""
+    pairs: list[tuple[bytes, bytes]] = []
+    correlation, at = b"", 0
+    while at < len(raw):
+        kind, at = raw[at], at + 1
+        if kind in (3, 8, 9, 38):
+            value, at = _sized(raw, at)
+            if kind == 38:
+                other, at = _sized(raw, at)
+                pairs.append((value, other))
+            elif kind == 9:
+                correlation = value
+        elif kind == 11:
+            _, at = _counted(raw, at)
+        elif kind in (1, 2, 35):
+            at += {1: 1, 2: 4, 35: 2}[kind]
+        else:
+            break
+    return pairs, correlation
+
+
+def _sized(raw: bytes, at: int) -> tuple[bytes, int]:
+    end = at + 2 + int.from_bytes(raw[at : at + 2], "big")
+    return raw[at + 2 : end], end
+
+
+def message_of(came: Arrived, handle: Any) -> Message:
+    pairs, correlation = properties_of(came.properties)
+    headers = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in pairs}
+    id = headers.pop(ID_PROPERTY, "")
+    if not id or len(id) > 200 or not id.isprintable():
+        digest = hashlib.blake2b(digest_size=20)
+        for part in (came.topic, correlation, *(text for pair in pairs for text in pair), came.body):
+            digest.update(b"%d:" % len(part) + part)
+        id = digest.hexdigest()
+    topic = came.topic.decode(errors="replace")
+    key = correlation.decode(errors="replace")
+    return Message(came.body, id, key=key, headers=headers, subject=topic, handle=handle)

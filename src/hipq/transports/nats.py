@@ -1,0 +1,262 @@
+"""NATS JetStream: `nats://user:password@server:4222,other:4222/SUBJECT?stream=..&group=..&ack_wait=30&tls=true&token=..`
+
+What is sent goes to the stream that takes its subject. A group is a durable pull consumer of that stream: whoever
+belongs to it asks for some messages at a time. Each is acknowledged by itself; one that is not comes again after
+`ack_wait` seconds without a sign of life, or at once if whoever had it closes in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import re
+import time
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js import api
+from nats.js.errors import NotFoundError
+
+from hipq.errors import Invalid, TransportUnavailable
+from hipq.transports.address import Address
+from hipq.transports.base import Message, Places, key_in
+from hipq.transports.loop import Loop
+from hipq.transports.nats_line import SECONDS, Line, servers
+from hipq.transports.nats_sender import NatsSender
+
+OPTIONS: Final = {"stream", "group", "ack_wait", "tls", "token"}
+ACK_WAIT: Final = 30
+PULL_SECONDS: Final = 30.0
+"""How long the server keeps a question for messages open."""
+PULL_BYTES: Final = 64 << 20
+"""What it answers one question with at most, so that a thousand big messages do not fill the memory."""
+MAX_ACK_PENDING: Final = 50_000
+"""For the whole group; each of its sources asks for what it can hold."""
+
+
+def check(address: Address) -> None:
+    address.allow(OPTIONS)
+    servers(address)
+    address.number("ack_wait", ACK_WAIT, 1, 86_400)
+    if address.options.get("tls", "false") not in ("true", "false"):
+        raise Invalid(f"{address}: tls must be true or false, not {address.options['tls']!r:.40}")
+    if "token" in address.options and address.user:
+        raise Invalid(f"{address}: a token and a user are one too many")
+    if not re.fullmatch(r"[^\s.*>/\\]{1,200}", address.options.get("stream", "any")):
+        raise Invalid(f"{address}: {address.options['stream']!r:.40} is no name of a stream")
+    words = address.name.split(".")
+    wild = all(word == "*" or not {"*", ">"} & set(word) or (word == ">" and word is words[-1]) for word in words)
+    if not all(words) or not wild or re.search(r"\s", address.name) or len(address.name.encode()) > 200:
+        raise Invalid(f"{address}: {address.name!r:.60} is no subject; one looks like payments.in")
+
+
+def sender(address: Address) -> NatsSender:
+    check(address)
+    if {"*", ">"} & set(address.name.split(".")):
+        raise Invalid(f"{address}: messages are sent to one subject, without * and >")
+    return NatsSender(address)
+
+
+def source(address: Address, group: str, places: Places) -> NatsSource:  # noqa: ARG001
+    check(address)
+    return NatsSource(address, group)
+
+
+class NatsSource:
+    def __init__(self, address: Address, group: str) -> None:
+        self._address = address
+        self._durable = durable(group, address.name)
+        self._stream = address.options.get("stream", "")
+        self._ack_wait = float(address.number("ack_wait", ACK_WAIT, 1, 86_400))
+        self._ready: deque[Msg] = deque()
+        self._held: dict[str, Msg] = {}  # by what acknowledges them; also the ready ones
+        self._asked = 0
+        self._asked_until = 0.0
+        self._news = asyncio.Event()
+        self._line = Line(address, lambda _: self._news.set())
+        self._loop = Loop("nats-listen")
+        try:
+            self._call(self._open(), 4 * SECONDS)
+        except BaseException:
+            self.close()
+            raise
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        return [self._message(found) for found in self._call(self._receive(most, seconds), seconds + SECONDS)]
+
+    def done(self, messages: Sequence[Message]) -> None:
+        self._call(self._acknowledge([message.handle for message in messages]), 2 * SECONDS)
+
+    def lag(self) -> int | None:
+        info = self._call(self._line.js.consumer_info(self._stream, self._durable), SECONDS)
+        return (info.num_pending or 0) + (info.num_ack_pending or 0)
+
+    def close(self) -> None:
+        with suppress(Exception):
+            self._loop.call(self._leave(), 3)
+        self._loop.close()
+
+    def _call(self, work: Any, seconds: float) -> Any:
+        try:
+            return self._loop.call(work, seconds)
+        except (OSError, NatsError, asyncio.CancelledError) as error:  # a TimeoutError is an OSError
+            raise self._line.unavailable(error) from None
+
+    def _message(self, found: Msg) -> Message:
+        words = found.reply.split(".")  # $JS.ACK.stream.consumer.delivered.sequence..., since 2.2 maybe with a domain
+        sequence = words[5] if len(words) == 9 else words[7]
+        headers = {name.lower(): value for name, value in (found.headers or {}).items()}
+        return Message(
+            found.data,
+            f"{self._stream}-{sequence}",
+            key=key_in(headers),
+            headers=headers,
+            subject=found.subject,
+            handle=found.reply,
+        )
+
+    # -- on the loop ------------------------------------------------------------------------------------------------
+    async def _open(self) -> None:
+        await self._line.open()
+        self._stream = await self._found_stream()
+        await self._join()
+        self._inbox = self._line.client.new_inbox()
+        self._subscription = await self._line.client.subscribe(self._inbox, cb=self._came)
+        self._alive = asyncio.create_task(self._stay_alive())
+
+    async def _found_stream(self) -> str:
+        """The stream that takes the subject; one is made if there is none."""
+        subject, js = self._address.name, self._line.js
+        if named := self._address.options.get("stream"):
+            try:
+                await js.stream_info(named)
+            except NotFoundError:
+                raise TransportUnavailable(
+                    f"{self._address}: there is no stream {named}: create it, or leave the option stream out"
+                ) from None
+            return named
+        answer = await self._line.client.request(
+            "$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode(), timeout=SECONDS
+        )
+        names: list[str] = json.loads(answer.data).get("streams") or []
+        if len(names) > 1:
+            raise Invalid(
+                f"{self._address}: {', '.join(names)} all have messages on {subject}: say which, ?stream={names[0]}"
+            )
+        if not names:
+            names = [valid(subject)]
+            await js.add_stream(api.StreamConfig(name=names[0], subjects=[subject], storage=api.StorageType.FILE))
+        return names[0]
+
+    async def _join(self) -> None:
+        js = self._line.js
+        wanted = api.ConsumerConfig(
+            durable_name=self._durable,
+            filter_subject=self._address.name,
+            ack_policy=api.AckPolicy.EXPLICIT,
+            ack_wait=self._ack_wait,
+            max_ack_pending=MAX_ACK_PENDING,
+        )
+        try:
+            there = (await js.consumer_info(self._stream, self._durable)).config
+        except NotFoundError:
+            await js.add_consumer(self._stream, wanted)
+            return
+        if (
+            there.deliver_subject
+            or there.ack_policy != api.AckPolicy.EXPLICIT
+            or there.filter_subject != self._address.name
+        ):
+            raise Invalid(
+                f"{self._address}: the consumer {self._durable} of {self._stream} is another one: "
+                f"it must be a pull consumer with explicit acknowledgement of {self._address.name}"
+            )
+        if "ack_wait" in self._address.options and there.ack_wait != self._ack_wait:
+            await js.add_consumer(self._stream, there.evolve(ack_wait=self._ack_wait))
+        elif there.ack_wait:
+            self._ack_wait = there.ack_wait
+
+    async def _receive(self, most: int, seconds: float) -> list[Msg]:
+        until = time.monotonic() + seconds
+        while not self._line.lost:
+            if self._ready:
+                return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+            self._news.clear()
+            await self._ask(most)
+            try:
+                async with asyncio.timeout(max(0.0, until - time.monotonic())):
+                    await self._news.wait()
+            except TimeoutError:
+                return []
+        raise self._line.lost
+
+    async def _ask(self, most: int) -> None:
+        """Ask for as many as there is room for, unless enough are on their way."""
+        if time.monotonic() > self._asked_until:
+            self._asked = 0
+        room = most - self._asked - len(self._held)
+        if room > 0 and (not self._asked or room >= most // 2):
+            self._asked += room
+            self._asked_until = time.monotonic() + PULL_SECONDS + 1
+            question = {"batch": room, "expires": int(PULL_SECONDS * 1e9), "max_bytes": PULL_BYTES}
+            where = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._durable}"
+            await self._line.client.publish(where, json.dumps(question).encode(), reply=self._inbox)
+
+    async def _came(self, message: Msg) -> None:
+        if message.reply.startswith("$JS.ACK."):
+            self._asked -= 1
+            self._ready.append(message)
+            self._held[message.reply] = message
+        else:
+            self._was_told(message.headers or {})
+        self._news.set()
+
+    def _was_told(self, headers: dict[str, str]) -> None:
+        """The server says that a question has ended, and how many messages it would still have brought."""
+        why = headers.get(api.Header.DESCRIPTION) or ""
+        left = headers.get("Nats-Pending-Messages", "")
+        self._asked = max(0, self._asked - int(left)) if left.isdigit() else 0
+        if headers.get(api.Header.STATUS) not in ("404", "408", "409") or "Consumer Deleted" in why:
+            self._line.lose(f"{self._stream} does not deliver any more ({why or 'there is no such consumer'})")
+
+    async def _acknowledge(self, replies: Sequence[str]) -> None:
+        if self._line.lost:
+            raise self._line.lost
+        for reply in replies:
+            if self._held.pop(reply, None):
+                await self._line.client.publish(reply)
+        await self._line.client.flush(int(SECONDS))
+
+    async def _stay_alive(self) -> None:
+        """While the caller's transaction takes its time, nobody else shall be given its messages."""
+        while not self._line.lost:
+            await asyncio.sleep(self._ack_wait / 3)
+            with suppress(NatsError):
+                for reply in list(self._held):
+                    await self._line.client.publish(reply, Msg.Ack.Progress)
+
+    async def _leave(self) -> None:
+        if self._line.client.is_connected:
+            # What is on its way comes in first, so that it can be given back.
+            await self._subscription.drain()  # type: ignore[no-untyped-call]
+            for reply in list(self._held):
+                await self._line.client.publish(reply, Msg.Ack.Nak)
+            await self._line.client.flush(2)
+        await self._line.close()
+
+
+def durable(group: str, subject: str) -> str:
+    """The consumer's name. The subject is part of it: a group may listen to several of one stream."""
+    return valid(f"{group}-{subject}")
+
+
+def valid(name: str) -> str:
+    """The name, if it can be a stream's or a consumer's; else what is like it, and another one for another name."""
+    plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:100]
+    is_alone = "_" not in name and plain == name.replace(".", "_")
+    return plain if is_alone else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

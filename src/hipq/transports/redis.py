@@ -1,0 +1,183 @@
+"""Redis Streams: `redis://user:password@server:6379/STREAM`, or `redis://server/2/STREAM` in its database 2.
+
+Options: `group`; `maxlen`: to about so many entries a stream is cut when something is sent, read or not; `idle`: after
+so many seconds another source takes over what one has received and not acknowledged (30). A source that is closed hands
+its own over at once. What was handed over comes out of its order.
+
+A message is an entry with the fields `body`, `key` and `headers` (a JSON object). An entry that has no `body` is
+somebody else's: its body is a JSON object of all its fields.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import uuid4
+
+from redis import exceptions
+
+from hipq.errors import HipqError
+from hipq.transports.address import Address
+from hipq.transports.base import Message, Places
+from hipq.transports.redis_line import Line, failure, where_of
+from hipq.transports.redis_sender import RedisSender
+
+IDLE: Final = 30
+LOOK_SECONDS: Final = 1.0
+"""How often a source looks for what others have left behind."""
+RELEASED: Final = "hipq-released"
+"""The consumer that has what closed sources did not acknowledge."""
+LONG_AGO: Final = 7 * 86_400_000
+"""Milliseconds, more than any `idle`: what was released then is everybody's."""
+
+
+def check(address: Address) -> None:
+    address.allow({"group", "idle", "maxlen"})
+    address.number("idle", IDLE, 1, 86_400)
+    address.number("maxlen", 1, 1, 10**9)
+    where_of(address)
+
+
+def sender(address: Address) -> RedisSender:
+    check(address)
+    return RedisSender(address)
+
+
+def source(address: Address, group: str, places: Places) -> RedisSource:  # noqa: ARG001
+    check(address)
+    return RedisSource(address, address.options.get("group") or group)
+
+
+class RedisSource:
+    """A consumer of a group, under a name that nobody had before."""
+
+    def __init__(self, address: Address, group: str) -> None:
+        self._address = address
+        self._stream, self._group = where_of(address).stream, group
+        self._name = f"{socket.gethostname()[:60]}-{os.getpid()}-{uuid4().hex[:12]}"
+        self._idle = address.number("idle", IDLE, 1, 86_400) * 1000
+        self._line = Line(address)
+        self._held: set[str] = set()
+        self._look_at = 0.0
+        self._was_there = False
+
+    def receive(self, most: int, seconds: float) -> Sequence[Message]:
+        self._line.open()
+        now = time.monotonic()
+        until = now + seconds
+        while True:
+            room = most - len(self._held)
+            if room <= 0:
+                time.sleep(seconds)
+                return []
+            messages: Sequence[Message] = ()
+            if now >= self._look_at:
+                messages = self._left_behind(room)
+                if not messages:
+                    self._look_at = now + LOOK_SECONDS
+            messages = messages or self._news(room, min(until, self._look_at) - now)
+            now = time.monotonic()
+            if messages or now >= until:
+                self._held.update(message.id for message in messages)
+                return messages
+
+    def done(self, messages: Sequence[Message]) -> None:
+        if messages:
+            self._line.get("XACK", self._stream, self._group, *(message.handle for message in messages))
+            self._held.difference_update(message.id for message in messages)
+
+    def lag(self) -> int | None:
+        self._line.open()
+        length, groups = self._line.ask(("XLEN", self._stream), ("XINFO", "GROUPS", self._stream))
+        if isinstance(groups, exceptions.ResponseError):
+            if "no such key" in str(groups):
+                return 0
+            raise failure(self._address, groups) from None
+        for flat in groups:
+            group = dict(zip(flat[::2], flat[1::2], strict=True))
+            if group[b"name"] == self._group.encode():
+                behind = group.get(b"lag")  # Redis 6 does not know, nor do later ones after entries were deleted
+                return None if behind is None else int(behind) + int(group[b"pending"])
+        return int(length)
+
+    def close(self) -> None:
+        """Let others have what was not acknowledged. A consumer that is deleted takes along what it has: only then."""
+        try:
+            if self._was_there:
+                self._line.open()
+                while rows := self._line.get("XPENDING", self._stream, self._group, "-", "+", 1000, self._name):
+                    ids = [row[0] for row in rows]
+                    how = ("IDLE", LONG_AGO, "JUSTID")
+                    self._line.get("XCLAIM", self._stream, self._group, RELEASED, 0, *ids, *how)
+                self._line.get("XGROUP", "DELCONSUMER", self._stream, self._group, self._name)
+        except HipqError:
+            pass  # then they are somebody else's after `idle`
+        self._line.close()
+
+    # -- how --------------------------------------------------------------------------------------------------------
+    def _news(self, room: int, seconds: float) -> Sequence[Message]:
+        block = ("BLOCK", int(seconds * 1000)) if seconds >= 0.001 else ()  # BLOCK 0 is for ever
+        reply = self._of_group(
+            "XREADGROUP", "GROUP", self._group, self._name, "COUNT", room, *block, "STREAMS", self._stream, ">"
+        )
+        return self._messages(reply[0][1]) if reply else []
+
+    def _left_behind(self, room: int) -> Sequence[Message]:
+        """What a source that died, hangs or was closed has not acknowledged."""
+        cursor: Any = "0-0"
+        while True:
+            what = ("XAUTOCLAIM", self._stream, self._group, self._name, self._idle, cursor, "COUNT", room)
+            if not (reply := self._of_group(*what)):
+                return []
+            cursor, entries = reply[0], [one for one in reply[1] if one and one[1] is not None]
+            if found := self._messages([one for one in entries if one[0].decode() not in self._held]):
+                return found
+            if cursor == b"0-0":
+                return []
+
+    def _of_group(self, *command: Any) -> Any:
+        """The reply, or None after making the group: it is not there at first, nor after a server lost its memory."""
+        (reply,) = self._line.ask(command)
+        self._was_there = True
+        if not isinstance(reply, exceptions.ResponseError):
+            return reply
+        if not str(reply).startswith(("NOGROUP", "UNBLOCKED")):
+            raise failure(self._address, reply) from None
+        (made,) = self._line.ask(("XGROUP", "CREATE", self._stream, self._group, "0", "MKSTREAM"))
+        if isinstance(made, exceptions.ResponseError) and not str(made).startswith("BUSYGROUP"):
+            raise failure(self._address, made) from None
+        return None
+
+    def _messages(self, entries: Sequence[Any]) -> list[Message]:
+        return [_message(self._stream, id, flat) for id, flat in entries]
+
+
+def _message(stream: str, id: bytes, flat: Sequence[bytes]) -> Message:
+    fields = dict(zip(flat[::2], flat[1::2], strict=True))
+    body = fields.pop(b"body", None)
+    if body is None:
+        whole = {_text(name): _text(value) for name, value in fields.items()}
+        return Message(json.dumps(whole).encode(), id.decode(), subject=stream, handle=id)
+    key = _text(fields.pop(b"key", b""))
+    headers = _headers(fields.pop(b"headers", b""))
+    for name, value in fields.items():
+        headers[_text(name)] = _text(value)
+    return Message(body, id.decode(), key=key, headers=headers, subject=stream, handle=id)
+
+
+def _headers(raw: bytes) -> dict[str, str]:
+    if not raw or raw == b"{}":
+        return {}
+    try:
+        found = json.loads(raw)
+        return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
+    except (ValueError, AttributeError, RecursionError):  # somebody else's, and no JSON object: still to be seen
+        return {"headers": _text(raw)}
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode(errors="replace")

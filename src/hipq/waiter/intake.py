@@ -1,0 +1,198 @@
+"""One queue: what comes from it is handed to the hands, and settled when they are through.
+
+    receive -> handle -> delete
+
+A crash between any two of these loses nothing: what is not deleted comes again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from uuid import uuid4
+
+from hipq.errors import HipqError, Invalid
+from hipq.job.names import whole
+from hipq.job.when import seconds
+from hipq.transports.sqs_batch import BATCH
+from hipq.waiter.connection import Connection
+from hipq.waiter.groups import Groups
+from hipq.waiter.hands import Hands, Task
+from hipq.waiter.holding import LONGEST_HIDDEN, Held, Holding
+from hipq.waiter.message import ASKED_FOR, Message, incoming
+
+Retry = float | timedelta | Callable[[Message], float | None]
+"""Seconds until a message comes again whose handler raised, or what says so; None = when its time is over."""
+
+_log: Final = logging.getLogger("hipq")
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What `waiter.handle` was told."""
+
+    handler: Callable[[Message], Any]
+    visibility: int | None
+    """Seconds; None = as the queue has it."""
+    retry: float | Callable[[Message], float | None] | None
+
+    @classmethod
+    def of(cls, handler: Callable[[Message], Any], visibility: int | None, retry: Retry | None) -> Handling:
+        if not callable(handler):
+            raise Invalid(f"a handler must be a function, not {type(handler).__name__}")
+        if visibility is not None:
+            whole(visibility, "visibility", 1, LONGEST_HIDDEN)
+        if retry is not None and not callable(retry):
+            retry = seconds(retry, "retry")
+        return cls(handler, visibility, retry)
+
+
+class Intake:
+    def __init__(self, connection: Connection, handling: Handling, hands: Hands, wait: int) -> None:
+        self._connection = connection
+        self.name = connection.queue
+        self._handling = handling
+        self._handler = _called(handling.handler)
+        self._hands = hands
+        self._wait = wait
+        self._visibility = handling.visibility or connection.visibility
+        self._holding = Holding(connection, self._visibility, self._deleted)
+        self._order = threading.Lock()
+        self._groups: Groups[Held] | None = Groups() if self.name.endswith(".fifo") else None
+        """In a standard queue messages may have a group, too, and have no order."""
+        self._receiver = threading.Thread(target=self._receive_on, name="hipq-waiter-receive", daemon=True)
+        self.counts: Counter[str] = Counter()
+        """handled, failed, given back, lost."""
+
+    # -- coming -----------------------------------------------------------------------------------------------------
+    def start(self) -> None:
+        self._holding.start()
+        self._receiver.start()
+
+    def _receive_on(self) -> None:
+        while room := self._hands.room():
+            try:
+                self._begin(*self._receive(min(BATCH, room)))
+            except HipqError as error:
+                self._hands.stopping.wait(self._connection.trouble.down(str(error)))
+                continue
+            except Exception as error:  # a bug, here or in the client library: said loudly, and the queue goes on
+                _log.exception("%s: receiving failed", self.name)
+                self._hands.stopping.wait(self._connection.trouble.down(type(error).__name__))
+                continue
+
+    def _receive(self, most: int) -> tuple[list[Message], float]:
+        once = {"ReceiveRequestAttemptId": uuid4().hex} if self._groups is not None else {}
+        with self._connection.errors():
+            answer = self._connection.patient.receive_message(
+                QueueUrl=self._connection.url,
+                MaxNumberOfMessages=most,
+                WaitTimeSeconds=self._wait,
+                VisibilityTimeout=self._visibility,
+                AttributeNames=list(ASKED_FOR),
+                MessageAttributeNames=["All"],
+                **once,
+            )
+        self._connection.trouble.up()
+        return [incoming(one, self.name) for one in answer.get("Messages", ())], time.monotonic()
+
+    def _begin(self, messages: Sequence[Message], came: float) -> None:
+        held = self._holding.take(messages, came)
+        if self._groups is not None:
+            with self._order:
+                held = self._groups.came(held)
+        self._launch(held)
+
+    def _launch(self, some: Sequence[Held]) -> None:
+        if some and not self._hands.launch([Task(one, self._handle) for one in some]):
+            self.give_back(some)  # we are stopping
+
+    # -- handled ----------------------------------------------------------------------------------------------------
+    def _handle(self, held: Held) -> None:
+        """In one of the hands' threads, which must outlive whatever a handler does."""
+        if not held.is_ours:  # it waited here for too long, and somebody else may have begun with it
+            self.counts["lost"] += 1
+            self._not_done(held, None)
+            return
+        try:
+            self._handler(held.message)
+        except BaseException as error:
+            self._failed(held, error)
+        else:
+            self.counts["handled"] += 1
+            _log.debug("%s: handled message %s", self.name, held.message.id)
+            self._holding.delete(held)  # after it was handled: a crash here brings it again, and loses nothing
+
+    def _failed(self, held: Held, error: BaseException) -> None:
+        self.counts["failed"] += 1
+        said = "%s: the handler of message %s raised, at try %s; it comes again"
+        _log.warning(said, self.name, held.message.id, held.message.received, exc_info=error)
+        self._not_done(held, self._pause(held.message))
+
+    def _pause(self, message: Message) -> float | None:
+        retry = self._handling.retry
+        if not callable(retry):
+            return retry
+        try:
+            pause = retry(message)
+            return None if pause is None else seconds(pause, "retry")
+        except Exception:  # then it comes again as if there were no such function
+            _log.exception("%s: retry= raised", self.name)
+            return None
+
+    def _not_done(self, held: Held, seconds: float | None) -> None:
+        behind: list[Held] = []
+        if self._groups is not None:
+            with self._order:
+                behind = self._groups.failed(held)
+        self.give_back(behind)
+        self._holding.give_back([held], seconds)
+
+    def _deleted(self, held: Held, is_deleted: bool) -> None:
+        """Only now may the next of its group begin: a crash before would have brought this one after it."""
+        if self._groups is None:
+            return
+        with self._order:
+            following = self._groups.done(held) if is_deleted else []
+            behind = [] if is_deleted else self._groups.failed(held)
+        self.give_back(behind)
+        self._launch(following)
+
+    # -- stopping ---------------------------------------------------------------------------------------------------
+    def give_back(self, some: Sequence[Held]) -> None:
+        """Untouched: others may have them at once."""
+        if some:
+            self.counts["given back"] += len(some)
+            self._holding.give_back(some)
+
+    def stop(self, unstarted: Sequence[Held]) -> None:
+        """Give back what nobody has begun with."""
+        with self._order:
+            waiting = self._groups.waiting() if self._groups is not None else []
+        self.give_back([*unstarted, *waiting])
+
+    @property
+    def is_through(self) -> bool:
+        """Nothing more comes, and what was handled is deleted. Handlers may still run: see the hands."""
+        return not self._receiver.is_alive() and self._holding.is_settled()
+
+    def give_up(self) -> None:
+        """Give back what handlers still work on, too."""
+        self.give_back(self._holding.unfinished())
+
+    def close(self) -> None:
+        self._holding.close()
+
+
+def _called(handler: Callable[[Message], Any]) -> Callable[[Message], Any]:
+    if not inspect.iscoroutinefunction(handler):
+        return handler
+    return lambda message: asyncio.run(handler(message))

@@ -1,0 +1,297 @@
+"""From the tables to SQS: what is due within SQS's horizon is claimed, sent, and deleted once SQS has confirmed it.
+
+A crash between any two of these loses nothing: before the send the claim runs out and another poller sends it; between
+send and delete it is sent a second time. Nothing is deleted that was not confirmed.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import uuid
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Final
+
+from hipq.errors import HipqError
+from hipq.job.when import SECOND
+from hipq.waiter.claims import Claims, Taken
+from hipq.waiter.clock import AwsClock
+from hipq.waiter.delivery import Delivery, batches
+from hipq.waiter.destinations import Destination, Destinations
+from hipq.waiter.item import Scheduled, readable
+from hipq.waiter.limits import BATCH, HORIZON
+from hipq.waiter.reading import Reading
+from hipq.waiter.tables import Table, Tables
+
+log: Final = logging.getLogger("hipq.waiter")
+
+SOON: Final = 30.0
+"""Seconds until the next look when something was left undone, or to another poller, that may have died."""
+
+
+@dataclass(slots=True)
+class Polled:
+    """What one look at the tables did."""
+
+    sent: int = 0
+    """Confirmed by SQS and deleted from the table."""
+    failed: int = 0
+    """Not sent this time; they stay in the table."""
+    lost: int = 0
+    """Sent, but not deleted: the claim had run out, or DynamoDB did not answer. They may be sent again."""
+    taken: int = 0
+    """Left to another poller, that is sending them or was there first."""
+    pages: int = 0
+    read_units: float = 0.0
+    """What DynamoDB counted for reading."""
+    problems: list[str] = field(default_factory=list)
+    """What went wrong, one sentence each."""
+    next_due: int | None = None
+    """When the next message for a FIFO queue is due that must not be sent yet (microseconds since 1970)."""
+
+    def add(self, other: Polled) -> None:
+        self.sent += other.sent
+        self.failed += other.failed
+        self.lost += other.lost
+        self.taken += other.taken
+        self.problems += [one for one in other.problems if one not in self.problems]
+
+
+@dataclass(slots=True)
+class Look:
+    """One look at one table."""
+
+    table: Table
+    token: str
+    polled: Polled
+    blocked: set[tuple[str, str]] = field(default_factory=set)
+    """Groups of FIFO queues of which an earlier message could not be sent now, so no later one may be."""
+    down: set[str] = field(default_factory=set)
+    """Queues that take nothing right now."""
+
+
+class Poller:
+    def __init__(
+        self,
+        reading: Reading,
+        claims: Claims,
+        delivery: Delivery,
+        destinations: Destinations,
+        tables: Tables,
+        clock: AwsClock,
+        threads: int,
+    ) -> None:
+        self._reading, self._claims, self._delivery = reading, claims, delivery
+        self._destinations, self._tables, self._clock = destinations, tables, clock
+        self._threads = threads
+        self._lock = threading.Lock()
+        self._undeleted: list[tuple[Table, Scheduled, str]] = []
+        """Sent, but DynamoDB did not answer when they were to be deleted."""
+
+    # -- one look ---------------------------------------------------------------------------------------------------
+    def poll(self, stop: threading.Event | None = None) -> Polled:
+        """One look at all tables. What goes wrong is in `problems`: the rest goes on."""
+        polled = Polled()
+        with self._lock:
+            self._delete_the_rest(polled)
+            for table in self._tables.usable(polled.problems):
+                look = Look(table, str(uuid.uuid4()), polled)  # a new token: a forked child must not share ours
+                try:
+                    self._look(look, stop or threading.Event())
+                except HipqError as error:
+                    polled.problems.append(str(error))
+        return polled
+
+    def _look(self, look: Look, stop: threading.Event) -> None:
+        until = self._clock.now() + HORIZON * SECOND
+        for page in self._reading.due(look.table, until):
+            look.polled.pages += 1
+            look.polled.read_units += page.read_units
+            ready = [one for one in page.messages if self._ready(look, one)]
+            self._send_unordered(look, [one for one in ready if not one.fifo], stop)
+            self._send_in_order(look, [one for one in ready if one.fifo], stop)
+            if stop.is_set():
+                return
+
+    def _ready(self, look: Look, message: Scheduled) -> bool:
+        now = self._clock.now()
+        if message.retry_at > now:
+            look.polled.failed += 1
+            return False
+        if not readable(message):
+            look.polled.failed += 1
+            log.error("waiter: item %s of table %s: %s", message.job_id, look.table.name, message.error)
+            self._put_off(look, message, message.error, look.polled)
+            return False
+        if message.fifo and message.due > now:
+            look.polled.next_due = min(message.due, look.polled.next_due or message.due)
+            return False
+        if message.claimed_by and message.claimed_until >= now:
+            look.polled.taken += 1
+            look.blocked.add((message.queue, message.group))
+            return False
+        return True
+
+    def _send_unordered(self, look: Look, messages: list[Scheduled], stop: threading.Event) -> None:
+        by_queue: dict[str, list[Scheduled]] = {}
+        for message in messages:
+            by_queue.setdefault(message.queue, []).append(message)
+        chunks = [chunk for of_one in by_queue.values() for chunk in batches(of_one)]
+        random.shuffle(chunks)  # pollers that look at the same moment would else meet at each item
+
+        def one(chunk: list[Scheduled]) -> Polled:
+            polled = Polled()
+            if not stop.is_set():
+                self._release(look, chunk, polled)
+            return polled
+
+        for polled in self._each(one, chunks):
+            look.polled.add(polled)
+
+    def _send_in_order(self, look: Look, messages: Iterable[Scheduled], stop: threading.Event) -> None:
+        """No two of a group in a batch: of a batch SQS may take the second and not the first."""
+        batch: list[Scheduled] = []
+        for message in messages:
+            if batch and (
+                message.queue != batch[0].queue
+                or len(batches([*batch, message])) > 1
+                or message.group in {one.group for one in batch}
+            ):
+                self._release(look, batch, look.polled)
+                batch = []
+            if stop.is_set():
+                return
+            if (message.queue, message.group) not in look.blocked:
+                batch.append(message)
+        if batch:
+            self._release(look, batch, look.polled)
+
+    def _each(self, do: Callable[[list[Scheduled]], Polled], chunks: list[list[Scheduled]]) -> Iterable[Polled]:
+        if self._threads == 1 or len(chunks) < 2:
+            return map(do, chunks)
+        with ThreadPoolExecutor(self._threads, "hipq-waiter") as pool:
+            return list(pool.map(do, chunks))
+
+    # -- one batch: claim, send, delete -----------------------------------------------------------------------------
+    def _release(self, look: Look, batch: list[Scheduled], polled: Polled) -> None:
+        """Of one queue, and no more than SQS takes at once."""
+        assert len(batch) <= BATCH
+        destination = self._destination(look, batch, polled)
+        if destination is None:
+            return
+        claimed = self._clock.now()
+        mine = self._taken(look, batch, polled)
+        if not mine:
+            return
+        outcome = self._delivery.send(destination, mine, claimed)
+        for message in outcome.sent:
+            self._delete(look.table, message, look.token, polled)
+        for message, why in outcome.refused:
+            log.error("waiter: %s of table %s was refused: %s", message.job_id, look.table.name, why)
+            self._put_off(look, message, why, polled)
+        for message in outcome.unsent:
+            self._quietly(polled, self._claims.give_back, look.table, message, look.token)
+        polled.failed += len(outcome.refused) + len(outcome.unsent) + len(outcome.unsure)
+        look.blocked |= {(one.queue, one.group) for one in (*outcome.unsent, *outcome.unsure)}
+        if outcome.problem:
+            look.down.add(destination.name)
+            polled.problems.append(outcome.problem)
+
+    def _destination(self, look: Look, batch: list[Scheduled], polled: Polled) -> Destination | None:
+        """Before anything is claimed: None if the queue takes nothing now."""
+        queue = batch[0].queue
+        if queue not in look.down:
+            try:
+                return self._destinations.of(queue)
+            except HipqError as error:
+                look.down.add(queue)
+                polled.problems.append(str(error))
+        polled.failed += len(batch)
+        return None
+
+    def _taken(self, look: Look, batch: list[Scheduled], polled: Polled) -> list[Scheduled]:
+        mine = []
+        for n, message in enumerate(batch):
+            try:
+                taken = self._claims.take(look.table, message, look.token)
+            except HipqError as error:
+                polled.problems.append(str(error))
+                polled.failed += len(batch) - n
+                look.blocked |= {(one.queue, one.group) for one in batch[n:]}
+                break  # what was claimed before is sent
+            if taken is Taken.MINE:
+                mine.append(message)
+                continue
+            polled.taken += 1
+            if taken is Taken.OTHERS:
+                look.blocked.add((message.queue, message.group))
+            if not message.fifo:
+                # Another poller is at work here, most likely on all of them, and each try costs a write. What it leaves
+                # is seen by the next look, which is soon.
+                polled.taken += len(batch) - n - 1
+                break
+        return mine
+
+    def _delete(self, table: Table, message: Scheduled, token: str, polled: Polled) -> None:
+        try:
+            if self._claims.done(table, message, token):
+                polled.sent += 1
+            else:
+                polled.lost += 1
+        except HipqError as error:
+            polled.lost += 1
+            polled.problems.append(str(error))
+            self._undeleted.append((table, message, token))
+
+    def _delete_the_rest(self, polled: Polled) -> None:
+        """Before anything else: they would be sent again when their claims have run out."""
+        rest, self._undeleted = self._undeleted, []
+        for table, message, token in rest:
+            self._delete(table, message, token, polled)
+
+    def _put_off(self, look: Look, message: Scheduled, why: str, polled: Polled) -> None:
+        self._quietly(polled, self._claims.put_off, look.table, message, look.token, why)
+
+    def _quietly(self, polled: Polled, write: Callable[..., None], *what: object) -> None:
+        """If it does not succeed, the claim runs out by itself."""
+        try:
+            write(*what)
+        except HipqError as error:
+            polled.problems.append(str(error))
+
+    # -- look after look --------------------------------------------------------------------------------------------
+    def run(self, stop: threading.Event, delay: float) -> None:
+        """Look every `delay` seconds until told to stop."""
+        if delay >= HORIZON:
+            log.warning(
+                "waiter: a look every %g s is too seldom, messages will be late: set delay well below %d s",
+                delay, HORIZON,
+            )  # fmt: skip
+        known: set[str] = set()
+        while not stop.is_set():
+            polled = self.poll(stop)
+            known = _reported(polled, known)
+            stop.wait(self._pause(polled, delay))
+
+    def _pause(self, polled: Polled, delay: float) -> float:
+        pause = delay * random.uniform(0.9, 1.0)  # pollers started together should not look together
+        if self._undeleted or polled.lost or polled.taken:
+            pause = min(pause, SOON)
+        if polled.next_due is not None:
+            pause = min(pause, max(polled.next_due - self._clock.now(), 0) / SECOND + 0.01)
+        return pause
+
+
+def _reported(polled: Polled, known: set[str]) -> set[str]:
+    """Say what is wrong once, not at each look."""
+    problems = set(polled.problems)
+    for problem in sorted(problems - known):
+        log.warning("waiter: %s", problem)
+    if known and not problems:
+        log.info("waiter: all is well again")
+    if polled.sent:
+        log.info("waiter: sent %d messages to SQS", polled.sent)
+    return problems

@@ -1,0 +1,54 @@
+"""One thread that is always there: if it dies another follows, and never are there two."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Final
+
+FIRST_PAUSE: Final = 1.0
+LONGEST_PAUSE: Final = 60.0
+HEALTHY: Final = 600.0
+"""Seconds of life after which a death is not one of a series."""
+
+_log: Final = logging.getLogger("hipq")
+
+
+class Supervised:
+    def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        """`work` goes on until the event it is given is set. That it ends before is a death."""
+        self._name = name
+        self._work = work
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._began = 0.0
+        self._pause = FIRST_PAUSE
+
+    def tend(self, now: float) -> None:
+        """Start one if there is none. To be called now and then, by one thread, with the monotonic clock's time."""
+        if self._stop.is_set() or self.is_alive:
+            return
+        if self._thread is not None:
+            if now - self._began < self._pause:
+                return
+            self._pause = FIRST_PAUSE if now - self._began > HEALTHY else min(self._pause * 2, LONGEST_PAUSE)
+        self._began = now
+        self._thread = threading.Thread(target=self._run, name=f"hipq-waiter-{self._name}", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            self._work(self._stop)
+        except BaseException:
+            _log.exception("the %s died, another one follows", self._name)
+        else:
+            if not self._stop.is_set():
+                _log.warning("the %s ended by itself, another one follows", self._name)
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread is not None and self._thread.is_alive()
+
+    def stop(self) -> None:
+        self._stop.set()

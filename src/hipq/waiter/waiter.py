@@ -1,0 +1,170 @@
+"""The waiter: composition, no logic."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from hipq.errors import Invalid, shown
+from hipq.job.when import seconds
+from hipq.waiter.claims import Claims
+from hipq.waiter.clients import Clients
+from hipq.waiter.clock import AwsClock
+from hipq.waiter.connection import connector
+from hipq.waiter.consumer import CONCURRENCY, WAIT, Consumer
+from hipq.waiter.delivery import Delivery
+from hipq.waiter.destinations import Destinations
+from hipq.waiter.intake import Handling, Retry
+from hipq.waiter.item import Scheduled
+from hipq.waiter.limits import queue_name
+from hipq.waiter.message import Attributes, Message
+from hipq.waiter.poller import Polled, Poller
+from hipq.waiter.reading import Reading
+from hipq.waiter.schedule import Schedule
+from hipq.waiter.sending import Fallback, Sender, Sent
+from hipq.waiter.tables import Tables
+
+SCHEDULER: Final = "shoryuken-waiter"
+DELAY: Final = 300.0
+
+Handler = TypeVar("Handler", bound=Callable[[Message], Any])
+
+
+class Waiter:
+    """Sends messages to SQS queues, any time ahead. Asks AWS nothing before it is used.
+
+    `queues` are those whose tables the poller looks at. `table`: one table for all of them; None: each has its own,
+    with the queue's name. `scheduler` is the hash key of all items. `clock` gives the seconds since 1970: for tests."""
+
+    def __init__(
+        self,
+        queues: Iterable[str] = (),
+        *,
+        table: str | None = None,
+        scheduler: str = SCHEDULER,
+        delay: float | timedelta = DELAY,
+        session: Any = None,
+        endpoint_url: str | None = None,
+        region: str | None = None,
+        clock: Callable[[], float] | None = None,
+        threads: int = 4,
+    ) -> None:
+        if isinstance(queues, str):
+            raise Invalid(f"queues must be a list of names, like [{shown(queues)}]")
+        self.queues = tuple(dict.fromkeys(map(queue_name, queues)))
+        self.delay = seconds(delay, "delay", least=0.01)
+        if not isinstance(scheduler, str) or not 0 < len(scheduler.encode(errors="replace")) <= 1024:
+            raise Invalid(f"scheduler must be a short text, not {shown(scheduler)}")
+        if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 64:
+            raise Invalid(f"threads must be between 1 and 64, not {shown(threads)}")
+        self.handlers: dict[str, Handling] = {}
+        self.clock = AwsClock(clock)
+        self.clients = Clients(session, endpoint_url, region, self.clock)
+        self.destinations = Destinations(self.clients)
+        self.tables = Tables(self.clients, self.queues, table)
+        reading = Reading(self.clients, scheduler)
+        self._sender = Sender(self.clients, self.destinations, self.tables, self.clock, scheduler)
+        self._schedule = Schedule(self.clients, reading, self.tables, self.clock, scheduler)
+        self._poller = Poller(
+            reading,
+            Claims(self.clients, self.clock, scheduler),
+            Delivery(self.clients, self.destinations, self.clock),
+            self.destinations,
+            self.tables,
+            self.clock,
+            threads,
+        )
+
+    def send(
+        self,
+        queue: str,
+        body: str,
+        attributes: Attributes | None = None,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        group: str | None = None,
+        dedup: str | None = None,
+        fallback: Fallback | None = None,
+    ) -> Sent:
+        """Send it now, or at a time, or after so many seconds; what is past is now. Up to 15 minutes SQS itself delays
+        it; further out, or later at all in a FIFO queue, it is kept in the queue's table. Without one: NoTable, or
+        `fallback`."""
+        return self._sender.send(queue, body, attributes, at, delay, group, dedup, fallback)
+
+    def poll(self) -> Polled:
+        """One look at the tables: what is due within SQS's 15 minutes is sent."""
+        return self._poller.poll()
+
+    def run(self, stop: threading.Event) -> None:
+        """Look every `delay` seconds, until told to stop."""
+        self._poller.run(stop, self.delay)
+
+    def list(self, queue: str, *, limit: int = 100, after: str | Scheduled | None = None) -> Sequence[Scheduled]:
+        """What waits for this queue, the earliest first; `after` the last of the list before, or its `cursor`."""
+        return self._schedule.list(queue, limit, after)
+
+    def cancel(self, queue: str, job_id: str) -> Scheduled:
+        """Drop what waits; what it was. NotFound: it was sent already, or never was. Conflict: it is being sent
+        right now. `maybe_sent`: a poller died while it sent it, so it may arrive all the same."""
+        return self._schedule.cancel(queue, job_id)
+
+    def reschedule(
+        self, queue: str, job_id: str, *, at: datetime | None = None, delay: float | timedelta | None = None
+    ) -> Scheduled:
+        """Put what waits to another time; what it is then. It is sent by the poller's next look or later, even if
+        the time is nearer. NotFound and Conflict as in `cancel`."""
+        return self._schedule.reschedule(queue, job_id, at, delay)
+
+    # -- the consumer's side ----------------------------------------------------------------------------------------
+    def handle(
+        self, queue: str, *, visibility: int | None = None, retry: Retry | None = None
+    ) -> Callable[[Handler], Handler]:
+        """Let this function have the messages of a queue: what it returns from is deleted, what it raises from comes
+        again. It is hidden from others for `visibility` seconds (None: as the queue has it), and for longer while its
+        handler runs. `retry`: the seconds until it comes again, or a function of the message; None: when it is hidden
+        no longer."""
+        if queue not in self.queues:
+            raise Invalid(f"this waiter does not know the queue {shown(queue)}: name it in Waiter(queues=[...])")
+        if queue in self.handlers:
+            raise Invalid(f"the queue {queue} has a handler already")
+
+        def having(handler: Handler) -> Handler:
+            self.handlers[queue] = Handling.of(handler, visibility, retry)
+            return handler
+
+        return having
+
+    def consumer(
+        self,
+        queues: Iterable[str] | None = None,
+        *,
+        concurrency: int = CONCURRENCY,
+        wait: int = WAIT,
+        poller: bool = True,
+    ) -> Consumer:
+        """What handles messages of these queues, or of all that have a handler; see `work`."""
+        wanted = list(self.handlers if queues is None else queues)
+        for name in wanted:
+            if name not in self.handlers:
+                raise Invalid(f"the queue {shown(name)} has no handler")
+        if not wanted:
+            raise Invalid("there is nothing to consume: give a queue its handler with @waiter.handle(QUEUE)")
+        handlings = {name: self.handlers[name] for name in wanted}
+        run = self.run if poller else None
+        return Consumer(connector(self.clients, wait), handlings, run, concurrency=concurrency, wait=wait)
+
+    def work(
+        self,
+        stop: threading.Event,
+        *,
+        hurry: threading.Event | None = None,
+        concurrency: int = CONCURRENCY,
+        wait: int = WAIT,
+        poller: bool = True,
+    ) -> None:
+        """Handle messages, `concurrency` at a time, until `stop` is set; beside it one poller runs. Handlers under way
+        finish, unless `hurry` is set: then what they work on is given back, too. `wait`: the seconds SQS waits for
+        messages, which a stop may take."""
+        self.consumer(concurrency=concurrency, wait=wait, poller=poller).run(stop, hurry)

@@ -1,0 +1,1 @@
+"""Message brokers for the tests: the one named, the one that runs here, or one started for them."""

@@ -1,0 +1,111 @@
+"""Server-sent events: what happens to a tenant's jobs is told while it happens, to that tenant alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.daemon.api_serving import Daemon, Site, Tenant, eventually, site
+
+
+class Reader:
+    """Reads events from a socket, one by one."""
+
+    def __init__(self, link: socket.socket) -> None:
+        self._link = link
+        self._text = b""
+
+    def upto(self, end: bytes) -> bytes:
+        """All before this, which has come; what follows is left."""
+        while end not in self._text:
+            part = self._link.recv(65536)
+            assert part, self._text
+            self._text += part
+        found, _, self._text = self._text.partition(end)
+        return found
+
+    def event(self) -> dict[str, Any]:
+        while True:
+            text = self.upto(b"\n\n")
+            data = re.search(rb"^data: (.*)$", text, flags=re.MULTILINE)
+            if data:
+                found: dict[str, Any] = json.loads(data[1])
+                assert re.search(rb"^event: " + found["event"].encode() + rb"$", text, flags=re.MULTILINE)
+                return found
+
+    def until(self, name: str) -> list[dict[str, Any]]:
+        found = [self.event()]
+        while found[-1]["event"] != name:
+            found.append(self.event())
+        return found
+
+
+@contextmanager
+def following(tenant: Tenant) -> Iterator[Reader]:
+    request = f"GET /v1/{tenant.name}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tenant.token}\r\n\r\n"
+    with tenant.daemon.connect() as link:
+        link.sendall(request.encode())
+        reader = Reader(link)
+        head = reader.upto(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        assert b"text/event-stream" in head
+        reader.upto(b": these are the events from now on")
+        yield reader
+
+
+@pytest.mark.parametrize("store", ["sqlite", "postgres"])
+def test_what_happens_to_a_job_is_told_in_order(store: str) -> None:
+    acme, bob = site(store).tenant(), site(store).tenant()
+    acme.handler("mail", "return payload")
+    bob.handler("mail", "return payload")
+    with following(acme) as reader:
+        bob.ended(bob.add("mail", b"bob's")[0])
+        (id,) = acme.add("mail", b"secret payload")
+        told = reader.until("ok")
+    assert [one["event"] for one in told] == ["added", "claimed", "ok"]
+    assert {one["id"] for one in told} == {id}, "nothing of bob's"
+    assert {one["type"] for one in told} == {"mail"}
+    assert (told[-1]["state"], told[-1]["code"]) == ("final", "ok")
+    assert "payload" not in str(told)
+
+
+def test_readers_that_leave_are_noticed() -> None:
+    tenant, admin = site().tenant(), site().admin()
+
+    def readers() -> int:
+        found = re.search(rb"^hipq_http_readers (\d+)", admin("GET", "/metrics").body, flags=re.MULTILINE)
+        assert found
+        return int(found[1])
+
+    before = readers()
+    with following(tenant), following(tenant):
+        assert readers() == before + 2
+    eventually(lambda: readers() == before)
+    (id,) = tenant.add("mail", b"x", "?dt=2040-01-01T00:00:00Z")
+    with tenant.daemon.connect() as link:
+        path = f"/v1/{tenant.name}/jobs/{id}/result?wait=60"
+        link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tenant.token}\r\n\r\n".encode())
+        eventually(lambda: readers() == before + 1)
+    eventually(lambda: readers() == before)
+
+
+def test_a_daemon_that_stops_lets_its_readers_and_those_who_wait_go() -> None:
+    here: Site = site()
+    daemon: Daemon = here.daemon()
+    tenant = here.tenant(daemon)
+    (id,) = tenant.add("mail", b"x", "?dt=2040-01-01T00:00:00Z")
+    with following(tenant) as reader, daemon.connect() as link:
+        path = f"/v1/{tenant.name}/jobs/{id}/result?wait=60"
+        link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tenant.token}\r\n\r\n".encode())
+        admin = Tenant(daemon, "", here.admin().token)
+        eventually(lambda: b"hipq_http_readers 2.0" in admin("GET", "/metrics").body)
+        assert daemon.stop() == 0
+        assert link.recv(65536).startswith(b"HTTP/1.1 202 "), "as it is at the time"
+        reader.upto(b"0\r\n\r\n")
+    assert "Traceback" not in daemon.log

@@ -1,0 +1,118 @@
+"""I14: what is another tenant's does not exist, on every route; nor does anything for who has no token."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from hipq.daemon.routes import ROUTES
+from hipq.daemon.routes_table import Route
+from tests.daemon.api_serving import Got, Tenant, site
+
+FAR = "?dt=2040-01-01T00:00:00Z"
+UNKNOWN_ID = "4611686083963387905"
+NO_TENANT = "nosuchtenant"
+
+
+@pytest.fixture(scope="module")
+def acme() -> Tenant:
+    """Has a job, with a key, and a handler."""
+    found = site().tenant()
+    found.add("mail", b"secret", f"{FAR}&key=k1")
+    found.handler("mail", "return 'secret'")
+    return found
+
+
+@pytest.fixture(scope="module")
+def bob() -> Tenant:
+    return site().tenant()
+
+
+def path_of(route: Route, **parts: str) -> str:
+    usual = {"type": "mail", "key": "k1", "version": "0" * 16, "id": UNKNOWN_ID}
+    return re.sub(r"\{(\w+)\}", lambda match: {**usual, **parts}[match[1]], route.path)
+
+
+def bare(got: Got) -> tuple[int, dict[str, str], bytes]:
+    """Byte for byte, but for the time of day."""
+    return got.status, {name: value for name, value in got.headers.items() if name != "date"}, got.body
+
+
+def body_of(route: Route) -> bytes | None:
+    return b'{"type": "mail", "lang": "python", "body": "return 1"}' if route.accepts else None
+
+
+TENANT_ROUTES = [route for route in ROUTES if route.who == "tenant"]
+ID_ROUTES = [route for route in TENANT_ROUTES if "{id}" in route.path]
+
+
+@pytest.mark.parametrize("route", TENANT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_another_tenants_path_is_that_of_one_who_does_not_exist(route: Route, acme: Tenant, bob: Tenant) -> None:
+    id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
+    version = acme("GET", "/v1/{}/handlers/mail").json["id"]
+    foreign = bob(route.method, path_of(route, client=acme.name, id=id, version=version), body_of(route))
+    nobody = bob(route.method, path_of(route, client=NO_TENANT), body_of(route))
+    assert foreign.status == 404
+    assert bare(foreign) == bare(nobody)
+    assert b"secret" not in foreign.body
+
+
+@pytest.mark.parametrize(
+    "route",
+    [route for route in TENANT_ROUTES if "{id}" in route.path],
+    ids=lambda route: f"{route.method} {route.path}",
+)
+def test_another_tenants_id_is_one_that_does_not_exist(route: Route, acme: Tenant, bob: Tenant) -> None:
+    id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
+    before = acme.job(id)
+    foreign = bob(route.method, path_of(route, client=bob.name, id=id))
+    unknown = bob(route.method, path_of(route, client=bob.name, id=UNKNOWN_ID))
+    assert foreign.status == 404
+    assert bare(foreign) == bare(unknown)
+    assert acme.job(id) == before
+
+
+def test_another_tenants_jobs_handlers_and_keys_are_in_no_list(acme: Tenant, bob: Tenant) -> None:
+    for path in ("/v1/{}/jobs", "/v1/{}/jobs?key=k1", "/v1/{}/results", "/v1/{}/handlers", "/v1/{}/queues"):
+        (found,) = [value for value in bob("GET", path).json.values() if isinstance(value, list)]
+        assert found == []
+    assert bob("GET", "/{}/handler/get/mail").status == 404
+    assert bob("DELETE", "/{}/handler/del/mail").status == 404
+    assert acme("GET", "/{}/handler/get/mail").status == 200
+
+
+def test_a_key_is_taken_for_its_own_tenant_only(acme: Tenant, bob: Tenant) -> None:
+    assert acme("POST", f"/{{}}/job/mail/add{FAR}&key=k1", b"x").status == 409
+    (id,) = bob.add("mail", b"x", f"{FAR}&key=k1")
+    assert bob.job(id)["key"] == "k1"
+    bob("POST", f"/v1/{{}}/jobs/{id}/cancel")
+
+
+def test_an_answer_reaches_its_own_tenants_job_only(acme: Tenant, bob: Tenant) -> None:
+    bob("POST", "/v1/{}/answers/mail/k1", b"from bob", idempotency_key="one")
+    got = acme("POST", "/v1/{}/answers/mail/k1", b"from acme", idempotency_key="one")
+    assert got.json == {"answer": "buffered"}, "bob's with the same id is another"
+
+
+def test_an_idempotency_key_is_its_own_tenants(acme: Tenant, bob: Tenant) -> None:
+    mine = acme.add("mail", b"x", FAR, idempotency_key="same")
+    assert bob.add("mail", b"y", FAR, idempotency_key="same") != mine
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_without_a_token_there_is_health_only(route: Route, acme: Tenant) -> None:
+    id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
+    path = path_of(route, client=acme.name, id=id)
+    got = acme.daemon.call(route.method, path, body_of(route))
+    if route.path == "/health":
+        assert (got.status, got.json) == (200, {"status": "ok"})
+        return
+    assert got.status == 401
+    assert got.headers["www-authenticate"] == "Bearer"
+    assert got.error
+    for said in ("Bearer", "Bearer ", "Bearer x", f"Basic {acme.token}", acme.token, f"Bearer {acme.token}x"):
+        again = acme.daemon.call(route.method, path, body_of(route), authorization=said)
+        assert bare(again) == bare(got)
+        if said == "Bearer x" and "{id}" not in route.path:
+            break  # tokens that are none cost a fifth of a second each

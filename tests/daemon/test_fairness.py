@@ -1,0 +1,114 @@
+"""A tenant with very many jobs does not keep another's single job waiting: not for more than one batch."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipq import Hipq
+from hipq.daemon import made
+from hipq.daemon.scheduler import FairShare
+from hipq.engine.lanes import BATCH, KNOWN, Round
+from hipq.engine.lanes import LANES as LOOKED_AT
+from hipq.job.model import Change, Row
+from hipq.job.moves import succeeded
+from hipq.stores.base import Store
+from tests.servers import fresh_database
+
+LANES = 300
+"""More than one look shows;"""
+MANY = 5_000
+"""and more than are remembered."""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hipq]:
+    if request.param == "sqlite":
+        found = Hipq("daemon", f"sqlite:///{tmp_path}/daemon.db")
+        yield from _opened(found)
+    else:
+        with fresh_database() as url:
+            yield from _opened(Hipq("daemon", url))
+
+
+def _opened(app: Hipq) -> Iterator[Hipq]:
+    app.queue("jobs")
+    app.migrate()
+    yield app
+    app.close()
+
+
+class Engine:
+    """Claims by the scheduler, a turn at a time, and finishes what it claimed."""
+
+    def __init__(self, store: Store, queue: int) -> None:
+        self._store = store
+        self._scheduler = FairShare()
+        self.round = Round(store, queue, self._scheduler)
+        self._sysid = store.take_lease(3600, "test")
+        self.slowest = 0.0
+
+    def turn(self, room: int) -> list[Row]:
+        began = time.perf_counter()
+        self.round.stale()  # as if something came in all the time
+        claims = self.round.claims(room, room)
+        now = self._store.now()
+        won = self._store.turn(self._sysid, [], claims, now).won
+        self.slowest = max(self.slowest, time.perf_counter() - began)
+        for claim in claims:
+            self.round.fed(claim, sum(row.lane == claim.lane for row in won))
+        for row in won:
+            self._scheduler.jobs_started(row.lane, 1)
+        self._store.turn(self._sysid, [Change(row, succeeded(row, "null", 200, now)) for row in won], [], now)
+        for row in won:
+            self._scheduler.jobs_stopped(row.lane, 1)
+        return won
+
+
+def fill(store: Store, queue: int, count: int, types: int) -> None:
+    step = 10_000
+    for start in range(0, count, step):
+        some = range(start, min(start + step, count))
+        now = store.now()
+        store.enqueue([made.job(queue, "hog", f"type{n % types}", b"x", made.PLAIN, now) for n in some])
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(3_000, id="few"), pytest.param(1_000_000, marks=pytest.mark.long, id="million")]
+)
+@pytest.mark.parametrize(("types", "noticed"), [(1, False), (LANES, True), (LANES, False), (MANY, False)])
+def test_a_single_job_waits_for_no_more_than_one_batch(app: Hipq, count: int, types: int, noticed: bool) -> None:
+    """The daemon that takes a job in notices its lane; others meet its tenant at their next look, however many types
+    another has: also when they know more of those than they remember."""
+    store, queue = app.store, app.queues[0].number
+    fill(store, queue, max(count, types), types)
+    engine = Engine(store, queue)
+    for _ in range(5 if types < MANY else KNOWN // LOOKED_AT + 2):
+        assert {row.tenant for row in engine.turn(BATCH)} == {"hog"}
+    store.enqueue([made.job(queue, "single", "job", b"x", made.PLAIN, store.now())])
+    if noticed:
+        engine.round.notice("job", "single/job")
+    waited = 0
+    for _ in range(20):
+        won = engine.turn(BATCH)
+        tenants = [row.tenant for row in won]
+        if "single" in tenants:
+            break
+        waited += len(won)
+    else:
+        pytest.fail("it never came")
+    assert waited <= BATCH
+
+
+def test_tenants_get_their_shares_whatever_they_have(app: Hipq) -> None:
+    store, queue = app.store, app.queues[0].number
+    fill(store, queue, 3_000, 60)
+    now = store.now()
+    store.enqueue([made.job(queue, "small", "one", b"x", made.PLAIN, now) for _ in range(600)])
+    engine = Engine(store, queue)
+    found = [row.tenant for _ in range(20) for row in engine.turn(20)]
+    assert len(found) == 400
+    assert 160 <= found.count("small") <= 240

@@ -1,0 +1,488 @@
+"""From the journal into the store: each job once and under the id it was promised, whatever dies between them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hipq import Hipq
+from hipq.cli.main import run
+from hipq.daemon import ingest as module
+from hipq.daemon.feed import Feed
+from hipq.daemon.ids import BLOCK, FIRST, Ids
+from hipq.daemon.ingest import Ingest
+from hipq.daemon.jobs import Jobs, Options
+from hipq.errors import JournalBehind, JournalRefused, StoreError, StoreRefused, StoreUnavailable
+from hipq.job.model import New, Row, numbered, sequence_of
+from hipq.job.states import READY, SCHEDULED
+from hipq.journal import Batch, Journal
+from hipq.journal.refused import kept
+from hipq.stores.base import JOURNALS, Filter
+from tests.engine.conftest import url
+from tests.engine.working import until
+
+__all__ = ["url"]
+
+
+class Died(BaseException):
+    """The process is gone."""
+
+
+class Fuse:
+    def __init__(self, length: int = 0) -> None:
+        self.left = length
+        self.at: list[str] = []
+
+    def burn(self, name: str) -> None:
+        self.at.append(name)
+        self.left -= 1
+        if self.left == 0:
+            raise Died
+
+
+class Dying:
+    """A store or a journal during, or after, one of whose verbs the process dies."""
+
+    def __init__(self, inner: Any, fuse: Fuse) -> None:
+        self._inner, self._fuse = inner, fuse
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._inner, name)
+        if not callable(found):
+            return found
+
+        def call(*arguments: Any, **named: Any) -> Any:
+            self._fuse.burn(f"before {name}")
+            result = found(*arguments, **named)
+            self._fuse.burn(f"after {name}")
+            return result
+
+        return call
+
+
+class Odd:
+    """A store whose `ingest` does as it is told: `act` gets the real one to call, or not."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.act: Callable[[Callable[[], bool]], bool] = lambda ingest: ingest()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    def ingest(self, *arguments: Any) -> bool:
+        return self.act(lambda: bool(self._inner.ingest(*arguments)))
+
+
+class Part:
+    """What of a daemon takes jobs in."""
+
+    def __init__(self, url: str, folder: Path, fuse: Fuse | None = None) -> None:
+        self.app = Hipq("daemon", url)
+        self.queue = self.app.queue("jobs")
+        self.app.migrate()
+        self.journal = Journal(folder / "journal", segment_bytes=400)
+        self.store = Odd(self.app.store)
+        self.stored: list[int] = []
+        self.fuse = fuse or Fuse()
+        self.ids = Ids(self.app.store, self.queue.number)
+        self.ids.reserve()
+        self.jobs = Jobs(self.app, self.queue, self.journal, self.ids, Feed(self.app.events))
+        store, journal = Dying(self.store, self.fuse), Dying(self.journal, self.fuse)
+        self.ingest = Ingest(store, journal, self.jobs, self.ids, self._told)  # type: ignore[arg-type]
+
+    def _told(self, jobs: Sequence[tuple[int, New]]) -> None:
+        self.stored += [id for id, _ in jobs]
+
+    def add(self, *payloads: bytes, tenant: str = "acme", **options: Any) -> list[int]:
+        return asyncio.run(self.jobs.add(tenant, "work", payloads, Options(**options)))
+
+    def drain(self) -> None:
+        while self.journal.waiting_jobs:
+            self.ingest.step()
+
+    def rows(self, tenant: str = "acme") -> list[Row]:
+        return self.app.store.find(Filter(self.queue.number, tenant=tenant, limit=10_000))
+
+    def close(self) -> None:
+        self.ingest.stop()
+        self.journal.close()
+        self.app.close()
+
+
+@contextmanager
+def opened(url: str, folder: Path, fuse: Fuse | None = None) -> Iterator[Part]:
+    part = Part(url, folder, fuse)
+    try:
+        yield part
+    finally:
+        part.close()
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "BEAT", 0.01)
+    monkeypatch.setattr(module, "REST", 0.0)
+
+
+@pytest.fixture
+def other_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/another.db"
+
+
+@pytest.fixture
+def part(url: str, tmp_path: Path) -> Iterator[Part]:
+    with opened(url, tmp_path) as found:
+        yield found
+
+
+def test_jobs_are_stored_under_the_ids_they_were_promised(part: Part) -> None:
+    first = part.add(b"one", b"two \xff")
+    second = part.add(b"three")
+    assert first + second == [numbered(FIRST + n, part.queue.number) for n in range(3)]
+    assert part.rows() == []
+    part.drain()
+    rows = part.rows()
+    assert [row.id for row in rows] == first + second == part.stored
+    assert [part.jobs.payload(row) for row in rows] == [b"one", b"two \xff", b"three"]
+    assert {(row.tenant, row.lane, row.phase, row.attempt) for row in rows} == {("acme", "acme/work", READY, 0)}
+
+
+def test_what_was_said_about_them_is_kept(part: Part) -> None:
+    (id,) = part.add(b"x", delay=3600, priority=7, timeout=12.5, then="next")
+    part.drain()
+    (row,) = part.rows()
+    assert (row.id, row.phase, row.priority, row.timeout) == (id, SCHEDULED, 7, 12.5)
+    assert row.scheduled_run_time - row.create_time == 3_600_000_000
+    assert '"then":"next"' in row.history
+
+
+def test_a_commit_whose_end_was_not_heard_of_stores_each_job_once(part: Part) -> None:
+    ids = part.add(b"a", b"b")
+    part.drain()
+    lost = []
+
+    def unheard(ingest: Callable[[], bool]) -> bool:
+        lost.append(ingest())
+        raise StoreUnavailable("the connection broke")
+
+    part.store.act = unheard
+    ids += part.add(b"c", b"d")
+    with pytest.raises(StoreUnavailable):
+        part.ingest.step()
+    part.ingest._place = None  # as its thread does
+    part.store.act = lambda ingest: ingest()
+    ids += part.add(b"e")
+    part.drain()
+    assert lost == [True]
+    assert [row.id for row in part.rows()] == ids
+
+
+def test_if_the_store_has_more_than_was_known_it_is_asked(part: Part) -> None:
+    """An earlier connection's commit may come through late."""
+    ids = part.add(b"a")
+
+    def late(ingest: Callable[[], bool]) -> bool:
+        ingest()
+        return ingest()
+
+    part.store.act = late
+    part.ingest.step()
+    assert part.ingest._place is None
+    part.store.act = lambda ingest: ingest()
+    ids += part.add(b"b")
+    part.drain()
+    assert [row.id for row in part.rows()] == ids
+
+
+def test_a_crash_at_any_step_loses_nothing_and_stores_nothing_twice(url: str, tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for length in count(1):
+        folder, tenant, fuse = tmp_path / str(length), f"tenant{length}", Fuse(length)
+        folder.mkdir()
+        with opened(url, folder, fuse) as part:
+            promised = part.add(b"1", b"2", tenant=tenant) + part.add(b"3", tenant=tenant)
+            died = False
+            try:
+                part.drain()
+                promised += part.add(b"4", tenant=tenant)
+                part.drain()
+            except Died:
+                died = True
+                seen.add(fuse.at[-1])
+            fuse.left = 0
+        with opened(url, folder) as part:
+            promised += part.add(b"after", tenant=tenant)
+            part.drain()
+            part.ingest.step()
+            rows = part.rows(tenant)
+            assert [row.id for row in rows] == promised, fuse.at[-1:]
+            assert len({row.id for row in rows}) == len(rows)
+        if not died:
+            break
+    verbs = ("note", "start_at", "read_reserve", "read", "ingest", "rsync")
+    assert {f"{when} {verb}" for when in ("before", "after") for verb in verbs} <= seen
+
+
+def test_while_the_store_is_away_jobs_are_accepted_and_taken_in_when_it_is_back(
+    part: Part, caplog: pytest.LogCaptureFixture
+) -> None:
+    def away(_ingest: Callable[[], bool]) -> bool:
+        raise StoreUnavailable("the database is away")
+
+    part.store.act = away
+    caplog.set_level(logging.INFO, "hipq")
+    ids = part.add(b"first")
+    part.ingest.start()
+    until(lambda: part.ingest.away)
+    assert part.ingest.away == "the database is away"
+    for n in range(20):
+        ids += part.add(str(n).encode())
+    assert part.rows() == []
+    part.store.act = lambda ingest: ingest()
+    until(lambda: not part.journal.waiting_jobs)
+    until(lambda: not part.ingest.away)
+    assert [row.id for row in part.rows()] == ids
+    said = [record.getMessage() for record in caplog.records]
+    assert said.count("the store is away: the database is away") == 1, "and not with every try"
+    assert "the store is back" in said
+
+
+def test_what_goes_wrong_otherwise_is_told_and_tried_again(part: Part, caplog: pytest.LogCaptureFixture) -> None:
+    def broken(_ingest: Callable[[], bool]) -> bool:
+        raise StoreError("")
+
+    part.store.act = broken
+    ids = part.add(b"x")
+    part.ingest.start()
+    until(lambda: part.ingest.stuck)
+    assert not part.ingest.away, "the store is there"
+    part.store.act = lambda ingest: ingest()
+    until(lambda: not part.journal.waiting_jobs)
+    until(lambda: not part.ingest.stuck)
+    assert [row.id for row in part.rows()] == ids
+    assert [record.levelname for record in caplog.records].count("ERROR") == 1
+
+
+def test_a_stop_leaves_in_the_journal_what_is_there(part: Part) -> None:
+    part.ingest.start()
+    part.ingest.stop()
+    ids = part.add(b"x")
+    assert part.journal.waiting_jobs == 1
+    part.ingest.step()  # its thread would not come here
+    assert part.rows() == []
+    assert ids
+
+
+def test_a_full_journal_refuses_and_what_was_accepted_is_kept(url: str, tmp_path: Path) -> None:
+    with opened(url, tmp_path) as part:
+        part.journal._most_bytes = 2_000
+        ids: list[int] = []
+        while part.journal.waiting_bytes < 1_700:
+            ids += part.add(b"x" * 100)
+        with pytest.raises(JournalBehind):
+            part.add(b"x" * 400)
+        part.drain()
+        assert [row.id for row in part.rows()] == ids
+        part.add(b"there is room again")
+
+
+def test_more_ids_are_reserved_before_they_are_used_up_and_none_are_given_out_when_they_are(part: Part) -> None:
+    part.ids.take(BLOCK - 1)
+    (last,) = part.add(b"x")
+    with pytest.raises(StoreUnavailable, match="used up"):
+        part.add(b"y")
+    part.drain()
+    (next_one,) = part.add(b"y")
+    assert next_one == numbered(FIRST + BLOCK, part.queue.number) > last
+
+
+def test_two_daemons_on_one_store_take_in_what_each_has(url: str, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with opened(url, tmp_path / "a") as one, opened(url, tmp_path / "b") as other:
+        ids = []
+        for n in range(10):
+            ids += one.add(b"one", b"more") + other.add(b"other")
+            (one if n % 2 else other).drain()
+        one.drain()
+        other.drain()
+        assert sorted(row.id for row in one.rows()) == sorted(ids)
+        assert len(set(ids)) == 30
+
+
+# -- what the store will not take -------------------------------------------------------------------------------------
+def bad(part: Part, payload: bytes = b"bad") -> None:
+    """A batch whose id another job has."""
+    (id,) = part.add(b"first")
+    part.drain()
+    part.journal.write_now(Batch("acme", "work", sequence_of(id), (payload,), 1))
+
+
+def test_a_batch_that_the_store_will_not_take_is_set_aside_and_the_others_go_on(part: Part) -> None:
+    before = part.add(b"before")
+    bad(part, b"bad \xff\n")
+    part.journal.write_now(Batch("acme", "work", 1 << 47, (b"odd",), 1, '{"priority":"high"}'))
+    ids = [id for n in range(40) for id in part.add(b"%d" % n, b"more")]
+    part.drain()
+    assert [row.id for row in part.rows() if row.id in {*before, *ids}] == before + ids
+    assert b"bad \xff\n" not in [part.jobs.payload(row) for row in part.rows()]
+    assert [finding.kind for finding in part.journal.found] == ["refused", "refused"]
+    first, second = kept(part.journal._folder)
+    assert first.batch is not None
+    assert second.batch is not None
+    assert (first.batch.payloads, second.batch.options) == ((b"bad \xff\n",), '{"priority":"high"}')
+    assert "have ids that other jobs have" in first.finding.why
+    assert "acme-work" in first.finding.why
+    assert part.ingest._step > 80, "and it takes more at a time again"
+
+
+def test_what_was_set_aside_is_said_at_every_start_and_by_the_command_line(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(url, tmp_path) as part:
+        bad(part)
+        part.drain()
+    with opened(url, tmp_path) as part:
+        assert [finding.kind for finding in part.journal.found] == ["refused"]
+        part.ingest.begin()
+        assert not part.journal.waiting_jobs
+    folder = str(tmp_path / "journal")
+    assert run(["journal", "check", folder]) == 1
+    assert "the database has refused the job" in capsys.readouterr().out
+    assert run(["journal", "show", folder, "--refused", "--json"]) == 0
+    (shown,) = msgspec.json.decode(capsys.readouterr().out)
+    assert shown["jobs"][0]["text"] == "bad"
+    assert run(["journal", "recover", folder]) == 0
+    assert "1 refused by the database" in capsys.readouterr().out
+
+
+def test_a_store_that_takes_nothing_at_all_gets_nothing_set_aside_for_ever(
+    part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It may be the table: what waits stays in the journal, and is stored when that is mended."""
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
+
+    class Refusing(Odd):
+        refuses = True
+
+        def ingest(self, jobs: Any, *arguments: Any) -> bool:
+            if jobs and self.refuses:
+                raise StoreRefused("no such column")
+            return bool(self._inner.ingest(jobs, *arguments))
+
+    store = Refusing(part.app.store)
+    part.ingest._store = store
+    ids = [id for n in range(module.REFUSED_MOST + 20) for id in part.add(b"%d" % n)]
+    part.ingest.start()
+    until(lambda: part.ingest.stuck)
+    assert part.ingest.stuck == "no such column"
+    assert (part.journal.waiting_jobs, len(kept(part.journal._folder))) == (20, module.REFUSED_MOST)
+    store.refuses = False
+    until(lambda: not part.journal.waiting_jobs)
+    until(lambda: not part.ingest.stuck)
+    assert [row.id for row in part.rows()] == ids[module.REFUSED_MOST :]
+
+
+def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_once(url: str, tmp_path: Path) -> None:
+    seen: set[str] = set()
+    for length in count(1):
+        folder, tenant, fuse = tmp_path / str(length), f"tenant{length}", Fuse(length)
+        folder.mkdir()
+        with opened(url, folder) as part:
+            (taken,) = part.add(b"taken", tenant=tenant)
+            part.drain()
+        with opened(url, folder, fuse) as part:
+            promised = part.add(b"1", tenant=tenant)
+            part.journal.write_now(Batch(tenant, "work", sequence_of(taken), (b"bad",), 1))
+            promised += part.add(b"2", b"3", tenant=tenant)
+            died = False
+            try:
+                part.drain()
+            except Died:
+                died = True
+                seen.add(fuse.at[-1])
+            fuse.left = 0
+        with opened(url, folder) as part:
+            part.drain()
+            part.ingest.step()
+            assert [row.id for row in part.rows(tenant)] == [taken, *promised], fuse.at[-1:]
+            assert [one.batch.payloads for one in kept(part.journal._folder) if one.batch] == [(b"bad",)]
+        if not died:
+            break
+    assert {"before set_aside", "after set_aside", "before ingest", "after ingest", "after rsync"} <= seen
+
+
+# -- whose a journal is -----------------------------------------------------------------------------------------------
+def test_a_journal_is_refused_by_another_database_which_would_run_its_jobs_again(
+    url: str, tmp_path: Path, other_url: str
+) -> None:
+    with opened(url, tmp_path) as part:
+        ids = part.add(b"stored")
+        part.drain()
+        ids += part.add(b"waits")
+    with opened(other_url, tmp_path) as part:
+        with pytest.raises(JournalRefused, match="belongs to another database"):
+            part.ingest.begin()
+        part.ingest.start()
+        until(lambda: "belongs to another database" in part.ingest.stuck)
+        assert part.rows() == []
+    with opened(url, tmp_path) as part:
+        part.drain()
+        assert [row.id for row in part.rows()] == ids, "with its own all is well"
+    folder = str(tmp_path / "journal")
+    assert run(["journal", "recover", folder, "--as-new", "--yes"]) == 0
+    with opened(other_url, tmp_path) as part:
+        part.drain()
+        assert [part.jobs.payload(row) for row in part.rows()][-1:] == [b"waits"], "it was asked for"
+
+
+def test_a_journal_in_which_there_never_was_a_job_may_change_its_database(
+    url: str, tmp_path: Path, other_url: str
+) -> None:
+    for one in (url, other_url, url):
+        with opened(one, tmp_path) as part:
+            part.ingest.begin()
+    with opened(other_url, tmp_path) as part:
+        part.ingest.begin()
+        ids = part.add(b"x")
+        part.drain()
+        assert [row.id for row in part.rows()] == ids
+
+
+def test_a_database_that_is_made_anew_under_a_daemon_gets_nothing_that_was_in_the_old_one(
+    url: str, tmp_path: Path
+) -> None:
+    with opened(url, tmp_path) as part:
+        part.add(b"stored")
+        part.drain()
+        for kind in (JOURNALS, module.IDENTITIES):
+            for name in (part.journal.identity, ""):
+                part.app.store.change_note(kind, name, lambda _: "")
+        before = part.rows()
+        part.add(b"next")
+        part.ingest.step()
+        assert part.ingest._place is None, "it does not know how far it is"
+        with pytest.raises(JournalRefused, match="belongs to another database"):
+            part.ingest.step()
+        assert part.rows() == before
+
+
+def test_a_journal_of_an_older_hipq_belongs_to_the_database_it_meets_first(url: str, tmp_path: Path) -> None:
+    with opened(url, tmp_path) as part:
+        part.add(b"a")
+        part.drain()
+        ids = part.add(b"b")
+    (tmp_path / "journal" / "store").write_bytes(b"damaged, or not there")
+    with opened(url, tmp_path) as part:
+        part.drain()
+        assert [row.id for row in part.rows()][1:] == ids
+        part.journal.belong_to(module.identity_of(part.app.store))

@@ -1,0 +1,101 @@
+"""A list of jobs has room in memory, whatever the jobs carry; its page can be gone through, and each job looked at."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipq import Hipq
+from hipq.daemon import made
+from hipq.errors import NotFound
+from hipq.job import moves
+from hipq.job.model import Change
+from hipq.stores.base import Claim
+from tests.servers import fresh_database
+
+JOBS = 8
+MEGABYTES = 8
+
+LOOK = """
+import json, re, sys
+from pathlib import Path
+from hipq import Hipq
+from hipq.stores.base import Filter
+def peak():  # in kilobytes; what getrusage says may be the peak of the process that started this one
+    return int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
+app = Hipq("daemon", sys.argv[1])
+queue = app.queue("jobs")
+number = queue.number
+assert app.store.listed(Filter(number, tenant="acme", limit=1)) == app.store.listed(Filter(number, limit=1))
+before = peak()
+count = len(app.jobs("jobs")) + len(app.store.listed(Filter(number, tenant="acme")))
+count += len(queue.running_jobs)
+listed = peak()
+len(app.store.find(Filter(number, tenant="acme")))
+print(json.dumps([count, listed - before, peak() - before]))
+"""
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path}/daemon.db"
+    else:
+        with fresh_database() as found:
+            yield found
+
+
+def filled(url: str) -> Hipq:
+    """Half of the jobs have ended, with large results; all have large payloads."""
+    app = Hipq("daemon", url)
+    queue = app.queue("jobs")
+    app.migrate()
+    store, now, large = app.store, app.store.now(), b"x" * (MEGABYTES << 20)
+    sysid = store.take_lease(3600, "test")
+    for _ in range(JOBS):
+        store.enqueue([made.job(queue.number, "acme", "big", large, made.PLAIN, now)])
+    for _ in range(JOBS // 2):
+        claim = Claim(queue.number, ("big",), 1, lane="acme/big")
+        (row,) = store.turn(sysid, [], [claim], now).won
+        store.turn(sysid, [Change(row, moves.succeeded(row, f'"{large.decode()}"', 200, now))], [], now)
+    return app
+
+
+def test_a_list_does_not_read_what_jobs_carry(url: str) -> None:
+    app = filled(url)
+    app.close()
+    said = subprocess.run([sys.executable, "-c", LOOK, url], capture_output=True, text=True, check=True)
+    count, listed, found = json.loads(said.stdout)
+    assert count == 2 * JOBS
+    carried = JOBS * MEGABYTES << 10  # in kilobytes, as what is measured
+    assert found > carried, "so this measure would show it"
+    assert listed < carried // 6, (listed, found)
+
+
+def test_what_a_listed_job_carries_is_read_when_it_is_asked_for(url: str) -> None:
+    app = Hipq("shop", url)
+    orders = app.queue("orders")
+
+    @orders.job
+    def ship(job):  # type: ignore[no-untyped-def]
+        return {"shipped": job.data}
+
+    app.migrate()
+    ids = [ship.enqueue(n) for n in range(3)]
+    listed = app.jobs("orders")
+    app.run(until_empty=True)
+    assert [job.state for job in listed] == ["initial"] * 3, "as they were"
+    assert [job.data for job in listed] == [0, 1, 2]
+    first, _, third = app.jobs("orders")
+    assert (first.id, first.result) == (ids[0], {"shipped": 0})
+    assert [entry["event"] for entry in first.history][-1] == "ok"
+    app.prune(0)
+    assert first.data == 0, "it was read before"
+    with pytest.raises(NotFound):
+        _ = third.data
+    app.close()

@@ -1,0 +1,105 @@
+"""What a tenant may run at a time holds over all its lanes and all daemons, at every moment."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from hipq.cli.main import run
+from hipq.daemon import daemon as module
+from hipq.daemon import tenants as tenants_module
+from hipq.daemon.tenants import Quotas
+from hipq.stores.base import Filter
+from hipq.throttlers.tenants import PerTenant
+from tests.daemon.working import add, daemon, ended, python
+from tests.engine.conftest import url
+from tests.engine.working import until
+
+__all__ = ["url"]
+
+
+@pytest.fixture(autouse=True)
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "TIDY_SECONDS", 0.05)
+    monkeypatch.setattr(tenants_module, "FRESH", 0.05)
+
+
+def test_two_daemons_together_never_run_more_than_a_tenant_may(url: str, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+    with daemon(tmp_path / "a", url, concurrency=4) as one:
+        one.tenants.add("small", quotas=Quotas(running=2))
+        one.tenants.add("large")
+        until(lambda: one.store.rules(one.queue.number).limits)
+        with daemon(tmp_path / "b", url, concurrency=4) as other:
+            for tenant in ("small", "large"):
+                for kind in ("x", "y"):
+                    python(one, kind, "import time\ntime.sleep(0.05)", tenant=tenant)
+            ids = [id for kind in ("x", "y") for id in add(one, kind, *[b"1"] * 6, tenant="small")]
+            ids += [id for kind in ("x", "y") for id in add(other, kind, *[b"1"] * 6, tenant="small")]
+            free = [id for kind in ("x", "y") for id in add(other, kind, *[b"1"] * 10, tenant="large")]
+            most, samples, until_time = 0, 0, time.monotonic() + 60
+            wanted = Filter(one.queue.number, tenant="small", phase="executing", limit=100)
+            while time.monotonic() < until_time:
+                most, samples = max(most, len(one.store.find(wanted))), samples + 1
+                if len(one.store.find(Filter(one.queue.number, tenant="small", state="final", limit=100))) == 24:
+                    break
+            assert [ended(one, id).code for id in ids + free] == ["ok"] * 44
+            assert 1 <= most <= 2
+            assert samples > 20
+
+
+def test_a_quota_that_is_changed_counts_from_then_on(tmp_path: Path) -> None:
+    with daemon(tmp_path, concurrency=4) as served:
+        served.tenants.add("acme", quotas=Quotas(running=1))
+        until(lambda: served.store.rules(served.queue.number).limits)
+        python(served, "nap", "import time\ntime.sleep(600)")
+        ids = add(served, "nap", *[b"x"] * 4)
+        wanted = Filter(served.queue.number, tenant="acme", phase="executing", limit=100)
+        until(lambda: len(served.store.find(wanted)) == 1)
+        served.tenants.set("acme", running=3)
+        until(lambda: len(served.store.find(wanted)) == 3)
+        served.tenants.set("acme", running=0)
+        until(lambda: len(served.store.find(wanted)) == 4)
+        assert served.store.rules(served.queue.number).limits == ()
+        for id in ids:
+            served.jobs.cancel("acme", id)
+
+
+def test_what_another_daemon_wrote_by_mistake_is_put_right(tmp_path: Path) -> None:
+    with daemon(tmp_path) as served:
+        served.tenants.add("acme", quotas=Quotas(running=1))
+        until(lambda: served.store.rules(served.queue.number).limits)
+        right = served.store.rules(served.queue.number).limits
+        served.store.change_rules(served.queue.number, lambda rules: type(rules)())
+        until(lambda: served.store.rules(served.queue.number).limits == right)
+
+
+def test_a_limit_of_the_queue_and_the_quotas_of_tenants_hold_together(url: str, tmp_path: Path) -> None:
+    with daemon(tmp_path, url, concurrency=8) as served:
+        served.tenants.add("small", quotas=Quotas(running=1))
+        served.tenants.add("large")
+        until(lambda: served.store.rules(served.queue.number).limits)
+        until(lambda: run(["queue", "limit", "jobs", "3", "--db", url]) == 0)  # on a busy machine a claim is in its way
+        for tenant in ("small", "large"):
+            python(served, "nap", "import time\ntime.sleep(600)", tenant=tenant)
+        ids = add(served, "nap", *[b"x"] * 4, tenant="small")
+
+        def running(tenant: str = "") -> int:
+            return len(served.store.find(Filter(served.queue.number, tenant=tenant, phase="executing", limit=100)))
+
+        until(lambda: running("small") == 1)
+        others = add(served, "nap", *[b"x"] * 4, tenant="large")
+        until(lambda: running() == 3)
+        assert (running("small"), running("large")) == (1, 2)
+        served.tenants.set("small", running=2)
+        until(lambda: PerTenant({"small": 2}) in served.store.rules(served.queue.number).in_force)
+        for id in others:
+            served.jobs.cancel("large", id)
+        until(lambda: running("small") == 2)
+        until(lambda: run(["queue", "limit", "jobs", "--rate", "1000/1", "--db", url]) == 0)
+        assert PerTenant({"small": 2}) in served.store.rules(served.queue.number).in_force, "whatever else is said"
+        for id in ids:
+            served.jobs.cancel("small", id)

@@ -1,0 +1,76 @@
+"""A daemon in this process, with real contexts, while a test looks on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hipq.daemon.daemon import Daemon, Options
+from hipq.daemon.made import Options as JobOptions
+from hipq.job.model import Row
+from hipq.job.states import FINAL
+from hipq.runners.contexts import Settings
+from hipq.runners.sandbox import why_no_sandbox
+from tests.engine.working import until
+
+SETTINGS = Settings(trust=bool(why_no_sandbox()))
+
+
+def made(folder: Path, url: str = "", scheduler: Any = None, **options: Any) -> Daemon:
+    """Not started yet."""
+    given: dict[str, Any] = {
+        "retry_after": 0.05,
+        "concurrency": 4,
+        "contexts": SETTINGS,
+        "journal": str(folder / "journal"),
+    }
+    return Daemon(Options(db=url or f"sqlite:///{folder}/daemon.db", **given | options), scheduler)
+
+
+@contextmanager
+def daemon(folder: Path, url: str = "", **options: Any) -> Iterator[Daemon]:
+    found = made(folder, url, **options)
+    found.start()
+    try:
+        yield found
+    except BaseException:
+        found.stop_now()
+        raise
+    finally:
+        found.stop()
+        found.close()
+
+
+def add(daemon: Daemon, jobtype: str, *payloads: bytes, tenant: str = "acme", **options: Any) -> list[int]:
+    """As HTTP does it: acknowledged when this returns."""
+    return asyncio.run(daemon.jobs.add(tenant, jobtype, payloads or (b"",), JobOptions(**options)))
+
+
+def python(daemon: Daemon, jobtype: str, body: str, tenant: str = "acme", **parts: str) -> None:
+    daemon.handlers.set(tenant, jobtype, lang="python", body=body, **parts)
+
+
+def row(daemon: Daemon, id: int) -> Row:
+    until(lambda: daemon.store.get(id) is not None)
+    found = daemon.store.get(id)
+    assert found is not None
+    return found
+
+
+def ended(daemon: Daemon, id: int, seconds: float = 60.0) -> Row:
+    until(lambda: row(daemon, id).state == FINAL, seconds)
+    return row(daemon, id)
+
+
+def history(row: Row) -> list[dict[str, Any]]:
+    return list(msgspec.json.decode(row.history))
+
+
+def ran(row: Row) -> list[str]:
+    """The names of what happened to it."""
+    return [entry["event"] for entry in history(row)]

@@ -1,0 +1,21 @@
+"""LAB_DATABASE is the default of DATABASES, LAB_TASKS is TASKS, both in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from django import VERSION
+
+SECRET_KEY = "not a secret"
+USE_TZ = True
+TIME_ZONE = "Europe/Rome"
+INSTALLED_APPS = ["hipq.django", "lab", *([] if VERSION >= (6,) else ["django_tasks"])]
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+DATABASES: dict[str, Any] = {
+    "default": json.loads(os.environ.get("LAB_DATABASE", '{"ENGINE": "django.db.backends.sqlite3", "NAME": "lab.db"}'))
+}
+TASKS: dict[str, Any] = json.loads(
+    os.environ.get("LAB_TASKS", '{"default": {"BACKEND": "hipq.django.HipqBackend", "QUEUES": ["default", "mails"]}}')
+)

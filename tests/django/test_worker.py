@@ -1,0 +1,136 @@
+"""`manage.py hipq_worker` as a process that is killed, stopped, and busy beside others."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from tests.django.lab import PATIENCE, PRELUDE, Lab, postgres, sqlite
+from tests.servers import clean_database
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Lab]:
+    if request.param == "sqlite":
+        yield Lab(tmp_path, sqlite(tmp_path / "lab.db"))
+    else:
+        with clean_database() as url:
+            yield Lab(tmp_path, postgres(url), url)
+
+
+def began(lab: Lab) -> list[Path]:
+    return sorted(file for file in lab.folder.glob("began-*") if file.read_text())
+
+
+def lingering(lab: Lab) -> int:
+    return int(lab.do(f"out = tasks.linger.enqueue({str(lab.folder)!r}, 600).id"))
+
+
+def test_a_task_whose_worker_was_killed_runs_again(lab: Lab) -> None:
+    id = lingering(lab)
+    with lab.worker("--lease", "2") as first:
+        lab.until(lambda: began(lab))
+        first.send_signal(signal.SIGKILL)
+        first.wait(PATIENCE)
+    with lab.jobs() as jobs, lab.worker("--lease", "2") as second:
+        assert jobs.job(id).state == "running"
+        lab.until(lambda: len(began(lab)) == 2)
+        (lab.folder / "go").touch()
+        lab.until(lambda: jobs.job(id).state == "final")
+        second.send_signal(signal.SIGTERM)
+        assert second.wait(PATIENCE) == 0
+        job = jobs.job(id)
+    assert (job.code, job.attempt) == ("ok", 2)
+    assert job.result not in (first.pid, second.pid)  # apart from others, since it was there when a worker died
+
+
+def test_a_signal_lets_running_tasks_finish(lab: Lab) -> None:
+    id = lingering(lab)
+    with lab.jobs() as jobs, lab.worker() as worker:
+        lab.until(lambda: began(lab))
+        worker.send_signal(signal.SIGTERM)
+        lab.until(lambda: not jobs.store.engines() or "stopping" in lab.said())
+        assert jobs.job(id).state == "running"
+        assert worker.poll() is None
+        (lab.folder / "go").touch()
+        assert worker.wait(PATIENCE) == 0
+        job = jobs.job(id)
+    assert (job.code, job.attempt, job.result) == ("ok", 1, worker.pid)
+
+
+def test_a_second_signal_gives_them_back(lab: Lab) -> None:
+    id = lingering(lab)
+    with lab.jobs() as jobs, lab.worker() as worker:
+        lab.until(lambda: began(lab))
+        while worker.poll() is None:
+            worker.send_signal(signal.SIGTERM)
+            time.sleep(0.2)
+        job = jobs.job(id)
+    assert (job.state, job.phase, job.attempt, job.failures) == ("retry", "ready", 1, 0)
+
+
+def test_what_is_committed_is_seen_soon(lab: Lab) -> None:
+    """A worker that has nothing to do is woken by the commit, and by no enqueue before it."""
+    adding = """
+with transaction.atomic():
+    id = tasks.note.enqueue("one").id
+    time.sleep(1)
+    early = Note.objects.exists()
+committed = time.monotonic()
+while not Note.objects.exists() and time.monotonic() - committed < 60:
+    time.sleep(0.002)
+out = [early, time.monotonic() - committed]
+"""
+    lab.manage("migrate")
+    with lab.worker() as worker:
+        lab.until(lambda: "engine started" in lab.said())
+        early, seconds = lab.do(adding)
+        print(f"ran {seconds * 1000:.0f} ms after the commit")
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+    assert not early
+    assert seconds < 60
+
+
+def test_several_programs_add_while_it_works(lab: Lab) -> None:
+    """And undo every third transaction: a task is there exactly if what was written with it is."""
+    adding = """
+for number in range(30):
+    with transaction.atomic():
+        Note.objects.create(text=f"own-NAME-{number}")
+        tasks.note.enqueue(f"NAME-{number}")
+        transaction.set_rollback(number % 3 == 2)
+"""
+    wanted = sorted(f"{name}-{number}" for name in "ab" for number in range(30) if number % 3 != 2)
+    lab.manage("migrate")
+    programs = [PRELUDE + adding.replace("NAME", name) for name in "ab"]
+    with lab.jobs() as jobs, lab.worker() as worker, lab.started("-c", programs[0]) as a:
+        with lab.started("-c", programs[1]) as b:
+            assert (a.wait(PATIENCE), b.wait(PATIENCE)) == (0, 0), lab.said()
+        lab.until(lambda: jobs.count("default", state="final") == len(wanted))
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+    notes = lab.do("out = sorted(note.text for note in Note.objects.all())")
+    assert [text for text in notes if not text.startswith("own-")] == wanted
+    assert [text.removeprefix("own-") for text in notes if text.startswith("own-")] == wanted
+
+
+def test_without_tables_it_says_what_to_do(tmp_path: Path) -> None:
+    with clean_database() as url:
+        lab = Lab(tmp_path, postgres(url), url)
+        assert "hipq migrate" in lab.manage("hipq_worker", "--batch", status=1)
+        assert "no issues" in lab.manage("check", "--database", "default")  # Django's own are missing, too
+        with psycopg.connect(url) as conn:
+            conn.execute("CREATE TABLE django_migrations ()")
+        warned = lab.manage("check", "--database", "default")
+        assert "hipq.W001" in warned
+        assert "manage.py migrate" in warned
+        assert "default: 0001" in lab.manage("hipq_migrate")
+        said = lab.manage("hipq_worker", "--batch", "-c", "2", "--log-format", "json")
+        assert "tasks of default, mails in Django's database 'default'" in said
+        assert '"event": "engine started"' in said

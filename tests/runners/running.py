@@ -1,0 +1,104 @@
+"""Running handlers in a test: what began, what ended and how, what never began."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from hipq.runners.contexts import Contexts, Handler, Report, Settings, Task
+
+LANGUAGES = ("python", "node", "php", "shell")
+_numbers = count(1)
+
+
+def handler(lang: str, body: str, **more: str) -> Handler:
+    """One of its own; those that share no `eid` share no context."""
+    number = next(_numbers)
+    given = {"id": f"h{number}", "tenant": "acme", "type": f"type{number}", "lang": lang, "body": body}
+    return msgspec.convert(given | more, Handler)
+
+
+class Ran:
+    """What a batch came to."""
+
+    def __init__(self) -> None:
+        self.started: list[str] = []
+        self.reports: list[Report] = []
+        self.left: list[Task] = []
+
+    @property
+    def only(self) -> Report:
+        (report,) = self.reports
+        return report
+
+    @property
+    def statuses(self) -> list[int]:
+        return [report.status for report in self.reports]
+
+
+def run(
+    contexts: Contexts,
+    given: Handler,
+    *payloads: bytes,
+    seconds: float = 60.0,
+    on_start: Callable[[Task], None] = lambda _: None,
+) -> Ran:
+    """Every promise about the two callbacks is checked here, for every test."""
+    ran = Ran()
+    tasks = [Task(f"job-{next(_numbers)}", payload, 1, seconds) for payload in payloads or (b"",)]
+
+    def started(task: Task) -> None:
+        assert task in tasks
+        ran.started.append(task.id)
+        on_start(task)
+
+    def ended(report: Report) -> None:
+        assert report.id in ran.started
+        assert report.id not in [other.id for other in ran.reports]
+        assert 100 <= report.status <= 599
+        assert not 300 <= report.status <= 399
+        assert report.seconds > 0
+        ran.reports.append(report)
+
+    ran.left = contexts.run(given, tasks, started, ended)
+    assert sorted(ran.started) == sorted(report.id for report in ran.reports)
+    assert sorted([*ran.started, *(task.id for task in ran.left)]) == sorted(task.id for task in tasks)
+    return ran
+
+
+def until(condition: Callable[[], object], what: str, seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, what
+        time.sleep(0.01)
+
+
+def processes(mark: str) -> list[int]:
+    """Those with this in their command line or their environment, on the whole machine."""
+    return [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if mark in _words(pid)]
+
+
+def _words(pid: int) -> str:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        return "" if state == "Z" else Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
+
+
+@contextmanager
+def pool(**settings: Any) -> Iterator[Contexts]:
+    """Closed in the end, with nothing left."""
+    contexts = Contexts(Settings(**settings))
+    try:
+        yield contexts
+    finally:
+        contexts.close()
+    assert contexts.idle() == {}
