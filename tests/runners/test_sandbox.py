@@ -106,6 +106,29 @@ def test_a_daemon_that_is_killed_takes_everything_along(trust: bool, tmp_path: P
     until(lambda: not list(tmp_path.iterdir()), "their folders are gone")
 
 
+STARTS_AND_DIES = """
+import os, signal, sys
+from hipq.runners.contexts import Settings
+from hipq.runners.contexts.spawner import Spawner
+from hipq.runners.contexts.starting import start
+start(sys.argv[1], Settings(scratch=int(sys.argv[2])), Spawner())
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize("lang", ["python", "node", "php", "shell"])
+def test_a_daemon_that_is_killed_while_a_context_starts_leaves_none(lang: str, tmp_path: Path) -> None:
+    scratch = str(random.randrange(10_000_000, 99_999_999))  # by which they are known
+    daemons = [
+        subprocess.Popen(
+            [sys.executable, "-c", STARTS_AND_DIES, lang, scratch], env={**os.environ, "TMPDIR": str(tmp_path)}
+        )
+        for _ in range(5)
+    ]
+    assert [daemon.wait() for daemon in daemons] == [-signal.SIGKILL] * 5
+    until(lambda: not processes(scratch), "all are gone")
+
+
 def test_an_ordinary_user_has_the_same_sandbox() -> None:
     found = subprocess.run(
         [sys.executable, "-m", "tests.runners.daemon", "try", "0", *(["65534"] if os.geteuid() == 0 else [])],

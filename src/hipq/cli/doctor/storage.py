@@ -19,6 +19,8 @@ EMPTY_SIZE: Final = 64_000_000
 EMPTY_ROW: Final = 16_000
 SLOT_SIZE: Final = 1_000_000_000
 """Bytes of log that an idle slot may keep."""
+OPEN: Final = 10.0
+"""Seconds a transaction may be open even for somebody without patience: a busy engine always has one."""
 
 
 def server_storage(health: Health, view: View) -> list[Finding]:
@@ -69,7 +71,7 @@ def _holdback(one: Holdback, view: View) -> list[Finding]:
     facts = one._asdict()
     if one.kind == "slot":
         return _slot(one, facts)
-    if one.age is None or one.age < view.patience:
+    if one.age is None or one.age < max(view.patience, OPEN):
         return []
     keeps = "while it is open no dead row is removed that is younger, and queues get slower"
     if one.kind == "prepared":

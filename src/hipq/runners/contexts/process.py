@@ -61,7 +61,7 @@ class Process:
         if self._started.folder:  # its pipes have been opened
             self._scratch.remove(self._started.folder)
             self._started.folder = ""
-        told = os.read(self._started.info, 65536)
+        told = os.pread(self._started.info, 65536, 0)
         os.close(self._started.info)
         self._started.info = -1
         with self._lock:

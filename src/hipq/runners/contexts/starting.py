@@ -147,15 +147,15 @@ def _sandboxed(
     theirs: ExitStack,
 ) -> _Plan:
     sandbox = usable_sandbox()
-    info, told = _pipe(ours, theirs)
+    info = _file(b"", ours)  # no pipe: bubblewrap dies writing to one nobody reads, and what it began stays for ever
     calls = _file(sandbox_filter.program(), theirs) if sandbox_filter.program() else -1
     binds = _binds(language, found) | {path: f"{_CHANNEL}/{os.path.basename(path)}" for path in channel.named}
-    options = sandbox.arguments(binds, settings.scratch, settings.network, calls, told)
+    options = sandbox.arguments(binds, settings.scratch, settings.network, calls, info)
     listed = _file(b"".join(word.encode() + b"\0" for word in options), theirs)
     launch = _launch(language, found, settings, channel, INSIDE, _CHANNEL, sandbox.user())
     # In a file, not on its command line: that can be read from inside.
     words = [sandbox.path, "--args", str(listed), "--", *launch]
-    passed = [number for number in (*channel.far, told, calls, listed) if number >= 0]
+    passed = [number for number in (*channel.far, info, calls, listed) if number >= 0]
     return _Plan(words, _environment(_PATH, "/tmp"), passed, info=info)
 
 

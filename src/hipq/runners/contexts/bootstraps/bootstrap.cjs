@@ -130,7 +130,11 @@ function readLine() {
 
 function write(bytes) {
   let rest = bytes;
-  while (rest.length > 0) rest = rest.subarray(fs.writeSync(ANSWERS, rest, 0, rest.length));
+  try {
+    while (rest.length > 0) rest = rest.subarray(fs.writeSync(ANSWERS, rest, 0, rest.length));
+  } catch (_) {
+    exit(1); // the daemon is gone
+  }
 }
 
 // Which pipes standard output and error are: a handler may close them, and something else may get their numbers.
@@ -210,4 +214,7 @@ async function main() {
   }
 }
 
-main();
+main().catch((error) => {
+  console.error(error);
+  exit(1);
+});

@@ -192,13 +192,21 @@ function ending(): void
     }
 }
 
+/** Without waiting for somebody at the other end: a daemon that died meanwhile never comes. */
+function opened(string $path, string $mode): mixed
+{
+    $pipe = @fopen($path, $mode . 'en') ?: exit(1);
+    stream_set_blocking($pipe, true);
+    return $pipe;
+}
+
 function main(string $folder): void
 {
     global $hipq_out, $hipq_payloads, $hipq_running;
     $hipq_running = false;
-    $in = fopen($folder . '/asks', 'rbe');
-    $hipq_out = fopen($folder . '/answers', 'wbe');
-    $hipq_payloads = fopen($folder . '/payloads', 'rbe');
+    $in = opened($folder . '/asks', 'rb');
+    $hipq_out = opened($folder . '/answers', 'wb');
+    $hipq_payloads = opened($folder . '/payloads', 'rb');
     stream_set_chunk_size($hipq_payloads, 1 << 16);
     register_shutdown_function(ending(...));
     $handlers = [];
