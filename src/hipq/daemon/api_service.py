@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from hipq.journal import Journal
 
 
-HEALTH: Final = ("ok", "behind", "refused", "stuck", "store away", "broken")
+HEALTH: Final = ("ok", "behind", "refused", "stuck", "store away", "disk full", "broken")
 """What a daemon may say of itself: all is well; much of the journal waits; some jobs were refused by the database, and
-are in the journal's quarantine; the database is there and takes none; it cannot be reached; nothing is accepted."""
+are in the journal's quarantine; the database is there and takes none; it cannot be reached; the last post found no room
+in the journal; nothing is accepted."""
 
 
 class Feed(Protocol):

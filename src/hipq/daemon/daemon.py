@@ -212,6 +212,8 @@ class Daemon:
         """One of `api_service.HEALTH`."""
         if self.failed or self.journal.broken:
             return "broken"
+        if not self.journal.has_room:
+            return "disk full"
         if self._ingest.away:
             return "store away"
         if self._ingest.stuck:

@@ -96,6 +96,11 @@ class Journal:
         """Why nothing is accepted any more."""
         return self._tail.broken
 
+    @property
+    def has_room(self) -> bool:
+        """Whether the last that was to be written found room on the disk."""
+        return self._tail.has_room
+
     def look(self) -> None:
         """Whether its folder is still there: if not it is broken. To be asked now and then."""
         if not self._is_closed:

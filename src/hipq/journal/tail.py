@@ -30,6 +30,8 @@ class Tail:
         written behind what is there, so positions that the store knows never come to mean something else."""
         self.is_full = False
         """Whether a file cannot get any longer than this one is."""
+        self.has_room = True
+        """Whether the last that was to be written found room on the disk."""
         self.broken: JournalBroken | None = None
         self.syncs = 0
         self._descriptor = -1
@@ -63,6 +65,7 @@ class Tail:
         self._sync()
         if not os.fstat(self._descriptor).st_nlink:  # on disk, where nobody will ever find it
             raise self.fail(f"{self._name()} was removed by somebody else")
+        self.has_room = True
         self._readers.arrived(segment, segment.length + len(data), jobs)
 
     def begin(self) -> None:
@@ -79,6 +82,7 @@ class Tail:
         except OSError as error:
             why = os.strerror(error.errno or 0).lower()
             if error.errno in NO_ROOM:
+                self.has_room = False
                 raise JournalFull from None
             raise JournalError(f"{self._name(number)} could not be made: {why}") from None
         self.close()
@@ -112,7 +116,7 @@ class Tail:
             return self.fail(f"{self._name()} could not be cut back to what was acknowledged: {why}")
         if error.errno not in NO_ROOM:
             return self.fail(f"{self._name()} could not be written: {os.strerror(error.errno or 0).lower()}")
-        self.is_full = error.errno == errno.EFBIG
+        self.has_room, self.is_full = False, error.errno == errno.EFBIG
         return JournalFull()
 
     def fail(self, why: str) -> JournalBroken:
