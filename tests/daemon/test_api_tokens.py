@@ -45,7 +45,8 @@ def test_a_full_tenant_is_told_when_to_try_again_and_others_go_on(here: Site) ->
     assert got.status == 429
     assert int(got.headers["retry-after"]) >= 1
     assert "quota of 5 waiting jobs" in got.error
-    small.add("mail", b"5", FAR)
+    # What comes while the store is counted may for a moment be counted twice.
+    eventually(lambda: small("POST", f"/{{}}/job/mail/add{FAR}", b"5").status == 200)
     assert small("POST", f"/{{}}/job/mail/add{FAR}", b"6", idempotency_key="k").status == 429
     assert small("POST", f"/{{}}/job/mail/add{FAR}&key=k", b"6").status == 429
     got = small("POST", f"/{{}}/job/mail/add{FAR}", b"x\n" * 6)
