@@ -1,5 +1,6 @@
-"""`python -m bench.daemon`: what a daemon takes in over HTTP, beside Starlette that writes nothing; what its contexts
-do, beside a bare loop; what it uses when nothing happens. Both sides in turns, the best of three."""
+"""`python -m bench.daemon`: what a daemon takes in over HTTP, beside Starlette that writes nothing, and Starlette that
+syncs what it writes; what its contexts do, beside a bare loop; what it uses when nothing happens. In turns, the
+best of three."""
 
 from __future__ import annotations
 
@@ -51,23 +52,25 @@ def http() -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         token, environment = _prepared(folder)
         ours = stack.enter_context(server(_serve(folder), environment))
-        bare = stack.enter_context(
-            server(("uvicorn", "bench.daemon_http:bare", "--log-level", "warning", "--no-access-log"), environment)
-        )
+        ports = {"hipq": ours} | {
+            name: stack.enter_context(server(_starlette(name), environment | {"BENCH_FILE": f"{folder}/bodies"}))
+            for name in ("bare", "synced")
+        }
         for connections, requests in REQUESTS.items():
-            sides: dict[str, list[Posted]] = {"hipq": [], "starlette": []}
+            sides: dict[str, list[Posted]] = {name: [] for name in ports}
             for _ in range(ROUNDS):
-                for name, port in (("hipq", ours), ("starlette", bare)):
+                for name, port in ports.items():
                     sides[name].append(post(port, token, BODY, connections, requests))
             best = {name: min(some, key=lambda one: one.seconds) for name, some in sides.items()}
             line = {
                 name: {"per second": len(one.times) / one.seconds, "p50": one.at(0.5), "p99": one.at(0.99)}
                 for name, one in best.items()
             }
-            ratio = line["hipq"]["per second"] / line["starlette"]["per second"]
+            ratio = line["hipq"]["per second"] / line["bare"]["per second"]
             found[str(connections)] = line | {"ratio": ratio}
-            print(f"{connections:3} connections: hipq {_told(line['hipq'])}, Starlette {_told(line['starlette'])}, "
-                  f"ratio {ratio:.2f}{'' if ratio >= TARGET else f' (wanted {TARGET})'}", flush=True)  # fmt: skip
+            print(f"{connections:3} connections: hipq {_told(line['hipq'])}, Starlette {_told(line['bare'])}, "
+                  f"ratio {ratio:.2f}{'' if ratio >= TARGET else f' (wanted {TARGET})'}; "
+                  f"Starlette that syncs {_told(line['synced'])}", flush=True)  # fmt: skip
     return found
 
 
@@ -89,6 +92,10 @@ def _prepared(folder: str) -> tuple[str, dict[str, str]]:
     _, token = tenants.token("acme")
     app.close()
     return token, {**os.environ, "PYTHONPATH": os.getcwd()}
+
+
+def _starlette(name: str) -> tuple[str, ...]:
+    return ("uvicorn", f"bench.daemon_http:{name}", "--log-level", "warning", "--no-access-log")
 
 
 def _serve(folder: str) -> tuple[str, ...]:

@@ -1,9 +1,12 @@
-"""Jobs over HTTP: whoever posts them, on one connection or on many; and a Starlette application that just reads."""
+"""Jobs over HTTP: whoever posts them, on one connection or on many; and Starlette applications that just read, or
+append what they read to a file."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from functools import cache
 from typing import Any, Final, NamedTuple
 
 from starlette.applications import Starlette
@@ -19,8 +22,21 @@ async def _read(request: Request) -> Response:
     return Response(b'{"ids":["1"]}', media_type="application/json")
 
 
+async def _append(request: Request) -> Response:
+    os.write(_file(), await request.body())
+    os.fdatasync(_file())
+    return Response(b'{"ids":["1"]}', media_type="application/json")
+
+
+@cache
+def _file() -> int:
+    return os.open(os.environ["BENCH_FILE"], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+
+
 bare = Starlette(routes=[Route("/{client}/job/{type}/add", _read, methods=["POST"])])
 """What the daemon is compared with: the same route, the same body, the same kind of reply, and nothing is written."""
+synced = Starlette(routes=[Route("/{client}/job/{type}/add", _append, methods=["POST"])])
+"""What can be had on this disk: the body is in a file, and that is synced, before the reply."""
 
 
 class Posted(NamedTuple):
