@@ -8,15 +8,17 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
+from hipq.cli.main import run
 from hipq.daemon import daemon as module
 from hipq.daemon.daemon import AnySpecs, Daemon, Options
 from hipq.errors import DuplicateKey, HipqError, Invalid, JournalError, NotFound, StoreUnavailable
 from hipq.job.model import sequence_of
 from hipq.job.states import EXECUTING, SCHEDULED, WAITING
 from hipq.journal import Batch
-from tests.daemon.working import add, daemon, ended, made, python, row
+from tests.daemon.working import add, daemon, ended, made, python, refuse, row
 from tests.engine.conftest import url
 from tests.engine.working import until
 
@@ -101,6 +103,34 @@ def test_jobs_that_the_database_refuses_are_said_and_those_behind_them_run(
         until(lambda: "the database has refused the job" in caplog.text)
     with daemon(tmp_path) as served:
         assert served.health() == "refused", "until somebody has looked after it"
+
+
+def test_jobs_that_came_together_with_one_that_is_refused_run(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    served = made(tmp_path, url)
+    refuse(served.store, url, "poison")
+    ids = [add(served, "echo", b"a", b"poison", b"b", tenant=tenant) for tenant in ("acme", "bcme")]
+    ids.append(add(served, "echo", b"a", b"b", tenant="ccme"))
+    served.close()
+    with daemon(tmp_path, url) as served:
+        for tenant in ("acme", "bcme", "ccme"):
+            python(served, "echo", "return payload", tenant=tenant)
+        for first, *_, last in ids:
+            assert [served.jobs.result(ended(served, id)) for id in (first, last)] == [b"a", b"b"]
+        assert [served.store.get(some[1]) for some in ids[:2]] == [None, None]
+        assert served.health() == "refused"
+        assert run(["journal", "check", str(tmp_path / "journal"), "--json"]) == 1
+        found = msgspec.json.decode(capsys.readouterr().out)["found"]
+        for some, one in zip(ids[:2], found, strict=True):
+            assert f"the job {some[1]} of " in one["why"]
+            assert "picky" in one["why"]
+        assert run(["journal", "show", str(tmp_path / "journal"), "--refused", "--json"]) == 0
+        shown = msgspec.json.decode(capsys.readouterr().out)
+        assert [(one["tenant"], one["jobs"]) for one in shown] == [
+            (tenant, [{"id": sequence_of(some[1]), "text": "poison"}])
+            for tenant, some in zip(("acme", "bcme"), ids[:2], strict=True)
+        ]
 
 
 def test_health_says_how_it_is(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hipq import Hipq
 from hipq.cli.main import run
 from hipq.daemon import ingest as module
+from hipq.daemon import payloads
 from hipq.daemon.feed import Feed
 from hipq.daemon.ids import BLOCK, FIRST, Ids
 from hipq.daemon.ingest import Ingest
@@ -24,8 +25,10 @@ from hipq.errors import JournalBehind, JournalRefused, StoreError, StoreRefused,
 from hipq.job.model import New, Row, numbered, sequence_of
 from hipq.job.states import READY, SCHEDULED
 from hipq.journal import Batch, Journal
+from hipq.journal.folder import synced
 from hipq.journal.refused import kept
 from hipq.stores.base import JOURNALS, Filter
+from tests.daemon.working import refuse
 from tests.engine.conftest import url
 from tests.engine.working import until
 
@@ -327,6 +330,128 @@ def bad(part: Part, payload: bytes = b"bad") -> None:
     part.journal.write_now(Batch("acme", "work", sequence_of(id), (payload,), 1))
 
 
+def bad_among_others(part: Part, tenant: str = "acme") -> list[int]:
+    """A batch of which the second and the fourth job have ids that other jobs have; the ids of its others."""
+    part.ids.take(1)
+    (second,) = part.add(b"second", tenant=tenant)
+    part.ids.take(1)
+    part.add(b"fourth", tenant=tenant)
+    part.ids.take(1)
+    part.drain()
+    payloads = (b"1", b"bad 2", b"3", b"bad \xff\n4", b"5")
+    first = sequence_of(second) - 1
+    part.journal.write_now(Batch(tenant, "work", first, payloads, 1, '{"priority":7}'))
+    return [numbered(first + n, part.queue.number) for n in (0, 2, 4)]
+
+
+def set_aside(part: Part) -> list[tuple[str, int, tuple[bytes, ...]]]:
+    batches = [one.batch for one in kept(part.journal._folder)]
+    return [(batch.tenant, batch.first, batch.payloads) for batch in batches if batch]
+
+
+def test_of_a_batch_only_what_the_store_refuses_is_set_aside(part: Part) -> None:
+    ids = bad_among_others(part)
+    assert part.journal.waiting_jobs == 5
+    before = len(part.stored)
+    part.drain()
+    assert part.stored[before:] == ids
+    rows = {row.id: row for row in part.rows()}
+    assert [part.jobs.payload(rows[id]) for id in ids] == [b"1", b"3", b"5"]
+    assert {rows[id].priority for id in ids} == {7}
+    assert sorted(part.jobs.payload(row) for row in rows.values()) == [b"1", b"3", b"5", b"fourth", b"second"]
+    first = sequence_of(ids[0])
+    assert set_aside(part) == [("acme", first + 1, (b"bad 2",)), ("acme", first + 3, (b"bad \xff\n4",))]
+    for finding, n in zip(part.journal.found, (1, 3), strict=True):
+        assert finding.kind == "refused"
+        assert f"the job {numbered(first + n, part.queue.number)} of acme-work: " in finding.why
+        assert "ids that other jobs have" in finding.why
+
+
+def test_many_tenants_jobs_are_stored_beside_those_that_the_database_refuses(url: str, part: Part) -> None:
+    refuse(part.app.store, url, "poison")
+    ids = {
+        tenant: part.add(*(b"poison %d" % n if n in bad else b"%d" % n for n in range(1500)), tenant=tenant)
+        for tenant, bad in (("acme", {0, 700, 1499}), ("bcme", set()), ("ccme", {3}))
+    }
+    ids["dcme"] = [
+        id for _ in range(30) for id in part.add(b"good", tenant="dcme") + part.add(b"poison", tenant="dcme")
+    ]
+    part.drain()
+    poisoned = {"acme": [0, 700, 1499], "bcme": [], "ccme": [3], "dcme": list(range(1, 60, 2))}
+    for tenant, all_of_them in ids.items():
+        bad = [all_of_them[n] for n in poisoned[tenant]]
+        assert [row.id for row in part.rows(tenant)] == [id for id in all_of_them if id not in bad]
+        assert [first for name, first, _ in set_aside(part) if name == tenant] == [sequence_of(id) for id in bad]
+    assert all(b"poison" in payload for _, _, some in set_aside(part) for payload in some)
+    assert all("picky" in one.finding.why for one in kept(part.journal._folder))
+    assert len(part.journal.found) == 34
+
+
+def test_what_no_job_can_be_made_of_takes_no_other_along(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = payloads.stored
+
+    def fails(payload: bytes) -> str:
+        if payload == b"odd":
+            raise ValueError("that is odd")
+        return real(payload)
+
+    monkeypatch.setattr(payloads, "stored", fails)
+    ids = part.add(b"a", b"odd", b"c")
+    part.drain()
+    assert [row.id for row in part.rows()] == [ids[0], ids[2]]
+    assert set_aside(part) == [("acme", sequence_of(ids[1]), (b"odd",))]
+    assert "that is odd" in part.journal.found[0].why
+
+
+def test_if_the_rest_is_refused_as_well_all_of_the_batch_is_set_aside_once(part: Part) -> None:
+    ids = bad_among_others(part)
+
+    def refusing(_ingest: Callable[[], bool]) -> bool:
+        asked.append(1)
+        if len(asked) < 3:
+            raise StoreRefused(f"no {len(asked)}")
+        return _ingest()
+
+    asked: list[int] = []
+    part.store.act = refusing
+    part.drain()
+    assert [len(payloads) for _, _, payloads in set_aside(part)] == [5]
+    assert kept(part.journal._folder)[0].finding.why.endswith("no 2")
+    assert not {row.id for row in part.rows()} & set(ids)
+    assert part.ingest._refusals == 1
+
+
+def test_a_store_that_goes_away_between_gets_the_rest_when_it_is_back_and_nothing_is_said_twice(part: Part) -> None:
+    ids = bad_among_others(part)
+
+    def away(_ingest: Callable[[], bool]) -> bool:
+        asked.append(1)
+        if len(asked) == 2:
+            raise StoreUnavailable("the database is away")
+        return _ingest()
+
+    asked: list[int] = []
+    part.store.act = away
+    with pytest.raises(StoreUnavailable):
+        part.drain()
+    assert len(set_aside(part)) == 2
+    part.ingest._place = None  # as its thread does
+    part.drain()
+    assert part.stored[-3:] == ids
+    assert (len(set_aside(part)), len(part.journal.found)) == (2, 2)
+
+
+def test_batches_that_are_refused_in_part_do_not_count_as_a_store_that_takes_none(url: str, part: Part) -> None:
+    refuse(part.app.store, url, "poison")
+    ids = [part.add(b"poison", b"good") for _ in range(module.REFUSED_MOST + 5)]
+    part.drain()
+    assert [row.id for row in part.rows()] == [good for _, good in ids]
+    assert len(set_aside(part)) == module.REFUSED_MOST + 5
+    part.add(b"poison")
+    part.drain()
+    assert len(set_aside(part)) == module.REFUSED_MOST + 6, "one that is refused whole does not hold up others"
+
+
 def test_a_batch_that_the_store_will_not_take_is_set_aside_and_the_others_go_on(part: Part) -> None:
     before = part.add(b"before")
     bad(part, b"bad \xff\n")
@@ -363,6 +488,31 @@ def test_what_was_set_aside_is_said_at_every_start_and_by_the_command_line(
     assert shown["jobs"][0]["text"] == "bad"
     assert run(["journal", "recover", folder]) == 0
     assert "1 refused by the database" in capsys.readouterr().out
+
+
+def test_what_was_set_aside_of_a_batch_is_shown_on_one_page(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(url, tmp_path) as part:
+        bad_among_others(part)
+        part.drain()
+        bad_among_others(part)
+        part.drain()
+    folder = str(tmp_path / "journal")
+    assert run(["journal", "check", folder, "--json"]) == 1
+    found = msgspec.json.decode(capsys.readouterr().out)["found"]
+    assert [one["kind"] for one in found] == ["refused"] * 4
+    assert len({one["why"] for one in found}) == 4
+    assert run(["journal", "show", folder, "--refused", "--json", "--limit", "1"]) == 0
+    out, err = capsys.readouterr()
+    shown = msgspec.json.decode(out)
+    assert [one["jobs"][0].get("text") for one in shown] == ["bad 2", None]
+    after = err.split("--after ")[1].split()[0]
+    assert run(["journal", "show", folder, "--refused", "--json", "--limit", "1", "--after", after]) == 0
+    out, err = capsys.readouterr()
+    assert ([len(one["jobs"]) for one in msgspec.json.decode(out)], err) == ([1, 1], "")
+    assert run(["journal", "recover", folder]) == 0
+    assert "4 refused by the database" in capsys.readouterr().out
 
 
 def test_a_store_that_takes_nothing_at_all_gets_nothing_set_aside_for_ever(
@@ -419,6 +569,60 @@ def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_onc
         if not died:
             break
     assert {"before set_aside", "after set_aside", "before ingest", "after ingest", "after rsync"} <= seen
+
+
+def test_a_crash_at_any_step_of_setting_a_part_aside_loses_nothing_and_stores_nothing_twice(
+    url: str, tmp_path: Path
+) -> None:
+    seen: set[str] = set()
+    for length in count(1):
+        folder, tenant, fuse = tmp_path / str(length), f"tenant{length}", Fuse()
+        folder.mkdir()
+        with opened(url, folder, fuse) as part:
+            ids = bad_among_others(part, tenant)
+            ids += part.add(b"behind", tenant=tenant)
+            fuse.left, died = length, False
+            try:
+                part.drain()
+            except Died:
+                died = True
+                seen.add(fuse.at[-1])
+            fuse.left = 0
+        for _ in range(2):
+            with opened(url, folder) as part:
+                part.ingest.begin()
+                part.drain()
+                part.ingest.step()
+                payloads = sorted(part.jobs.payload(row) for row in part.rows(tenant))
+                assert payloads == [b"1", b"3", b"5", b"behind", b"fourth", b"second"], fuse.at[-1:]
+                assert set(ids) <= {row.id for row in part.rows(tenant)}
+                assert [some for _, _, some in set_aside(part)] == [(b"bad 2",), (b"bad \xff\n4",)], fuse.at[-1:]
+                assert len(part.journal.found) == 2
+        if not died:
+            break
+    verbs = ("refusals", "set_aside", "ingest", "rsync")
+    assert {f"{when} {verb}" for when in ("before", "after") for verb in verbs} <= seen
+
+
+def test_what_is_set_aside_is_on_disk_before_the_place_moves_past_it(
+    part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bad_among_others(part)
+    at: list[str] = []
+
+    def sync(descriptor: int, name: str) -> None:
+        synced(descriptor, name)
+        at.append("sync")
+
+    monkeypatch.setattr("hipq.journal.aside.synced", sync)
+
+    def act(ingest: Callable[[], bool]) -> bool:
+        at.append("ingest")
+        return ingest()
+
+    part.store.act = act
+    part.drain()
+    assert at == ["ingest", "sync", "sync", "ingest"], "refused, the file and its folder synced, stored"
 
 
 # -- whose a journal is -----------------------------------------------------------------------------------------------

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import psycopg
 
 from hipq.daemon.daemon import Daemon, Options
 from hipq.daemon.made import Options as JobOptions
@@ -16,6 +18,7 @@ from hipq.job.model import Row
 from hipq.job.states import FINAL
 from hipq.runners.contexts import Settings
 from hipq.runners.sandbox import why_no_sandbox
+from hipq.stores.base import Store
 from tests.engine.working import until
 
 SETTINGS = Settings(trust=bool(why_no_sandbox()))
@@ -74,3 +77,18 @@ def history(row: Row) -> list[dict[str, Any]]:
 def ran(row: Row) -> list[str]:
     """The names of what happened to it."""
     return [entry["event"] for entry in history(row)]
+
+
+def refuse(store: Store, url: str, payload: str) -> None:
+    """From now on the database itself refuses jobs with this payload."""
+    (queue,) = store.queues()
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as conn:
+            conn.execute(
+                f"CREATE TRIGGER picky BEFORE INSERT ON {queue.table} WHEN new.job_data LIKE '%{payload}%' "
+                "BEGIN SELECT RAISE (ABORT, 'too picky for this'); END"
+            )
+    else:
+        check = f"CHECK (job_data NOT LIKE '%{payload}%')"
+        with psycopg.connect(url, autocommit=True) as pg:
+            pg.execute(f"ALTER TABLE {queue.table} ADD CONSTRAINT picky {check}".encode())

@@ -96,7 +96,7 @@ def show(folder: str, after: Position, limit: int, refused: bool, as_json: bool)
     count = 0
     with _opened(folder) as found:
         for place, end, batch in _refused(found, after) if refused else _batches(found, after):
-            if count == limit:
+            if count >= limit and end > after:  # what was refused of one batch is at one place, and on one page
                 note(f"there is more: add --after {after}")
                 break
             after, count = end, count + 1
@@ -191,7 +191,7 @@ def _batches(folder: Folder, after: Position) -> Iterator[tuple[Position, Positi
 
 
 def _refused(folder: Folder, after: Position) -> Iterator[tuple[Position, Position, Batch]]:
-    """By where they ended in the journal: their beginning is not known any more."""
+    """By where their batches ended in the journal: their beginning is not known any more."""
     for one in kept(folder):
         parts = one.file.rpartition("/")[2].split(".")
         if one.batch is None or len(parts) != 3 or not (parts[0] + parts[1]).isdecimal():

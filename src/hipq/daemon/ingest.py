@@ -3,8 +3,9 @@
 The store's place in the journal moves on in the transaction that stores the jobs. So a crash anywhere stores each job
 once: before the commit nothing has happened, after it the place says so, whether or not the journal heard of it.
 
-What the store is there for and will not take is found by taking fewer at a time, down to one batch. That is kept in
-the journal's quarantine, and those behind it go on. If one after the other is refused, it is not them: then they stay.
+What the store is there for and will not take is found by taking fewer at a time, down to one batch, of which the store
+then says which jobs these are. They are kept in the journal's quarantine, and all others go on. If one batch after the
+other is refused whole, it is not them: then they stay.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from secrets import token_hex
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from hipq.daemon.ids import Ids
 from hipq.daemon.jobs import Jobs
 from hipq.errors import StoreRefused, StoreUnavailable
-from hipq.job.model import New
-from hipq.journal import Batch, Journal, Position, Reserved
+from hipq.job.model import New, sequence_of
+from hipq.journal import Batch, Journal, Position, Refused, Reserved
 from hipq.stores.base import JOURNALS, Store
 
 IDENTITIES: Final = "store"
@@ -37,9 +39,13 @@ REST: Final = 0.02
 being accepted. The first after a pause is stored at once."""
 LONGEST_PAUSE: Final = 2.0
 REFUSED_MOST: Final = 10
-"""Batches that are set aside in a row: a store that takes none at all has something wrong itself."""
-NEVER: Final = (StoreRefused, ValueError, msgspec.MsgspecError)
-"""How the store says that it will never take a row, and how jobs are that cannot be made of what was written."""
+"""Batches that are set aside whole, in a row: a store that takes none at all has something wrong itself."""
+TRIED: Final = 1_000
+"""Jobs of a batch that the store tries in one transaction: others wait for its end."""
+UNMADE: Final = (ValueError, msgspec.MsgspecError)
+"""How it is said that no job can be made of what was written."""
+NEVER: Final = (StoreRefused, *UNMADE)
+"""The same, and how the store says that it will never take a row."""
 
 _log = logging.getLogger("hipq")
 
@@ -65,7 +71,7 @@ class Ingest:
         self._rested = 0.0
         self._step = STEP
         self._refusals = 0
-        """Batches set aside since the last that was stored."""
+        """Batches set aside whole since something was stored."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hipq-ingest", daemon=True)
         self.away = ""
@@ -130,37 +136,63 @@ class Ingest:
         self._place = place
 
     def _take(self, token: Reserved) -> None:
-        assert self._place is not None
         batches = self._journal.read(token)
-        after = str(token.after)
         try:
             jobs = [job for batch in batches for job in self._jobs.ingested(batch)]
-            is_stored = self._store.ingest(jobs, self._journal.identity, self._place, after)
+            is_stored = self._put(token, jobs)
         except NEVER as error:
-            self._refused(token, batches, error)
-            return
+            if len(batches) > 1:
+                self._step = max(token.jobs // 2, 1)
+                self._place = None  # the reservation is void, and the next one is smaller
+                return
+            jobs, is_stored = self._put_without_refused(token, batches[0], error)
         if not is_stored:
             self._place = None  # it has more than we knew: the end of a commit was not heard of
             return
-        self._place = after
+        self._place = str(token.after)
         self._journal.rsync(token)
-        self._refusals, self._step = 0, min(self._step * 2, STEP)
-        self._stored(jobs)
+        if jobs:
+            self._refusals, self._step = 0, min(self._step * 2, STEP)
+            self._stored(jobs)
+        else:
+            self._refusals += 1
 
-    def _refused(self, token: Reserved, batches: list[Batch], error: Exception) -> None:
-        if len(batches) > 1:
-            self._step = max(token.jobs // 2, 1)
-            self._place = None  # the reservation is void, and the next one is smaller
-            return
+    def _put(self, token: Reserved, jobs: Sequence[tuple[int, New]]) -> bool:
+        assert self._place is not None
+        return self._store.ingest(jobs, self._journal.identity, self._place, str(token.after))
+
+    def _put_without_refused(
+        self, token: Reserved, batch: Batch, error: Exception
+    ) -> tuple[list[tuple[int, New]], bool]:
+        """Set aside what is refused of a batch and store the rest: what that is, and whether it is stored."""
+        jobs, refused = self._divided(batch)
+        if jobs:
+            if refused:
+                self._journal.set_aside(token, refused)
+            # On disk by now: who dies here finds it there, and sets it aside once more.
+            try:
+                return jobs, self._put(token, jobs)
+            except NEVER as again:
+                error = again
         if self._refusals >= REFUSED_MOST:
             raise error
-        (batch,), after = batches, str(token.after)
-        self._journal.set_aside(token, f"{self._jobs.described(batch)}: {error}")
-        # On disk by now: who dies here finds it there, and sets it aside once more.
-        assert self._place is not None
-        if not self._store.ingest([], self._journal.identity, self._place, after):
-            self._place = None
-            return
-        self._place = after
-        self._journal.rsync(token)
-        self._refusals += 1
+        self._journal.set_aside(token, [Refused(batch, f"{self._jobs.described(batch)}: {error}")])
+        return [], self._put(token, [])
+
+    def _divided(self, batch: Batch) -> tuple[list[tuple[int, New]], list[Refused]]:
+        """The jobs of a batch that the store takes, and those that it does not."""
+        alone = [replace(batch, first=n, payloads=(payload,)) for n, payload in enumerate(batch.payloads, batch.first)]
+        jobs: list[tuple[int, New]] = []
+        why: dict[int, str] = {}
+        for one in alone:
+            try:
+                jobs += self._jobs.ingested(one)
+            except UNMADE as error:
+                why[one.first] = str(error)
+        for start in range(0, len(jobs), TRIED):
+            found = self._store.refusals(jobs[start : start + TRIED])
+            why |= {sequence_of(id): reason for id, reason in found.items()}
+        return (
+            [(id, job) for id, job in jobs if sequence_of(id) not in why],
+            [Refused(one, f"{self._jobs.described(one)}: {why[one.first]}") for one in alone if one.first in why],
+        )

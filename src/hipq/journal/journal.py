@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalError, JournalRefused
@@ -17,7 +17,7 @@ from hipq.journal.folder import Folder, refusal
 from hipq.journal.front import Front
 from hipq.journal.position import Position
 from hipq.journal.recover import recover
-from hipq.journal.refused import keep
+from hipq.journal.refused import Refused, keep
 from hipq.journal.reserve import Reader, Reserved
 from hipq.journal.tail import Tail
 
@@ -151,12 +151,12 @@ class Journal:
         if not self._reader.waiting_bytes:
             self._appender.tidy()
 
-    def set_aside(self, token: Reserved, why: str) -> None:
-        """Keep a batch that the store will never take, the only one that was reserved, where people find it. Then the
-        store's position may move on, and `rsync` forget it."""
+    def set_aside(self, token: Reserved, some: Sequence[Refused]) -> None:
+        """Keep what the store will never take of a batch, the only one that was reserved, where people find it. Then
+        the store's position may move on, and `rsync` forget it."""
         self._check_process()
-        (batch,) = self._reader.read(token)
-        self.found.append(keep(self._folder, token.after, batch, why))
+        (_,) = self._reader.read(token)  # of several the end may be another the next time, and they were kept twice
+        self.found.extend([one for one in keep(self._folder, token.after, some) if one not in self.found])
 
     def wait(self, seconds: float) -> bool:
         """Sleep until there is something to read, or `ring()`; whether there is something."""

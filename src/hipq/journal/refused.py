@@ -1,15 +1,17 @@
 """What the store is there for, and will never take: kept in quarantine, with why, until somebody has looked at it.
 
-A file has a line `#:Refused why=...`, and the batch as it stands in a segment.
+A file has what was refused of one batch: for each job, or once if it is all of them, a line `#:Refused why=...` and a
+batch of these jobs as it stands in a segment.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hipq.journal.aside import QUARANTINE, opened_place, placed
-from hipq.journal.batch import Batch, body_is_right, decode, encode, header_at
+from hipq.journal.batch import END, Batch, Header, body_is_right, decode, encode, header_at
 from hipq.journal.finding import Finding
 from hipq.journal.folder import Folder, read_at, refusal
 from hipq.journal.position import Position
@@ -21,6 +23,11 @@ _WHY_MOST: Final = 1000
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
+class Refused(NamedTuple):
+    batch: Batch
+    why: str
+
+
 class Kept(NamedTuple):
     file: str
     """Where it is, below the folder."""
@@ -29,16 +36,21 @@ class Kept(NamedTuple):
     """None if it was damaged since."""
 
 
-def keep(folder: Folder, end: Position, batch: Batch, why: str) -> Finding:
-    """On disk when this returns. `end` is where the batch ends in the journal: kept twice, it is there once."""
+def keep(folder: Folder, end: Position, some: Sequence[Refused]) -> list[Finding]:
+    """On disk when this returns. `end` is where the batch they are of ends in the journal: kept twice, they are there
+    once."""
     name = f"{end.segment:020d}.{end.offset}{SUFFIX}"
-    said = "".join(letter if letter.isprintable() else " " for letter in why)[:_WHY_MOST]
+    said = ["".join(letter if letter.isprintable() else " " for letter in one.why)[:_WHY_MOST] for one in some]
+    data = b"".join(
+        _MARK + why.encode("utf-8", "replace") + b"\n" + encode(one.batch, 0, 0)
+        for one, why in zip(some, said, strict=True)
+    )
     try:
         with opened_place(folder) as place:
-            placed(folder, place, name, _MARK + said.encode("utf-8", "replace") + b"\n" + encode(batch, 0, 0))
+            placed(folder, place, name, data)
     except OSError as error:
         raise refusal(error, folder.where(QUARANTINE)) from None
-    return _finding(name, said)
+    return [_finding(name, why) for why in said]
 
 
 def kept(folder: Folder) -> list[Kept]:
@@ -47,27 +59,33 @@ def kept(folder: Folder) -> list[Kept]:
         return []
     try:
         with opened_place(folder) as place:
-            return [_read(place, name) for name in sorted(os.listdir(place)) if name.endswith(SUFFIX)]
+            names = sorted(name for name in os.listdir(place) if name.endswith(SUFFIX))
+            return [one for name in names for one in _read(place, name)]
     except OSError as error:
         raise refusal(error, folder.where(QUARANTINE)) from None
 
 
-def _read(place: int, name: str) -> Kept:
+def _read(place: int, name: str) -> Iterator[Kept]:
     descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=place)
     try:
         data = read_at(descriptor, 0, os.fstat(descriptor).st_size)
     finally:
         os.close(descriptor)
-    line, _, rest = data.partition(b"\n")
-    why = line.removeprefix(_MARK).decode("utf-8", "replace")[:_WHY_MOST]
-    return Kept(f"{QUARANTINE}/{name}", _finding(name, why), _batch(rest))
+    at = 0
+    while at < len(data) or not at:
+        start = data.find(b"\n", at) + 1 or len(data)
+        line = data[at:start].rstrip(b"\n")
+        finding = _finding(name, line.removeprefix(_MARK).decode("utf-8", "replace")[:_WHY_MOST])
+        header = header_at(data, start, 0, 0)
+        if header is None:
+            yield Kept(f"{QUARANTINE}/{name}", finding, None)
+            return  # where the next one begins is not known
+        body = data[header.end() : header.end() + int(header["bytes"])]
+        yield Kept(f"{QUARANTINE}/{name}", finding, _batch(header, body))
+        at = header.end() + int(header["bytes"]) + len(END)
 
 
-def _batch(data: bytes) -> Batch | None:
-    header = header_at(data, 0, 0, 0)
-    if header is None:
-        return None
-    body = data[header.end() : header.end() + int(header["bytes"])]
+def _batch(header: Header, body: bytes) -> Batch | None:
     try:
         return decode(header, body) if body_is_right(header, body) else None
     except ValueError:

@@ -346,6 +346,9 @@ class Store(Protocol):
         `before`, and with its move to `after`: so what is read twice is stored once. False if it is another: then
         nothing is stored. Nor is it if one has a key that a live job has: DuplicateKey."""
 
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        """Which of these `ingest` refuses, one after the other, and why, by id. Nothing is stored."""
+
     def stage(self, queue: int, now: int, limit: int) -> int:
         """Make due scheduled jobs ready, earliest first; how many."""
 

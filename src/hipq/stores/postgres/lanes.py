@@ -9,11 +9,12 @@ from typing import Any
 
 from hipq.job.model import New
 from hipq.stores.base import JOURNALS, Stored, Usage, WaitingLane
-from hipq.stores.postgres.connection import Connection, patiently
+from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.notes import locked_note, write_note
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
+from hipq.stores.refusals import Given, refusals
 from hipq.stores.strands import Place
 
 
@@ -65,3 +66,16 @@ class LaneVerbs:
             self._announce(conn, lowest(soon([job for _, job in jobs], [Stored(id) for id, _ in jobs])))
         self.ring()
         return True
+
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        with self._using() as conn:
+
+            def put(some: Given) -> None:
+                with conn.transaction():
+                    self._insert.given(conn, some)
+
+            def work() -> dict[int, str]:
+                with conn.transaction(force_rollback=True):
+                    return refusals(jobs, put, translated)
+
+            return patiently(conn, work)

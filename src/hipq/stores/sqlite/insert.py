@@ -137,19 +137,27 @@ def tuples(conn: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
 
 
 @contextmanager
+def savepoint(conn: sqlite3.Connection) -> Iterator[None]:
+    """An error undoes what was done in it, and no more."""
+    conn.execute("SAVEPOINT hipq")
+    try:
+        yield
+    except BaseException:
+        if conn.in_transaction:  # a full disk, say, ends all of it: what is told must be that, not a missing savepoint
+            conn.execute("ROLLBACK TO hipq")
+            conn.execute("RELEASE hipq")
+        raise
+    conn.execute("RELEASE hipq")
+
+
+@contextmanager
 def inside(conn: sqlite3.Connection) -> Iterator[None]:
     """Inside a user's transaction; an error undoes our part of it and no more."""
     with tuples(conn):
         try:
             if begins_by_itself(conn) and not conn.in_transaction:
                 conn.execute("BEGIN")  # as the module does before an INSERT: it is theirs to commit
-            conn.execute("SAVEPOINT hipq")
-            try:
+            with savepoint(conn):
                 yield
-            except BaseException:
-                conn.execute("ROLLBACK TO hipq")
-                raise
-            finally:
-                conn.execute("RELEASE hipq")
         except (sqlite3.Error, OverflowError, UnicodeError) as error:
             raise translated(error) from error

@@ -9,8 +9,9 @@ import msgspec
 
 from hipq.job.model import New
 from hipq.stores.base import JOURNALS, Usage, WaitingLane
-from hipq.stores.sqlite.connection import Connection
-from hipq.stores.sqlite.insert import Insert
+from hipq.stores.refusals import Given, refusals
+from hipq.stores.sqlite.connection import Connection, translated
+from hipq.stores.sqlite.insert import Insert, savepoint
 from hipq.stores.sqlite.notes import read_note, write_note
 from hipq.stores.sqlite.statements import Statements
 
@@ -57,3 +58,15 @@ class LaneVerbs:
             write_note(conn, JOURNALS, journal, after)
         self.ring()
         return True
+
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        with self._db.writing() as conn:
+
+            def put(some: Given) -> None:
+                with savepoint(conn):
+                    self._insert.given(conn, some)
+
+            conn.execute("SAVEPOINT hipq_tried")
+            found = refusals(jobs, put, translated)
+            conn.execute("ROLLBACK TO hipq_tried")
+        return found

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from hipq.errors import DuplicateKey, Invalid, StoreError, StoreRefused
+from hipq.errors import DuplicateKey, Invalid, NotFound, StoreError, StoreRefused
 from hipq.job import moves, names
 from hipq.job.model import Change, New, numbered
 from hipq.job.when import SECOND
 from hipq.stores.base import ANY_TYPE, JOURNALS, TOP, UNCHOSEN, Claim, QueueTables, Store, Usage, WaitingLane
-from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, claim, new, row_of
+from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, claim, everything, new, row_of
 from hipq.testing.contract.together import at_once
 from hipq.throttlers.limit import limit, per_lane
 
@@ -214,6 +215,50 @@ class TestIngest:
         id, data = numbered(1 << 46, queue.number), f'"{"x" * 100_000}"'
         assert store.ingest([(id, new(queue.number, job_data=data))], app, "", "1:1")
         assert row_of(store, id).job_data == data
+
+
+class TestRefusals:
+    def test_each_that_is_refused_is_said_with_why_and_nothing_is_stored(
+        self, store: Store, queue: QueueTables, app: str
+    ) -> None:
+        taken = numbered(1 << 46, queue.number)
+        assert store.ingest([(taken, new(queue.number, job_data='"mine"'))], app, "", "1:1")
+        add_one(store, new(queue.number, "key"))
+        before = everything(store, queue.number)
+        large = f'"{"x" * 100_000}"'
+        bad: dict[int, dict[str, Any]] = {
+            0: {"lane": "of an id that is taken"}, 5: {"rank": 1 << 63}, 6: {"tenant": "a\x00b"},
+            250: {"phase": "odd"}, 298: {"job_key": "key"}, 299: {"job_data": "\ud800"},
+        }  # fmt: skip
+        fields = {7: {"job_data": large}, **bad}
+        jobs = [
+            (numbered((1 << 46) + n, queue.number), replace(new(queue.number), **fields.get(n, {}))) for n in range(300)
+        ]
+        found = store.refusals(jobs)
+        assert sorted(found) == [jobs[n][0] for n in bad]
+        assert "ids that other jobs have" in found[taken]
+        assert all(found.values())
+        assert everything(store, queue.number) == before
+        assert store.note(JOURNALS, app) == "1:1"
+        assert store.ingest([job for job in jobs if job[0] not in found], app, "1:1", "1:2")
+        assert len(everything(store, queue.number)) == len(before) + 294
+        assert row_of(store, jobs[7][0]).job_data == large
+
+    def test_of_two_that_cannot_both_be_stored_the_second_is_refused(self, store: Store, queue: QueueTables) -> None:
+        jobs = [(numbered((1 << 46) + n, queue.number), new(queue.number, "key")) for n in range(2)]
+        assert list(store.refusals(jobs)) == [jobs[1][0]]
+
+    def test_none_are_refused(self, store: Store, queue: QueueTables) -> None:
+        assert store.refusals([]) == {}
+        jobs = [(numbered((1 << 46) + n, queue.number), new(queue.number)) for n in range(300)]
+        assert store.refusals(jobs) == {}
+        assert everything(store, queue.number) == []
+
+    def test_what_goes_wrong_otherwise_is_no_refusal(self, store: Store, queue: QueueTables) -> None:
+        jobs = [(numbered((1 << 46) + n, number), new(number)) for n, number in enumerate((queue.number, 65_000))]
+        with pytest.raises(NotFound):
+            store.refusals(jobs)
+        assert everything(store, queue.number) == []
 
 
 class TestUsage:

@@ -12,7 +12,14 @@ from hipq.testing.contract.asking import (
 from hipq.testing.contract.bad_rows import TestBadRows
 from hipq.testing.contract.claim import TestClaim, TestStage
 from hipq.testing.contract.enqueue import TestEnqueue, TestKeys
-from hipq.testing.contract.lanes import TestIngest, TestLaneClaims, TestLanes, TestOneNote, TestUsage
+from hipq.testing.contract.lanes import (
+    TestIngest,
+    TestLaneClaims,
+    TestLanes,
+    TestOneNote,
+    TestRefusals,
+    TestUsage,
+)
 from hipq.testing.contract.leases import TestLeases, TestOrphans, TestOwned
 from hipq.testing.contract.looking import TestFind, TestGet, TestGlance, TestNow, TestOverdue, TestPrune
 from hipq.testing.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, TestNotes
@@ -61,6 +68,7 @@ __all__ = [
     "TestProcesses",
     "TestPrune",
     "TestQueues",
+    "TestRefusals",
     "TestRules",
     "TestStage",
     "TestThreads",
