@@ -129,7 +129,7 @@ def test_batches_are_shown_and_what_is_in_them_plays_no_tricks(hipq: HipqCommand
 def test_as_json_every_byte_of_a_payload_is_there(hipq: HipqCommand, place: Path) -> None:
     one, two, _ = hipq("journal", "show", str(place), "--json").json
     assert (one["tenant"], one["type"], one["options"]) == ("acme", "resize.v2", {})
-    assert one["jobs"] == [{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]
+    assert one["jobs"] == [{"number": 1, "text": "one"}, {"number": 2, "text": "two"}]
     assert two["options"] == {"priority": 5}
     assert base64.b64decode(two["jobs"][1]["base64"]) == b"\xff\x00"
     assert one["date"] == "2026-06-21T00:00:00.123457+00:00"
@@ -137,16 +137,16 @@ def test_as_json_every_byte_of_a_payload_is_there(hipq: HipqCommand, place: Path
 
 def test_a_page_says_how_to_see_the_next(hipq: HipqCommand, place: Path) -> None:
     ran = hipq("journal", "show", str(place), "--limit", "2", "--json")
-    assert [row["jobs"][0]["id"] for row in ran.json] == [1, 3]
+    assert [row["jobs"][0]["number"] for row in ran.json] == [1, 3]
     (after,) = re.findall(r"there is more: add --after (\S+)", ran.err)
     ran = hipq("journal", "show", str(place), "--limit", "2", "--after", after, "--json")
-    assert [row["jobs"][0]["id"] for row in ran.json] == [5]
+    assert [row["jobs"][0]["number"] for row in ran.json] == [5]
     assert ran.err == ""
 
 
 def test_what_is_damaged_is_not_shown_and_the_rest_is(hipq: HipqCommand, place: Path) -> None:
     damage(place, 1, ends(place, 1)[0] + 30)
-    assert [row["jobs"][0]["id"] for row in hipq("journal", "show", str(place), "--json").json] == [3, 5]
+    assert [row["jobs"][0]["number"] for row in hipq("journal", "show", str(place), "--json").json] == [3, 5]
 
 
 def test_an_empty_journal_shows_nothing(hipq: HipqCommand, tmp_path: Path) -> None:

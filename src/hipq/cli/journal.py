@@ -228,7 +228,7 @@ def _shown(place: Position, batch: Batch) -> dict[str, Any]:
         "type": batch.jobtype,
         "date": to_datetime(batch.date),
         "options": _options(batch.options),
-        "jobs": [{"id": id, **_payload(payload)} for id, payload in enumerate(batch.payloads, batch.first)],
+        "jobs": [{"number": number, **_payload(payload)} for number, payload in enumerate(batch.payloads, batch.first)],
     }
 
 
@@ -250,5 +250,5 @@ def _print_batch(place: Position, batch: Batch) -> None:
     when, jobs = clock(to_datetime(batch.date)), some(len(batch.payloads), "job")
     options = "" if batch.options == "{}" else f"  {batch.options}"
     click.echo(escaped(f"{place}  {when}  {batch.tenant}-{batch.jobtype}  {jobs}{options}"))
-    for id, payload in enumerate(batch.payloads, batch.first):
-        click.echo(f"  {id}  {escaped(payload.decode(errors='backslashreplace'))}")
+    for number, payload in enumerate(batch.payloads, batch.first):
+        click.echo(f"  {number}  {escaped(payload.decode(errors='backslashreplace'))}")

@@ -58,7 +58,7 @@ class Batch(msgspec.Struct, frozen=True):
     tenant: str
     jobtype: str
     first: int
-    """The id of its first job; the others follow."""
+    """The number of its first job; the others follow. The store makes ids of these."""
     payloads: tuple[bytes, ...]
     date: int
     """When they came, in microseconds since 1970."""
