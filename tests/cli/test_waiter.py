@@ -241,7 +241,7 @@ def test_hipq_toml_says_which_waiter(
     shown = {row["setting"]: row["value"] for row in hipq("config", "--json").json["settings"]}
     assert (shown["waiter.queues"], shown["waiter.delay"], shown["waiter.scheduler"]) == (queue, "1m", "ours")
     settings.unlink()
-    assert "in which AWS region?" in hipq("waiter", "list", queue).complaint
+    assert "in which AWS region? Pass region= (--region)" in hipq("waiter", "list", queue).complaint
 
 
 def test_queues_are_completed(folder: Path, post: str, queue: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,6 +269,13 @@ def test_run_once(hipq: HipqCommand, cloud: Cloud, queue: str, table: str) -> No
     assert cloud.bodies(queue) == {"due": 1}
     found = hipq("waiter", "run", queue, "--once", "--json").json
     assert (found["sent"], found["failed"], found["problems"]) == (0, 0, [])
+
+
+def test_run_says_which_table_is_not_there(hipq: HipqCommand, queue: str, table: str) -> None:
+    ran = hipq("waiter", "run", queue, "mailres", "--once")
+    assert (ran.status, ran.out) == (0, "sent 0 messages, 0 could not be sent\n")
+    assert "there is no table mailres" in ran.err
+    assert table not in ran.err
 
 
 def test_run_once_that_cannot_send_is_exit_1(hipq: HipqCommand, cloud: Cloud, table: str) -> None:
@@ -397,7 +404,7 @@ BAD_USAGE = {
     "an attribute that is no base64": (("send", "mailers", "x", "--attribute", "a:Binary=!"), "must be base64"),
     "an attribute of no type": (("send", "mailers", "x", "--attribute", "a:Date=1"), "must be String, Number"),
     "dedup for a standard queue": (("send", "mailers", "x", "--dedup", "d"), "only FIFO queues"),
-    "no group for a FIFO queue": (("send", "reports.fifo", "x"), "need group"),
+    "no group for a FIFO queue": (("send", "reports.fifo", "x"), "need group=… (--group)"),
     "list of no queue": (("list",), "Missing argument 'QUEUE'"),
     "list of a page of nothing": (("list", "mailers", "--limit", "0"), "limit must be"),
     "list after nonsense": (("list", "mailers", "--after", "x"), "after must be"),
@@ -413,6 +420,8 @@ BAD_USAGE = {
     "a table with a bad name": (("create-table", "mailers", "--table", "a b"), "DynamoDB has no tables named"),
     "an endpoint that is none": (("list", "mailers", "--endpoint-url", "nowhere"), "nowhere"),
     "work on nothing": (("work",), "say where your Waiter is"),
+    "work on a module": (("work", "post"), "'post' is too much; a Waiter is given as MODULE:APP, like shop:waiter"),
+    "work on a module, with options": (("work", "-c", "2", "post"), "'post' is too much"),
     "work on no module": (("work", "nowhere:waiter"), "there is no module nowhere"),
     "work on what is no waiter": (("work", "post:nothing"), "post:nothing is a int, not a Waiter"),
     "work on a mistyped waiter": (("work", "post:waitr"), "did you mean waiter?"),

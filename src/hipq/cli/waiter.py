@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -108,6 +109,7 @@ def run(
 
 def _look_once(target: Waiter, as_json: bool) -> int:
     polled = target.poll()
+    _say_missing(target)
     if as_json:
         print_json(_described(polled))
     else:
@@ -130,7 +132,16 @@ def _announce(target: Waiter) -> None:
         raise HipqError(problems[0])
     for problem in problems:
         note(problem)
+    _say_missing(target)
     note(f"looking every {target.delay:g} s at: {', '.join(tables) or 'no table; none is there yet'}")
+
+
+def _say_missing(target: Waiter) -> None:
+    """A queue whose name is not right has no table either, and nothing else would say so."""
+    for table, queue in {target.tables.name(queue): queue for queue in target.queues}.items():
+        with suppress(HipqError):  # that was said before
+            if target.tables.of(queue) is None:
+                note(f"there is no table {table} in this account and region; `{target.tables.making(queue)}` makes it")
 
 
 def _supervised(target: Waiter, stop: threading.Event) -> None:

@@ -26,9 +26,17 @@ class WaiterCommand(click.Command):
         ctx.meta[GIVEN] = list(args)
         if ctx.resilient_parsing and args and args[-1].startswith("-"):
             args = args[:-1]  # a shell completes its value, and without one MODULE:APP would be lost too
-        if ":" not in first_word(self, ctx, args):
+        first = first_word(self, ctx, args)
+        if ":" not in first:
             args = ["", *args]
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            takes_queue = any(one.name == "queue" for one in self.params)
+            if "unexpected extra argument" in error.message and ":" not in first and not takes_queue:
+                said = f"{first!r:.60} is too much; a Waiter is given as MODULE:APP, like shop:waiter"
+                raise click.UsageError(said, ctx) from None
+            raise
 
 
 def which(command: Callable[..., Any]) -> Callable[..., Any]:

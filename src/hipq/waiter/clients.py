@@ -78,7 +78,9 @@ class Clients:
                     service, endpoint_url=self._endpoint_url, region_name=self._region, config=config
                 )
             except NoRegionError:
-                raise Invalid("the waiter: in which AWS region? Pass region=, or set AWS_DEFAULT_REGION") from None
+                raise Invalid(
+                    "the waiter: in which AWS region? Pass region= (--region), or set AWS_DEFAULT_REGION"
+                ) from None
         client.meta.events.register(f"before-send.{service}", self._sent)
         client.meta.events.register(f"response-received.{service}", self._received)
         return client

@@ -102,7 +102,7 @@ class Sender:
         raise NoTable(
             f"queue {message.queue}: {wait} s ahead needs a DynamoDB table, since {reach}, and there is none "
             f"named {self._tables.name(message.queue)}; make it with `{self._tables.making(message.queue)}`, "
-            "or pass fallback="
+            "or, in a program, pass fallback="
         )
 
     def _put(self, table: Table, message: Scheduled) -> bool:
@@ -144,7 +144,9 @@ def parts(message: Scheduled, wait: int | None) -> dict[str, Any]:
 def _ordering(queue: str, group: str | None, dedup: str | None) -> tuple[str, str]:
     fifo = queue.endswith(".fifo")
     if fifo and group is None:
-        raise Invalid(f"queue {queue}: messages for a FIFO queue need group=…: those of one group stay in order")
+        raise Invalid(
+            f"queue {queue}: messages for a FIFO queue need group=… (--group): those of one group stay in order"
+        )
     if not fifo and dedup is not None:
         raise Invalid(f"queue {queue}: only FIFO queues take dedup=")
     return (
