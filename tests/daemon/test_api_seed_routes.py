@@ -140,7 +140,7 @@ def test_client_handler_add_type_takes_the_seeds_object(acme: Tenant, end: str) 
         ("?method=python", b"a\x00b", "text/plain", "NUL"),
         ("?method=python", b"x" * 1_000_001, "text/plain", "1,000,000"),
         ("?method=python", b'{"lang": "php", "body": "x"}', "application/json", "differ"),
-        ("", b"return 1", "text/plain", "not JSON"),
+        ("", b"return 1", "text/plain", "say its language in the query: ?method=python"),
         ("", b'{"lang": "python"}', "application/json", "needs a body"),
         ("", b'{"body": "x"}', "application/json", "language"),
         ("", b'{"lang": "python", "body": 5}', "application/json", "no handler"),

@@ -46,6 +46,11 @@ def test_public_addresses_are_open_if_public_is_allowed(host: str) -> None:
         Allowed(()).pick(host, [host])
 
 
+def test_an_address_is_said_once() -> None:
+    with pytest.raises(Invalid, match=r"^127.0.0.1 is where http handlers may not go$"):
+        Allowed(("public",)).pick("127.0.0.1", ["127.0.0.1"])
+
+
 def test_one_address_that_is_refused_refuses_the_name() -> None:
     with pytest.raises(Invalid, match=r"shop.example is at 10.0.0.7"):
         Allowed(("public",)).pick("shop.example", ["93.184.216.34", "10.0.0.7"])

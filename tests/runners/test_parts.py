@@ -51,7 +51,7 @@ def test_a_preparation_that_fails_is_an_error_of_each_job(contexts: Contexts, la
     ran = run(contexts, handler(lang, ";" if lang in ("node", "php") else ":" if lang == "shell" else "pass",
                                 **{part: wrong}), b"1", b"2")  # fmt: skip
     assert ran.statuses == [500, 500]
-    assert all(report.error.startswith("before its jobs: ") for report in ran.reports)
+    assert all(report.error.startswith("its handler did not get ready: ") for report in ran.reports)
     assert "not ready" in ran.reports[0].error + ran.reports[0].log
     assert not ran.reports[0].crashed
 

@@ -50,7 +50,7 @@ async def set_handler(call: Call) -> Reply:
         raise Invalid(f"a handler may have {MOST_SOURCE:,} bytes of source, and this one has more")
     is_json = call.kind == "application/json" or call.kind.endswith("+json")
     if is_json or not lang:
-        given: NewHandler = await call.reading(lambda text: _object(text, lang), body)
+        given: NewHandler = await call.reading(lambda text: _object(text, lang, is_json=is_json), body)
     else:
         given = NewHandler(lang, _source(body))
     parts = {name: value for name, value in msgspec.structs.asdict(given).items() if value}
@@ -58,9 +58,12 @@ async def set_handler(call: Call) -> Reply:
     return reply(shown(made))
 
 
-def _object(body: bytes, lang: str) -> NewHandler:
+def _object(body: bytes, lang: str, *, is_json: bool) -> NewHandler:
     try:
         found = msgspec.convert(strict(body), NewHandler)
+    except Invalid as error:
+        more = "" if is_json else "; if it is the source, say its language in the query: ?method=python"
+        raise Invalid(f"{error}{more}") from None
     except msgspec.ValidationError as error:
         raise Invalid(f"this is no handler: {error}") from None
     if lang and found.lang and found.lang != lang:

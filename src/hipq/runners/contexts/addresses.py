@@ -57,7 +57,8 @@ class Allowed:
         if not self.by_name(host):
             for one in found:
                 if not self.address(ipaddress.ip_address(one.partition("%")[0])):
-                    raise Invalid(f"{host:.100} is at {one}, where http handlers may not go")
+                    where = "" if host == one else f" at {one},"
+                    raise Invalid(f"{host:.100} is{where} where http handlers may not go")
         return found
 
 

@@ -59,7 +59,9 @@ class Batch:
         output.finish()
         for task in self._tasks:
             self._started(task)
-            error = _short(f"before its jobs: {failed.error or f'it ended with the status {failed.status}'}")
+            error = _short(
+                f"its handler did not get ready: {failed.error or f'it ended with the status {failed.status}'}"
+            )
             log = output.log if task is self._tasks[0] else ""
             status = failed.status if failed.status >= 400 or failed.status < 200 else 500
             self._ended(Report(task.id, status, error=error, log=log, crashed=failed.crashed, seconds=self._share))
