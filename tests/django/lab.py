@@ -60,7 +60,7 @@ class Lab:
             "LAB_DATABASE": json.dumps(database),
             "LAB_TASKS": json.dumps({"default": ours | (backend or {})}),
             "DJANGO_SETTINGS_MODULE": "lab.settings",
-            "PYTHONPATH": str(PROJECT),
+            "PYTHONPATH": os.pathsep.join(filter(None, (str(PROJECT), os.environ.get("PYTHONPATH")))),
             "PYTHONDONTWRITEBYTECODE": "1",
         }
 

@@ -134,3 +134,10 @@ def test_without_tables_it_says_what_to_do(tmp_path: Path) -> None:
         said = lab.manage("hipq_worker", "--batch", "-c", "2", "--log-format", "json")
         assert "tasks of default, mails in Django's database 'default'" in said
         assert '"event": "engine started"' in said
+
+
+def test_a_backend_that_is_not_there_is_told_which_are(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, sqlite(tmp_path / "lab.db"))
+    with lab.worker("--backend", "defualt") as worker:
+        assert worker.wait(PATIENCE) == 1
+    assert "TASKS has no 'defualt': it has " in lab.said()

@@ -51,7 +51,10 @@ class Command(BaseCommand):
         try:
             found = task_backends[backend]
         except InvalidTaskBackend as error:
-            raise CommandError(str(error)) from None
+            names = sorted(task_backends.settings)
+            raise CommandError(
+                str(error) if backend in names else f"TASKS has no {backend!r}: it has {', '.join(names)}"
+            ) from None
         if not isinstance(found, TaskBackend):
             raise CommandError(f"TASKS[{backend!r}] is not a backend of hipq: it is a {type(found).__name__}")
         if not logs.LOGGER.hasHandlers():  # LOGGING says nothing of it
