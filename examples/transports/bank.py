@@ -185,6 +185,8 @@ def serve(open_now: ExitStack, requests: str, answers: str) -> int:
     next(rounds)  # what is wrong with the server is said now
     words = " ".join(shown(servers[word]) if "://" in word else f"'{servers[word]}'" for word in servers)
     print(f"now, in another terminal: python examples/transports/buy.py {words}", flush=True)
+    if ":...@" in words:
+        print("(with the password in the place of the dots: it is not printed)", flush=True)
     for _ in rounds:
         pass
     return 0

@@ -44,6 +44,9 @@ def choose(to: str, answers: str) -> str:
     there, back = (url.partition("://")[0] for url in (to, answers))
     for scheme, url in ((there, to), (back, answers)):
         os.environ["BANK_URL" if scheme == "http" else f"HIPQ_{scheme.upper()}_URL"] = url
+    for scheme in (there, back):
+        if not Path(__file__).with_name(f"{scheme}_shop.py").exists():
+            raise SystemExit(f"there is no shop for {scheme!r}; bank.py says what to name here")
     if there == back:
         return f"{there}_shop"
     if (there, back) == ("http", "kafka"):

@@ -88,6 +88,17 @@ def test_a_server_that_is_not_there_is_said_in_one_sentence(command: str, tmp_pa
     assert re.fullmatch(r"redis://127.0.0.1:1/payments-\w+: nobody listens at 127.0.0.1:1 .*\n", ran.stderr)
 
 
+def test_a_shop_that_is_not_there_is_said_in_one_sentence(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [*words("transports/buy.py"), "rediz://127.0.0.1:1"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+    assert (ran.returncode, ran.stderr) == (1, "there is no shop for 'rediz'; bank.py says what to name here\n")
+
+
 def test_the_readme_names_every_file() -> None:
     links = set(re.findall(r"\]\((\w+\.py)\)", README))
     assert links == {path.name for path in (EXAMPLES / "transports").glob("*_shop.py")}
