@@ -129,7 +129,7 @@ class Journal:
             raise JournalRefused(
                 f"the journal {self._folder.path} belongs to another database, which may have its jobs already: use it "
                 "with that database, use another --journal with this one, or let this one take all that is in it, by "
-                "`hipq journal recover --as-new`"
+                f"`hipq journal recover {self._folder.path} --as-new`"
             )
         self._folder.set_store(store)
 
