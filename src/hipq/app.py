@@ -68,7 +68,10 @@ class Hipq(Changing, Answering):
         self._lock = threading.Lock()
         self.traces: Traces | None = None
         """What traces its jobs: see `hipq.observe.traces`."""
-        if os.environ.get("HIPQ_TRACES") == "1":
+        wanted = os.environ.get("HIPQ_TRACES", "")
+        if wanted not in ("", "0", "1"):
+            raise Invalid(f"HIPQ_TRACES is 1 or 0, not {shown(wanted)}")
+        if wanted == "1":
             from hipq.observe.traces import trace  # it needs OpenTelemetry
 
             trace(self)

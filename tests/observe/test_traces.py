@@ -666,6 +666,12 @@ def test_opentelemetry_is_not_loaded_unless_it_is_wanted(tmp_path: Path, setting
     assert found[2]["event"] == "claimed"  # with no SDK there is nothing to store
 
 
+def test_a_setting_that_is_neither_on_nor_off_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPQ_TRACES", "yes")
+    with pytest.raises(Invalid, match="HIPQ_TRACES is 1 or 0, not 'yes'"):
+        Hipq("shop", "sqlite://")
+
+
 def test_without_opentelemetry_tracing_says_what_is_missing() -> None:
     code = """
 import json, sys
