@@ -105,7 +105,7 @@ def test_one_that_ends_is_named_and_not_asked_again(company: Company) -> None:
 def test_one_that_hangs_is_killed_with_what_it_started_and_named(company: Company, tmp_path: Path) -> None:
     began = time.monotonic()
     assert drain(company, 1) is None
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < 60
     assert company.failures == [("fake", SQLITE, "drain: did not answer within 3 s")]
     assert not company.running
     assert gone(int((tmp_path / "address").read_text()))
@@ -113,7 +113,7 @@ def test_one_that_hangs_is_killed_with_what_it_started_and_named(company: Compan
 
 def gone(process: int) -> bool:
     """Or a zombie that nobody has buried yet."""
-    for _ in range(100):
+    for _ in range(1000):
         try:
             os.kill(process, 0)
             if Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] == "Z":

@@ -35,7 +35,7 @@ def on_terminal(
     typed: str = "",
     after: str = "",
     stdout: IO[bytes] | int | None = None,
-    seconds: float = 30.0,
+    seconds: float = 60.0,
 ) -> Shown:
     """Run it with all three streams on a terminal (or standard output elsewhere); `typed` goes in once `after` is
     shown."""
@@ -62,7 +62,7 @@ def on_terminal(
             if not more:
                 break
             seen += more
-        return Shown(process.wait(30), seen.decode(errors="replace"))
+        return Shown(process.wait(60), seen.decode(errors="replace"))
     finally:
         if process.poll() is None:
             process.kill()

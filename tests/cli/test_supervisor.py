@@ -11,7 +11,7 @@ from pathlib import Path
 from hipq import Hipq
 from hipq.cli.supervisor import HEALTHY, LONGEST_PAUSE, Place
 from hipq.signals import TOGETHER
-from tests.cli.conftest import Worker, alive, eventually, started
+from tests.cli.conftest import HURRY, SHOP, Worker, alive, eventually, started
 
 Start = Callable[..., Worker]
 
@@ -29,7 +29,7 @@ def supervised(worker: Start, *arguments: str) -> tuple[Worker, list[int]]:
 
 def test_a_worker_that_was_killed_is_replaced_and_its_job_runs_again(shop: Hipq, worker: Start, folder: Path) -> None:
     gates = shop.queues[0].enqueue_many("gate", range(2))  # one hand each: it takes both
-    running, (first, second) = supervised(worker, "-c", "1", "--lease", "1")
+    running, (first, second) = supervised(worker, "-c", "1", "--lease", "3")  # shorter, and a busy one loses its own
     eventually(lambda: started(folder) == set(gates))
     os.kill(first, signal.SIGKILL)
     (line,) = running.wait_for("worker replaced")
@@ -45,7 +45,8 @@ def test_a_worker_that_was_killed_is_replaced_and_its_job_runs_again(shop: Hipq,
     assert not any(map(alive, (first, second, third)))
 
 
-def test_a_worker_whose_threads_are_all_stuck_is_replaced(shop: Hipq, worker: Start) -> None:
+def test_a_worker_whose_threads_are_all_stuck_is_replaced(shop: Hipq, worker: Start, folder: Path) -> None:
+    (folder / "shop.py").write_text(SHOP + HURRY)
     id = shop.queues[0].enqueue("stuck")
     running, _ = supervised(worker, "-c", "1")
     (line,) = running.wait_for("worker replaced")

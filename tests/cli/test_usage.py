@@ -206,7 +206,7 @@ def test_a_job_of_a_mistyped_type_is_added_and_that_is_said(hipq: HipqCommand) -
 def test_postgresql_without_its_driver(folder: Path) -> None:
     code = "import sys; sys.modules['psycopg'] = None; from hipq.cli.main import main; main()"
     command = [sys.executable, "-c", code, "queue", "list", "--db", "postgresql://ann:s3cret@db/shop"]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.splitlines()[-1] == "hipq: PostgreSQL needs psycopg: pip install 'hipq[postgres]'"
 
@@ -298,7 +298,9 @@ def test_what_is_printed_never_goes_into_a_database(folder: Path) -> None:
 def test_a_folder_that_was_removed_is_one_sentence(folder: Path) -> None:
     (folder / "gone").mkdir()
     shell = f"cd gone; rmdir ../gone; {sys.executable} -m hipq.cli.main job list shop:app"
-    done = subprocess.run(["bash", "-c", shell], cwd=folder, capture_output=True, text=True, timeout=60)
+    source = Path(__file__).parents[2] / "src"
+    where = {**os.environ, "PYTHONPATH": str(source)}  # a relative one leads nowhere from there
+    done = subprocess.run(["bash", "-c", shell], cwd=folder, env=where, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr == "hipq: the current folder is not there any more: go to another one\n"
 
@@ -306,7 +308,7 @@ def test_a_folder_that_was_removed_is_one_sentence(folder: Path) -> None:
 def test_a_real_process_exits_so_too(folder: Path) -> None:
     """Through the entry point, with bytes no Unicode has in its arguments."""
     command = [os.path.join(os.path.dirname(sys.executable), "hipq"), "enqueue", "shop:app", "orders", "quick"]
-    done = subprocess.run([*map(os.fsencode, command), b'"\xff"'], cwd=folder, capture_output=True, timeout=30)
+    done = subprocess.run([*map(os.fsencode, command), b'"\xff"'], cwd=folder, capture_output=True, timeout=60)
     assert done.returncode == 2
     assert done.stdout == b""
     assert done.stderr.splitlines()[-1] == b"hipq: data contains a lone surrogate, which is not Unicode text"
@@ -315,6 +317,6 @@ def test_a_real_process_exits_so_too(folder: Path) -> None:
 @pytest.mark.parametrize("command", ["job list shop:app --json", "demo"])
 def test_a_reader_that_went_away_is_no_traceback(folder: Path, command: str) -> None:
     piped = f"{sys.executable} -m hipq.cli.main {command} | true"
-    done = subprocess.run(["bash", "-c", piped], cwd=folder, capture_output=True, text=True, timeout=30)
+    done = subprocess.run(["bash", "-c", piped], cwd=folder, capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr
     assert "BrokenPipe" not in done.stderr

@@ -13,7 +13,7 @@ import pytest
 
 from hipq import Hipq, Job
 from hipq.signals import TOGETHER
-from tests.cli.conftest import HipqCommand, Worker, eventually, shop_on, started
+from tests.cli.conftest import HURRY, SHOP, HipqCommand, Worker, eventually, shop_on, started
 from tests.servers import fresh_database
 
 Start = Callable[..., Worker]
@@ -59,10 +59,10 @@ def test_the_first_signal_lets_handlers_finish_and_gives_back_what_was_not_start
     gates = orders.enqueue_many("gate", range(5))
     running = worker("-c", "1")
     (first,) = eventually(lambda: started(folder))
-    eventually(lambda: sum(shop.job(id).state == "running" for id in gates) > 1)
+    others = [id for id in gates if id != first]  # after a second without a free hand they are given back anyway
+    eventually(lambda: any(shop.job(id).state == "running" or events(shop.job(id)) for id in others))
     running.send(number)
     running.wait_for("engine stopping")
-    others = [id for id in gates if id != first]
     eventually(lambda: all(shop.job(id).phase == "ready" for id in others))
     assert running.process.poll() is None
     (folder / "go").touch()
@@ -97,15 +97,16 @@ def test_signals_at_one_moment_are_one(shop: Hipq, worker: Start, folder: Path) 
     gate = shop.queues[0].enqueue("gate")
     running = worker("-c", "1")
     eventually(lambda: started(folder) == {gate})
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
-        running.send(number)
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGTERM, signal.SIGCONT):
+        running.send(number)  # stopped meanwhile: on a busy machine there may be moments between them
     running.wait_for("engine stopping")
     (folder / "go").touch()
     assert running.ended() == 0
     assert (shop.job(gate).code, shop.job(gate).attempt) == ("ok", 1)
 
 
-def test_a_worker_whose_threads_are_all_stuck_says_so_and_ends(shop: Hipq, worker: Start) -> None:
+def test_a_worker_whose_threads_are_all_stuck_says_so_and_ends(shop: Hipq, worker: Start, folder: Path) -> None:
+    (folder / "shop.py").write_text(SHOP + HURRY)
     stuck = shop.queues[0].enqueue_many("stuck", range(2))
     running = worker("-c", "2")
     assert running.ended() == 3

@@ -91,17 +91,17 @@ def test_what_was_refused_for_now_is_done_again_without_a_key_too(asked: Callabl
 
 
 def test_a_daemon_that_is_not_there_is_waited_for(asked: Callable[..., Any]) -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{probe.getsockname()[1]}"
-    with pytest.raises(DaemonUnavailable, match="cannot be reached"):
-        asked(url, lambda client: client.retry("65537"), 0.3)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and nobody listens there, nor can anybody
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(DaemonUnavailable, match="cannot be reached"):
+            asked(url, lambda client: client.retry("65537"), 0.3)
 
 
 def test_patience_ends(asked: Callable[..., Any]) -> None:
     with scripted(*[AWAY] * 50) as server:
         with pytest.raises(DaemonUnavailable, match="away"):
-            asked(server.url, lambda client: client.job("65537"), 0.5)
+            asked(server.url, lambda client: client.job("65537"), 2.0)
         assert 1 < len(server.asked) < 20
     with scripted((429, {"error": "the quota is used up"}, {"retry-after": "30"})) as server:
         with pytest.raises(OverQuota, match="the quota is used up") as told:

@@ -68,7 +68,9 @@ def test_what_happens_to_a_job_is_told_in_order(store: str) -> None:
         bob.ended(bob.add("mail", b"bob's")[0])
         (id,) = acme.add("mail", b"secret payload")
         told = reader.until("ok")
-    assert [one["event"] for one in told] == ["added", "claimed", "ok"]
+    events = [one["event"] for one in told]
+    assert sorted(events) == ["added", "claimed", "ok"]
+    assert events.index("claimed") < events.index("ok"), "an engine that looks just then may claim it before it is told"
     assert {one["id"] for one in told} == {id}, "nothing of bob's"
     assert {one["type"] for one in told} == {"mail"}
     assert (told[-1]["state"], told[-1]["code"]) == ("final", "ok")
@@ -83,16 +85,16 @@ def test_readers_that_leave_are_noticed() -> None:
         assert found
         return int(found[1])
 
-    before = readers()
+    eventually(lambda: readers() == 0)  # those of the test before are noticed a moment later, too
     with following(tenant), following(tenant):
-        assert readers() == before + 2
-    eventually(lambda: readers() == before)
+        assert readers() == 2
+    eventually(lambda: readers() == 0)
     (id,) = tenant.add("mail", b"x", "?dt=2040-01-01T00:00:00Z")
     with tenant.daemon.connect() as link:
         path = f"/v1/{tenant.name}/jobs/{id}/result?wait=60"
         link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tenant.token}\r\n\r\n".encode())
-        eventually(lambda: readers() == before + 1)
-    eventually(lambda: readers() == before)
+        eventually(lambda: readers() == 1)
+    eventually(lambda: readers() == 0)
 
 
 def test_a_daemon_that_stops_lets_its_readers_and_those_who_wait_go() -> None:

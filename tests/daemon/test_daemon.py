@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,6 +19,7 @@ from hipq.errors import DuplicateKey, HipqError, Invalid, JournalError, NotFound
 from hipq.job.model import sequence_of
 from hipq.job.states import EXECUTING, SCHEDULED, WAITING
 from hipq.journal import Batch
+from hipq.stores.base import Turned
 from tests.daemon.working import add, daemon, ended, made, python, refuse, row
 from tests.engine.conftest import url
 from tests.engine.working import until
@@ -75,13 +77,16 @@ def test_a_journal_has_one_daemon_and_who_cannot_start_leaves_nothing_open(tmp_p
 def test_what_has_ended_is_purged_after_a_while_and_nothing_else(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "PRUNE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "PRUNE_SECONDS", 0.05)
     monkeypatch.setattr(module, "TIDY_SECONDS", 0.05)
-    with daemon(tmp_path, keep=1.0) as served:
+    seen, purge = threading.Event(), Daemon._purge
+    monkeypatch.setattr(Daemon, "_purge", lambda self: purge(self) if seen.is_set() else None)
+    with daemon(tmp_path, keep=0.2) as served:
         python(served, "echo", "return payload")
         (gone,) = add(served, "echo", b"x")
         (stays,) = add(served, "echo", b"y", delay=3600)
         assert ended(served, gone).code == "ok"
+        seen.set()
         until(lambda: served.store.get(gone) is None)
         assert row(served, stays).phase == SCHEDULED
         with pytest.raises(NotFound):
@@ -172,24 +177,26 @@ def test_an_engine_that_ends_is_told(tmp_path: Path, caplog: pytest.LogCaptureFi
 def test_outcomes_are_kept_while_the_store_is_away(tmp_path: Path) -> None:
     """A job that ends then has ended: it is saved when the store is back, and does not run again."""
     with daemon(tmp_path) as served:
-        body = "import time\ntime.sleep(1)\nprint('J: child|x')\nreturn 'once'"
-        python(served, "work", body)
-        (id,) = add(served, "work", then="child")
-        until(lambda: id in served.engine.memory and served.engine.memory[id].started)
-        store, real = served.store, served.store.turn
-        real_now, away = store.now, [True]
+        python(served, "work", "print('J: child|x')\nreturn 'once'")
+        store, away = served.store, threading.Event()
+        real, real_now = store.turn, store.now
 
         def failing(call: Callable[..., Any]) -> Callable[..., Any]:
             def verb(*arguments: Any, **named: Any) -> Any:
-                if away[0]:
+                if away.is_set():
                     raise StoreUnavailable("the database is away")
-                return call(*arguments, **named)
+                found = call(*arguments, **named)
+                if isinstance(found, Turned) and found.won:  # from when it has claimed the job on
+                    away.set()
+                return found
 
             return verb
 
-        store.turn, store.now = failing(real), failing(real_now)  # type: ignore[method-assign]
+        store.turn, store.now = failing(store.turn), failing(store.now)  # type: ignore[method-assign]
+        (id,) = add(served, "work", then="child")
         until(lambda: id in served.engine.memory and served.engine.memory[id].ending)
-        away[0] = False
+        assert away.is_set()
+        store.turn, store.now = real, real_now  # type: ignore[method-assign]
         found = ended(served, id)
         assert (found.code, found.attempt, found.failures) == ("ok", 1, 0)
         until(lambda: len(served.jobs.list("acme", type="child")) == 2)

@@ -76,11 +76,11 @@ class Server:
 
     def stop(self) -> None:
         self.uvicorn.should_exit = True
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def connect(self) -> socket.socket:
-        return socket.create_connection(("127.0.0.1", self.port), timeout=30)
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
 
     def said(self, *pieces: bytes) -> list[tuple[int, str, int]]:
         """Status, path and size of each reply to these pieces, sent one by one; the last of them must end it."""
@@ -99,7 +99,8 @@ class Server:
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
+def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+    monkeypatch.setattr(http_at_once, "BODY_SECONDS", 60.0)  # on a busy machine the rest of a body may be late
     found = Server()
     yield found
     found.stop()
@@ -166,11 +167,11 @@ def test_a_request_may_come_in_pieces(server: Server) -> None:
 
 def test_a_body_that_takes_its_time_goes_the_usual_way(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_at_once, "BODY_SECONDS", 0.001)
-    monkeypatch.setattr(AtOnceProtocol, "head_seconds", 0.3)
+    monkeypatch.setattr(AtOnceProtocol, "head_seconds", 1.5)
     whole = post(b"abcdef")
     with server.connect() as link:
         link.sendall(whole[:-4])
-        time.sleep(0.6)  # longer than a head may take: a body may
+        time.sleep(2.0)  # longer than a head may take: a body may
         link.sendall(whole[-4:])
         assert parsed(link.recv(65536)) == [(200, {"path": "/now", "headers": 2, "size": 6})]
     assert not server.app.at_once.bodies
@@ -279,7 +280,7 @@ def test_a_stopping_server_replies_first(server: Server) -> None:
     server.app.at_once.seconds = 1.0
     with server.connect() as link:
         link.sendall(post(b"abc"))
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while not server.app.at_once.bodies:
             assert time.monotonic() < until
             time.sleep(0.005)

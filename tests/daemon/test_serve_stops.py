@@ -17,20 +17,26 @@ def test_what_runs_may_finish_and_a_second_signal_gives_it_back(tmp_path: Path) 
     try:
         first = site.daemon()
         tenant = site.tenant()
-        tenant.handler("nap", "import time\ntime.sleep(float(payload))\nreturn 'rested'")
-        (id,) = tenant.add("nap", b"2\n")
+        go = tmp_path / "go"
+        body = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nreturn 'rested'"
+        tenant.handler("nap", body)
+        (id,) = tenant.add("nap", b"x")
         eventually(lambda: tenant.job(id)["phase"] == "executing")
-        assert first.stop() == 0
+        first.process.send_signal(signal.SIGTERM)
+        eventually(lambda: not _answers(first.port))
+        go.touch()
+        assert first.process.wait(60) == 0
+        go.unlink()
         second = site.daemon()
         tenant.daemon = second
         assert tenant.ended(id).body == b"rested", "it was let finish, although nobody could ask any more"
-        (id,) = tenant.add("nap", b"600\n")
+        (id,) = tenant.add("nap", b"x")
         eventually(lambda: tenant.job(id)["phase"] == "executing")
         second.process.send_signal(signal.SIGTERM)
         eventually(lambda: not _answers(second.port))
         time.sleep(TOGETHER * 2)  # else it is the same one
         second.process.send_signal(signal.SIGTERM)
-        assert second.process.wait(30) == 0
+        assert second.process.wait(60) == 0
         row = site._store.get(int(id))
         assert row
         assert (row.owner, row.failures, row.state) == (0, 0, "retry")
@@ -50,7 +56,7 @@ def test_a_daemon_whose_journal_was_removed_acknowledges_nothing_and_stops(tmp_p
             assert tenant("POST", "/{}/job/mail/add", b"y").status == 503
         except OSError:
             pass  # it has noticed before, and is stopping
-        assert daemon.process.wait(30) == 1
+        assert daemon.process.wait(60) == 1
         assert "removed" in daemon.log.splitlines()[-1]
         assert "Traceback" not in daemon.log
     finally:

@@ -40,7 +40,7 @@ def test_those_behind_it_and_other_tenants_go_on(served: Daemon) -> None:
 
 def test_a_stop_does_not_begin_what_waits_behind_it(tmp_path: Path) -> None:
     with daemon(tmp_path, concurrency=1) as served:
-        python(served, "work", BODY.replace("600", "3"))
+        python(served, "work", BODY.replace("600", "1.5"))
         quick = add(served, "work", *(b"quick" for _ in range(60)))
         until(lambda: all(row(served, id).code == "ok" for id in quick))
         ids = add(served, "work", b"slow", *(b"quick" for _ in range(40)))

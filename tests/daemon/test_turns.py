@@ -153,7 +153,7 @@ def test_who_gives_up_at_the_moment_of_its_turn_leaves_no_trace() -> None:
         await first.__aexit__(None, None, None)
         with pytest.raises(asyncio.CancelledError):
             await waiting
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(HANG):
             async with turns.of("x"):
                 pass
         assert (turns._under_way, turns._waiting) == ({}, {})

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from hipq.cli.doctor.finding import OK, PROBLEM, WARNING
-from tests.cli.conftest import HipqCommand, Worker, folder, hipq, program, worker
+from tests.cli.conftest import HipqCommand, Worker, eventually, folder, hipq, program, worker
 from tests.servers import OwnPostgres
 
 __all__ = ["folder", "hipq", "program", "worker"]
@@ -77,6 +77,13 @@ def sql(url: str, *statements: str) -> list[tuple[Any, ...]]:
                 cursor = other.execute(statement.encode())
                 found = cursor.fetchall() if cursor.description else []
     return found
+
+
+def alone(url: str) -> None:
+    """Wait until all who were connected to the server have gone: what a session did is counted when it has ended, and
+    whoever closes a connection does not wait for that."""
+    others = "FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    eventually(lambda: sql(url, f"SELECT count(*) {others}") == [(0,)])
 
 
 def _timeless(text: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from hipq import Hipq
 from tests.cli.conftest import eventually
-from tests.doctor.conftest import Doctor, sql
+from tests.doctor.conftest import Doctor, alone, sql
 from tests.servers import OwnPostgres
 
 
@@ -188,18 +188,15 @@ def test_a_server_that_may_forget_is_a_warning(doctor: Doctor, server: OwnPostgr
 
 
 def test_connections_near_the_most_there_may_be(doctor: Doctor, postgres: str, server: OwnPostgres) -> None:
-    query = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+    alone(server.url)  # those of the test before count until they have gone
     with ExitStack() as stack:
-
-        def fill(wanted: int) -> None:
-            while sql(server.url, query)[0][0] <= wanted:  # with the one that asks
-                stack.enter_context(psycopg.connect(postgres))
-
-        fill(30)
+        for _ in range(30):
+            stack.enter_context(psycopg.connect(postgres))
         found = doctor.only()
         assert (found["check"], found["level"]) == ("database", "warning")
         assert "of 37 connections are open: soon nobody can connect" in found["sentence"]
-        fill(36)
+        for _ in range(6):
+            stack.enter_context(psycopg.connect(postgres))
         assert doctor.only()["level"] == "problem"
     eventually(lambda: doctor.news() == [])
 

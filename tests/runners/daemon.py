@@ -16,7 +16,7 @@ from hipq.runners.contexts import Contexts, Handler, Report, Settings, Task, lan
 from hipq.runners.sandbox import why_no_sandbox
 
 HANG = {
-    "python": "import os, time\nif os.fork() == 0:\n os.setsid()\n os.execlp('sleep', 'sleep', payload)\ntime.sleep(9)",
+    "python": "import os, time\nif not os.fork():\n os.setsid()\n os.execlp('sleep', 'sleep', payload)\ntime.sleep(99)",
     "node": "require('child_process').spawn('sleep', [payload], {detached: true}); await new Promise(() => {})",
     "php": "exec('setsid sleep ' . $payload . ' > /dev/null 2>&1 &'); sleep(3000);",
     "shell": "x=$(cat); setsid sleep $x & sleep $x",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
@@ -47,12 +47,14 @@ def run(
     contexts: Contexts,
     given: Handler,
     *payloads: bytes,
-    seconds: float = 60.0,
+    seconds: float | Mapping[bytes, float] = 60.0,
     on_start: Callable[[Task], None] = lambda _: None,
 ) -> Ran:
-    """Every promise about the two callbacks is checked here, for every test."""
+    """Every promise about the two callbacks is checked here, for every test. `seconds` may be of some payloads: then
+    the others have a minute."""
     ran = Ran()
-    tasks = [Task(f"job-{next(_numbers)}", payload, 1, seconds) for payload in payloads or (b"",)]
+    limits = seconds if isinstance(seconds, Mapping) else dict.fromkeys(payloads or (b"",), seconds)
+    tasks = [Task(f"job-{next(_numbers)}", payload, 1, limits.get(payload, 60.0)) for payload in payloads or (b"",)]
 
     def started(task: Task) -> None:
         assert task in tasks

@@ -167,16 +167,17 @@ class Daemon:
 
     def _stored(self, jobs: Sequence[tuple[int, New]]) -> None:
         """Taken in: the engine need not look for them."""
-        self._notice([new for _, new in jobs])
-        self.app.added([new for _, new in jobs], [Stored(id) for id, _ in jobs])
+        news = [new for _, new in jobs]
+        self.app.added(news, [Stored(id) for id, _ in jobs])  # before it is claimed, for those who watch
+        self._notice(news)
 
     def _notice(self, news: Sequence[New]) -> None:
         self.engine.notice(self.queue.number, {(new.job_type, new.lane) for new in news if new.phase == READY})
         self.store.ring()
 
     def _chained(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
-        self._notice(news)
         self.app.added(news, stored)
+        self._notice(news)
 
     # -- its life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:
