@@ -9,6 +9,7 @@ import atexit
 import getpass
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import socket
@@ -277,7 +278,12 @@ class OwnPostgres:
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """None of those that the system gives to whoever asks for any: somebody would have it before it is used."""
+    while True:
+        port = 10_000 + secrets.randbelow(20_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port

@@ -48,7 +48,7 @@ def _temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
     """What a real run has counted."""
-    run = Run(tmp_path_factory.mktemp("demo") / FILE, 5)
+    run = Run(tmp_path_factory.mktemp("demo") / FILE, 3)
     with Interruption() as interruption:
         found = run.play(lambda _: nullcontext(), interruption)
     run.shop.app.close()
@@ -335,11 +335,11 @@ SPOILT: list[tuple[str, Spoil]] = [
 ]
 
 
-@pytest.mark.parametrize("number", range(len(SPOILT)), ids=lambda number: f"{SPOILT[number][0]}-{number}")
-def test_whatever_is_miscounted_is_found_out(facts: Facts, number: int) -> None:
+def test_whatever_is_miscounted_is_found_out(facts: Facts) -> None:
+    """In one test: each process that has one of them would have to play it all first."""
     assert all(check.holds for check in checked(facts))
-    about, spoil = SPOILT[number]
-    assert about in {check.about for check in checked(spoil(facts)) if not check.holds}
+    for number, (about, spoil) in enumerate(SPOILT):
+        assert about in {check.about for check in checked(spoil(facts)) if not check.holds}, number
 
 
 def test_what_two_threads_tell_in_the_wrong_order_is_counted_once(facts: Facts) -> None:
@@ -373,7 +373,7 @@ def test_an_interrupted_run_says_what_has_been_so_far(folder: Path, number: int)
         bank = bank_of(process.pid)
         read_until(process, "the bank said 500")
         process.send_signal(number)
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 128 + number
@@ -391,7 +391,7 @@ def test_the_bank_does_not_outlive_a_demo_that_was_killed(folder: Path) -> None:
     assert alive(bank)
     process.kill()
     process.wait()
-    eventually(lambda: not alive(bank), 10)
+    eventually(lambda: not alive(bank))
     process.communicate()  # not before: it would wait for the bank, which has our pipe for its standard error
 
 
@@ -401,7 +401,7 @@ def test_a_bank_that_dies_is_said_in_one_sentence(folder: Path) -> None:
         bank = bank_of(process.pid)
         read_until(process, "audit")
         os.kill(bank, signal.SIGKILL)
-        _, err = process.communicate(timeout=20)
+        _, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert process.returncode == 1
@@ -416,7 +416,7 @@ def test_when_its_reader_goes_away_it_ends_soon_and_quietly(folder: Path) -> Non
         read_until(process, "audit")
         assert process.stdout
         process.stdout.close()
-        assert process.wait(20) == 1
+        assert process.wait(60) == 1
     finally:
         process.kill()
     assert process.stderr
@@ -489,4 +489,4 @@ def test_the_bank_needs_nothing_but_python(tmp_path: Path) -> None:
         assert process.stdin
         assert int(process.stdout.readline()) > 0
         process.stdin.close()
-        assert process.wait(20) == 0
+        assert process.wait(60) == 0

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 import msgspec
@@ -31,8 +32,9 @@ from hipq.stores.base import JOURNALS, Filter
 from tests.daemon.working import refuse
 from tests.engine.conftest import url
 from tests.engine.working import until
+from tests.journal.conftest import in_memory
 
-__all__ = ["url"]
+__all__ = ["in_memory", "url"]
 
 
 class Died(BaseException):
@@ -88,9 +90,10 @@ class Odd:
 class Part:
     """What of a daemon takes jobs in."""
 
-    def __init__(self, url: str, folder: Path, fuse: Fuse | None = None) -> None:
-        self.app = Hipq("daemon", url)
-        self.queue = self.app.queue("jobs")
+    def __init__(self, url: str, folder: Path, fuse: Fuse | None = None, app: Hipq | None = None) -> None:
+        self._is_own = app is None
+        self.app = app or Hipq("daemon", url)
+        self.queue = self.app.queue("jobs") if self._is_own else self.app.queues[0]
         self.app.migrate()
         self.journal = Journal(folder / "journal", segment_bytes=400)
         self.store = Odd(self.app.store)
@@ -118,12 +121,13 @@ class Part:
     def close(self) -> None:
         self.ingest.stop()
         self.journal.close()
-        self.app.close()
+        if self._is_own:
+            self.app.close()
 
 
 @contextmanager
-def opened(url: str, folder: Path, fuse: Fuse | None = None) -> Iterator[Part]:
-    part = Part(url, folder, fuse)
+def opened(url: str, folder: Path, fuse: Fuse | None = None, app: Hipq | None = None) -> Iterator[Part]:
+    part = Part(url, folder, fuse, app)
     try:
         yield part
     finally:
@@ -139,6 +143,15 @@ def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def other_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path}/another.db"
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[Hipq]:
+    """For those who open a hundred parts, one after the other: to connect takes longer than what they do."""
+    found = Hipq("daemon", url)
+    found.queue("jobs")
+    yield found
+    found.close()
 
 
 @pytest.fixture
@@ -206,12 +219,11 @@ def test_if_the_store_has_more_than_was_known_it_is_asked(part: Part) -> None:
     assert [row.id for row in part.rows()] == ids
 
 
-def test_a_crash_at_any_step_loses_nothing_and_stores_nothing_twice(url: str, tmp_path: Path) -> None:
+def test_a_crash_at_any_step_loses_nothing_and_stores_nothing_twice(url: str, app: Hipq, in_memory: Path) -> None:
     seen: set[str] = set()
     for length in count(1):
-        folder, tenant, fuse = tmp_path / str(length), f"tenant{length}", Fuse(length)
-        folder.mkdir()
-        with opened(url, folder, fuse) as part:
+        folder, tenant, fuse = Path(mkdtemp(dir=in_memory)), f"tenant{length}", Fuse(length)
+        with opened(url, folder, fuse, app) as part:
             promised = part.add(b"1", b"2", tenant=tenant) + part.add(b"3", tenant=tenant)
             died = False
             try:
@@ -222,7 +234,7 @@ def test_a_crash_at_any_step_loses_nothing_and_stores_nothing_twice(url: str, tm
                 died = True
                 seen.add(fuse.at[-1])
             fuse.left = 0
-        with opened(url, folder) as part:
+        with opened(url, folder, app=app) as part:
             promised += part.add(b"after", tenant=tenant)
             part.drain()
             part.ingest.step()
@@ -542,15 +554,16 @@ def test_a_store_that_takes_nothing_at_all_gets_nothing_set_aside_for_ever(
     assert [row.id for row in part.rows()] == ids[module.REFUSED_MOST :]
 
 
-def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_once(url: str, tmp_path: Path) -> None:
+def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_once(
+    url: str, app: Hipq, in_memory: Path
+) -> None:
     seen: set[str] = set()
     for length in count(1):
-        folder, tenant, fuse = tmp_path / str(length), f"tenant{length}", Fuse(length)
-        folder.mkdir()
-        with opened(url, folder) as part:
+        folder, tenant, fuse = Path(mkdtemp(dir=in_memory)), f"tenant{length}", Fuse(length)
+        with opened(url, folder, app=app) as part:
             (taken,) = part.add(b"taken", tenant=tenant)
             part.drain()
-        with opened(url, folder, fuse) as part:
+        with opened(url, folder, fuse, app) as part:
             promised = part.add(b"1", tenant=tenant)
             part.journal.write_now(Batch(tenant, "work", sequence_of(taken), (b"bad",), 1))
             promised += part.add(b"2", b"3", tenant=tenant)
@@ -561,7 +574,7 @@ def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_onc
                 died = True
                 seen.add(fuse.at[-1])
             fuse.left = 0
-        with opened(url, folder) as part:
+        with opened(url, folder, app=app) as part:
             part.drain()
             part.ingest.step()
             assert [row.id for row in part.rows(tenant)] == [taken, *promised], fuse.at[-1:]

@@ -18,10 +18,11 @@ def test_what_runs_may_finish_and_a_second_signal_gives_it_back(tmp_path: Path) 
         first = site.daemon()
         tenant = site.tenant()
         go = tmp_path / "go"
-        body = f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.01)\nreturn 'rested'"
+        body = f"import os, time\nopen({str(tmp_path)!r} + '/began-' + payload, 'w').close()\n"
+        body += f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\nreturn 'rested'"
         tenant.handler("nap", body)
-        (id,) = tenant.add("nap", b"x")
-        eventually(lambda: tenant.job(id)["phase"] == "executing")
+        (id,) = tenant.add("nap", b"1")
+        eventually((tmp_path / "began-1").exists)  # what was claimed only is given back at once
         first.process.send_signal(signal.SIGTERM)
         eventually(lambda: not _answers(first.port))
         go.touch()
@@ -30,8 +31,8 @@ def test_what_runs_may_finish_and_a_second_signal_gives_it_back(tmp_path: Path) 
         second = site.daemon()
         tenant.daemon = second
         assert tenant.ended(id).body == b"rested", "it was let finish, although nobody could ask any more"
-        (id,) = tenant.add("nap", b"x")
-        eventually(lambda: tenant.job(id)["phase"] == "executing")
+        (id,) = tenant.add("nap", b"2")
+        eventually((tmp_path / "began-2").exists)
         second.process.send_signal(signal.SIGTERM)
         eventually(lambda: not _answers(second.port))
         time.sleep(TOGETHER * 2)  # else it is the same one

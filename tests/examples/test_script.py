@@ -23,7 +23,7 @@ MISSING = {number for number in range(FILES) if number % 50 == 49}
 
 @pytest.fixture
 def url(tmp_path: Path) -> Iterator[str]:
-    with started("script.py", tmp_path, "--serve", "--pause", "0.08") as server:
+    with started("script.py", tmp_path, "--serve", "--pause", "0.15") as server:
         assert server.stdout is not None
         yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
 

@@ -123,9 +123,9 @@ def test_a_daemon_that_is_killed_while_a_context_starts_leaves_none(lang: str, t
         subprocess.Popen(
             [sys.executable, "-c", STARTS_AND_DIES, lang, scratch], env={**os.environ, "TMPDIR": str(tmp_path)}
         )
-        for _ in range(5)
+        for _ in range(3)
     ]
-    assert [daemon.wait() for daemon in daemons] == [-signal.SIGKILL] * 5
+    assert [daemon.wait() for daemon in daemons] == [-signal.SIGKILL] * 3
     until(lambda: not processes(scratch), "all are gone")
 
 
