@@ -94,6 +94,9 @@ def test_readers_that_leave_are_noticed() -> None:
         path = f"/v1/{tenant.name}/jobs/{id}/result?wait=60"
         link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tenant.token}\r\n\r\n".encode())
         eventually(lambda: readers() == 1)
+        link.setsockopt(
+            socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0"
+        )  # else ten seconds are waited: it may listen
     eventually(lambda: readers() == 0)
 
 
