@@ -30,6 +30,8 @@ from tests.answers_races.scene import ORDER, answer, begins_to_wait, ends_by, ex
 
 ROOT: Final = Path(__file__).parents[2]
 LINGER: Final = 0.0015
+LONG: Final = 0.03
+"""What one side lingers in a few rounds, so that each order happens also where the machine favours one side."""
 NAP: Final = 0.00005
 PATIENCE: Final = 150.0
 FAULT: Final = Fault("error", "the bank is closed")
@@ -273,7 +275,9 @@ class Page:
                 raise SystemExit("the other process does not come")
 
 
-def linger(chance: random.Random) -> None:
+def linger(chance: random.Random, n: int, right: bool) -> None:
+    if n % 100 < 8 and (n % 4 < 2) == right:
+        time.sleep(LONG)
     until = time.perf_counter() + chance.uniform(0, LINGER)
     while time.perf_counter() < until:
         pass
@@ -292,7 +296,7 @@ def run(side_name: str, url: str, queue: int, page: Page, wanted: dict[str, int]
         seen[name] = []
         for n in range(rounds):
             page.meet()
-            linger(chance)
+            linger(chance, n, side_name == "right")
             seen[name].append(act(side, rows, n))
         page.meet()
     store.close()
