@@ -77,7 +77,7 @@ class Case:
     def got(self, count: int, raw: bool = False) -> dict[str, Any]:
         """What its queues have, by id: all that a consumer is shown."""
         found: dict[str, Any] = {}
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         with self.app.connection_for_read() as connection:
             names = [self.name, f"{self.name}_slow", f"{self.name}_new"]
             channel = connection.default_channel

@@ -36,8 +36,10 @@ from hipq.job.model import Row
 from hipq.stores.base import Filter
 
 AT_ONCE: Final = 12
-PATIENCE: Final = 30.0
+PATIENCE: Final = 120.0
 LEASE: Final = 1.0
+KILLS: Final = 6
+"""The fewest that make a soak."""
 LONG: Final = 600.0
 
 
@@ -515,7 +517,7 @@ def quiet(soak: Soak) -> None:
     """Until all jobs are final, or nothing helps."""
     app = make_app(soak.scene)
     try:
-        until(lambda: all(job.state == "final" for job in app.jobs("jobs", limit=10_000)), 20)
+        until(lambda: all(job.state == "final" for job in app.jobs("jobs", limit=10_000)))
     except TimeoutError:
         pass  # what is not final is in the report
     facts = {"jobs": jobs_of(app), "answers": answers_of(app), "died": soak.scene.noted("died")}
@@ -536,7 +538,7 @@ def soak_it(soak: Soak) -> None:
     ]
     pids = [fork(one) for one in work]
     producer = fork(lambda: producing(soak))
-    while soak.now < soak.seconds:
+    while soak.now < soak.seconds or len(scene.noted("died")) < KILLS:
         time.sleep(chance.uniform(0.3, 0.6))
         victim = chance.choice([0, 1, 2, 3])
         kill(pids[victim])

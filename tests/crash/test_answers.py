@@ -18,7 +18,7 @@ from typing import Any, Final
 import pytest
 
 from hipq import Hipq
-from tests.crash.answering import Case, Message, how, plan
+from tests.crash.answering import KILLS, Case, Message, how, plan
 from tests.crash.workers import ROOT
 from tests.servers import fresh_database
 
@@ -221,7 +221,7 @@ def test_kills_at_random_lose_no_answer_and_apply_none_twice(seed: int, database
     run("soak", (database or f"sqlite:///{folder}/crash.db", "soak", str(folder), SECONDS, JOBS, seed))
     facts = json.loads((folder / "facts").read_text())
     planned = plan(SECONDS, JOBS, seed)
-    assert len(facts["died"]) >= 6, "too few kills for a test"
+    assert len(facts["died"]) >= KILLS, "too few kills for a test"
     jobs = {job["key"]: job for job in facts["jobs"]}
     assert len(jobs) == len(facts["jobs"]) == JOBS
     messages = {message.id: message for side in planned.messages for message in side}

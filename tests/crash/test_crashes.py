@@ -69,7 +69,7 @@ def test_a_stopped_engine_that_wakes_after_its_lease_commits_nothing(app: Hipq, 
         workers.processes[1].wait()
         eventually(lambda: unfinished(app) == 0, 60, "the woken engine works on, under a new lease")
         first.terminate()
-        assert first.wait(10) == 0
+        assert first.wait(60) == 0
     after = app.job(id)
     assert after._row == before._row
     assert ran(tmp_path)[id] == 2

@@ -61,7 +61,7 @@ def test_a_killed_engine_takes_the_ticket_of_its_throttler_along(url: str, tmp_p
     app = make_throttled(url, tmp_path)
     app.migrate()
     ids = app.queues[0].enqueue_many("work", range(5))
-    with Workers(url, tmp_path, 1, which="throttled") as workers:
+    with Workers(url, tmp_path, 1, lease=4.0, which="throttled") as workers:
         eventually(lambda: (tmp_path / "asked").exists(), 60, "the throttler is asked")
         workers.start()
         time.sleep(0.5)
