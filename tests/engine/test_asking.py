@@ -43,7 +43,7 @@ def test_a_throttler_that_refuses_is_asked_about_once_a_second(app: Hipq) -> Non
         time.sleep(0.05)
     took = time.monotonic() - began
     engine.stop()
-    thread.join(10)
+    thread.join(60)
     engine.hands.close()
     assert 3 <= len(asked) <= 2 + 2 * took, (asked, took)
 
@@ -69,7 +69,13 @@ def test_jobs_behind_the_first_page_have_their_turn_though_jobs_end_all_the_time
                 yield admit(job)
 
     queue = app.queue("orders", throttler=three_each)
-    queue.job("work")(lambda _job: time.sleep(0.01))
+    ran: list[str] = []
+
+    @queue.job
+    def work(job: Job[Any]) -> None:
+        ran.append(job.data)
+        time.sleep(0.01)
+
     queue.enqueue_many("work", ["one"] * 400)
     late = queue.enqueue_many("work", ["two"] * 10)
     engine = app.engine()
@@ -79,12 +85,11 @@ def test_jobs_behind_the_first_page_have_their_turn_though_jobs_end_all_the_time
     while any(app.job(id).state != "final" for id in late) and time.monotonic() < until:
         time.sleep(0.05)
     engine.stop()
-    thread.join(10)
+    thread.join(60)
     engine.hands.close()
     assert all(app.job(id).state == "final" for id in late)
-    assert any(job.state != "final" for job in app.jobs("orders", limit=1000)), (
-        "they did not have to wait for all others"
-    )
+    before = ran[: max(n for n, data in enumerate(ran) if data == "two")].count("one")
+    assert before < 400, "they did not have to wait for all others"
 
 
 def test_an_answer_that_finds_no_free_hand_gives_the_ticket_back(app: Hipq) -> None:
@@ -92,13 +97,13 @@ def test_an_answer_that_finds_no_free_hand_gives_the_ticket_back(app: Hipq) -> N
 
     def slow(due: list[Job[Any]], _running: list[Job[Any]], _now: datetime) -> list[Any]:
         ask.set()
-        answer.wait(10)
+        answer.wait(60)
         return [admit(job) for job in due]
 
     throttled, other = app.queue("orders", throttler=slow), app.queue("other")
     throttled.job("work")(nothing)
     release = threading.Event()
-    other.job("hog")(lambda _job: release.wait(20))
+    other.job("hog")(lambda _job: release.wait(60))
     throttled.enqueue("work")
     engine = app.engine(concurrency=1)
     thread = threading.Thread(target=engine.run)
@@ -115,7 +120,7 @@ def test_an_answer_that_finds_no_free_hand_gives_the_ticket_back(app: Hipq) -> N
     assert [job.state for job in again.jobs("orders")] == ["final"]
     release.set()
     engine.stop()
-    thread.join(10)
+    thread.join(60)
     engine.hands.close()
     again.close()
 

@@ -239,7 +239,7 @@ def test_as_many_as_there_are_hands(app: Hipq, queue: Queue, told: Path) -> None
 
 @real_time
 def test_a_process_past_its_time_is_killed_before_its_job_runs_again(app: Hipq, queue: Queue, told: Path) -> None:
-    @queue.job(process=True, run_timeout=0.3, retry=lambda job, _fault: Retry(0) if job.attempt < 2 else None)
+    @queue.job(process=True, run_timeout=2, retry=lambda job, _fault: Retry(0) if job.attempt < 2 else None)
     def slow(job: Job[Any]) -> None:
         say(told, f"began-{job.attempt}")
         try:

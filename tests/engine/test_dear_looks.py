@@ -61,7 +61,7 @@ def test_the_jobs_of_a_dead_engine_come_back_at_once_however_many_and_dear(app: 
     slow(app.store, "orphans")
     with working(app, lease=60):  # it sweeps every twenty seconds
         took = until(lambda: not orphans([queue.number], 1))
-    assert took < 15, "not some at each sweep"
+    assert took < 35, "not some at each sweep: that would be at 0, 20 and 40 s"
 
 
 @real_time

@@ -36,7 +36,7 @@ def clock() -> None:
 
 def test_plain_handlers_overlap(app: Hipq, queue: Queue) -> None:
     barrier = threading.Barrier(5)
-    queue.job("work")(lambda _: barrier.wait(10) and None)
+    queue.job("work")(lambda _: barrier.wait(60) and None)
     ids = queue.enqueue_many("work", range(5))
     app.run(until_empty=True, concurrency=5)
     assert {app.job(id).code for id in ids} == {"ok"}
@@ -260,27 +260,30 @@ def test_a_process_a_handler_forked_answers_for_nobody(app: Hipq, queue: Queue) 
     thread.start()
     until(lambda: app.job(ids[-1]).state == "final", "all are done")
     engine.stop()
-    thread.join(10)
+    thread.join(60)
     engine.hands.close()
     assert app.job(first).result == "parent"
     assert [app.job(id).result for id in ids] == [0, 1, 2]
 
 
 def test_a_child_that_died_while_idle_is_not_blamed_on_the_next_job(app: Hipq, queue: Queue) -> None:
-    @queue.job(process=True)
-    def delayed(_: Job[Any]) -> str:
-        threading.Timer(0.1, lambda: os._exit(3)).start()
-        return "ok"
-
+    queue.job("first", process=True)(lambda _: os.getpid())
     queue.job("innocent", process=True)(lambda _: "fine")
-    first, second = delayed.enqueue(), queue.enqueue("innocent", delay=3)
+    first = queue.enqueue("first")
     engine = app.engine(concurrency=1)
     thread = threading.Thread(target=engine.run)
     thread.start()
-    until(lambda: app.job(second).state == "final", "the second is done")
-    engine.stop()
-    thread.join(10)
-    engine.hands.close()
+    try:
+        until(lambda: app.job(first).state == "final", "the first is done")
+        child = app.job(first).result
+        os.kill(child, signal.SIGKILL)
+        until(lambda: not _alive(child), "its process is dead")
+        second = queue.enqueue("innocent")
+        until(lambda: app.job(second).state == "final", "the second is done")
+    finally:
+        engine.stop()
+        thread.join(60)
+        engine.hands.close()
     assert (app.job(first).code, app.job(second).code) == ("ok", "ok")
     assert (app.job(second).attempt, app.job(second).crashes) == (1, 0)
 
@@ -318,7 +321,7 @@ def test_a_blocked_event_loop_asks_for_another_process(
 
     @queue.job(run_timeout=0.1)
     async def blocks(_: Job[Any]) -> None:
-        release.wait(20)
+        release.wait(60)
 
     blocks.enqueue()
     try:
@@ -330,7 +333,7 @@ def test_a_blocked_event_loop_asks_for_another_process(
 
 def test_slow_retry_handlers_of_async_jobs_hold_up_nobody(app: Hipq, queue: Queue) -> None:
     release = threading.Event()
-    queue.job("slow", retry=lambda _job, _fault: release.wait(20) and None)(_fails)
+    queue.job("slow", retry=lambda _job, _fault: release.wait(60) and None)(_fails)
     queue.job("quick", retry=lambda _job, _fault: None)(_fails)
     queue.enqueue_many("slow", range(12))
     id = queue.enqueue("quick", delay=0.2)
@@ -343,7 +346,7 @@ def test_slow_retry_handlers_of_async_jobs_hold_up_nobody(app: Hipq, queue: Queu
     finally:
         release.set()
         engine.stop()
-        thread.join(10)
+        thread.join(60)
         engine.hands.close()
 
 
@@ -372,7 +375,7 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
 
         @queue.job(run_timeout=0.2)
         def stuck(_: Job[Any]) -> str:
-            release.wait(30)
+            release.wait(60)
             return "too late"
 
         queue.job("quick")(lambda _: "quick")
@@ -398,7 +401,7 @@ def test_when_every_thread_is_stuck_the_process_asks_to_be_replaced(
 ) -> None:
     monkeypatch.setattr("hipq.engine.loop.TIDYING", 1_000_000)
     release = threading.Event()
-    queue.job("stuck", run_timeout=0.1)(lambda _: release.wait(30) and None)
+    queue.job("stuck", run_timeout=0.1)(lambda _: release.wait(60) and None)
     queue.enqueue_many("stuck", range(2))
     try:
         with pytest.raises(RuntimeError, match="must be replaced"):
@@ -427,7 +430,7 @@ def test_run_timeout_cancels_a_task(app: Hipq, queue: Queue, run: Run) -> None:
 def test_run_timeout_kills_a_process_and_what_it_started(app: Hipq, queue: Queue, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "pids"
 
-    @queue.job(process=True, run_timeout=0.5)
+    @queue.job(process=True, run_timeout=2)  # in which it has begun, on a machine however busy
     def work(_: Job[Any]) -> None:
         grandchild = os.fork()
         if grandchild == 0:
@@ -440,7 +443,7 @@ def test_run_timeout_kills_a_process_and_what_it_started(app: Hipq, queue: Queue
     run()
     assert app.job(id).exitcode == 504
     for pid in map(int, file.read_text().split()):
-        until = time.monotonic() + 30
+        until = time.monotonic() + 60
         while _alive(pid):
             assert time.monotonic() < until, f"process {pid} outlived its time-out"
             time.sleep(0.01)
@@ -457,7 +460,7 @@ def _alive(pid: int) -> bool:
 def test_jobs_that_found_no_free_hand_are_given_back_once_not_again_and_again(app: Hipq, queue: Queue) -> None:
     """Quick handlers make an engine claim ahead; then all hands are taken by slow ones."""
     release = threading.Event()
-    queue.job("work")(lambda job: release.wait(20) and None if job.data == "slow" else None)
+    queue.job("work")(lambda job: release.wait(60) and None if job.data == "slow" else None)
     queue.enqueue_many("work", ["quick"] * 2000)
     engine = app.engine(concurrency=2)
     thread = threading.Thread(target=engine.run)
@@ -475,7 +478,7 @@ def test_jobs_that_found_no_free_hand_are_given_back_once_not_again_and_again(ap
     finally:
         release.set()
         engine.stop()
-        thread.join(10)
+        thread.join(60)
         engine.hands.close()
 
 

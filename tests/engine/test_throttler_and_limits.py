@@ -31,7 +31,7 @@ def test_until_empty_asks_about_all_that_is_due(app: Hipq) -> None:
     queue = app.queue("orders", throttler=lambda due, *_: [admit(job) for job in due if job.data >= 600])
     queue.job("work")(lambda _: None)
     queue.enqueue_many("work", range(700))
-    until_empty(app, 30)
+    until_empty(app)
     assert phases(app) == {"parked": 600, "done": 100}
 
 
@@ -40,7 +40,7 @@ def test_until_empty_asks_about_what_comes_behind_rejected_jobs(app: Hipq) -> No
     queue = app.queue("orders", throttler=lambda due, *_: [reject(job, "no") for job in due])
     queue.job("work")(lambda _: None)
     queue.enqueue_many("work", range(700))
-    until_empty(app, 30)
+    until_empty(app)
     assert phases(app) == {"done": 700}
 
 
@@ -49,7 +49,7 @@ def test_until_empty_waits_for_a_rate(app: Hipq) -> None:
     queue = app.queue("orders", throttler=admit_all, limits=[rate(5, per=0.3)])
     queue.job("work")(lambda _: None)
     queue.enqueue_many("work", range(17))
-    assert until_empty(app) >= 0.9
+    assert until_empty(app) >= 0.85  # two clocks are compared
     assert phases(app) == {"done": 17}
 
 
@@ -82,7 +82,7 @@ def test_fair_lanes_take_turns(app: Hipq, concurrency: int) -> None:
     queue.job("work")(lambda job: order.append(job.lane))
     for lane in ("a", "b", "c"):
         queue.enqueue_many("work", range(4), lane=lane)
-    until_empty(app, 30, concurrency=concurrency)
+    until_empty(app, concurrency=concurrency)
     assert "".join(order) in ("abcabcabcabc", "bcabcabcabca", "cabcabcabcab")
 
 
@@ -148,10 +148,10 @@ def test_a_rate_that_comes_back_has_gone_on_counting(app: Hipq) -> None:
         app.set_limit("orders", [rate(3, per=0.2)])
         until(lambda: phases(app)["done"] >= 16)
         app.set_limit("orders", None)
-        time.sleep(0.2)
+        until(lambda: not phases(app)["executing"])  # what was claimed before that
         done = phases(app)["done"]
-        time.sleep(0.8)
-        assert phases(app)["done"] == done
+        time.sleep(0.5)
+        assert phases(app) == {"done": done, "ready": 40 - done}
 
 
 @pytest.mark.parametrize("option", ["lease", "poll"])

@@ -12,6 +12,7 @@ import pytest
 from hipq import Conflict, Hipq, Invalid, Job, Queue, Retry, Wait, backoff, window
 from hipq.job import windows
 from hipq.testing.clock import HandClock
+from tests.engine.working import until
 
 Run = Callable[[], None]
 NIGHT = window("22:00", "05:00")
@@ -111,7 +112,7 @@ def test_a_window_that_closes_before_a_hand_is_free_is_checked_again_at_launch(
     release.set()
     thread = threading.Thread(target=engine.run, args=(True,))
     thread.start()
-    thread.join(10)
+    thread.join(60)
     engine.hands.close()
     job = app.job(id)
     assert (job.attempt, job.phase, job.scheduled_run_time) == (0, "scheduled", at(7, 0, 16))
@@ -199,12 +200,10 @@ def test_a_zone_only_the_producer_knows_holds_up_nothing_else(
     engine = app.engine()
     thread = threading.Thread(target=engine.run)
     thread.start()
-    end = threading.Event()
-    for _ in range(100):
-        if app.job(plain).state == "final":
-            break
-        end.wait(0.05)
-    engine.stop()
-    thread.join(30)
+    try:
+        until(lambda: app.job(plain).state == "final")
+    finally:
+        engine.stop()
+        thread.join(60)
     engine.hands.close()
     assert (app.job(plain).code, app.job(strange).phase) == ("ok", "ready")

@@ -31,7 +31,7 @@ class RungLate(Bell):
 def test_a_ring_at_the_end_of_a_wait_is_heard_by_the_next() -> None:
     bell = RungLate()
     assert bell.wait(0) == (False, [])
-    assert bell.wait(5) == (True, [])
+    assert bell.wait(60) == (True, [])
     assert bell.wait(0) == (False, [])
     bell.close()
 
@@ -43,7 +43,7 @@ def test_a_nudge_ends_a_wait_and_is_no_news() -> None:
     assert bell.wait(60) == (False, [])
     assert time.monotonic() - began < 30
     bell.nudge()
-    assert bell.wait(5) == (False, [])
+    assert bell.wait(60) == (False, [])
     assert bell.wait(0) == (False, [])
     bell.close()
 
@@ -54,7 +54,7 @@ def test_a_nudge_that_was_heard_otherwise_does_not_end_a_wait() -> None:
     bell.hush()
     began = time.monotonic()
     assert bell.wait(0.05) == (False, [])
-    assert time.monotonic() - began >= 0.05
+    assert time.monotonic() - began >= 0.045
     bell.close()
 
 
@@ -63,7 +63,7 @@ def test_a_ring_beside_a_nudge_is_news_and_is_not_hushed() -> None:
     bell.ring()
     bell.nudge()
     bell.hush()
-    assert bell.wait(5) == (True, [])
+    assert bell.wait(60) == (True, [])
     bell.close()
 
 
@@ -72,9 +72,9 @@ def test_a_nudge_beside_other_news_is_seen_by_who_looks_at_those() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"!")
     bell.nudge()
-    assert bell.wait(5, (reading,)) == (False, [reading])
+    assert bell.wait(60, (reading,)) == (False, [reading])
     assert bell.nudged
-    assert bell.wait(5) == (False, [])
+    assert bell.wait(60) == (False, [])
     assert not bell.nudged
     bell.close()
     os.close(reading)
