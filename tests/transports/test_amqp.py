@@ -31,6 +31,7 @@ from hipq.transports.amqp import AmqpSource, check, sender, source
 from hipq.transports.base import Message, Outgoing
 from tests.brokers.amqp import OwnRabbit, amqp_url
 from tests.transports.places import Nowhere
+from tests.transports.quickly import check_quick
 
 PASSWORD = "s3cret-pass"
 
@@ -126,7 +127,7 @@ def test_what_was_not_acknowledged_comes_to_another_at_once_with_the_same_id(whe
     first.close()
     second = listen(where)
     rest = [got[2], got[3], got[5]]
-    again = drained(second, 3, seconds=2)
+    again = drained(second, 3)
     assert [(message.id, message.body) for message in again] == [(message.id, message.body) for message in rest]
     assert second.receive(10, 0.3) == []
     second.close()
@@ -247,18 +248,19 @@ def test_a_queue_that_is_there_is_taken_as_it_is(where: Address) -> None:
 # -- speed and size ----------------------------------------------------------------------------------------------------
 def test_a_single_message_comes_at_once(where: Address) -> None:
     one, out = listen(where), sender(where)
-    took = []
     with ThreadPoolExecutor(1) as pool:
-        for _ in range(20):
-            waiting = pool.submit(lambda: (one.receive(1000, 5), time.perf_counter()))
+
+        def measured() -> float:
+            waiting = pool.submit(lambda: (one.receive(1000, 60), time.perf_counter()))
             time.sleep(0.01)
             started = time.perf_counter()
-            out.send(Outgoing(b"1"), 5)
+            out.send(Outgoing(b"1"), 60)
             found, came = waiting.result()
             assert len(found) == 1
             one.done(found)
-            took.append(came - started)
-    assert sorted(took)[5] < 0.1, "a quarter of them at least: the machine may have had other things to do"
+            return came - started
+
+        check_quick(measured, 0.1, count=6, of=20)
     one.close()
     out.close()
 
@@ -498,10 +500,11 @@ def test_what_a_hanging_server_did_not_take_in_time_is_not_sent_when_it_goes_on(
     assert f"{far}: not confirmed within 1 s; whether the message was stored is not known" in said
     wall.open.set()
     out.send(Outgoing(b"2"), 5)
-    time.sleep(0.3)
-    bodies = [message.body[:1] for message in drained(one, 20, seconds=1)]
-    assert bodies.count(b"x") < 15
-    assert b"2" in bodies
+    bodies: list[bytes] = []
+    while b"2" not in bodies:
+        bodies += [message.body[:1] for message in drained(one, 1)]
+        assert bodies.count(b"x") < 15
+    assert all(message.body == b"1" for message in drained(one, 1, seconds=0.5))
     one.close()
     out.close()
     wall.close()

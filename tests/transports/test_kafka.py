@@ -408,9 +408,10 @@ def test_a_server_that_hangs_gets_each_message_once_at_most(
             began = time.monotonic()
             with pytest.raises(TransportUnavailable, match="did not answer in time"):
                 out.send(Outgoing(b"perhaps"), 2)
-            assert time.monotonic() - began < 12
+            assert time.monotonic() - began < 30
             with pytest.raises(TransportUnavailable, match="did not answer in time"):
                 out.send(Outgoing(b"never"), 1)
+            closing.join(30)
             assert not closing.is_alive()
         finally:
             own.thaw()
@@ -450,14 +451,16 @@ def test_one_sender_giving_up_does_not_disturb_the_others(own: OwnKafka, group: 
     try:
         for thread in threads:
             thread.start()
-        time.sleep(1)
+        until = time.monotonic() + 10
+        while not (failed and len(fine) > 20) and time.monotonic() < until:
+            time.sleep(0.02)
         stop.set()
         for thread in threads:
             thread.join()
     finally:
         own.tell("broker_set_up", 2)
     assert failed, "no key belongs to the partition whose leader is away"
-    assert all(0.9 < took < 12 for took in failed), failed
+    assert all(0.9 < took < 30 for took in failed), failed
     assert len(fine) > 20
 
 

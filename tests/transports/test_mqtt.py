@@ -31,12 +31,13 @@ from hipq.transports.base import Message, Outgoing
 from hipq.transports.mqtt import MqttSource
 from hipq.transports.mqtt_sender import MqttSender
 from tests.brokers.mqtt import PASSWORD, OwnMosquitto, mqtt_url
+from tests.transports.quickly import check_quick
 
 
 class Shelf:
     """What a group has agreed on: who has which part, until when."""
 
-    def __init__(self, seconds: float = 5.0) -> None:
+    def __init__(self, seconds: float = 60.0) -> None:
         self.seconds = seconds
         self.claims: dict[str, tuple[object, float]] = {}
         self.known: dict[str, str] = {}
@@ -228,7 +229,7 @@ def test_what_was_not_acknowledged_comes_again_to_another_source_after_close(url
             first.close()
             started = time.monotonic()
             again = collect(other, 3)
-            assert time.monotonic() - started < 8, "a session that nobody gave up is free after ten seconds"
+            assert time.monotonic() - started < 40, "a session that nobody gave up is free after a minute"
             assert [message.id for message in again] == [message.id for message in taken[2:]]
             assert bodies(again) == [b"2", b"3", b"4"]
         with source_of(url, shelf) as another:
@@ -303,7 +304,11 @@ def test_two_sources_share_and_together_see_everything(url: str, shelf: Shelf) -
         assert len(set(shelf.owners().values())) == 2
         for number in range(200):
             sender.send(Outgoing(b"%d" % number), 5)
-        first, second = collect(one, 100, seconds=3), collect(two, 100, seconds=3)
+        first, second = list[Message](), list[Message]()
+        until = time.monotonic() + 60
+        while len(first + second) < 200 and time.monotonic() < until:
+            first += collect(one, 1, seconds=0.1)
+            second += collect(two, 1, seconds=0.1)
         assert sorted(int(body) for body in bodies(first + second)) == list(range(200))
         assert min(len(first), len(second)) > 50
 
@@ -325,10 +330,9 @@ def test_a_session_that_stays_free_is_adopted_by_a_source_that_has_one(
     url = f"{url}&share=2"
     with source_of(url, shelf) as one, sender_of(url) as sender:
         with source_of(url, shelf):
-            pass
+            started = time.monotonic()
         for number in range(10):
             sender.send(Outgoing(b"%d" % number), 5)
-        started = time.monotonic()
         found = collect(one, 10)
         assert sorted(bodies(found)) == [b"%d" % number for number in range(10)]
         assert time.monotonic() - started > 1.0
@@ -350,7 +354,8 @@ def test_what_was_kept_for_sessions_of_a_larger_share_is_still_fetched(
         assert sorted(bodies(first)) == [b"%d" % number for number in range(10)]
         for number in range(10):
             sender.send(Outgoing(b"%d" % number), 5)
-        assert bodies(collect(source, 11, seconds=1)) == [b"%d" % number for number in range(10)]  # each of them once
+        again = collect(source, 10) + collect(source, 1, seconds=0.5)
+        assert bodies(again) == [b"%d" % number for number in range(10)]  # each of them once
 
 
 def test_a_source_that_lost_its_claim_gives_the_session_up(
@@ -389,22 +394,24 @@ def test_a_source_whose_claim_is_somebody_elses_stops_listening_before_that_one_
 # -- how fast, how many ---------------------------------------------------------------------------------------------
 def test_a_single_message_comes_quickly(url: str, shelf: Shelf) -> None:
     with sender_of(url) as sender, source_of(url, shelf) as source:
-        times: list[float] = []
-        for _ in range(15):
+
+        def measured() -> float:
             sent: list[float] = []
 
-            def publish_one(sent: list[float] = sent) -> None:
+            def publish_one() -> None:
                 sent.append(time.monotonic())
-                sender.send(Outgoing(b"x"), 5)
+                sender.send(Outgoing(b"x"), 60)
 
             publish = threading.Timer(0.03, publish_one)
             publish.start()
-            some = source.receive(1000, 5)
-            times.append(time.monotonic() - sent[0])
+            some = source.receive(1000, 60)
+            took = time.monotonic() - sent[0]
             assert len(some) == 1
             source.done(some)
             publish.join()
-        assert sorted(times)[4] < 0.1, "a quarter of them at least: the machine may have had other things to do"
+            return took
+
+        check_quick(measured, 0.1, count=5, of=15)
 
 
 def test_a_source_takes_no_more_than_it_may_hold(url: str, shelf: Shelf) -> None:
@@ -412,14 +419,13 @@ def test_a_source_takes_no_more_than_it_may_hold(url: str, shelf: Shelf) -> None
         assert source.receive(30, 0) == []
         for number in range(100):
             sender.send(Outgoing(b"%d" % number), 5)
-        first = collect(source, 31, done=False, seconds=1, most=30)
+        first = collect(source, 30, done=False, most=30)
         assert len(first) == 30
+        assert collect(source, 1, done=False, seconds=0.5, most=30) == []
         source.done(first[:10])
         time.sleep(0.3)  # Mosquitto 2.0 sends more then than it was told to: they must wait on the way
         assert len(source._line) <= 10
-        assert bodies(collect(source, 10, done=False, seconds=1, most=30)) == [
-            b"%d" % number for number in range(30, 40)
-        ]
+        assert bodies(collect(source, 10, done=False, most=30)) == [b"%d" % number for number in range(30, 40)]
 
 
 def test_twenty_threads_send_through_one_sender(url: str, shelf: Shelf) -> None:
@@ -496,7 +502,7 @@ def test_a_message_to_a_dead_server_is_not_sent_when_it_is_back(topic: str, shel
             server.start()
             sender.send(Outgoing(b"last"), 5)
         with again_of(url, shelf) as source:
-            assert bodies(collect(source, 3, seconds=1)) == [b"first", b"last"]
+            assert bodies(collect(source, 2) + collect(source, 1, seconds=0.5)) == [b"first", b"last"]
 
 
 def test_a_send_that_was_given_up_is_not_sent_when_the_server_wakes_up(topic: str, shelf: Shelf) -> None:
@@ -519,7 +525,7 @@ def test_a_send_that_was_given_up_is_not_sent_when_the_server_wakes_up(topic: st
             finally:
                 server.thaw()
             sender.send(Outgoing(b"last"), 5)
-            assert bodies(collect(source, 3, seconds=1)) == [b"first", b"last"]
+            assert bodies(collect(source, 2) + collect(source, 1, seconds=0.5)) == [b"first", b"last"]
 
 
 def test_closing_does_not_hang_on_a_server_that_does(topic: str, shelf: Shelf) -> None:

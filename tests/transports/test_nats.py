@@ -26,6 +26,7 @@ from hipq.transports.base import Message, Outgoing
 from hipq.transports.nats import NatsSource, check, sender, source
 from tests.brokers.nats import OwnNats, nats_url
 from tests.transports.places import Nowhere
+from tests.transports.quickly import check_quick
 
 PASSWORD = "s3cret-pass"
 
@@ -228,18 +229,19 @@ def test_a_group_may_listen_to_several_subjects_of_one_stream(where: Address) ->
 # -- speed and size ----------------------------------------------------------------------------------------------------
 def test_a_single_message_comes_at_once(where: Address) -> None:
     one, out = listen(where), sender(where)
-    took = []
     with ThreadPoolExecutor(1) as pool:
-        for _ in range(20):
-            waiting = pool.submit(lambda: (one.receive(1000, 5), time.perf_counter()))
+
+        def measured() -> float:
+            waiting = pool.submit(lambda: (one.receive(1000, 60), time.perf_counter()))
             time.sleep(0.01)
             started = time.perf_counter()
-            out.send(Outgoing(b"1"), 5)
+            out.send(Outgoing(b"1"), 60)
             found, came = waiting.result()
             assert len(found) == 1
             one.done(found)
-            took.append(came - started)
-    assert sorted(took)[5] < 0.1, "a quarter of them at least: the machine may have had other things to do"
+            return came - started
+
+        check_quick(measured, 0.1, count=6, of=20)
     one.close()
     out.close()
 
@@ -392,9 +394,11 @@ def test_what_a_hanging_server_did_not_take_in_time_is_not_sent_when_it_goes_on(
         assert f"{where}: no receipt within 1 s; whether the message was stored is not known" in said
         server.pause(False)
         out.send(Outgoing(b"2"), 5)
-        time.sleep(0.3)
-        bodies = [message.body[:1] for message in drained(one, 20, seconds=1)]
-        assert bodies.count(b"x") < 15
+        bodies: list[bytes] = []
+        while b"2" not in bodies:
+            bodies += [message.body[:1] for message in drained(one, 1)]
+            assert bodies.count(b"x") < 15
+        bodies += [message.body[:1] for message in drained(one, 1, seconds=0.5)]
         assert bodies[-1] == b"2"
         one.close()
         out.close()

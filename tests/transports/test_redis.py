@@ -27,6 +27,7 @@ from hipq.transports.base import Message, Outgoing
 from hipq.transports.redis import RedisSource
 from hipq.transports.redis_sender import RedisSender
 from tests.brokers.redis import OwnRedis, redis_url
+from tests.transports.quickly import check_quick
 
 
 class NoPlaces:
@@ -225,6 +226,7 @@ def test_a_slow_source_loses_its_messages_to_another_and_may_still_acknowledge(u
 
 
 def test_order_is_kept_and_two_sources_share(url: str) -> None:
+    url = url.replace("idle=1", "idle=3600")  # neither takes from the other what a busy machine keeps it from
     seen: dict[int, list[int]] = {0: [], 1: []}
     stop = threading.Event()
 
@@ -264,22 +266,24 @@ def test_two_groups_each_get_everything(url: str) -> None:
 def test_a_single_message_comes_quickly_and_many_come_in_big_batches(url: str, name: str) -> None:
     with sender_of(url) as sender, source_of(url) as source, raw() as client:
         source.receive(1, 0)
-        times: list[float] = []
-        for _ in range(15):
+
+        def measured() -> float:
             sent: list[float] = []
 
-            def publish_one(sent: list[float] = sent) -> None:
+            def publish_one() -> None:
                 sent.append(time.monotonic())
-                sender.send(Outgoing(b"x"), 5)
+                sender.send(Outgoing(b"x"), 60)
 
             publish = threading.Timer(0.03, publish_one)
             publish.start()
-            some = source.receive(1000, 5)
-            times.append(time.monotonic() - sent[0])
+            some = source.receive(1000, 60)
+            took = time.monotonic() - sent[0]
             assert len(some) == 1
             source.done(some)
             publish.join()
-        assert sorted(times)[4] < 0.1, "a quarter of them at least: the machine may have had other things to do"
+            return took
+
+        check_quick(measured, 0.1, count=5, of=15)
         with client.pipeline(transaction=False) as pipeline:
             for number in range(3000):
                 pipeline.xadd(name, {"body": number})
@@ -296,7 +300,7 @@ def test_a_source_takes_no_more_than_it_may_hold(url: str, name: str) -> None:
         assert source.receive(30, 0.1) == []
         assert client.xpending(name, "shop")["pending"] == 30
         source.done(first[:10])
-        assert bodies(source.receive(30, 0.1)) == [b"%d" % number for number in range(30, 40)]
+        assert bodies(source.receive(30, 5)) == [b"%d" % number for number in range(30, 40)]
 
 
 def test_its_own_messages_do_not_come_again_to_a_source_that_still_has_them(url: str) -> None:
@@ -396,7 +400,7 @@ def test_what_waits_behind_a_server_that_hangs_is_not_sent_later() -> None:
                 server.thaw()
             sender.send(Outgoing(b"last"), 5)
         with source_of(url) as source:
-            assert bodies(collect(source, 3, seconds=2)) == [b"first", b"on its way", b"last"]
+            assert bodies(collect(source, 3)) == [b"first", b"on its way", b"last"]
 
 
 def test_what_is_wrong_is_said_in_a_sentence(url: str, name: str) -> None:

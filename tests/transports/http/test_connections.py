@@ -13,6 +13,7 @@ import pytest
 
 from hipq.transports import http
 from hipq.transports.base import Outgoing
+from tests.engine.working import until
 from tests.transports.http.servers import SECRETS, hold, raw, read_request, refused, web
 
 
@@ -79,7 +80,7 @@ def test_what_was_sent_on_a_connection_that_then_broke_is_not_sent_again() -> No
         assert http.request("POST", server.url, b"first").body == b"ok"
         sentence = refused(f"http://{SECRETS.format(server.host)}", body=b"second")
         assert sentence == f"{server.url}: it hung up without a reply; whether it has the request is not known"
-        time.sleep(0.1)
+        until(lambda: len(got) > 1)
         assert [data.rpartition(b"\r\n")[2] for data in got] == [b"first", b"second"]
         assert http.request("POST", server.url, b"third").body == b"ok"
 
