@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
+
+from tests.servers import free_port
 
 
 class Rig(NamedTuple):
@@ -117,10 +118,3 @@ def mqtt() -> Iterator[Rig]:
 
 
 RIGS: Final = {rig.__name__: rig for rig in (http_and_kafka, http, kafka, sqs, kinesis, nats, amqp, redis, mqtt)}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -23,9 +23,9 @@ import pytest
 from hipq import Answered, Hipq, Job
 from hipq.answers.reports import streams
 from hipq.stores.base import Filter
-from tests.acceptance.rigs import RIGS, Rig, free_port
+from tests.acceptance.rigs import RIGS, Rig
 from tests.acceptance.service import answer_to
-from tests.servers import fresh_database
+from tests.servers import free_port, fresh_database
 
 ROOT = Path(__file__).parents[2]
 JOBS = int(os.environ.get("HIPQ_ACCEPTANCE_JOBS", "400"))
@@ -59,7 +59,7 @@ class Processes:
     def end(self, name: str) -> None:
         """As an operator would: it ends by itself, and well."""
         self._running[name].send_signal(signal.SIGTERM)
-        assert self._running[name].wait(30) == 0, self.log(name)
+        assert self._running[name].wait(60) == 0, self.log(name)
 
     def log(self, name: str) -> str:
         file = self._folder / f"{name}.log"

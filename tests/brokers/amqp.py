@@ -12,7 +12,8 @@ from typing import Final
 
 import pytest
 
-from tests.brokers.server import Server, free_port, shared_url
+from tests.brokers.server import Server, shared_url
+from tests.servers import free_port
 
 PROGRAM: Final = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
 """Debian's program itself: what is in the PATH is a wrapper that becomes another user."""

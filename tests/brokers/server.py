@@ -15,6 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Self
 
+from tests.servers import free_port
+
 
 class Server:
     """A server of one's own, in a process of its own, for tests that stop and start it.
@@ -140,10 +142,3 @@ def shared_url(own: type[Server], variable: str, port: int) -> str:
     atexit.register(server.close)
     server.start()
     return server.url
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
