@@ -79,4 +79,4 @@ def source(path: Path) -> str:
 def killed(source: str, target: str, point: str) -> int:
     """Run a move that dies at a point; its exit status."""
     command = [sys.executable, "-m", "tests.move.mover", source, target, point]
-    return subprocess.run(command, check=False, timeout=60, capture_output=True).returncode
+    return subprocess.run(command, check=False, timeout=120, capture_output=True).returncode
