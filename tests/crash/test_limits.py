@@ -32,6 +32,19 @@ def add(app: Hipq, chance: random.Random, count: int) -> list[int]:
     return [kind.enqueue(lane=chance.choice([*SHARES]), throttle_factor=chance.randint(1, 3)) for kind in kinds]
 
 
+def not_used(commits: list[audit.Held]) -> list[str]:
+    """What must happen, and has not yet."""
+    full = [held for held in commits if held.all == LIMIT]
+    happened = {
+        **{f"{lane} has its share": any(getattr(held, lane) == LIMIT * percent // 100 for held in commits)
+           for lane, percent in SHARES.items()},
+        "the limit is full": bool(full),
+        "one is urgent while it is": any(held.urgent for held in full),
+        "what waits holds something": any(held.waiting for held in commits),
+    }  # fmt: skip
+    return [what for what, so in happened.items() if not so]
+
+
 def test_twenty_kills_exceed_no_limit_at_any_commit(app: Hipq, url: str, tmp_path: Path) -> None:
     audit.begin(app)
     chance = random.Random(1)
@@ -43,16 +56,15 @@ def test_twenty_kills_exceed_no_limit_at_any_commit(app: Hipq, url: str, tmp_pat
             time.sleep(chance.random() * 0.1)
             workers.kill(chance.randrange(3))
             ids += add(app, chance, 8)
+        while (unused := not_used(audit.log(app))) and len(ids) < 1000:  # some of it happens by chance
+            eventually(lambda: unfinished(app) < 50, 120, "jobs end")
+            ids += add(app, chance, 8)
         eventually(lambda: unfinished(app) == 0, 120, "every job is final")
+    assert not unused
     commits = audit.log(app)
     assert [held for held in commits if held.all > LIMIT] == []
     for lane, percent in SHARES.items():
-        part = LIMIT * percent // 100
-        assert [held for held in commits if getattr(held, lane) > part] == []
-        assert max(getattr(held, lane) for held in commits) == part, f"{lane} never had its share"
-    assert max(held.all for held in commits) == LIMIT
-    assert max(held.urgent for held in commits if held.all == LIMIT), "none was urgent while the limit was full"
-    assert max(held.waiting for held in commits), "what waits holds nothing"
+        assert [held for held in commits if getattr(held, lane) > LIMIT * percent // 100] == []
     assert commits[-1].all == 0
     check_all_done(app, ids, tmp_path)
 
