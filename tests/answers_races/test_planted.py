@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 import pytest
 
 from tests.planted.bug import Bug
+from tests.servers import postgres_url
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -121,6 +122,8 @@ def test_it_is_caught(planted: Planted, tmp_path: Path) -> None:
     which = f"{planted.store} and ({' or '.join(planted.caught)})"
     races = [f"{ROOT}/tests/answers_races/test_races.py", "-k", which]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "src"), "HIPQ_RACES_SECONDS": "20"}
+    if planted.store == "postgres":
+        environment["HIPQ_TEST_POSTGRES_URL"] = postgres_url()  # to make one takes longer than the races
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--basetemp", str(tmp_path / "forced"), *races],
         cwd=ROOT, env=environment, capture_output=True, text=True, check=False,

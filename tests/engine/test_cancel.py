@@ -17,7 +17,7 @@ import pytest
 
 from hipq import Hipq, Job, Queue, Retry
 from hipq.runners import processes
-from tests.engine.working import real_time, until, working
+from tests.engine.working import one_store, real_time, until, working
 
 SOON = 30.0
 """Far below the lease's third, at which an engine would have noticed anyway, and far above what it takes."""
@@ -156,6 +156,7 @@ def test_what_a_child_started_goes_with_it_when_it_dies(app: Hipq, queue: Queue,
         until(lambda: not any(map(_alive, pids)), SOON)
 
 
+@one_store
 @real_time
 def test_a_handler_that_overran_is_told_too(app: Hipq, queue: Queue, told: Path) -> None:
     @queue.job(run_timeout=0.3)
@@ -191,6 +192,7 @@ def test_the_retry_handler_is_not_asked_about_a_job_that_was_cancelled(app: Hipq
     assert told.read_text().split() == ["began", "ended"]
 
 
+@one_store
 @real_time
 def test_a_signal_that_is_not_the_engines_changes_nothing(app: Hipq, queue: Queue, told: Path) -> None:
     """A service manager sends it to all processes of a service: the engine lets handlers finish."""
@@ -237,6 +239,7 @@ def test_as_many_as_there_are_hands(app: Hipq, queue: Queue, told: Path) -> None
     assert [app.job(id).exitcode for id in ids] == [499, 499]
 
 
+@one_store
 @real_time
 def test_a_process_past_its_time_is_killed_before_its_job_runs_again(app: Hipq, queue: Queue, told: Path) -> None:
     @queue.job(process=True, run_timeout=2, retry=lambda job, _fault: Retry(0) if job.attempt < 2 else None)
@@ -253,6 +256,7 @@ def test_a_process_past_its_time_is_killed_before_its_job_runs_again(app: Hipq, 
     assert told.read_text().split() == ["began-1", "began-2"]
 
 
+@one_store
 @real_time
 @pytest.mark.parametrize("kind", ["thread", "task", "process"])
 def test_a_worker_that_stops_lets_those_finish_that_were_told(app: Hipq, queue: Queue, told: Path, kind: str) -> None:
@@ -291,6 +295,7 @@ def test_a_worker_that_stops_lets_those_finish_that_were_told(app: Hipq, queue: 
     assert told.read_text().split() == ["began", "ended"]
 
 
+@one_store
 @real_time
 def test_handlers_that_overran_have_a_moment_to_end(app: Hipq, queue: Queue) -> None:
     """All hands at once: they end by themselves, and the worker goes on."""

@@ -25,6 +25,7 @@ from hipq.job.ending import Crashed, Ending, Errored, Judged
 from hipq.job.fault import Fault
 from hipq.job.model import Change
 from hipq.stores.base import Claim
+from tests.engine.working import one_store
 
 Run = Callable[[], None]
 
@@ -79,6 +80,7 @@ class Odd:
         raise RuntimeError("no text")
 
 
+@one_store
 @pytest.mark.parametrize("value", [lambda: Retry(1, reason=ValueError("x")), lambda: Failed(Odd()), lambda: Odd()])  # type: ignore[arg-type]
 def test_an_odd_outcome_costs_no_hand(app: Hipq, queue: Queue, value: Callable[[], Any]) -> None:
     queue.job("odd")(lambda _: value())
@@ -107,6 +109,7 @@ def test_an_async_handler_that_raises_cancelled_by_itself_is_an_error(app: Hipq,
     assert "CancelledError" in app.job(id).error
 
 
+@one_store
 def test_async_handlers_that_ignore_their_cancellation_are_replaced_and_counted(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -220,6 +223,7 @@ def test_an_async_handler_may_run_in_a_process(app: Hipq, queue: Queue, run: Run
     assert app.job(id).result != os.getpid()
 
 
+@one_store
 @pytest.mark.parametrize("how", ["signal", "exit"])
 def test_a_process_handler_that_dies_three_times_ends_alone(app: Hipq, queue: Queue, run: Run, how: str) -> None:
     @queue.job(process=True)
@@ -240,6 +244,7 @@ def test_a_process_handler_that_dies_three_times_ends_alone(app: Hipq, queue: Qu
     assert (job.attempt, job.failures) == (3, 0)
 
 
+@one_store
 def test_a_process_a_handler_forked_answers_for_nobody(app: Hipq, queue: Queue) -> None:
     @queue.job(process=True)
     def forks(_: Job[Any]) -> str:
@@ -266,6 +271,7 @@ def test_a_process_a_handler_forked_answers_for_nobody(app: Hipq, queue: Queue) 
     assert [app.job(id).result for id in ids] == [0, 1, 2]
 
 
+@one_store
 def test_a_child_that_died_while_idle_is_not_blamed_on_the_next_job(app: Hipq, queue: Queue) -> None:
     queue.job("first", process=True)(lambda _: os.getpid())
     queue.job("innocent", process=True)(lambda _: "fine")
@@ -288,6 +294,7 @@ def test_a_child_that_died_while_idle_is_not_blamed_on_the_next_job(app: Hipq, q
     assert (app.job(second).attempt, app.job(second).crashes) == (1, 0)
 
 
+@one_store
 @pytest.mark.parametrize("odd", ["signal", "stdout", "str"])
 def test_odd_ends_of_a_process_are_told_apart(app: Hipq, queue: Queue, run: Run, odd: str) -> None:
     class Bad(Exception):
@@ -313,6 +320,7 @@ def test_odd_ends_of_a_process_are_told_apart(app: Hipq, queue: Queue, run: Run,
         assert ("signal 40" if odd == "signal" else "could not be had") in job.error
 
 
+@one_store
 def test_a_blocked_event_loop_asks_for_another_process(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -369,6 +377,7 @@ def test_a_nursery_that_died_costs_its_jobs_nothing_and_ends_the_worker(app: Hip
     assert app.job(id).result == "done"
 
 
+@one_store
 def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> None:
     release = threading.Event()
     try:
@@ -396,6 +405,7 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
         release.set()
 
 
+@one_store
 def test_when_every_thread_is_stuck_the_process_asks_to_be_replaced(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -410,6 +420,7 @@ def test_when_every_thread_is_stuck_the_process_asks_to_be_replaced(
         release.set()
 
 
+@one_store
 def test_run_timeout_cancels_a_task(app: Hipq, queue: Queue, run: Run) -> None:
     cancelled = threading.Event()
 
@@ -427,6 +438,7 @@ def test_run_timeout_cancels_a_task(app: Hipq, queue: Queue, run: Run) -> None:
     assert cancelled.wait(30)
 
 
+@one_store
 def test_run_timeout_kills_a_process_and_what_it_started(app: Hipq, queue: Queue, run: Run, tmp_path: Path) -> None:
     file = tmp_path / "pids"
 

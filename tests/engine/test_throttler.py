@@ -19,7 +19,7 @@ from hipq.engine import admit as step
 from hipq.events import Event
 from hipq.job.when import to_datetime
 from hipq.job.windows import Window
-from tests.engine.working import real_time, until, until_empty, working
+from tests.engine.working import one_store, real_time, until, until_empty, working
 
 MakeApp = Callable[[], Hipq]
 Jobs = list[Job[Any]]
@@ -479,6 +479,7 @@ def _fields(row: Any) -> dict[str, Any]:
     return {name: getattr(row, name) for name in row.__struct_fields__}
 
 
+@one_store
 @real_time
 @pytest.mark.parametrize(
     ("answer", "message"),
@@ -713,6 +714,7 @@ def test_an_engine_with_a_throttler_and_no_handlers_sleeps(app: Hipq) -> None:
     assert next(turns) < 50
 
 
+@one_store
 @real_time
 def test_a_throttler_that_never_answers_is_asked_again(app: Hipq, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hipq.engine.admit.TICKET_SECONDS", 0.3)
@@ -729,6 +731,7 @@ def test_a_throttler_that_never_answers_is_asked_again(app: Hipq, slow: Slow, mo
     assert app.job(id).code == "ok"
 
 
+@one_store
 @real_time
 def test_a_process_whose_throttler_never_answers_is_replaced(
     app: Hipq, slow: Slow, monkeypatch: pytest.MonkeyPatch
