@@ -37,7 +37,7 @@ HANDLERS = {
     "php": '$n = intval($payload); if ($n % 5 === 0) { echo "J: tail|$n\\n"; } return "php $n";',
     "shell": 'read -r n; [ $((n % 5)) -eq 0 ] && echo "J: tail|$n"; status 200 "shell $n"',
 }
-DOWN = 5.0
+DOWN = 10.0
 
 
 class Served:
