@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -451,6 +452,25 @@ def test_a_store_that_goes_away_between_gets_the_rest_when_it_is_back_and_nothin
     part.drain()
     assert part.stored[-3:] == ids
     assert (len(set_aside(part)), len(part.journal.found)) == (2, 2)
+
+
+def test_to_find_out_which_are_refused_may_take_long(part: Part, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of them cost a database minutes. A reservation that ran out meanwhile is void: the batch would be
+    divided again and again, and nothing behind it ever be stored."""
+    ids = bad_among_others(part)
+    ahead = 0.0
+    find = part.app.store.refusals
+
+    def slowly(jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        nonlocal ahead
+        ahead += 3600.0
+        return find(jobs)
+
+    monkeypatch.setattr(part.journal._reader, "_clock", lambda: time.monotonic() + ahead)
+    monkeypatch.setattr(part.store, "refusals", slowly, raising=False)
+    part.drain()
+    assert part.stored[-3:] == ids
+    assert len(set_aside(part)) == 2
 
 
 def test_batches_that_are_refused_in_part_do_not_count_as_a_store_that_takes_none(url: str, part: Part) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hipq.journal import Journal, Refused, Reserved
+from hipq.journal import Finding, Journal, Refused, Reserved
 from hipq.journal.refused import Kept, kept
 from tests.journal.helpers import batch, opened
 
@@ -81,3 +81,22 @@ def test_damaged_or_cut_anywhere_nothing_else_is_read(folder: Path) -> None:
             path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
             found = [one.batch for one in kept(journal._folder)]
             assert found in ([None], [None, original[1]], [original[0], None], original), at
+
+
+def test_what_was_set_aside_before_costs_the_next_nothing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each used to be compared with all that were found before: minutes, for some ten thousand of them."""
+    compared = 0
+
+    def equal(_one: object, _other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return False
+
+    with opened(folder) as journal:
+        token = reserved(journal)
+        some = [Refused(batch(n, b"x"), f"the job {n}") for n in range(300)]
+        journal.set_aside(token, some[:150])
+        monkeypatch.setattr(Finding, "__eq__", equal)
+        journal.set_aside(token, some[150:])
+        assert len(journal.found) == 300
+        assert compared < 150

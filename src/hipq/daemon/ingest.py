@@ -31,8 +31,9 @@ IDENTITIES: Final = "store"
 """The kind of the note that says which store this is."""
 STEP: Final = 5_000
 """Jobs in one transaction, about."""
-PATIENCE: Final = 600.0
-"""Seconds a reservation holds: nobody else reads this journal."""
+PATIENCE: Final = 86_400.0
+"""Seconds a reservation holds: nobody else reads this journal, and to find out which of a hundred thousand jobs a
+database refuses may take it half an hour. One that ran out meanwhile would be divided again, for ever."""
 BEAT: Final = 1.0
 REST: Final = 0.02
 """Seconds between two transactions: under load one stores what came meanwhile, and leaves disk and processor to what is

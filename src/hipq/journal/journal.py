@@ -156,7 +156,8 @@ class Journal:
         the store's position may move on, and `rsync` forget it."""
         self._check_process()
         (_,) = self._reader.read(token)  # of several the end may be another the next time, and they were kept twice
-        self.found.extend([one for one in keep(self._folder, token.after, some) if one not in self.found])
+        said = set(self.found)  # not one by one: there may be a hundred thousand of each
+        self.found.extend([one for one in keep(self._folder, token.after, some) if one not in said])
 
     def wait(self, seconds: float) -> bool:
         """Sleep until there is something to read, or `ring()`; whether there is something."""
