@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import socket
+import time
 from urllib.parse import quote
 
 import pytest
@@ -77,6 +78,13 @@ def test_too_many_jobs_in_one_request_are_413(acme: Tenant) -> None:
     got = acme("POST", "/{}/job/mail/add", b"\n" * 100_001)
     assert got.status == 413
     assert "100,000 jobs" in got.error
+
+
+def test_too_many_jobs_in_one_array_are_413_before_anything_is_done_with_them(acme: Tenant) -> None:
+    began = time.monotonic()
+    got = acme("POST", "/v1/{}/jobs", b"[" + b",".join([b'{"type":"mail"}'] * 100_001) + b"]")
+    assert (got.status, "100,000 jobs" in got.error) == (413, True)
+    assert time.monotonic() - began < 20, "it kept everybody waiting for a minute"
 
 
 def test_a_payload_that_no_store_takes_is_refused(acme: Tenant) -> None:
