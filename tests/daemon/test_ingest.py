@@ -17,8 +17,8 @@ import pytest
 
 from hipq import Hipq
 from hipq.cli.main import run
+from hipq.daemon import ahead, payloads
 from hipq.daemon import ingest as module
-from hipq.daemon import payloads
 from hipq.daemon.feed import Feed
 from hipq.daemon.ids import BLOCK, FIRST, Ids
 from hipq.daemon.ingest import Ingest
@@ -482,6 +482,48 @@ def test_batches_that_are_refused_in_part_do_not_count_as_a_store_that_takes_non
     part.add(b"poison")
     part.drain()
     assert len(set_aside(part)) == module.REFUSED_MOST + 6, "one that is refused whole does not hold up others"
+
+
+def test_one_tenant_whose_posts_are_refused_one_after_the_other_holds_up_nobody(
+    url: str, part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(ahead, "AT_ONCE", 7)  # it is not in the first look
+    refuse(part.app.store, url, "poison")
+    poison = [part.add(b"poison %d" % n, tenant="evil") for n in range(3 * module.REFUSED_MOST)]
+    part.ingest.start()
+    until(lambda: part.ingest.stuck)  # as far as anybody knows, the store takes nothing
+    assert len(set_aside(part)) == module.REFUSED_MOST
+    ids = part.add(b"good")
+    until(lambda: not part.journal.waiting_jobs)
+    until(lambda: not part.ingest.stuck)
+    assert [row.id for row in part.rows()] == ids
+    assert part.rows("evil") == []
+    assert [(first, len(some)) for _, first, some in set_aside(part)] == [(sequence_of(id), 1) for (id,) in poison]
+
+
+def test_a_look_behind_what_is_refused_goes_on_where_the_last_one_ended(
+    url: str, part: Part, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "AT_ONCE", 1)
+    monkeypatch.setattr(ahead, "SECONDS", 0.0)
+    refuse(part.app.store, url, "poison")
+    part.ingest.begin()
+    for n in range(5):
+        part.add(b"poison %d" % n)
+    token = part.journal.read_reserve(1, 60)
+    assert token is not None
+    looking = part.ingest._ahead
+    assert not looking.has_some(token)
+    assert looking._looked is None, "no time was left to look at anything"
+    monkeypatch.setattr(ahead, "SECONDS", 60.0)
+    assert not looking.has_some(token)
+    part.add(b"good")
+    assert looking.has_some(token)
+    monkeypatch.setattr(ahead, "SECONDS", 0.0)
+    assert looking.has_some(token), "it is known"
+    looking.forget()
+    assert not looking.has_some(token)
 
 
 def test_a_batch_that_the_store_will_not_take_is_set_aside_and_the_others_go_on(part: Part) -> None:

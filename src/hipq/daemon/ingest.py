@@ -5,7 +5,7 @@ once: before the commit nothing has happened, after it the place says so, whethe
 
 What the store is there for and will not take is found by taking fewer at a time, down to one batch, of which the store
 then says which jobs these are. They are kept in the journal's quarantine, and all others go on. If one batch after the
-other is refused whole, it is not them: then they stay.
+other is refused whole, and so is whatever lies behind them, it is not them: then they stay.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
+from hipq.daemon.ahead import Ahead
 from hipq.daemon.ids import Ids
 from hipq.daemon.jobs import Jobs
 from hipq.errors import StoreRefused, StoreUnavailable
@@ -40,7 +41,8 @@ REST: Final = 0.02
 being accepted. The first after a pause is stored at once."""
 LONGEST_PAUSE: Final = 2.0
 REFUSED_MOST: Final = 10
-"""Batches that are set aside whole, in a row: a store that takes none at all has something wrong itself."""
+"""Batches that are set aside whole, in a row, if nothing behind them is taken: a store that takes none at all has
+something wrong itself."""
 TRIED: Final = 1_000
 """Jobs of a batch that the store tries in one transaction: others wait for its end."""
 UNMADE: Final = (ValueError, msgspec.MsgspecError)
@@ -73,6 +75,7 @@ class Ingest:
         self._step = STEP
         self._refusals = 0
         """Batches set aside whole since something was stored."""
+        self._ahead = Ahead(store, journal, lambda batch: self._made(batch)[0])
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hipq-ingest", daemon=True)
         self.away = ""
@@ -154,6 +157,7 @@ class Ingest:
         self._journal.rsync(token)
         if jobs:
             self._refusals, self._step = 0, min(self._step * 2, STEP)
+            self._ahead.forget()
             self._stored(jobs)
         else:
             self._refusals += 1
@@ -175,25 +179,38 @@ class Ingest:
                 return jobs, self._put(token, jobs)
             except NEVER as again:
                 error = again
-        if self._refusals >= REFUSED_MOST:
+        if self._refusals >= REFUSED_MOST and (jobs or not self._ahead.has_some(token)):
             raise error
         self._journal.set_aside(token, [Refused(batch, f"{self._jobs.described(batch)}: {error}")])
         return [], self._put(token, [])
 
     def _divided(self, batch: Batch) -> tuple[list[tuple[int, New]], list[Refused]]:
         """The jobs of a batch that the store takes, and those that it does not."""
-        alone = [replace(batch, first=n, payloads=(payload,)) for n, payload in enumerate(batch.payloads, batch.first)]
-        jobs: list[tuple[int, New]] = []
-        why: dict[int, str] = {}
-        for one in alone:
-            try:
-                jobs += self._jobs.ingested(one)
-            except UNMADE as error:
-                why[one.first] = str(error)
+        jobs, why = self._made(batch)
         for start in range(0, len(jobs), TRIED):
             found = self._store.refusals(jobs[start : start + TRIED])
             why |= {sequence_of(id): reason for id, reason in found.items()}
         return (
             [(id, job) for id, job in jobs if sequence_of(id) not in why],
-            [Refused(one, f"{self._jobs.described(one)}: {why[one.first]}") for one in alone if one.first in why],
+            [
+                Refused(one, f"{self._jobs.described(one)}: {why[one.first]}")
+                for one in _alone(batch)
+                if one.first in why
+            ],
         )
+
+    def _made(self, batch: Batch) -> tuple[list[tuple[int, New]], dict[int, str]]:
+        """The jobs that can be made of a batch, and why others cannot, by number."""
+        jobs: list[tuple[int, New]] = []
+        why: dict[int, str] = {}
+        for one in _alone(batch):
+            try:
+                jobs += self._jobs.ingested(one)
+            except UNMADE as error:
+                why[one.first] = str(error)
+        return jobs, why
+
+
+def _alone(batch: Batch) -> list[Batch]:
+    """Each of its jobs as a batch."""
+    return [replace(batch, first=n, payloads=(payload,)) for n, payload in enumerate(batch.payloads, batch.first)]

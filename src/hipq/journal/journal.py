@@ -144,6 +144,11 @@ class Journal:
         self._check_process()
         return self._reader.read(token)
 
+    def look_behind(self, position: Position, count: int) -> tuple[list[Batch], Position]:
+        """The batches behind this position, with about `count` jobs, and where they end. They are not reserved."""
+        self._check_process()
+        return self._reader.behind(position, count)
+
     def rsync(self, token: Reserved) -> None:
         """The store has them, its transaction has committed: forget them."""
         self._check_process()

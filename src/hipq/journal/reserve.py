@@ -162,6 +162,11 @@ class Reader:
                 return list(token.batches)
         raise JournalError("the reservation has run out, so its batches went back to the journal; reserve again")
 
+    def behind(self, position: Position, count: int) -> tuple[list[Batch], Position]:
+        with self._scanning:
+            found = self._front.next(self._snapshot(), position, count, BYTES_AT_ONCE)
+            return found.batches, found.after
+
     def forget(self, token: Reserved) -> None:
         """The store has them. Late or early, it is true: what is taken twice the store's position refuses."""
         with self._scanning:
