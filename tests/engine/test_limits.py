@@ -318,10 +318,10 @@ def test_a_changed_limit_is_seen_by_the_engines_of_other_programs(app: Hipq, mak
     queue = app.queue("orders", throttle_limit=2)
     queue.job("work")(gate)
     queue.enqueue_many("work", range(60))
-    with working(app, concurrency=20):
+    with working(app, concurrency=20, poll=60.0, lease=600.0):  # it is told: by itself it would not look for long
         gate.holds(2)
         operator.set_limit("orders", 5)
-        until(lambda: len(gate.inside) == 5)
+        assert until(lambda: len(gate.inside) == 5) < 30
         gate.holds(5)
         operator.set_limit("orders", 1)
         gate.release(4)
@@ -332,7 +332,7 @@ def test_a_changed_limit_is_seen_by_the_engines_of_other_programs(app: Hipq, mak
             until(lambda before=before: gate.inside and before not in gate.inside)  # type: ignore[misc]
             gate.holds(1, 0.05)
         operator.set_limit("orders", None)
-        until(lambda: len(gate.inside) == 2)
+        assert until(lambda: len(gate.inside) == 2) < 30
         gate.holds(2)
         operator.set_limit("orders", 0)
         until(lambda: len(gate.inside) == 20)
