@@ -91,12 +91,14 @@ class Odd:
 class Part:
     """What of a daemon takes jobs in."""
 
-    def __init__(self, url: str, folder: Path, fuse: Fuse | None = None, app: Hipq | None = None) -> None:
+    def __init__(
+        self, url: str, folder: Path, fuse: Fuse | None = None, app: Hipq | None = None, segment_bytes: int = 400
+    ) -> None:
         self._is_own = app is None
         self.app = app or Hipq("daemon", url)
         self.queue = self.app.queue("jobs") if self._is_own else self.app.queues[0]
         self.app.migrate()
-        self.journal = Journal(folder / "journal", segment_bytes=400)
+        self.journal = Journal(folder / "journal", segment_bytes=segment_bytes)
         self.store = Odd(self.app.store)
         self.stored: list[int] = []
         self.fuse = fuse or Fuse()
@@ -127,8 +129,10 @@ class Part:
 
 
 @contextmanager
-def opened(url: str, folder: Path, fuse: Fuse | None = None, app: Hipq | None = None) -> Iterator[Part]:
-    part = Part(url, folder, fuse, app)
+def opened(
+    url: str, folder: Path, fuse: Fuse | None = None, app: Hipq | None = None, segment_bytes: int = 400
+) -> Iterator[Part]:
+    part = Part(url, folder, fuse, app, segment_bytes)
     try:
         yield part
     finally:
@@ -587,6 +591,27 @@ def test_what_was_set_aside_of_a_batch_is_shown_on_one_page(
     assert ([len(one["jobs"]) for one in msgspec.json.decode(out)], err) == ([1, 1], "")
     assert run(["journal", "recover", folder]) == 0
     assert "4 refused by the database" in capsys.readouterr().out
+
+
+def test_all_that_was_set_aside_is_on_some_page_in_the_order_of_the_journal(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with opened(url, tmp_path, segment_bytes=1 << 20) as part:
+        refuse(part.app.store, url, "poison")
+        for n in range(12):  # their offsets have three digits, and four
+            part.add(b"poison %d" % n, b"good" * 50)
+        part.drain()
+    found: list[str] = []
+    page = ["journal", "show", str(tmp_path / "journal"), "--refused", "--json", "--limit", "2"]
+    after: list[str] = []
+    while True:
+        assert run([*page, *after]) == 0
+        out, err = capsys.readouterr()
+        found += [batch["jobs"][0]["text"] for batch in msgspec.json.decode(out)]
+        if not err:
+            break
+        after = ["--after", err.split("--after ")[1].split()[0]]
+    assert found == [f"poison {n}" for n in range(12)]
 
 
 def test_a_store_that_takes_nothing_at_all_gets_nothing_set_aside_for_ever(

@@ -54,15 +54,21 @@ def keep(folder: Folder, end: Position, some: Sequence[Refused]) -> list[Finding
 
 
 def kept(folder: Folder) -> list[Kept]:
-    """All that was refused and is still there."""
+    """All that was refused and is still there, in the order of the journal."""
     if QUARANTINE not in os.listdir(folder.descriptor):
         return []
     try:
         with opened_place(folder) as place:
-            names = sorted(name for name in os.listdir(place) if name.endswith(SUFFIX))
+            names = sorted((name for name in os.listdir(place) if name.endswith(SUFFIX)), key=_order)
             return [one for name in names for one in _read(place, name)]
     except OSError as error:
         raise refusal(error, folder.where(QUARANTINE)) from None
+
+
+def _order(name: str) -> tuple[str, int, str]:
+    """Offsets are numbers: as text 1166 would be behind 11658."""
+    segment, offset = name.partition(".")[0], name.removesuffix(SUFFIX).rpartition(".")[2]
+    return segment, int(offset) if offset.isdecimal() else 0, name
 
 
 def _read(place: int, name: str) -> Iterator[Kept]:
