@@ -239,6 +239,30 @@ def test_a_bug_while_a_message_is_settled_ends_no_thread(
     assert "could not be settled" in caplog.text
 
 
+@pytest.mark.parametrize("fifo", [False, True])
+def test_a_machine_that_has_no_thread_left_for_a_moment_costs_no_hand_and_no_message(
+    cloud: Cloud, monkeypatch: pytest.MonkeyPatch, fifo: bool
+) -> None:
+    queue = cloud.queue(fifo=fifo, VisibilityTimeout="1")
+    waiter, seen = cloud.waiter(queue), list[str]()
+    start, refused = threading.Thread.start, list[str]()
+
+    def full(thread: threading.Thread) -> None:
+        if thread.name == "hipq-waiter-handler" and not refused:
+            refused.append(thread.name)
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", full)
+    waiter.handle(queue)(lambda message: seen.append(message.body))
+    for body in ("x", "y"):
+        waiter.send(queue, body, **({"group": "g"} if fifo else {}))  # type: ignore[arg-type]
+    with working(waiter, concurrency=1):
+        eventually(lambda: len(seen) == 2)
+    assert refused
+    assert seen == ["x", "y"] if fifo else sorted(seen) == ["x", "y"]
+
+
 # -- deleted ---------------------------------------------------------------------------------------------------------
 def test_what_is_through_together_is_deleted_together(cloud: Cloud) -> None:
     queue = cloud.queue()

@@ -208,3 +208,28 @@ def test_who_waits_for_a_hand_is_told_of_a_stop() -> None:
     waiting.join(PATIENCE)
     assert found == [0]
     go.set()
+
+
+def test_hands_that_cannot_all_be_had_now_are_had_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    hands, go, ran = Hands(3), threading.Event(), list[str]()
+    start, room = threading.Thread.start, [1]
+
+    def nearly_full(thread: threading.Thread) -> None:
+        if not room:
+            raise RuntimeError("can't start new thread")
+        room.pop()
+        start(thread)
+
+    def run(held: Held) -> None:
+        ran.append(held.message.body)
+        go.wait(PATIENCE)
+
+    monkeypatch.setattr(threading.Thread, "start", nearly_full)
+    assert hands.launch([Task(_held(body), run) for body in "ab"]), "one of them does it"
+    eventually(lambda: ran == ["a"])
+    room += [1, 1]
+    assert hands.launch([Task(_held("c"), run)])
+    eventually(lambda: len(ran) == 2)
+    go.set()
+    eventually(lambda: hands.busy == 0)
+    assert sorted(ran) == ["a", "b", "c"]

@@ -21,6 +21,7 @@ class Threads:
         self._lock = threading.Lock()
 
     def launch(self, tasks: Iterable[Any]) -> None:
+        """RuntimeError if there is no thread at all, and none can be started: then nobody has begun with anything."""
         count = 0
         for task in tasks:
             self._queue.put(task)
@@ -28,8 +29,15 @@ class Threads:
         with self._lock:
             wanted = min(self._threads + count, self._concurrency)
             missing, self._threads = wanted - self._threads, wanted
-        for _ in range(missing):
-            threading.Thread(target=self._work, name=f"{self._name}-handler", daemon=True).start()
+        for left in range(missing, 0, -1):
+            try:
+                threading.Thread(target=self._work, name=f"{self._name}-handler", daemon=True).start()
+            except RuntimeError:  # this machine has no room for another just now
+                with self._lock:
+                    self._threads -= left  # else it is never tried again
+                    if self._threads:
+                        return  # those that are there do the work
+                raise
 
     def _work(self) -> None:
         while (task := self._queue.get()) is not None:

@@ -38,12 +38,16 @@ class Hands:
             return 0 if self.stopping.is_set() else self._concurrency - self._busy
 
     def launch(self, tasks: Sequence[Task]) -> bool:
-        """Whether they were taken: all of them, or, when it is stopping, none."""
+        """Whether they were taken: all of them, or, when it is stopping, none. RuntimeError if nobody can run them."""
         with self._changed:
             if self.stopping.is_set():
                 return False
             self._busy += len(tasks)
-            self._threads.launch(tasks)
+            try:
+                self._threads.launch(tasks)
+            except RuntimeError:
+                self._busy -= len(self._threads.unstarted())  # else their hands are never free again
+                raise
             return True
 
     def stop(self) -> list[Task]:

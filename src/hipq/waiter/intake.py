@@ -112,8 +112,13 @@ class Intake:
         self._launch(held)
 
     def _launch(self, some: Sequence[Held]) -> None:
-        if some and not self._hands.launch([Task(one, self._handle) for one in some]):
-            self.give_back(some)  # we are stopping
+        try:
+            if some and not self._hands.launch([Task(one, self._handle) for one in some]):
+                self.give_back(some)  # we are stopping
+        except RuntimeError:  # no thread can be started: held on to, they would be hidden from everybody for hours
+            for one in some:
+                self._not_done(one, None)
+            raise
 
     # -- handled ----------------------------------------------------------------------------------------------------
     def _handle(self, held: Held) -> None:
