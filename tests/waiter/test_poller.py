@@ -15,6 +15,7 @@ import pytest
 from hipq.job.when import SECOND
 from hipq.waiter.claims import CLAIM
 from hipq.waiter.item import INDEX, Scheduled
+from hipq.waiter.poller import SOON
 from tests.brokers.aws import FaultyAws
 from tests.waiter.cloud import HOUR, Calls, Clock, Cloud, message
 
@@ -174,8 +175,10 @@ def test_a_group_stays_in_order_when_one_of_it_cannot_be_sent(cloud: Cloud, monk
         failure = {"SenderFault": False, "Code": "InternalError", "Message": "later"}
         for _ in range(3):  # b0 and a0 are first, and fail as often as they are tried
             aws.answer("SendMessageBatch", 200, {"Failed": [{"Id": "0", **failure}, {"Id": "1", **failure}]})
-        polled = cloud.waiter(queue, endpoint=aws.url).poll()
-    assert polled.sent == 0
+        waiter = cloud.waiter(queue, endpoint=aws.url)
+        polled = waiter.poll()
+    assert (polled.sent, polled.again) == (0, 2)
+    assert waiter._poller._pause(polled, 300.0) == SOON, "it is due, and may be taken in a moment"
     assert polled.problems
     assert cloud.received(queue) == []
     waiter = cloud.waiter(queue)

@@ -40,6 +40,8 @@ class Polled:
     """Confirmed by SQS and deleted from the table."""
     failed: int = 0
     """Not sent this time; they stay in the table."""
+    again: int = 0
+    """Of these, who met a trouble that may be over in a moment."""
     lost: int = 0
     """Sent, but not deleted: the claim had run out, or DynamoDB did not answer. They may be sent again."""
     taken: int = 0
@@ -55,6 +57,7 @@ class Polled:
     def add(self, other: Polled) -> None:
         self.sent += other.sent
         self.failed += other.failed
+        self.again += other.again
         self.lost += other.lost
         self.taken += other.taken
         self.problems += [one for one in other.problems if one not in self.problems]
@@ -195,6 +198,7 @@ class Poller:
         for message in outcome.unsent:
             self._quietly(polled, self._claims.give_back, look.table, message, look.token)
         polled.failed += len(outcome.refused) + len(outcome.unsent) + len(outcome.unsure)
+        polled.again += len(outcome.unsent) + len(outcome.unsure)
         look.blocked |= {(one.queue, one.group) for one in (*outcome.unsent, *outcome.unsure)}
         if outcome.problem:
             look.down.add(destination.name)
@@ -278,7 +282,7 @@ class Poller:
 
     def _pause(self, polled: Polled, delay: float) -> float:
         pause = delay * random.uniform(0.9, 1.0)  # pollers started together should not look together
-        if self._undeleted or polled.lost or polled.taken:
+        if self._undeleted or polled.again or polled.lost or polled.taken:
             pause = min(pause, SOON)
         if polled.next_due is not None:
             pause = min(pause, max(polled.next_due - self._clock.now(), 0) / SECOND + 0.01)
