@@ -126,6 +126,24 @@ def test_left_over_jobs_are_given_back_and_none_that_began_is() -> None:
     bench.hands.close()
 
 
+def test_a_job_that_is_not_wanted_any_more_costs_the_others_of_its_batch_nothing() -> None:
+    """Its context is ended before it begins, and with it that of the others."""
+    bench = Bench()
+    some = [bench.running(str(n)) for n in range(3)]
+    bench.hands._pace["a/x"] = 1e-6
+
+    def ended(_tasks: object) -> list[Report]:
+        bench.hands.abandon(some[0])
+        return []
+
+    bench.contexts.act = ended
+    bench.hands.launch(some)
+    found = bench.stopped(2)
+    assert {one.row.id for one in found} == {one.row.id for one in some[1:]}
+    assert all(isinstance(one.ending, GivenBack) and not one.ending.started for one in found)
+    bench.hands.close()
+
+
 def test_if_no_context_can_be_had_it_is_an_error_and_not_tried_at_once() -> None:
     bench = Bench(lambda _tasks: [])
     (found,) = bench.run(bench.running("x"))

@@ -42,8 +42,8 @@ class Beside:
 
     def stop(self) -> None:
         self._stopping.set()
-        if self._engine is not None:
-            self._engine.stop()
+        if (engine := self._engine) is not None:  # its thread may be just about to give it up
+            engine.stop()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
 

@@ -130,7 +130,7 @@ class ContextHands:
         with self._changed:
             found = [one for lanes in self._tenants.values() for lane in lanes.values() for one in lane]
             self._tenants, self._waiting = {}, 0
-            handed = [one for batch in self._handed.values() for one in batch if not one.started]
+            handed = [one for batch in list(self._handed.values()) for one in batch if not one.started]
         for one in handed:
             if not one.abandoned and isinstance(one.handle, str) and self._contexts.withdraw(one.handle):
                 one.handle = WITHDRAWN
@@ -217,7 +217,7 @@ class ContextHands:
         except HipqError as error:
             self._fail(batch, GivenBack(clean(str(error)), started=False))
         else:
-            alive = len(left) < len(batch)
+            alive = len(left) < len(batch) or any(one.abandoned for one in batch)  # then it was ended for that one
             reason = "its context ended before its turn came"
             self._fail(left, GivenBack(reason, False) if alive else Errored(Fault("error", "no context could be had")))
 
