@@ -80,6 +80,14 @@ def test_too_many_jobs_in_one_request_are_413(acme: Tenant) -> None:
     assert "100,000 jobs" in got.error
 
 
+@pytest.mark.parametrize("path", ["/{}/job/mail/add", "/v1/{}/jobs"])
+@pytest.mark.parametrize("value", [b"1", b"[]"])
+def test_json_that_would_take_hundreds_of_megabytes_to_read_is_413(acme: Tenant, path: str, value: bytes) -> None:
+    body = b'{"type":"mail","data":[' + (value + b",") * 1_000_001 + value + b"]}"
+    got = acme("POST", path, body, content_type="application/json")
+    assert (got.status, "1,000,000 commas" in got.error) == (413, True)
+
+
 def test_too_many_jobs_in_one_array_are_413_before_anything_is_done_with_them(acme: Tenant) -> None:
     began = time.monotonic()
     got = acme("POST", "/v1/{}/jobs", b"[" + b",".join([b'{"type":"mail"}'] * 100_001) + b"]")

@@ -9,15 +9,20 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from hipq.daemon.http_reply import Refused
 from hipq.errors import Invalid
 from hipq.job.payload import DEPTH_LIMIT
 
+MOST_COMMAS: Final = 1_000_000
+"""In one body, between so many values: each takes some hundred bytes while it is read."""
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
 _Raw: Final = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 def strict(text: bytes | str, what: str = "the body") -> Any:
     """A value. No key twice, no NaN, no number that is infinite or has more than 64 bits, no half characters."""
+    if isinstance(text, bytes):
+        _check_size(text)
     try:
         value = json.loads(
             text.decode() if isinstance(text, bytes) else text,
@@ -49,6 +54,7 @@ def compact(value: Any, what: str = "the body") -> bytes:
 def elements(body: bytes) -> list[bytes]:
     """What the jobs of a JSON body are: each element of an array, or the one value it is. A string is its characters,
     anything else is compact JSON."""
+    _check_size(body)
     try:
         parts = [bytes(part) for part in _Raw.decode(body)]
     except (msgspec.DecodeError, RecursionError, UnicodeError):
@@ -56,6 +62,13 @@ def elements(body: bytes) -> list[bytes]:
         if body.lstrip()[:1] == b"[":
             strict(body)  # an array that cannot be read: this says why
     return [_element(part) for part in parts]
+
+
+def _check_size(body: bytes) -> None:
+    if body.count(b",") > MOST_COMMAS:
+        raise Refused(
+            413, f"a JSON body may have {MOST_COMMAS:,} commas, this one has more: send several, or lines"
+        )
 
 
 def _element(text: bytes) -> bytes:
