@@ -66,9 +66,7 @@ def elements(body: bytes) -> list[bytes]:
 
 def _check_size(body: bytes) -> None:
     if body.count(b",") > MOST_COMMAS:
-        raise Refused(
-            413, f"a JSON body may have {MOST_COMMAS:,} commas, this one has more: send several, or lines"
-        )
+        raise Refused(413, f"a JSON body may have {MOST_COMMAS:,} commas, this one has more: send several, or lines")
 
 
 def _element(text: bytes) -> bytes:
