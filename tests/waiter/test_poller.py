@@ -204,6 +204,23 @@ def test_no_later_one_of_a_group_passes_one_that_another_poller_has(cloud: Cloud
     assert [one["Body"] for one in cloud.received(queue)] == ["0", "1", "2"]
 
 
+@pytest.mark.parametrize("until", [None, {"S": "soon"}, {"NULL": True}], ids=["none", "text", "null"])
+def test_a_claim_without_an_end_holds_up_nothing(cloud: Cloud, until: dict[str, Any] | None) -> None:
+    queue, waiter = cloud.with_table(fifo=True)
+    first, second, third = (message(queue, f"{n}", n - 10, group="g", dedup=f"{n}") for n in range(3))
+    cloud.fill(queue, [first, second, third])
+    for one in (first, third):
+        cloud.dynamodb.update_item(
+            TableName=queue,
+            Key={"scheduler": {"S": "shoryuken-waiter"}, "job_id": {"S": one.job_id}},
+            UpdateExpression="SET claimed_by = :by" + (", claimed_until = :until" if until else ""),
+            ExpressionAttributeValues={":by": {"S": "another"}, **({":until": until} if until else {})},
+        )
+    assert waiter.cancel(queue, third.job_id).maybe_sent
+    assert waiter.poll().sent == 2
+    assert [one["Body"] for one in cloud.received(queue)] == ["0", "1"]
+
+
 def claim(cloud: Cloud, table: str, job_id: str, until: float) -> None:
     """As another poller does."""
     cloud.dynamodb.update_item(

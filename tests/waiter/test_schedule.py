@@ -115,6 +115,22 @@ def test_a_claim_that_ran_out_can_be_cancelled_but_may_have_been_sent(cloud: Clo
     assert waiter.cancel(queue, left.job_id).maybe_sent
 
 
+def test_what_names_no_queue_that_can_be_read_can_be_cancelled(cloud: Cloud) -> None:
+    queue, waiter = cloud.with_table()
+    left = message(queue, "x", HOUR)
+    cloud.fill(queue, [left])
+    cloud.dynamodb.update_item(
+        TableName=queue,
+        Key={"scheduler": {"S": "shoryuken-waiter"}, "job_id": {"S": left.job_id}},
+        UpdateExpression="SET queue_name = :odd",
+        ExpressionAttributeValues={":odd": {"N": "5"}},
+    )
+    (seen,) = waiter.list(queue)
+    assert seen.error == "queue_name is no text"
+    assert waiter.cancel(queue, seen.job_id).job_id == left.job_id
+    assert waiter.list(queue) == []
+
+
 def test_another_queue_has_its_own_in_a_shared_table(cloud: Cloud) -> None:
     one, two = cloud.queue(), cloud.queue()
     waiter = cloud.waiter(one, two, table=cloud.name())

@@ -19,11 +19,16 @@ from hipq.waiter.tables import Table
 
 CLAIM: Final = 180 * SECOND
 """How long a poller has for what it took. What it left is taken by the next one's look, still before it is due."""
-FREE: Final = "(attribute_not_exists(claimed_by) OR claimed_until < :now)"
-"""The condition that no poller is sending it."""
+FREE: Final = "(attribute_not_exists(claimed_by) OR NOT attribute_type(claimed_until, :number) OR claimed_until < :now)"
+"""The condition that no poller is sending it. A claim without an end is none: nobody would ever send it."""
 
 _FIRST_RETRY: Final = 300 * SECOND
 _LAST_RETRY: Final = 24 * 3600 * SECOND
+
+
+def free_at(now: int) -> Item:
+    """The values in FREE."""
+    return {":now": {"N": number(now)}, ":number": {"S": "N"}}
 
 
 class Taken(Enum):
@@ -43,8 +48,8 @@ class Claims:
             table,
             message,
             f"perform_at = :seen AND ({FREE} OR claimed_by = :me)",
-            {":seen": {"N": message.perform_at}, ":now": {"N": number(now)}, ":me": {"S": token},
-             ":until": {"N": number(now + CLAIM)}},
+            {":seen": {"N": message.perform_at}, ":me": {"S": token}, ":until": {"N": number(now + CLAIM)},
+             **free_at(now)},
             update="SET claimed_by = :me, claimed_until = :until",
         )  # fmt: skip
         if there is None:

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any, Final
 
 from hipq.errors import Conflict, HipqError, Invalid, NoTable, NotFound, shown
-from hipq.waiter.claims import FREE, found
+from hipq.waiter.claims import FREE, found, free_at
 from hipq.waiter.clients import Clients, Place, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.item import Item, Scheduled, from_item, key, number
@@ -63,8 +63,8 @@ class Schedule:
             "TableName": table.name,
             "Key": key(self._scheduler, job_id),
             "ConditionExpression": f"attribute_exists(job_id) AND {FREE} "
-            "AND (attribute_not_exists(queue_name) OR queue_name = :queue)",
-            "ExpressionAttributeValues": {":now": {"N": number(now)}, ":queue": {"S": queue}, **values},
+            "AND (NOT attribute_type(queue_name, :text) OR queue_name = :queue)",
+            "ExpressionAttributeValues": {**free_at(now), ":queue": {"S": queue}, ":text": {"S": "S"}, **values},
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
         try:
