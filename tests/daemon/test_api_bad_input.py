@@ -52,6 +52,16 @@ def test_what_is_compressed_is_415_and_never_unpacked(acme: Tenant, encoding: st
     assert "without a Content-Encoding" in got.error
 
 
+@pytest.mark.parametrize("encoding", ["gzip, chunked", "deflate,chunked", "GZIP, Chunked"])
+def test_what_is_compressed_under_way_is_415_and_no_job(acme: Tenant, encoding: str) -> None:
+    packed = gzip.compress(b"a job")
+    body = b"%x\r\n" % len(packed) + packed + b"\r\n0\r\n\r\n"
+    reply = acme.daemon.raw(head(acme, f"Transfer-Encoding: {encoding}") + body)
+    status, said = told(reply)
+    assert (status, "no Transfer-Encoding but chunked" in said["error"]) == (415, True)
+    assert acme("GET", "/v1/{}/jobs").json["jobs"] == []
+
+
 def test_a_body_may_have_its_size_and_not_a_byte_more(acme: Tenant) -> None:
     for path in ("/{}/job/mail/add", "/v1/{}/jobs", "/{}/handler/add/x", "/v1/{}/answers/x/k"):
         reply = acme.daemon.raw(head(acme, f"Content-Length: {(32 << 20) + 1}", "Connection: close", path=path))

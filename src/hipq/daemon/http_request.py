@@ -122,6 +122,8 @@ def check_head(headers: Mapping[bytes, bytes], limits: Limits) -> None:
         raise too_large(limits)
     if headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
         raise Refused(415, "send the body as it is, without a Content-Encoding")
+    if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":  # compressed under way
+        raise Refused(415, "send the body as it is, with no Transfer-Encoding but chunked", CLOSE)
 
 
 def too_large(limits: Limits) -> Refused:
