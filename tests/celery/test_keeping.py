@@ -217,6 +217,15 @@ def test_revoking_nothing_or_a_task_whose_id_another_begins_with_drops_no_other(
     assert ids(kept) == {"order-7~1", "order-7~2"}
 
 
+def test_an_id_that_no_task_can_have_keeps_no_other_from_being_revoked(case: Case, kept: Hipq) -> None:
+    for task_id in ("one", "two"):
+        case.add.apply_async(countdown=HOUR, task_id=task_id)
+    case.app.control.revoke(["one", "a\0b", "\ud800", "x" * 501, "two"])
+    assert not ids(kept)
+    case.app.control.revoke(5)  # which Celery tells its workers, too
+    assert not hipq.celery.cancel(case.app, "a\0b")
+
+
 def test_a_chord_hears_that_one_of_its_tasks_was_revoked(case: Case, kept: Hipq) -> None:
     body = chord([case.add.s(n).set(task_id=id, countdown=HOUR) for n, id in enumerate(("head", "other"))])(
         case.add.s(3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
@@ -110,10 +110,10 @@ def _hung_into(app: Any, keeper: Keeper) -> Callable[[], None]:
     def hooked(control: Any) -> Any:
         celerys = control.revoke
 
-        def revoke(task_id: str | Iterable[str], *args: Any, **options: Any) -> Any:
+        def revoke(task_id: Any, *args: Any, **options: Any) -> Any:
             try:
                 if keeper.active:
-                    for one in [task_id] if isinstance(task_id, str) else list(task_id):
+                    for one in task_id if isinstance(task_id, list | tuple | set | frozenset) else [task_id]:
                         keeper.cancel(one)
             finally:  # workers are told in any case, and last: what was just being published is stopped there
                 told = celerys(task_id, *args, **options)

@@ -20,7 +20,8 @@ from msgspec import convert, to_builtins
 
 from hipq import Hipq
 from hipq.celery.message import Message, eta_of, message
-from hipq.errors import Conflict, DuplicateKey, NotFound
+from hipq.errors import Conflict, DuplicateKey, Invalid, NotFound
+from hipq.job import names
 from hipq.job.states import RUNNING
 from hipq.job.view import Job
 from hipq.job_type import JobType
@@ -104,7 +105,7 @@ class Keeper:
             )  # fmt: skip
 
     # -- revoking -----------------------------------------------------------------------------------------------------
-    def cancel(self, task_id: str) -> bool:
+    def cancel(self, task_id: Any) -> bool:
         """Drop what is kept of this task, and note that it was revoked where its result would be."""
         found = False
         for job in self._kept(task_id):
@@ -117,10 +118,12 @@ class Keeper:
                 self._revoked(convert(job.data, Message))
         return found
 
-    def _kept(self, task_id: str) -> Iterator[Job[Any]]:
+    def _kept(self, task_id: Any) -> Iterator[Job[Any]]:
         """Jobs that keep this very task: another's id may look like a key of its second run. No id is nobody's, and to
-        the store it would be everybody's."""
-        if not isinstance(task_id, str) or not task_id:
+        the store it would be everybody's; nor has any job one that cannot be a key."""
+        try:
+            names.key(task_id)
+        except Invalid:
             return
         number = self._publish.queue.number
         for key in keys(task_id):
