@@ -30,6 +30,13 @@ class Reader:
         found, _, self._text = self._text.partition(end)
         return found
 
+    def rest(self) -> bytes:
+        """All that still comes, until it hangs up or says that this was all."""
+        while not self._text.endswith(b"0\r\n\r\n") and (part := self._link.recv(65536)):
+            self._text += part
+            assert b": still here" not in self._text, "it goes on"
+        return self._text
+
     def event(self) -> dict[str, Any]:
         while True:
             text = self.upto(b"\n\n")
@@ -75,6 +82,19 @@ def test_what_happens_to_a_job_is_told_in_order(store: str) -> None:
     assert {one["type"] for one in told} == {"mail"}
     assert (told[-1]["state"], told[-1]["code"]) == ("final", "ok")
     assert "payload" not in str(told)
+
+
+def test_a_reader_whose_token_is_revoked_is_let_go() -> None:
+    here = site()
+    tenant = here.tenant()
+    leaked, text = here.tenants.token(tenant.name)
+    with following(tenant) as reader, following(Tenant(tenant.daemon, tenant.name, text)) as thief:
+        tenant.add("mail", b"before")
+        assert thief.until("added")[-1]["type"] == "mail"
+        here.tenants.revoke(tenant.name, leaked.id)
+        assert b"secret" not in thief.rest()
+        tenant.add("secret", b"x")
+        assert [event["type"] for event in reader.until("added") + reader.until("added")][-1] == "secret"
 
 
 def test_readers_that_leave_are_noticed() -> None:

@@ -186,8 +186,11 @@ class Api:
             return WRONG_HOST  # a page whose name leads here: its browser takes us for where it came from
         return None
 
-    def stream(self, events: AsyncIterator[dict[str, Any]], receive: Receive) -> Stream:
-        return Stream(events, receive, self.stopping)
+    def stream(self, events: AsyncIterator[dict[str, Any]], call: Call) -> Stream:
+        async def is_allowed() -> bool:
+            return await self._at_the_door(call.route, call.headers, call.tenant) is None
+
+        return Stream(events, call.receive, self.stopping, is_allowed)
 
     @contextmanager
     def reader(self, tenant: str) -> Iterator[None]:

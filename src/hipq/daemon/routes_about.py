@@ -40,7 +40,7 @@ async def queues(call: Call) -> Reply:
 
 async def events(call: Call) -> Stream:
     await call.body.read()  # there is none, but who goes away is noticed only behind it
-    return call.api.stream(call.api.jobs.events.subscribe(call.tenant), call.receive)
+    return call.api.stream(call.api.jobs.events.subscribe(call.tenant), call)
 
 
 async def show_metrics(call: Call) -> Reply:

@@ -6,7 +6,7 @@ A reader that is too slow is told so and let go: nothing that happens may wait f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -19,6 +19,8 @@ BEAT: Final = 15.0
 """Seconds of silence after which a comment is sent: else whoever is between gives the connection up."""
 WRITE_SECONDS: Final = 30.0
 """How long one write may take: who reads nothing at all for so long is gone."""
+LOOK: Final = 1.0
+"""Seconds between two looks whether its reader may still have it."""
 HEADERS: Final = (
     (b"content-type", b"text/event-stream"),
     (b"cache-control", b"no-store"),
@@ -28,18 +30,21 @@ HEADERS: Final = (
 
 
 class Stream(NamedTuple):
-    """A reply that goes on until its reader leaves, or the daemon does."""
+    """A reply that goes on until its reader leaves, may not have it any more, or the daemon stops."""
 
     events: AsyncIterator[dict[str, Any]]
     receive: Receive
     stopping: asyncio.Event
+    is_allowed: Callable[[], Awaitable[bool]]
+    """Whether the token it was asked for with is still good."""
 
     async def write(self, send: Send) -> None:
         telling = asyncio.ensure_future(self._all(send))
         leaving = asyncio.ensure_future(gone(self.receive))
         stopping = asyncio.ensure_future(self.stopping.wait())
+        revoked = asyncio.ensure_future(self._revoked())
         try:
-            await asyncio.wait([telling, leaving, stopping], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([telling, leaving, stopping, revoked], return_when=asyncio.FIRST_COMPLETED)
             if telling.done():
                 telling.result()
             if not leaving.done():
@@ -47,11 +52,15 @@ class Stream(NamedTuple):
         except TimeoutError:
             pass  # it reads nothing any more
         finally:
-            for one in (telling, leaving, stopping):
+            for one in (telling, leaving, stopping, revoked):
                 one.cancel()
-            await asyncio.gather(telling, leaving, stopping, return_exceptions=True)
+            await asyncio.gather(telling, leaving, stopping, revoked, return_exceptions=True)
             with suppress(Exception):
                 await _closed(self.events)
+
+    async def _revoked(self) -> None:
+        while await self.is_allowed():
+            await asyncio.sleep(LOOK)
 
     async def _all(self, send: Send) -> None:
         coming: asyncio.Future[dict[str, Any]] | None = asyncio.ensure_future(anext(self.events))
