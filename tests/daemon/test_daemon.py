@@ -133,7 +133,7 @@ def test_jobs_that_came_together_with_one_that_is_refused_run(
         assert run(["journal", "show", str(tmp_path / "journal"), "--refused", "--json"]) == 0
         shown = msgspec.json.decode(capsys.readouterr().out)
         assert [(one["tenant"], one["jobs"]) for one in shown] == [
-            (tenant, [{"id": sequence_of(some[1]), "text": "poison"}])
+            (tenant, [{"number": sequence_of(some[1]), "text": "poison"}])
             for tenant, some in zip(("acme", "bcme"), ids[:2], strict=True)
         ]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from hipq.runners.contexts.context import Context
 from hipq.runners.contexts.handler import Handler, Report, Task
 from hipq.runners.contexts.http import HttpRunner
+from hipq.runners.contexts.orphans import end_orphans
 from hipq.runners.contexts.scratch import sweep
 from hipq.runners.contexts.settings import Settings, languages
 from hipq.runners.contexts.spawner import Spawner
@@ -24,6 +25,7 @@ class Contexts:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         sweep()
+        end_orphans()
         self._spawner = Spawner()
         self._http = HttpRunner(settings)
         self._changed = threading.Condition()
