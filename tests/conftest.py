@@ -12,8 +12,14 @@ pytest.register_assert_rewrite("hipq.testing.contract")
 from hipq.stores.base import QueueTables, Store  # noqa: E402
 from hipq.testing.clock import HandClock  # noqa: E402
 from hipq.testing.contract.database import Database  # noqa: E402
+from tests.ending import end_all  # noqa: E402
 
 _apps = count(1)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    end_all()
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ Each test process looks for itself, so several at once (pytest-xdist) do not mee
 
 from __future__ import annotations
 
-import atexit
 import getpass
 import os
 import pwd
@@ -27,6 +26,8 @@ from uuid import uuid4
 
 import psycopg
 
+from tests.ending import at_the_end
+
 START_SECONDS: Final = 60.0
 
 
@@ -41,7 +42,7 @@ def postgres_url() -> str:
             if _will_do(url):
                 return url
     server = OwnPostgres()
-    atexit.register(server.close)
+    at_the_end(server.close)
     server.start()
     return server.url
 
@@ -84,7 +85,7 @@ def _emptied() -> list[str]:
     """Names of databases that can be used again. They are dropped before a server of our own ends."""
     postgres_url()
     names: list[str] = []
-    atexit.register(lambda: _drop(*names))
+    at_the_end(lambda: _drop(*names))
     return names
 
 
@@ -141,7 +142,7 @@ def clean_database() -> Iterator[str]:
 def _reused() -> str:
     postgres_url()  # a server of our own ends after what is in it
     stack = ExitStack()
-    atexit.register(stack.close)
+    at_the_end(stack.close)
     return stack.enter_context(fresh_database())
 
 

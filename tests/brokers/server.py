@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import shutil
 import signal
@@ -15,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import ClassVar, Self
 
+from tests.ending import at_the_end
 from tests.servers import free_port
 
 
@@ -139,6 +139,6 @@ def shared_url(own: type[Server], variable: str, port: int) -> str:
     if port and own.will_do(port):
         return own.url_form.format(port=port)
     server = own()
-    atexit.register(server.close)
+    at_the_end(server.close)
     server.start()
     return server.url

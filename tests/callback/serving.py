@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import http.client
 import json
 import os
@@ -15,6 +14,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.ending import at_the_end
 
 SHOP = '''
 """The application of the tests of callbacks over HTTP."""
@@ -53,7 +54,7 @@ class Served:
                 command or hipq_callbacks(), cwd=folder, stdout=log, stderr=log,
                 env={**os.environ, "HIPQ_DATABASE_URL": url, **environment},
             )  # fmt: skip
-        atexit.register(self._end)  # a test that fails does not stop it
+        at_the_end(self._end)  # a test that fails does not stop it
         self.port = self._listening()
 
     def _end(self) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import http.client
 import json
 import os
@@ -23,6 +22,7 @@ from typing import Any, NamedTuple
 
 from hipq.daemon.tenants import ADMIN, Quotas, Tenants
 from hipq.stores.open import open_store
+from tests.ending import at_the_end
 from tests.servers import fresh_database
 
 _names = count(1)
@@ -62,7 +62,7 @@ class Daemon:
                 [*command, "--trust-handlers", *options], cwd=folder, stdout=log, stderr=log,
                 env={**os.environ, **environment}, process_group=0,
             )  # fmt: skip
-        atexit.register(self.kill)  # a test that fails does not stop it
+        at_the_end(self.kill)  # a test that fails does not stop it
         self.port = int(eventually(self._listening))
 
     @property
@@ -209,6 +209,6 @@ def _site(store: str) -> Site:
     url = f"sqlite:///{folder}/daemon.db" if store == "sqlite" else stack.enter_context(fresh_database())
     found = Site(url, folder)
     stack.callback(found.close)
-    atexit.register(stack.close)
+    at_the_end(stack.close)
     found.daemon("--log-level", "debug")
     return found
