@@ -4,7 +4,7 @@ BIN := .venv/bin
 WORKERS ?= 4
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal
 
-.PHONY: help demo test test-long acceptance lint format docs proof-bugs bench bench-quick bench-growth bench-transports bench-daemon clean
+.PHONY: help demo test test-long test-pythons acceptance lint format docs proof-bugs bench bench-quick bench-growth bench-transports bench-daemon clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
@@ -12,6 +12,7 @@ help:
 	@echo "make demo        see what hipq does, in half a minute"
 	@echo "make test        lint, types and tests: what CI runs"
 	@echo "make test-long   the same and minutes of simulation and crashes"
+	@echo "make test-pythons  the suite on every Python found here"
 	@echo "make acceptance  ten thousand requests and answers on every transport"
 	@echo "make bench       hipq beside plain SQL and other queues: docs/benchmarks.md (bench-quick: a minute)"
 	@echo "make bench-growth  what becomes of it as things grow: docs/growth.md"
@@ -25,10 +26,15 @@ demo: .venv/installed
 test: lint
 	$(PYTEST) -m "not long"
 
-# What `make test` repeats some hundred times is repeated a thousand times here.
+# What `make test` repeats some hundred times is repeated a thousand times here. Each fault of tests/crash/test_campaign.py
+# lasts half a minute; HIPQ_CAMPAIGN_SECONDS=540: nine.
 test-long: test
 	$(BIN)/python -m pytest -m long
 	HIPQ_RACES=1000 HIPQ_ACCEPTANCE_JOBS=1000 $(BIN)/python -m pytest tests/answers_races tests/acceptance
+
+# On every Python from 3.11 on that is here: a quarter of an hour each. TESTS=tests/engine: only those.
+test-pythons:
+	$(PYTHON) -m tests.pythons $(if $(TESTS),-n $(WORKERS) $(TESTS))
 
 # Ten thousand requests and answers on each transport, about eight minutes.
 acceptance: .venv/installed-dev
@@ -72,7 +78,7 @@ bench-daemon: .venv/installed-dev
 	$(BIN)/python -m bench.daemon --json docs/daemon-bench.json
 
 clean:
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .pythons .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Some systems ship Python without the pip that `venv` wants to copy; theirs can still install one.
 $(BIN)/python:

@@ -95,12 +95,13 @@ class Beside:
         queues = self._bench.queue(), self._bench.queue()
         for start in range(0, self._blocked, 50_000):
             some = range(start, min(start + 50_000, self._blocked))
-            self._store.enqueue([self._new(queues[1], rank, **blocked) for rank in some])
+            self._store.enqueue([self._new(queues[1], number, **blocked) for number in some])
         return queues
 
-    def _new(self, queue: Queue, rank: int, **more: Any) -> New:
+    def _new(self, queue: Queue, number: int, **more: Any) -> New:
         at = self._store.now() - HOUR
         fields = {"job_type": "work", "phase": "ready", "time_windows": ALWAYS} | more
+        rank = f"{number:020x}"  # before those of the others
         return New(queue.number, job_key="", job_data=TEXT, rank=rank, scheduled_run_time=at, create_time=at, **fields)
 
     def _add(self, queue: Queue, count: int, **fresh: Any) -> None:

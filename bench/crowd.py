@@ -99,10 +99,10 @@ def table(queue: Queue) -> str:
     return f"{queue.app.name}_{queue.name}"
 
 
-def _selected(like: New, id: str, text: str, mark: str) -> tuple[str, list[Any]]:
+def _selected(like: New, job_id: str, text: str, mark: str) -> tuple[str, list[Any]]:
     """The columns of a new row: its id and, as its key, the same as text; else constants."""
     row = msgspec.structs.asdict(blank(like, 0))
-    own = {"id": id, "job_key": text}
+    own = {"id": job_id, "job_key": text}
     return (
         ", ".join(own.get(name, mark) for name in COLUMNS),
         [row[name] for name in COLUMNS if name not in own],
@@ -118,8 +118,8 @@ class PlainSqlite:
             self._conn.execute("BEGIN IMMEDIATE")
         query = "UPDATE hipq_queues SET last_id = last_id + ? WHERE number = ? RETURNING last_id"
         ((last,),) = self._conn.execute(query, (count, queue.number)).fetchall()
-        id = f"(n << {QUEUE_BITS} | {queue.number})"
-        columns, values = _selected(like, id, f"CAST({id} AS TEXT)", "?")
+        job_id = f"(n << {QUEUE_BITS} | {queue.number})"
+        columns, values = _selected(like, job_id, f"CAST({job_id} AS TEXT)", "?")
         self._conn.execute(
             "WITH RECURSIVE numbers (n) AS (VALUES (?) UNION ALL SELECT n + 1 FROM numbers WHERE n < ?) "
             f"INSERT INTO {table(queue)} ({', '.join(COLUMNS)}) SELECT {columns} FROM numbers",

@@ -45,5 +45,5 @@ def lines(bench: Bench) -> Iterator[Line]:
         assert len(waited) == WORKERS * JOBS
     with ExitStack() as stack:
         stack.callback(app.close)
-        assert all(app.job(id).code == "ok" for id in held)
+        assert all(app.job(job_id).code == "ok" for job_id in held)
     yield Line(f"jobs of {WORKERS} killed workers run again, the last", max(waited), LIMIT, 1.0, "s", THE_LIMIT)

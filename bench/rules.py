@@ -9,6 +9,7 @@ from bench.lines import ROUNDS, TEXT, Bench, Line
 from bench.measure import best, seconds
 from hipq import Queue, limit, per_lane
 from hipq.job.model import New
+from hipq.job.units import UNIT
 
 UNITS = 100
 WEIGHTS = 3
@@ -29,7 +30,7 @@ class UnderRules:
         yield self._drain(
             f"drain {size}, limit {UNITS}, weights 1-{WEIGHTS}",
             {"limits": [limit(UNITS)]},
-            lambda number: {"throttle_factor": 1 + number % WEIGHTS},
+            lambda number: {"throttle_factor": UNIT * (1 + number % WEIGHTS)},
             lambda raw: raw.drain_limited(UNITS, WEIGHTS),
         )
         for lanes in ("ordered", "fair"):

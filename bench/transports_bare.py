@@ -137,7 +137,7 @@ def redis(where: Address, count: Count) -> None:
     while count.left:
         reply: Any = client.xreadgroup("bare", "bare", {where.name: ">"}, count=BATCH, block=1000)
         for _, messages in reply:
-            client.xack(where.name, "bare", *(id for id, _ in messages))
+            client.xack(where.name, "bare", *(job_id for job_id, _ in messages))
             count.done(len(messages))
 
 

@@ -16,7 +16,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -153,26 +153,42 @@ FEW: Final = 300
 class OwnPostgres:
     """A server of one's own, for tests that stop and start it. Its data are synced to disk like anybody's."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, *, data: Path | None = None, standby_of: OwnPostgres | None = None, segment: int = 16, **settings: str
+    ) -> None:
+        """`data`: an empty folder for its data. `standby_of`: a server to copy and to follow. `segment`: megabytes in a
+        file of its log."""
+        self.settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "on"} | settings
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:  # the server refuses to run as root
             nobody = pwd.getpwnam("nobody")
             self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         self._folder = self._reachable_folder()
+        self._data = str(data or self._folder / "data")
+        if data and self._as:
+            os.chown(data, self._as["user"], self._as["group"])
         self._binaries = self._runnable_binaries()
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
-        self._run(
-            "initdb", "-D", self._data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync"
-        )
+        if standby_of:
+            self._copy(standby_of)
+        else:
+            self._run(
+                "initdb", "-D", self._data, "-U", "postgres", "--auth=trust", "-E", "UTF8", "--no-locale", "--no-sync",
+                f"--wal-segsize={segment}",
+            )  # fmt: skip
 
     @property
     def url(self) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self._port}/postgres"
+        return f"postgresql://postgres@{self.address}/postgres"
 
     @property
-    def _data(self) -> str:
-        return str(self._folder / "data")
+    def address(self) -> str:
+        return f"127.0.0.1:{self._port}"
+
+    @property
+    def running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
         """Start it and wait until it answers. The port stays the same from the first start on."""
@@ -190,12 +206,73 @@ class OwnPostgres:
             self._process.wait(START_SECONDS)
             self._process = None
 
+    def kill(self) -> None:
+        """All of its processes at once. Whatever was in their memory is gone."""
+        assert self._process
+        self.freeze()  # or those that are left would see the first one die
+        segment = Path(self._data, "postmaster.pid").read_text().splitlines()[6].split()[1]
+        for pid in (self._process.pid, *self._children()):
+            os.kill(pid, signal.SIGKILL)
+        self._process.wait(START_SECONDS)
+        self._process = None
+        subprocess.run(["ipcrm", "-m", segment], check=False)  # else that bit of shared memory stays for ever
+
+    def promote(self) -> None:
+        """From now on it follows nobody and takes writes."""
+        self._run("pg_ctl", "promote", "-D", self._data, "-w", "-t", f"{START_SECONDS:g}")
+
+    def follow(self, primary: OwnPostgres) -> None:
+        """Drop all it has, and be a standby of that server from now on, at the same address as before."""
+        shutil.rmtree(self._data)
+        self._copy(primary)
+        self.start()
+
+    def _copy(self, primary: OwnPostgres) -> None:
+        self._run("pg_basebackup", "-D", self._data, "-d", primary.url, "-R", "-c", "fast", "--no-sync")
+
+    def freeze(self) -> None:
+        """From now on it takes connections and bytes, and says nothing: the kernel does the one, nobody the other."""
+        self._signal_all(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self._signal_all(signal.SIGCONT)
+
+    def _signal_all(self, number: signal.Signals) -> None:
+        """First the one that starts others; each of those is a process group of its own."""
+        assert self._process
+        self._process.send_signal(number)
+        for pid in self._children():
+            with suppress(OSError):
+                os.kill(pid, number)
+
+    def _children(self) -> list[int]:
+        assert self._process
+        found = []
+        for stat in Path("/proc").glob("[0-9]*/stat"):
+            with suppress(OSError):
+                if int(stat.read_text().rpartition(")")[2].split()[1]) == self._process.pid:
+                    found.append(int(stat.parent.name))
+        return found
+
     def restart(self, immediate: bool = True) -> None:
         self.stop(immediate)
         self.start()
 
+    def recover(self) -> None:
+        """Restart it as somebody does who restores a server to a point in time: from its log, and up to its end."""
+        self.stop(immediate=False)
+        (self._folder / "data" / "recovery.signal").touch()
+        before, self.settings = self.settings, self.settings | {"restore_command": "false"}
+        self.start()
+        self.settings = before
+        with psycopg.connect(self.url, autocommit=True) as conn:
+            while conn.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+                time.sleep(0.02)
+
     def close(self) -> None:
         """Stop it and remove all it had."""
+        if self._process:
+            self.thaw()
         self.stop()
         shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -212,16 +289,9 @@ class OwnPostgres:
         return self._folder / "log"
 
     def _started(self, port: int) -> bool:
-        options = [
-            "-p",
-            str(port),
-            "-c",
-            "listen_addresses=127.0.0.1",
-            "-c",
-            "unix_socket_directories=",
-            "-c",
-            "fsync=on",
-        ]
+        options = ["-p", str(port)]
+        for name, value in self.settings.items():
+            options += ["-c", f"{name}={value}"]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._binaries / "postgres", "-D", self._data, *options],

@@ -76,8 +76,8 @@ class RawPostgres:
             names = keys or [""] * len(payloads)
             cursor.execute(f"CREATE TEMP TABLE raw_load (LIKE {self._table}) ON COMMIT DROP")
             with cursor.copy("COPY raw_load FROM STDIN") as copy:
-                for id, key, data in zip(ids, names, payloads, strict=True):
-                    copy.write_row(row(id, key, data, now))
+                for job_id, key, data in zip(ids, names, payloads, strict=True):
+                    copy.write_row(row(job_id, key, data, now))
             cursor.execute(
                 f"INSERT INTO {self._table} SELECT * FROM raw_load ON CONFLICT (tenant, job_type, job_key) "
                 "DO NOTHING RETURNING id"
@@ -86,14 +86,14 @@ class RawPostgres:
 
     def drain(self, batch: int = 500) -> int:
         """Claim a batch, finish the last one, in one transaction a turn, until nothing is ready."""
-        pick = f"{self._strand()} AND throttle_factor = 1 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
+        pick = f"{self._strand()} AND throttle_factor = 1000 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
         return self._turns(pick, lambda: {"batch": batch})
 
     def request_and_answer(self, batch: int, answers: int) -> int:
         """Claim a batch, let the last one wait, in one transaction a turn; then the last one's answers, some at a
         time, end it."""
         strand = self._strand(job_type="ask")
-        pick = f"{strand} AND throttle_factor = 1 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
+        pick = f"{strand} AND throttle_factor = 1000 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
         return self._turns(
             pick, lambda: {"batch": batch}, self._wait, lambda rows: self.answer([one[4] for one in rows], answers)
         )
@@ -101,9 +101,9 @@ class RawPostgres:
     def drain_limited(self, limit: int, weights: int) -> int:
         """The first jobs whose weights fit into what is left of a limit; one strand a weight, merged in order."""
         pick = (
-            "SELECT id FROM (SELECT id, sum(throttle_factor) OVER (ORDER BY rank, id) AS units FROM ("
+            "SELECT id FROM (SELECT id, sum(throttle_factor / 1000) OVER (ORDER BY rank, id) AS units FROM ("
             f"SELECT head.* FROM generate_series(1, {weights}) AS weight CROSS JOIN LATERAL ("
-            f"{self._strand('id, rank, throttle_factor')} AND throttle_factor = weight ORDER BY rank, id "
+            f"{self._strand('id, rank, throttle_factor')} AND throttle_factor = 1000 * weight ORDER BY rank, id "
             "LIMIT %(room)s) AS head) AS heads) AS sums WHERE units <= %(room)s"
         )
         return self._turns(pick, lambda: {"room": limit - sum(self._locked().values())})
@@ -113,7 +113,7 @@ class RawPostgres:
         the next lanes."""
         pick = (
             "SELECT head.id FROM unnest(%(lanes)s::text[], %(rooms)s::bigint[]) AS line (lane, room) "
-            f"CROSS JOIN LATERAL ({self._strand('id, rank', 'line.lane')} AND throttle_factor = 1 "
+            f"CROSS JOIN LATERAL ({self._strand('id, rank', 'line.lane')} AND throttle_factor = 1000 "
             "ORDER BY rank, id LIMIT line.room) AS head ORDER BY head.rank, head.id LIMIT %(batch)s"
         )
         after, most = "", 1 if fair else limit
@@ -164,7 +164,7 @@ class RawPostgres:
     def _locked(self) -> dict[str, int]:
         """The queue's lock, then what is held by lane."""
         self._conn.execute(f"SELECT FROM hipq_queues WHERE number = {self._queue} FOR UPDATE")
-        query = f"SELECT lane, sum(held)::bigint FROM {self._table} WHERE held <> 0 GROUP BY lane"
+        query = f"SELECT lane, sum(held)::bigint / 1000 FROM {self._table} WHERE held <> 0 GROUP BY lane"
         return dict(self._conn.execute(query).fetchall())
 
     def _strand(self, names: str = "id", lane: str = "''", job_type: str = "work") -> str:

@@ -16,10 +16,10 @@ _NAMES = ", ".join(COLUMNS)
 _MARKS = ", ".join("?" * len(COLUMNS))
 
 
-def row(id: int, key: str, data: str, now: int, phase: str = "ready") -> tuple[Any, ...]:
+def row(job_id: int, key: str, data: str, now: int, phase: str = "ready") -> tuple[Any, ...]:
     return (
-        id, "", "", "work", key or str(id), data, "initial", phase, now // 1_000_000 << 15 | 100, 100, 1, 0, "[]",
-        86400.0, now, 0, "", 0, 0, 0, 0, 0, "NONE", "NONE", 0, "", "[]", now, now,
+        job_id, "", "", "work", key or str(job_id), data, "initial", phase, now // 1_000_000 << 15 | 100, 100, 1, 0,
+        "[]", 86400.0, now, 0, "", 0, 0, 0, 0, 0, "NONE", "NONE", 0, "", "[]", now, now,
     )  # fmt: skip
 
 
@@ -56,9 +56,9 @@ class RawSqlite:
     def insert_one_by_one(self, payloads: Sequence[str]) -> None:
         for data in payloads:
             self._conn.execute("BEGIN IMMEDIATE")
-            (id,) = self._ids(1)
+            (job_id,) = self._ids(1)
             query = f"INSERT INTO {self._table} VALUES ({_MARKS})"
-            self._conn.execute(query, row(id, "", data, time.time_ns() // 1000))
+            self._conn.execute(query, row(job_id, "", data, time.time_ns() // 1000))
             self._conn.execute("COMMIT")
 
     def insert_many(self, payloads: Sequence[str], keys: Sequence[str] | None) -> None:
@@ -66,7 +66,7 @@ class RawSqlite:
         now = time.time_ns() // 1000
         names = keys or [""] * len(payloads)
         ids = self._ids(len(payloads))
-        rows = [row(id, key, data, now) for id, key, data in zip(ids, names, payloads, strict=True)]
+        rows = [row(job_id, key, data, now) for job_id, key, data in zip(ids, names, payloads, strict=True)]
         self._conn.executemany(
             f"INSERT INTO {self._table} VALUES ({_MARKS}) ON CONFLICT (tenant, job_type, job_key) DO NOTHING", rows
         )
@@ -91,7 +91,8 @@ class RawSqlite:
             for weight in range(1, weights + 1)
         )
         pick = (
-            f"SELECT {_NAMES} FROM (SELECT *, sum(throttle_factor) OVER (ORDER BY rank, id) AS units FROM ({heads})) "
+            f"SELECT {_NAMES} FROM ("
+            f"SELECT *, sum(throttle_factor / 1000) OVER (ORDER BY rank, id) AS units FROM ({heads})) "
             "WHERE units <= :room"
         )
         return self._turns(lambda: self._rows(pick, {"room": limit - sum(self._held().values())}))
@@ -107,7 +108,7 @@ class RawSqlite:
             lanes = self._lanes(after, batch) if fair else self._lanes("", 1 << 30)
             after = lanes[-1] if lanes else ""
             found = [row for lane in lanes for row in self._first_of(lane, min(limit - used.get(lane, 0), most))]
-            ids = json.dumps([id for _, id in sorted(found)[:batch]])
+            ids = json.dumps([job_id for _, job_id in sorted(found)[:batch]])
             query = f"SELECT {_NAMES} FROM {self._table} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY rank, id"
             return self._rows(query, (ids,))
 
@@ -145,19 +146,20 @@ class RawSqlite:
     def _first_of(self, lane: str, count: int) -> list[Any]:
         query = (
             f"SELECT rank, id FROM {self._table} WHERE phase = 'ready' AND job_type = 'work' AND lane = ? "
-            "AND time_windows = '[]' AND throttle_factor = 1 ORDER BY rank, id LIMIT ?"
+            "AND time_windows = '[]' AND throttle_factor = 1000 ORDER BY rank, id LIMIT ?"
         )
         return self._rows(query, (lane, count))
 
     def _strand(self, weight: str, job_type: str = "work") -> str:
         return (
             f"SELECT {_NAMES} FROM {self._table} WHERE phase = 'ready' AND job_type = '{job_type}' AND lane = '' "
-            f"AND time_windows = '[]' AND throttle_factor = {weight}"
+            f"AND time_windows = '[]' AND throttle_factor = 1000 * {weight}"
         )
 
     def _held(self) -> dict[str, int]:
         query = (
-            f"SELECT lane, sum(held) FROM {self._table} INDEXED BY {self._table}_owner WHERE held <> 0 GROUP BY lane"
+            f"SELECT lane, sum(held) / 1000 FROM {self._table} INDEXED BY {self._table}_owner "
+            "WHERE held <> 0 GROUP BY lane"
         )
         return dict(self._conn.execute(query).fetchall())
 

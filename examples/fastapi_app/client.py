@@ -46,36 +46,36 @@ def drive(ask: Service) -> None:
     good = {"available": True, "arrives": "Tuesday"}
     lamp, chair, desk, shelf, bed = (f"{item}-{run}" for item in ("lamp", "chair", "desk", "shelf", "bed"))
 
-    id = ask(202, "POST", f"/orders/{lamp}", {"item": "lamp", "count": 2})["id"]
+    job_id = ask(202, "POST", f"/orders/{lamp}", {"item": "lamp", "count": 2})["id"]
     ask(409, "POST", f"/orders/{lamp}", {"item": "lamp", "count": 2})
-    ask(202, "GET", f"/jobs/{id}/result?timeout=0.2")  # nobody has answered yet
+    ask(202, "GET", f"/jobs/{job_id}/result?timeout=0.2")  # nobody has answered yet
     for _ in range(300):
-        if ask(200, "GET", f"/jobs/{id}")["phase"] == "waiting":
+        if ask(200, "GET", f"/jobs/{job_id}")["phase"] == "waiting":
             break
         time.sleep(0.1)
     else:
-        sys.exit(f"job {id} has not asked the supplier after half a minute: is a worker running on this database?")
+        sys.exit(f"job {job_id} has not asked the supplier after half a minute: is a worker running on this database?")
     ask(200, "POST", f"/callbacks/{lamp}?event=1", good)
-    ask(200, "GET", f"/jobs/{id}/result")
+    ask(200, "GET", f"/jobs/{job_id}/result")
     ask(200, "POST", f"/callbacks/{lamp}?event=1", good)  # the same one again
     ask(409, "POST", f"/callbacks/{lamp}?event=2", {"available": False})  # now it says otherwise: the first one counts
-    ask(409, "DELETE", f"/jobs/{id}")  # it is final
+    ask(409, "DELETE", f"/jobs/{job_id}")  # it is final
 
     ask(202, "POST", f"/callbacks/{chair}", good)  # before there is such an order
-    id = ask(202, "POST", f"/orders/{chair}", {"item": "chair", "count": 4})["id"]
-    ask(200, "GET", f"/jobs/{id}/result")
+    job_id = ask(202, "POST", f"/orders/{chair}", {"item": "chair", "count": 4})["id"]
+    ask(200, "GET", f"/jobs/{job_id}/result")
 
-    id = ask(202, "POST", f"/orders/{desk}", {"item": "desk", "count": 1})["id"]
+    job_id = ask(202, "POST", f"/orders/{desk}", {"item": "desk", "count": 1})["id"]
     ask(202, "POST", f"/callbacks/nobody-{run}", good)
-    ask(200, "DELETE", f"/jobs/{id}")
+    ask(200, "DELETE", f"/jobs/{job_id}")
     ask(410, "POST", f"/callbacks/{desk}", good)  # too late
-    ask(424, "GET", f"/jobs/{id}/result")
+    ask(424, "GET", f"/jobs/{job_id}/result")
 
     ask(202, "POST", f"/callbacks/{shelf}", {"available": False})
-    id = ask(202, "POST", f"/orders/{shelf}", {"item": "shelf", "count": 1})["id"]
-    ask(424, "GET", f"/jobs/{id}/result")
-    id = ask(202, "POST", f"/orders/{bed}", {"item": "bed", "count": 5000})["id"]
-    ask(424, "GET", f"/jobs/{id}/result")
+    job_id = ask(202, "POST", f"/orders/{shelf}", {"item": "shelf", "count": 1})["id"]
+    ask(424, "GET", f"/jobs/{job_id}/result")
+    job_id = ask(202, "POST", f"/orders/{bed}", {"item": "bed", "count": 5000})["id"]
+    ask(424, "GET", f"/jobs/{job_id}/result")
 
     ask(422, "POST", f"/orders/{bed}", {"item": "bed", "count": 0})
     ask(404, "GET", "/jobs/1")

@@ -13,8 +13,8 @@ What it shows:
 - `POST /orders` adds a job: `await order.aenqueue(...)`. Requests that come at the same time share one transaction.
 - `POST /callbacks/{key}` brings the supplier's answer, however early or often: 200 it is used or known, 202 it is kept
   for a job that does not wait yet, 409 the job ended with another answer, 410 it came too late.
-- `GET /jobs/{id}` says how a job is, `GET /jobs/{id}/result` waits for its end without holding a thread, `DELETE
-  /jobs/{id}` cancels it.
+- `GET /jobs/{job_id}` says how a job is, `GET /jobs/{job_id}/result` waits for its end, holding no thread, `DELETE
+  /jobs/{job_id}` cancels it.
 - hipq's errors become HTTP statuses in one place: `NotFound` 404, `DuplicateKey` and `Conflict` 409, `Invalid` 422,
   `StoreUnavailable` 503. A result that takes too long is 202, one that failed is 424.
 - Ctrl-C or SIGTERM lets requests and handlers finish; jobs that wait go on waiting in the database.
@@ -120,20 +120,20 @@ def call_back(key: str, body: Annotated[Any, Body()], event: str | None = None) 
     return JSONResponse({"became": became}, STATUS.get(became, 200))
 
 
-@api.get("/jobs/{id}")
-def show(id: int) -> dict[str, Any]:
-    return described(jobs.job(id))
+@api.get("/jobs/{job_id}")
+def show(job_id: int) -> dict[str, Any]:
+    return described(jobs.job(job_id))
 
 
-@api.get("/jobs/{id}/result")
-async def result(id: int, timeout: Annotated[float, Query(ge=0, le=60)] = 10) -> Any:
-    return {"id": id, "result": await jobs.aresult(id, timeout=timeout)}
+@api.get("/jobs/{job_id}/result")
+async def result(job_id: int, timeout: Annotated[float, Query(ge=0, le=60)] = 10) -> Any:
+    return {"id": job_id, "result": await jobs.aresult(job_id, timeout=timeout)}
 
 
-@api.delete("/jobs/{id}")
-def cancel(id: int) -> dict[str, Any]:
-    jobs.cancel(id, "cancelled by the customer")
-    return described(jobs.job(id))
+@api.delete("/jobs/{job_id}")
+def cancel(job_id: int) -> dict[str, Any]:
+    jobs.cancel(job_id, "cancelled by the customer")
+    return described(jobs.job(job_id))
 
 
 def described(job: Job[Any]) -> dict[str, Any]:

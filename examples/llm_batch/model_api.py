@@ -79,8 +79,8 @@ class Model:
         self.batches[batch.id] = self.by_idempotency[idempotency] = batch
         return (500, {"error": "internal"}) if number == 1 else (200, batch.shown)
 
-    def look(self, id: str) -> dict[str, str]:
-        batch = self.batches[id]
+    def look(self, job_id: str) -> dict[str, str]:
+        batch = self.batches[job_id]
         hours = (time.monotonic() - batch.began) / HOUR
         if batch.status == "in_progress" and batch.kind == "good" and hours >= DURATION:
             self._finish(batch, "completed", len(self.files[batch.file]))
@@ -88,10 +88,10 @@ class Model:
             self._finish(batch, "expired", len(self.files[batch.file]) // 2)
         return batch.shown
 
-    def cancel(self, id: str) -> dict[str, str]:
-        if self.batches[id].status == "in_progress":
-            self.batches[id].status = "cancelled"
-        return self.batches[id].shown
+    def cancel(self, job_id: str) -> dict[str, str]:
+        if self.batches[job_id].status == "in_progress":
+            self.batches[job_id].status = "cancelled"
+        return self.batches[job_id].shown
 
     def _finish(self, batch: Batch, status: str, done: int) -> None:
         lines = self.files[batch.file]
@@ -100,14 +100,14 @@ class Model:
         batch.status, batch.output = status, self.keep(answers)
 
     def _answer(self, line: dict[str, Any]) -> dict[str, Any]:
-        id, prompt = line["id"], line["prompt"]
-        self.tried[id] += 1
+        job_id, prompt = line["id"], line["prompt"]
+        self.tried[job_id] += 1
         if "forbidden" in prompt:
-            return {"id": id, "error": "refused"}
-        if "busy" in prompt and self.tried[id] == 1:
-            return {"id": id, "error": "overloaded"}
-        self.answered[id] += 1
-        return {"id": id, "text": f"{prompt.upper()}!"}
+            return {"id": job_id, "error": "refused"}
+        if "busy" in prompt and self.tried[job_id] == 1:
+            return {"id": job_id, "error": "overloaded"}
+        self.answered[job_id] += 1
+        return {"id": job_id, "text": f"{prompt.upper()}!"}
 
     @property
     def usage(self) -> dict[str, Any]:
@@ -144,19 +144,19 @@ class Handler(BaseHTTPRequestHandler):
         if not model.has_room():
             return 429, b"{}"
         match self.command, *self.path.strip("/").split("/"):
-            case _, "batches", id, *_ if id not in model.batches:
+            case _, "batches", job_id, *_ if job_id not in model.batches:
                 return 404, b"{}"
             case "POST", "files":
                 return 200, json.dumps({"id": model.keep([json.loads(line) for line in body.splitlines()])}).encode()
-            case "GET", "files", id:
-                return 200, "\n".join(json.dumps(line) for line in model.files[id]).encode()
+            case "GET", "files", job_id:
+                return 200, "\n".join(json.dumps(line) for line in model.files[job_id]).encode()
             case "POST", "batches":
                 status, shown = model.begin(json.loads(body)["file"], self.headers["Idempotency-Key"])
                 return status, json.dumps(shown).encode()
-            case "GET", "batches", id:
-                return 200, json.dumps(model.look(id)).encode()
-            case "POST", "batches", id, "cancel":
-                return 200, json.dumps(model.cancel(id)).encode()
+            case "GET", "batches", job_id:
+                return 200, json.dumps(model.look(job_id)).encode()
+            case "POST", "batches", job_id, "cancel":
+                return 200, json.dumps(model.cancel(job_id)).encode()
             case _:
                 return 404, b"{}"
 

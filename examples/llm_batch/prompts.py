@@ -83,7 +83,7 @@ def submit(job: Job[Batch]) -> Wait | Ok:
         last = json.loads(api(f"/batches/{job.data.last}/cancel", "{}", none_if=404))
         if last and last["status"] != "cancelled":
             return ended(job, last)  # we were too slow, not the API
-    lines = [json.dumps({"id": id, "prompt": prompt}) for id, prompt in job.data.prompts.items()]
+    lines = [json.dumps({"id": job_id, "prompt": prompt}) for job_id, prompt in job.data.prompts.items()]
     file = json.loads(api("/files", "\n".join(lines)))["id"]
     headers = {"Idempotency-Key": f"{job.id}-{job.data.tries}"}
     batch = json.loads(api("/batches", json.dumps({"file": file}), headers))["id"]
@@ -189,7 +189,7 @@ def send_prompts(most: int) -> bool:
         prompts = dict(connection.execute(query, (most,)).fetchall())
         if not prompts:
             return False
-        connection.executemany("UPDATE prompts SET state = 'sent' WHERE id = ?", [(id,) for id in prompts])
+        connection.executemany("UPDATE prompts SET state = 'sent' WHERE id = ?", [(job_id,) for job_id in prompts])
         submit.enqueue(Batch(prompts), key=f"from-{next(iter(prompts))}", conn=connection)
     return True
 

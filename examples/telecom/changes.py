@@ -212,9 +212,9 @@ def forget_earlier() -> None:
 
 def wait_for(ids: list[int], seconds: float = 120) -> None:
     limit = time.monotonic() + seconds
-    for id in ids:
+    for job_id in ids:
         with suppress(JobFailed):  # ended, if not well: that is in the summary
-            app.result(id, timeout=max(limit - time.monotonic(), 0))
+            app.result(job_id, timeout=max(limit - time.monotonic(), 0))
 
 
 def main() -> int:
@@ -226,10 +226,10 @@ def main() -> int:
     pretend_evening()
     forget_earlier()
     ids = add_changes(uuid.uuid4().hex[:8])
-    at_night = [id for id in ids if app.job(id).type == "firmware"]
+    at_night = [job_id for job_id in ids if app.job(job_id).type == "firmware"]
     with pretended_network(), listener() as became:
         with workers():
-            wait_for([id for id in ids if id not in at_night])
+            wait_for([job_id for job_id in ids if job_id not in at_night])
         print(
             f"20:30: {len(ids) - len(at_night)} changes are done; {len(at_night)} wait: {app.why(at_night[0]).sentence}"
         )

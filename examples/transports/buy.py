@@ -96,15 +96,15 @@ def buy(app: Hipq, charge: Any, orders: int) -> tuple[Counter[str], list[str]]:
         for card in CARDS:
             key = f"{run}-{card}-{number}"
             ids[key] = charge.enqueue({"amount": 5 + number, "card": card}, key=key)
-    for key, id in ids.items():
+    for key, job_id in ids.items():
         try:
-            status = app.result(id, timeout=SECONDS)["status"]
+            status = app.result(job_id, timeout=SECONDS)["status"]
         except JobFailed as failed:
             status = failed.job.fault.message if failed.job.fault else failed.job.code
         except TimeoutError:
-            status = f"not answered: {app.why(id).sentence}"
+            status = f"not answered: {app.why(job_id).sentence}"
         ended[status] += 1
-        attempt = app.job(id).attempt
+        attempt = app.job(job_id).attempt
         print(f"{key}: {status}" + (f", asked {attempt} times" if attempt > 1 else ""))
     return ended, list(ids)
 

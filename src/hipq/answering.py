@@ -129,17 +129,17 @@ class Answering(Looking):
 
         return Inbox(self.store, self.events, {queue.number: queue for queue in self.queues})
 
-    def result(self, id: int, timeout: float | timedelta | None = None) -> Any:
+    def result(self, job_id: int, timeout: float | timedelta | None = None) -> Any:
         """The result of a job, once it has ended. JobFailed if it has none; TimeoutError if that takes longer."""
         limit = None if timeout is None else seconds(timeout, "timeout")
-        return self.endings.of(self._row(id), limit)
+        return self.endings.of(self._row(job_id), limit)
 
-    async def aresult(self, id: int, timeout: float | timedelta | None = None) -> Any:
+    async def aresult(self, job_id: int, timeout: float | timedelta | None = None) -> Any:
         """`result` for async code: any number of these wait together, and none of them holds a thread."""
         import asyncio
 
         limit = None if timeout is None else seconds(timeout, "timeout")
-        row = await asyncio.to_thread(self._row, id)  # a look into the database
+        row = await asyncio.to_thread(self._row, job_id)  # a look into the database
         return await self.endings.aof(row, limit)
 
     @property

@@ -21,13 +21,15 @@ from hipq.job.answer import DEFAULT_KEEPING, Keeping
 from hipq.job.model import New, blank
 from hipq.job.names import TableNaming, default_table_naming, whole
 from hipq.job.order import Aged, order
+from hipq.job.retries import RESERVED, RetryHandler
+from hipq.job.spec import takes
 from hipq.job.when import seconds
 from hipq.job_type import JobType
 from hipq.queue import Queue
 from hipq.signals import each_meant
 from hipq.stores.base import Store, Stored
 from hipq.stores.clock import Clock, SystemClock
-from hipq.stores.open import open_store, url_of, without_password
+from hipq.stores.open import located, open_store, url_of, without_password
 from hipq.throttlers.rules import AnyLimit, Rules, checked
 
 if TYPE_CHECKING:
@@ -40,8 +42,10 @@ if TYPE_CHECKING:
 
 
 class Hipq(Changing, Answering):
-    """An instance: a name, a database, queues. `db` is a URL or a mapping; without one it is $HIPQ_DATABASE_URL, else
-    `database` of hipq.toml, else a SQLite file named after the instance, in the current folder."""
+    """An instance: a name, a database, queues. `db` is a URL, `{"driver": "sqlite", "database": "shop.db"}`,
+    `{"driver": "postgresql", "database": "shop", "host": "db", ...}` with any key of libpq, or JSON of such a mapping.
+    Without it the database is $HIPQ_DATABASE_URL, else `database` of hipq.toml, else a SQLite file named after the
+    instance, in the current folder."""
 
     def __init__(
         self,
@@ -53,12 +57,18 @@ class Hipq(Changing, Answering):
         callback_url: str | None = None,
     ) -> None:
         self.name = names.name(name, "the instance's name")
+        if table_naming is None:
+            names.instance(name)
         self.url = url_of(db if db is not None else _default_url(name))
+        self._located = ""
+        """The database once it was opened: a relative path means the same file after a change of the folder."""
         self.events = Events()
         self._naming = table_naming or default_table_naming
         self._clock = clock
         self.steady = (clock or SystemClock()).steady
         self._queues: dict[str, Queue] = {}
+        self.strategies: dict[str, RetryHandler] = {}
+        """Registered by `retry_strategy`."""
         self._callback_url = callback_url
         self._signer: Signer | None = None
         self._listeners: dict[tuple[str, str], Callable[[], Listener]] = {}
@@ -86,7 +96,8 @@ class Hipq(Changing, Answering):
         return self._store
 
     def _opened(self) -> Store:
-        return open_store(self.url, self._clock)
+        self._located = self._located or located(self.url)
+        return open_store(self._located, self._clock)
 
     @property
     def coalescer(self) -> Coalescer:
@@ -98,7 +109,7 @@ class Hipq(Changing, Answering):
         self,
         name: str,
         *,
-        throttle_limit: int = 0,
+        throttle_limit: float = 0,
         limits: Sequence[AnyLimit] = (),
         throttler: Throttler | None = None,
         order: str | Aged = "time",
@@ -119,9 +130,10 @@ class Hipq(Changing, Answering):
         """
         if name in self._queues:
             raise Invalid(f"queue {name} is declared already")
-        for what, code in (("throttler", throttler), ("lane_by", lane_by)):
-            if code is not None and not callable(code):
-                raise Invalid(f"{what} must be a function, not {shown(code)}")
+        if throttler is not None and not callable(throttler):
+            raise Invalid(f"throttler must be a function, not {shown(throttler)}")
+        if lane_by is not None:
+            takes(lane_by, "lane_by", "job")
         names.one_of(lanes, "choice for lanes", ("ordered", "fair"))
         keeping = Keeping(
             seconds(answer_ttl, "answer_ttl", least=1),
@@ -131,6 +143,23 @@ class Hipq(Changing, Answering):
         declared = Rules(checked(limits, throttle_limit), lanes=lanes, throttled=throttler is not None, keeping=keeping)
         self._queues[name] = Queue(self, name, _order(order, grain), declared, throttler, lane_by)
         return self._queues[name]
+
+    def retry_strategy(self, name: str) -> Callable[[RetryHandler], RetryHandler]:
+        """Decorator: this function decides what becomes of failed jobs that were added with `retry=name`. It gets a
+        copy of the job, and the fault, as a retry handler does. A job stores the name: a worker in which no function is
+        registered under it leaves the job, once that has failed, to a worker in which one is."""
+        if names.strategy(name) in RESERVED:
+            raise Invalid(f"{name} is the name of a ready-made retry strategy: choose another")
+
+        def register(handler: RetryHandler) -> RetryHandler:
+            if not callable(handler):
+                raise Invalid(f"a retry strategy is a function of a job and its fault, not {shown(handler)}")
+            if name in self.strategies:
+                raise Invalid(f"a retry strategy is registered under the name {name} already")
+            self.strategies[name] = handler
+            return handler
+
+        return register
 
     def known(self, name: str) -> Queue:
         """A queue that the database has and no code here declares: to look at, and to change."""
@@ -149,18 +178,22 @@ class Hipq(Changing, Answering):
         until_empty: bool = False,
         poll: float = POLL,
         lease: float = LEASE,
+        drain: float | timedelta | None = None,
     ) -> None:
         """Work until asked to stop by SIGINT or SIGTERM (in the main thread). With `until_empty`, until nothing is due
         and nothing executes (jobs that wait for an answer or for their time do not count); then it listens to nothing.
 
-        `lease`: seconds this process may be silent (dead, or stopped) before its jobs are given to others.
+        `lease`: seconds this process may be silent (dead, or stopped) before its jobs are given to others. `drain`:
+        seconds a stop may take; then handlers that still run are given back. Without it they are waited for; a database
+        that is away then, for 30 seconds.
         """
-        engine = self.engine(queues, concurrency, poll, lease)
+        engine = self.engine(queues, concurrency, poll, lease, drain)
         try:
             with _stopped_by_signals(engine.stop), self.listening([] if until_empty else queues):
                 engine.run(until_empty)
         finally:
-            engine.hands.close()
+            if not engine.torn:
+                engine.hands.close()
         if engine.unfit:
             raise RuntimeError(f"{engine.unfit}: this process must be replaced")
 
@@ -173,9 +206,21 @@ class Hipq(Changing, Answering):
         lease: float = LEASE,
     ) -> Iterator[None]:
         """Work in a thread until the end of the block, beside whatever else this program does. Handlers that are
-        running then may finish. It forks, so begin it before threads of your own."""
+        running then may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the
+        error is logged at once, and the block ends with that error."""
         engine = self.engine(queues, concurrency, poll, lease)
-        thread = threading.Thread(target=engine.run, name="hipq-engine", daemon=True)
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                engine.run()
+            except BaseException as error:
+                import logging  # nobody else here needs it
+
+                failed.append(error)
+                logging.getLogger("hipq").exception("the engine of %s failed: no job runs any more", self.name)
+
+        thread = threading.Thread(target=run, name="hipq-engine", daemon=True)
         thread.start()
         try:
             with self.listening(queues):
@@ -183,7 +228,10 @@ class Hipq(Changing, Answering):
         finally:
             engine.stop()
             thread.join()
-            engine.hands.close()
+            if not engine.torn:
+                engine.hands.close()
+            if failed:
+                raise failed[0]
 
     def engine(
         self,
@@ -191,6 +239,7 @@ class Hipq(Changing, Answering):
         concurrency: int = 10,
         poll: float = POLL,
         lease: float = LEASE,
+        drain: float | timedelta | None = None,
     ) -> Engine:
         """An engine over some queues, or all of them; `run` drives it."""
         from hipq.engine.hands import RealHands  # a program that only adds jobs need not load any of this
@@ -234,7 +283,9 @@ class Hipq(Changing, Answering):
             concurrency=concurrency,
             poll=poll,
             lease=lease,
+            drain=None if drain is None else seconds(drain, "drain"),
             added=self.added,
+            bring=lambda kept: self.inbox.bring(kept),
         )
 
     # -- its database -------------------------------------------------------------------------------------------------
@@ -261,6 +312,7 @@ class Hipq(Changing, Answering):
             if self._away:
                 raise Invalid(f"{self.name} is in use by a test already: let that end before another begins")
             before = (self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for, self._signer)
+            where, self._located = self._located, ""
             back = {queue.name: queue.leave() for queue in self.queues}
             self.url, self._clock, self.steady = url, clock, clock.steady
             self._store = self._coalescer = self._waiting_for = self._signer = None
@@ -274,7 +326,7 @@ class Hipq(Changing, Answering):
                 for queue in self.queues:
                     back.get(queue.name, queue.leave)()
                 self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for = before[:-1]
-                self._signer = before[-1]
+                self._signer, self._located = before[-1], where
                 self._away = False
 
     # -- for the parts ----------------------------------------------------------------------------------------------

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Unpack
 from msgspec.structs import replace
 
 from hipq.engine.prune import prune
-from hipq.errors import Invalid
+from hipq.errors import Invalid, shown
 from hipq.job import names
 from hipq.job.model import Row
 from hipq.job.names import whole
 from hipq.job.states import CODES
 from hipq.job.when import later, moment, seconds
 from hipq.looking import Looking, Wanted
-from hipq.throttlers.limit import Limit
+from hipq.throttlers.limit import Limit, limit
 from hipq.throttlers.rules import AnyLimit, Rules, checked
 
 if TYPE_CHECKING:
@@ -29,31 +29,31 @@ Progress = Callable[["Changed"], None] | None
 class Changing(Looking):
     """The part of `Hipq` that changes what is there."""
 
-    def cancel(self, id: int, reason: str = "cancelled") -> None:
+    def cancel(self, job_id: int, reason: str = "cancelled") -> None:
         """End a job that is not final. If its handler is running, that is told (`job.cancelled`, a cancelled task, a
         signal), and what it comes to is not kept. One that waits for its answer and has a cancel handler ends when an
         engine has run that."""
         names.reason(reason)
-        self._operator.one(self._row(id).id, self._operator.cancel(reason), "cancelled")
+        self._operator.one(self._row(job_id).id, self._operator.cancel(reason), "cancelled")
 
-    def retry_now(self, id: int) -> None:
+    def retry_now(self, job_id: int) -> None:
         """Let a job that waits for its time, first or again, run now."""
-        self._operator.one(self._row(id).id, self._operator.hurry, "hurried")
+        self._operator.one(self._row(job_id).id, self._operator.hurry, "hurried")
 
     def change(
         self,
-        id: int,
+        job_id: int,
         *,
         at: datetime | None = None,
         delay: float | timedelta | None = None,
         priority: int | None = None,
     ) -> None:
         """Give a job that has not started another time, or another priority."""
-        self._operator.one(self._row(id).id, self._changing(at, delay, priority), "changed")
+        self._operator.one(self._row(job_id).id, self._changing(at, delay, priority), "changed")
 
-    def again(self, id: int) -> int:
+    def again(self, job_id: int) -> int:
         """Add a job like one that has ended: the same type, data, key, lane, priority; its id. Final is final."""
-        return self._operator.again(self._row(id).id)
+        return self._operator.again(self._row(job_id).id)
 
     def cancel_all(
         self, queue: str, reason: str = "cancelled", *, progress: Progress = None, **wanted: Unpack[Wanted]
@@ -105,8 +105,8 @@ class Changing(Looking):
 
         return Operator(self.store, self.events, {queue.number: queue for queue in self.queues}, self.added)
 
-    def set_limit(self, queue: str, to: int | Sequence[AnyLimit] | None) -> None:
-        """Change a queue's limits while it runs: a number replaces its `limit` (below 1 = none) and leaves the others,
+    def set_limit(self, queue: str, to: float | Sequence[AnyLimit] | None) -> None:
+        """Change a queue's limits while it runs: a number replaces its `limit` (0 = none) and leaves the others,
         a list replaces them all, None goes back to what the code says. Every engine's next claim goes by it."""
 
         declared = self._queue(queue).declared.limits
@@ -115,19 +115,24 @@ class Changing(Looking):
             if to is None:
                 return replace(rules, changed=None)
             if isinstance(to, bool):
-                raise Invalid(f"a limit is a whole number or a list of limits, not {to}")
-            if isinstance(to, int):
+                raise Invalid(f"a limit is a number or a list of limits, not {to}")
+            if isinstance(to, (int, float)):
                 before = rules.in_force if rules.changed is not None else declared or rules.limits
                 others = [one for one in before if not isinstance(one, Limit)]
-                if to < 1:  # shares stay, for when there is a limit again
+                if to <= 0:  # shares stay, for when there is a limit again
                     return replace(rules, changed=tuple(others))
-                return replace(rules, changed=checked(others, to))
+                return replace(rules, changed=checked([limit(to), *others]))
             return replace(rules, changed=checked(to))
 
         self._change_rules(queue, change)
 
     def pause(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
         """Start nothing more of a queue, of one of its lanes, or of one job type. What runs goes on."""
+        if type is not None and lane is None and not (paused := self._queue(queue)).is_known(type):
+            raise Invalid(
+                f"queue {queue} has no job type {shown(type)}, neither in this code nor in an engine's, and no job "
+                f"of it; there are {', '.join(one.name for one in paused.job_types) or 'none'}"
+            )
         self._change_rules(queue, lambda rules: _paused(rules, lane, type, True))
 
     def resume(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:

@@ -44,6 +44,8 @@ class Worker(msgspec.Struct, forbid_unknown_fields=True):
     concurrency: Annotated[_Some, msgspec.Meta(le=10_000)] | None = None
     processes: Annotated[_Some, msgspec.Meta(le=1_000)] | None = None
     lease: _Span | None = None
+    wait: _Span | None = None
+    drain: _Span | None = None
     log_level: Literal["debug", "info", "warning", "error"] | None = None
     log_format: Literal["text", "json"] | None = None
 
@@ -99,11 +101,22 @@ def read() -> Found:
         return Found()
     file, content = found
     settings = _checked(file, content)
+    if settings.database and settings.database.lstrip().startswith("{"):
+        settings.database = _url(file, settings.database)
     if settings.database and settings.database.startswith(_SQLITE):
         path = settings.database.removeprefix(_SQLITE)
         if path != ":memory:":
             settings.database = f"{_SQLITE}{file.parent / path}"
     return Found(settings, file)
+
+
+def _url(file: Path, database: str) -> str:
+    from hipq.stores.open import url_of
+
+    try:
+        return url_of(database)
+    except Invalid as error:
+        raise Invalid(f"{file}: database: {error}") from None
 
 
 # -- finding it ------------------------------------------------------------------------------------------------------
@@ -181,6 +194,8 @@ _MUST_BE: Final = {
     "worker.concurrency": "a whole number from 1 to 10000",
     "worker.processes": "a whole number from 1 to 1000",
     "worker.lease": 'seconds, or a duration like "30s"',
+    "worker.wait": 'seconds, or a duration like "5m"',
+    "worker.drain": 'seconds, or a duration like "25s"',
     "worker.log_level": '"debug", "info", "warning" or "error"',
     "worker.log_format": '"text" or "json"',
     "prune.older_than": 'seconds, or a duration like "30d"',

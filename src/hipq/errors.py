@@ -26,12 +26,13 @@ HipqError
     │   ├── StoreBusy      somebody else's transaction is in the way
     │   └── Moved          its jobs are in another one now
     ├── StoreRefused       it will never take this row
-    │   └── KeyTaken       another live job has its key
+    │   └── KeyTaken       another live job has the key it wants to wait under
     └── StoreBroken        it can no longer be trusted: stop
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 
@@ -57,12 +58,12 @@ class Invalid(HipqError, ValueError):
 class DuplicateKey(Invalid):
     """A live job of this type has this key already; pass on_duplicate="return" to get its id."""
 
-    def __init__(self, job_type: str, key: str, id: int) -> None:
+    def __init__(self, job_type: str, key: str, job_id: int) -> None:
         super().__init__(
-            f"a live {job_type!r} job has the key {key!r} already (id {id}); "
+            f"a live {job_type!r} job has the key {key!r} already (id {job_id}); "
             'pass on_duplicate="return" to get that id instead'
         )
-        self.job_type, self.key, self.id = job_type, key, id
+        self.job_type, self.key, self.id = job_type, key, job_id
 
 
 class NoTable(Invalid):
@@ -170,7 +171,12 @@ class StoreRefused(StoreError):
 
 
 class KeyTaken(StoreRefused):
-    """Another live job of this type has this key."""
+    """Another live job of this type has the key under which a job wants to wait."""
+
+    def __init__(self, holders: Mapping[int, int]) -> None:
+        super().__init__()
+        self.holders = holders
+        """By the id of each job that wants such a key, the id of the job that has it."""
 
 
 class StoreBroken(StoreError):

@@ -22,8 +22,9 @@ LISTENER_EVENTS: Final = ("listener started", "listener stopped", "listener down
 """About what brings answers. `details` has its `listener`; and why it is down, `error`; a report, about every
 second in which something came, has how many of each kind came since the last and, if that is known, the `lag`."""
 ENGINE_EVENTS: Final = (
-    "engine started", "engine stopping", "engine stopped", "lease lost", "store down", "store back", "handler stuck",
-    "tick", "tick skipped", "tick failed", "throttler slow", "throttler failed", "rules changed",
+    "engine started", "engine stopping", "engine stopped", "lease lost", "store down", "store back", "queue locked",
+    "queue free", "handler stuck", "tick", "tick skipped", "tick failed", "throttler slow", "throttler failed",
+    "rules changed", "clock set back",
 )  # fmt: skip
 ALL_EVENTS: Final = (*JOB_EVENTS, *ANSWER_EVENTS, *LISTENER_EVENTS, *ENGINE_EVENTS)
 

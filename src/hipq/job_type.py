@@ -6,14 +6,15 @@ import inspect
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hipq.engine.accept import accept, raises
 from hipq.errors import Invalid, shown
 from hipq.job.answer import Answer, Answered
 from hipq.job.model import New
-from hipq.job.retries import RetryHandler
-from hipq.job.spec import Handler, Spec
+from hipq.job.outcome import UNSET
+from hipq.job.retries import RetryHandler, Strategy, backoff, fixed, schedule
+from hipq.job.spec import Handler, Spec, takes
 from hipq.job.windows import Window
 from hipq.stores.base import Stored
 
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from hipq.queue import Queue
 
 AnswerHandler = Callable[[Any, Answer], Any]
-AnyCode = TypeVar("AnyCode", bound=Callable[..., Any])
 
 
 class JobType:
@@ -48,19 +48,19 @@ class JobType:
 
     def retry(self, handler: RetryHandler) -> RetryHandler:
         """Decorator: this function decides what becomes of a failed job. It gets a copy of the job, and the fault."""
-        self.spec.retry = handler
+        self.spec.retry = retry_handler(handler)
         return handler
 
     def answered(self, handler: AnswerHandler) -> AnswerHandler:
         """Decorator: this function looks at the answer of a job that waits, and returns what a handler does, or
         `Progress` if more answers will come. If it raises, it is called again with the same answer."""
-        self.spec.answered = _code(handler, "an answer handler")
+        self.spec.answered = takes(handler, "an answer handler", "job, answer")
         return handler
 
     def cancelled(self, handler: Handler) -> Handler:
         """Decorator: this function tells whoever works on a job that waits that it is given up: it timed out, or was
         cancelled. What it returns is not looked at."""
-        self.spec.cancelled = _code(handler, "a cancel handler")
+        self.spec.cancelled = takes(handler, "a cancel handler", "job")
         return handler
 
     def on_late(self, handler: AnswerHandler) -> AnswerHandler:
@@ -90,18 +90,23 @@ class JobType:
         at: datetime | None = None,
         delay: float | timedelta | None = None,
         priority: int | None = None,
-        throttle_factor: int | None = None,
+        throttle_factor: float | None = None,
         windows: Iterable[Window] | None = None,
         timeout: float | timedelta | None = None,
         lane: str | None = None,
+        retry: Strategy | str | None = UNSET,
         on_duplicate: str = "raise",
         conn: Any = None,
     ) -> int:
-        """Add a job and return its id. It is stored when this returns; with `conn`, when your transaction commits."""
+        """Add a job and return its id. It is stored when this returns; with `conn`, when your transaction commits.
+
+        `retry`: what becomes of this job if it fails, whatever its type says: `backoff(...)`, `fixed(...)`,
+        `schedule(...)`, the name of code that is registered (see `Hipq.retry_strategy`), or None for no retry.
+        """
         with self._app.adding(self, key) as adding:
             new = self._new(
                 data, adding.trace, key=key, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor,
-                windows=windows, timeout=timeout, lane=lane,
+                windows=windows, timeout=timeout, lane=lane, retry=retry,
             )  # fmt: skip
             stored = self._app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
@@ -115,10 +120,11 @@ class JobType:
         at: datetime | None = None,
         delay: float | timedelta | None = None,
         priority: int | None = None,
-        throttle_factor: int | None = None,
+        throttle_factor: float | None = None,
         windows: Iterable[Window] | None = None,
         timeout: float | timedelta | None = None,
         lane: str | None = None,
+        retry: Strategy | str | None = UNSET,
         on_duplicate: str = "raise",
         conn: Any = None,
     ) -> list[int]:
@@ -131,6 +137,7 @@ class JobType:
             "windows": None if windows is None else list(windows),
             "timeout": timeout,
             "lane": lane,
+            "retry": retry,
         }
         with self._app.adding(self) as adding:
             news = self._many(data, keys, adding.trace, options)
@@ -206,13 +213,18 @@ class JobType:
         return f"<JobType {self.queue.name}.{self.name}>"
 
 
-def _code(handler: AnyCode, what: str) -> AnyCode:
-    if not callable(handler):
-        raise Invalid(f"{what} must be a function, not {shown(handler)}")
-    return handler
+def retry_handler(handler: Any) -> RetryHandler:
+    if handler in (backoff, fixed, schedule) or not callable(handler):
+        raise Invalid(
+            f"retry takes a policy, like retry=backoff(attempts=3), or a function (job, fault); not {shown(handler)}"
+        )
+    if inspect.iscoroutinefunction(handler):
+        raise Invalid("a retry handler must be a plain function: write def, not async def")
+    found: RetryHandler = takes(handler, "a retry handler", "job, fault")
+    return found
 
 
 def plain(handler: AnswerHandler) -> AnswerHandler:
-    if inspect.iscoroutinefunction(_code(handler, "on_late")):
+    if inspect.iscoroutinefunction(takes(handler, "on_late", "job, answer")):
         raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
     return handler

@@ -96,9 +96,9 @@ class Looking:
     def queues(self) -> list[Queue]:
         return list(self._queues.values())
 
-    def job(self, id: int) -> Job[Any]:
+    def job(self, job_id: int) -> Job[Any]:
         """A job by its id, live or final."""
-        return Job(self._row(id))
+        return Job(self._row(job_id))
 
     def jobs(self, queue: str, *, after: int = 0, limit: int = 100, **wanted: Unpack[Wanted]) -> list[Job[Any]]:
         """Jobs of a queue, in the order they were added; `after` the last id of one page gives the next. `wanted`: see
@@ -120,13 +120,13 @@ class Looking:
         number = self._queue(queue).number
         return as_filter(number, self.store.now(), wanted)._replace(after=after, limit=limit)
 
-    def why(self, id: int) -> Why:
+    def why(self, job_id: int) -> Why:
         """Why a job does not run now, or what it is doing: a reason, a sentence, and the facts. Nothing is changed."""
         from hipq.engine.why import passed, why  # a program that only adds jobs need not load it
 
-        queue = self._by_number(self._row(id).id)
+        queue = self._by_number(self._row(job_id).id)
         limits, engines = self.store.limits(queue.number), self.store.engines()
-        row = self._row(id)  # read last: a job that was claimed meanwhile would be found to stand in its own way
+        row = self._row(job_id)  # read last: a job that was claimed meanwhile would be found to stand in its own way
         heavy = [found for other in passed(row, limits) if (found := self.store.get(other))]
         served = [one.critical.get(str(queue.number), []) for one in engines]
         declared = [one.name for one in queue.job_types if one.spec.critical]
@@ -148,17 +148,17 @@ class Looking:
         specs = {one.name: one.spec for one in chosen.job_types}
         return DryRun.of(verdict(throttler, asked.due, asked.running, specs, now), len(asked.running))
 
-    def _row(self, id: int) -> Row:
-        whole(id, "a job id", 1, (1 << 63) - 1)
+    def _row(self, job_id: int) -> Row:
+        whole(job_id, "a job id", 1, (1 << 63) - 1)
         for queue in self.queues:
-            if queue.number == queue_of(id):
-                row = self.store.get(id)
+            if queue.number == queue_of(job_id):
+                row = self.store.get(job_id)
                 if row is not None:
                     return row
-        raise NotFound(f"there is no job {id} in {self.name}")
+        raise NotFound(f"there is no job {job_id} in {self.name}")
 
-    def _by_number(self, id: int) -> Queue:
-        return next(queue for queue in self.queues if queue.number == queue_of(id))
+    def _by_number(self, job_id: int) -> Queue:
+        return next(queue for queue in self.queues if queue.number == queue_of(job_id))
 
     def _queue(self, name: str) -> Queue:
         if not isinstance(name, str) or name not in self._queues:

@@ -16,7 +16,6 @@ the signpost does the rest, and so does the next move. At no moment are the jobs
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -26,7 +25,7 @@ from urllib.parse import quote
 
 from hipq.errors import Conflict, HipqError, Invalid, Moved
 from hipq.stores.luggage import Rows, Sum, Summing, summed
-from hipq.stores.password import without_password
+from hipq.stores.open import url_of, without_password
 
 if TYPE_CHECKING:
     from hipq.stores.postgres.store import PostgresStore
@@ -91,13 +90,10 @@ class _Steps:
 def move(source: str, target: str, *, wait: float = WAIT, told: Told | None = None) -> Report:
     """Move the jobs of one database, a SQLite file, to another, PostgreSQL. See above."""
     told = told or Told()
-    path = _file(source)
-    if not re.match(r"postgres(ql)?://", target):
+    path, target = _file(source), url_of(target)
+    if not target.startswith("postgres"):
         raise Invalid("jobs move to PostgreSQL: the target must be like postgresql://user@host/database")
-    try:
-        from hipq.stores.postgres.store import PostgresStore
-    except ModuleNotFoundError:
-        raise Invalid("PostgreSQL needs psycopg: pip install 'hipq[postgres]'") from None
+    from hipq.stores.postgres.store import PostgresStore
     from hipq.stores.sqlite.moving import only_mover
 
     steps, there = _Steps(told), PostgresStore(target)
@@ -153,7 +149,7 @@ def _moved(
 
 def _drain(leaving: Leaving, wait: float, told: Told) -> None:
     until = time.monotonic() + wait
-    while running := [id for ids in leaving.drain().values() for id in ids]:
+    while running := [job_id for ids in leaving.drain().values() for job_id in ids]:
         told.running(running)
         if time.monotonic() >= until:
             some = ", ".join(map(str, running[:5])) + (", ..." if len(running) > 5 else "")
@@ -189,7 +185,7 @@ def _carried(leaving: Leaving, there: PostgresStore, target: str, name: str, tol
                 )
         rooms.settle(house)
         steps.begin("arrive")
-    return [Table(name, *sum) for name, sum in sums.items()]
+    return [Table(name, *total) for name, total in sums.items()]
 
 
 def _telling(pages: Iterable[Rows], advance: Callable[[int], None]) -> Iterator[Rows]:
@@ -199,8 +195,9 @@ def _telling(pages: Iterable[Rows], advance: Callable[[int], None]) -> Iterator[
 
 
 def _file(source: str) -> str:
-    path = source.removeprefix("sqlite:///")
-    if path in (source, "", ":memory:"):
+    url = url_of(source)
+    path = url.removeprefix("sqlite:///")
+    if path == url:
         raise Invalid("jobs move from a SQLite file: the source must be like sqlite:///shop.db")
     if not os.path.exists(path):
         raise Invalid(f"there is no database file {os.path.abspath(path)}")

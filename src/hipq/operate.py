@@ -94,13 +94,13 @@ class Operator:
         return changed
 
     # -- to one ------------------------------------------------------------------------------------------------------
-    def one(self, id: int, move: Move, event: str) -> None:
+    def one(self, job_id: int, move: Move, event: str) -> None:
         """Read, move, write if nobody was faster; after a few tries it is somebody else's turn."""
         for _ in range(TRIES):
-            row, now = self._row(id), self._store.now()
+            row, now = self._row(job_id), self._store.now()
             if row.state == FINAL:
                 raise Conflict(
-                    f"job {id} is final ({row.code}); that never changes. `hipq job again` adds another one like it"
+                    f"job {job_id} is final ({row.code}); that never changes. `hipq job again` adds another one like it"
                 )
             after = move(row, now)
             if after is None:
@@ -110,13 +110,13 @@ class Operator:
                 self._store.ring()
                 self._tell(change, now)
                 return
-        raise Conflict(f"job {id} moved on while it was being changed; look at it again")
+        raise Conflict(f"job {job_id} moved on while it was being changed; look at it again")
 
-    def again(self, id: int) -> int:
+    def again(self, job_id: int) -> int:
         """Add a job like one that has ended; the new one's id."""
-        row = self._row(id)
+        row = self._row(job_id)
         if row.state != FINAL:
-            raise Conflict(f"job {id} is {row.state} ({row.phase}): it has not ended")
+            raise Conflict(f"job {job_id} is {row.state} ({row.phase}): it has not ended")
         return self._stored([self._like(row)], all_or_nothing=True)[0].id
 
     # -- to many -----------------------------------------------------------------------------------------------------
@@ -138,8 +138,8 @@ class Operator:
             for change in made:
                 self._tell(change, now)
             done = Changed(len(made), skipped)
-            for id in {*turned.lost, *blocked}:  # they moved meanwhile: each by itself
-                done += self._once_more(id, move, event)
+            for job_id in {*turned.lost, *blocked}:  # they moved meanwhile: each by itself
+                done += self._once_more(job_id, move, event)
             self._store.ring()
             yield done
 
@@ -165,9 +165,9 @@ class Operator:
             after, large = rows[-1].id, sum(len(row.job_data) for row in rows) > LARGE
             size = max(size // 4, 1) if large else min(size * 2, PAGE)
 
-    def _once_more(self, id: int, move: Move, event: str) -> Changed:
+    def _once_more(self, job_id: int, move: Move, event: str) -> Changed:
         try:
-            self.one(id, move, event)
+            self.one(job_id, move, event)
         except (Conflict, NotFound, StoreBusy):
             return Changed(0, 1)
         return Changed(1, 0)
@@ -179,17 +179,17 @@ class Operator:
             queue=queue.number, job_type=row.job_type, job_key="" if row.job_key == str(row.id) else row.job_key,
             job_data=row.job_data, phase=READY if at <= now else SCHEDULED, rank=queue.order.rank(at, row.priority),
             scheduled_run_time=at, create_time=now, priority=row.priority, throttle_factor=row.throttle_factor,
-            timeout=row.timeout, lane=row.lane, tenant=row.tenant, time_windows=row.time_windows,
+            timeout=row.timeout, lane=row.lane, tenant=row.tenant, time_windows=row.time_windows, meta=row.meta,
         )  # fmt: skip
 
     def _tell(self, change: Change, now: int) -> None:
         name = CALLING_OFF if change.after.phase == CALLING_OFF else change.event
         self._events.emit(name, now, self._queue(change.before).name, change.after)
 
-    def _row(self, id: int) -> Row:
-        row = self._store.get(id)
+    def _row(self, job_id: int) -> Row:
+        row = self._store.get(job_id)
         if row is None:
-            raise NotFound(f"there is no job {id} any more")
+            raise NotFound(f"there is no job {job_id} any more")
         return row
 
     def _queue(self, row: Row) -> Queue:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, overload
 
+import msgspec
 from msgspec.structs import replace
 
 from hipq.engine.accept import LaneBy, accept
@@ -17,12 +18,14 @@ from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
 from hipq.job.order import AnyOrder
+from hipq.job.payload import ANY
 from hipq.job.retries import RetryHandler
-from hipq.job.spec import Handler, Spec, payload_of
+from hipq.job.spec import Handler, Spec, payload_of, takes
+from hipq.job.units import Number
 from hipq.job.view import Job
 from hipq.job.when import seconds, to_datetime
 from hipq.job.windows import Window, dump
-from hipq.job_type import AnswerHandler, JobType, plain
+from hipq.job_type import AnswerHandler, JobType, plain, retry_handler
 from hipq.stores.base import Filter
 from hipq.throttlers.code import Throttler
 from hipq.throttlers.rules import NO_RULES, Rules
@@ -34,6 +37,9 @@ if TYPE_CHECKING:
 
 RELEARN: Final = 5_000_000
 """Microseconds after which a program that adds jobs looks whether a queue's rules were changed."""
+
+_OF_A_TICK: Final = frozenset({"key", "at", "delay", "conn", "on_duplicate"})
+"""What a schedule itself gives its jobs, or what nobody is there to be told."""
 
 
 class Queue:
@@ -108,7 +114,7 @@ class Queue:
         return back
 
     @property
-    def throttle_limit(self) -> int:
+    def throttle_limit(self) -> Number:
         """How many units may run at a time; 0 = no limit."""
         return self.rules.most
 
@@ -118,8 +124,8 @@ class Queue:
 
     @property
     def running_jobs(self) -> list[Job[Any]]:
-        """The jobs in state running, wherever they run."""
-        return self.app.listed(Filter(self.number, state="running", limit=10_000))
+        """All jobs in state running, wherever they run: also those that wait for an answer."""
+        return self.app.listed(Filter(self.number, state="running", limit=(1 << 63) - 1))
 
     @overload
     def job(self, name: Handler, /) -> JobType: ...
@@ -132,7 +138,7 @@ class Queue:
         run_timeout: float | timedelta | None = None,
         lifetime: float | timedelta | None = None,
         priority: int = 100,
-        throttle_factor: int = 1,
+        throttle_factor: float = 1,
         windows: Iterable[Window] = (),
         retry: RetryHandler | None = None,
         critical: bool = False,
@@ -148,7 +154,7 @@ class Queue:
         run_timeout: float | timedelta | None = None,
         lifetime: float | timedelta | None = None,
         priority: int = 100,
-        throttle_factor: int = 1,
+        throttle_factor: float = 1,
         windows: Iterable[Window] = (),
         retry: RetryHandler | None = None,
         critical: bool = False,
@@ -163,7 +169,8 @@ class Queue:
         hours = dump(windows)
 
         def declare(fn: Handler) -> JobType:
-            found = self._type(name if isinstance(name, str) else fn.__name__)
+            takes(fn, "a handler", "job")
+            found = self._type(name if isinstance(name, str) else getattr(fn, "__name__", ""))
             spec = found.spec
             if spec.fn is not None:
                 raise Invalid(f"queue {self.name} has a handler for {spec.name} already")
@@ -174,19 +181,22 @@ class Queue:
             spec.throttle_factor = names.throttle_factor(throttle_factor)
             spec.windows = hours
             spec.critical = critical
-            spec.retry = retry
+            spec.retry = None if retry is None else retry_handler(retry)
             spec.process = process
             if fence not in (None, "attempt"):
                 raise Invalid(f'fence must be "attempt" or None, not {shown(fence)}')
             spec.fence = fence is not None
             spec.on_late = None if on_late is None else plain(on_late)
-            spec.payload = payload_of(fn, Job)
+            kind = payload_of(fn, Job)
+            spec.reader = ANY if kind is Any else msgspec.json.Decoder(kind)
             spec.is_async = inspect.iscoroutinefunction(fn)
             spec.fn = fn
             return found
 
         if callable(name):
             return declare(name)
+        if name is not None:
+            names.job_type(name)
         return declare
 
     def request(
@@ -263,7 +273,13 @@ class Queue:
         names.one_of(missed, "choice for missed ticks", ("one", "all", "skip"))
         if missed == "all" and not overlap:
             raise Invalid('missed="all" adds several jobs at once: it needs overlap=True')
-        refused = {"key", "at", "delay", "conn", "on_duplicate"} & options.keys()
+        known = inspect.signature(job_type.enqueue).parameters.keys() - {"data"}
+        if unknown := options.keys() - known:
+            raise Invalid(
+                f"cron has no option {', '.join(sorted(unknown))}; there are tz, name, missed, overlap, "
+                f"{', '.join(sorted(known - _OF_A_TICK))}"
+            )
+        refused = _OF_A_TICK & options.keys()
         if refused:
             raise Invalid(
                 f"a schedule gives its jobs their time and their key: {', '.join(sorted(refused))} is not its"
@@ -289,7 +305,7 @@ class Queue:
     def _type(self, name: str) -> JobType:
         names.job_type(name)
         if name not in self._types:
-            self._specs[name] = Spec(name, self.name, callback=self.app.sign)
+            self._specs[name] = Spec(name, self.name, callback=self.app.sign, strategies=self.app.strategies)
             self._types[name] = JobType(self, self._specs[name])
         return self._types[name]
 
@@ -313,6 +329,15 @@ class Queue:
         known, now = self.known(names.job_type(job_type)), self.app.store.now()
         return arrive(self.number, job_type, key, data, now, spec=known, keeping=self.keeping, **options)
 
+    def is_known(self, job_type: str) -> bool:
+        """Whether this program's code has this type, an engine serves it, or a job is of it."""
+        known = self._specs.get(names.job_type(job_type))
+        return (
+            (known is not None and known.fn is not None)
+            or any(job_type in one.serves.get(str(self.number), ()) for one in self.app.store.engines())
+            or self.app.store.count(Filter(self.number, job_type=job_type, limit=1)) > 0
+        )
+
     def known(self, job_type: str) -> Spec | None:
         return self._specs.get(job_type)
 
@@ -331,7 +356,9 @@ class Queue:
             ),
         )
         self.learn(stored)
-        return EngineQueue(self.number, self.name, self.order, self._specs, self.throttler, self._crons)
+        return EngineQueue(
+            self.number, self.name, self.order, self._specs, self.throttler, self._crons, self.app.strategies
+        )
 
     def __repr__(self) -> str:
         return f"<Queue {self.app.name}.{self.name}>"

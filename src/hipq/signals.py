@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable
 from typing import Final
@@ -12,11 +14,16 @@ supervisor and its workers, who hear it from that once more. Taken for two, they
 
 
 def each_meant(stop: Callable[[], None]) -> Callable[..., None]:
-    """To be called for every signal that comes: calls `stop` for those that count."""
-    last = -TOGETHER
+    """To be called for every signal that comes: calls `stop` for those that count. In a process that was forked later,
+    as by a handler, there is nothing to stop: there a signal does what it does by default."""
+    last, here = -TOGETHER, os.getpid()
 
-    def heard(*_: object) -> None:
+    def heard(number: int = signal.SIGTERM, *_: object) -> None:
         nonlocal last
+        if os.getpid() != here:
+            signal.signal(number, signal.SIG_DFL)
+            os.kill(os.getpid(), number)
+            return
         now = time.monotonic()
         if now - last >= TOGETHER:
             last = now

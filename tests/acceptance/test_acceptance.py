@@ -158,11 +158,11 @@ class Play:
     def _late(self) -> None:
         """Some jobs are cancelled while they wait; their answers come after that."""
         app, wanted = self._app, KINDS["late"]
-        late = [id for id, key in self._ids().items() if key.startswith("late")]
+        late = [job_id for job_id, key in self._ids().items() if key.startswith("late")]
         assert len(late) == wanted
-        self._until("the late ones to wait", lambda: all(app.job(id).phase == "waiting" for id in late))
-        for id in late:
-            app.cancel(id)
+        self._until("the late ones to wait", lambda: all(app.job(job_id).phase == "waiting" for job_id in late))
+        for job_id in late:
+            app.cancel(job_id)
         (self._folder / "late").touch()
 
     def _ids(self) -> dict[int, str]:

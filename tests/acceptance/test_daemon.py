@@ -138,7 +138,7 @@ class Posting:
                     found = dict(zip(map(int, ids["ids"]), numbers, strict=True))
                     with self._lock:
                         assert self.acknowledged.keys().isdisjoint(found)
-                        self.acknowledged |= {id: (tenant, lang, n) for id, n in found.items()}
+                        self.acknowledged |= {job_id: (tenant, lang, n) for job_id, n in found.items()}
                     break
 
     def _numbers(self) -> range | None:
@@ -240,15 +240,15 @@ def check_all(app: Hipq, posting: Posting) -> None:
     by_id = {row[0]: row[1:] for row in rows}
     assert len(by_id) == len(rows)
     wrong = []
-    for id, (tenant, lang, number) in posting.acknowledged.items():
-        found = by_id.get(id)
+    for job_id, (tenant, lang, number) in posting.acknowledged.items():
+        found = by_id.get(job_id)
         if (
             found is None
             or found[:5] != (tenant, lang, f'"{number}"', "final", "ok")
             or found[5] < 1
             or json.loads(found[6]) != f"{lang} {number}"
         ):
-            wrong.append((id, tenant, lang, number, found))
+            wrong.append((job_id, tenant, lang, number, found))
     assert not wrong, f"{len(wrong)} of {len(posting.acknowledged)}: {wrong[:3]}"
     assert len(posting.acknowledged) >= JOBS
     asked = Counter((row[1], row[3]) for row in rows if row[2] != "tail" and int(json.loads(row[3])) % CHAINED == 0)

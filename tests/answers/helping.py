@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from hipq import Answer, Hipq, Job, JobType, Queue, Wait
+from hipq.job.units import Number, number
 
 Run = Callable[[], None]
 MakeApp = Callable[[], Hipq]
@@ -50,10 +51,10 @@ def told(job: Job[Any]) -> list[str]:
     return [entry["event"] for entry in job.history]
 
 
-def held(app: Hipq, id: int) -> int:
-    row = app.store.get(id)
+def held(app: Hipq, job_id: int) -> Number:
+    row = app.store.get(job_id)
     assert row is not None
-    return row.held
+    return number(row.held)
 
 
 def kept(app: Hipq, **wanted: Any) -> list[tuple[Any, str]]:

@@ -25,6 +25,7 @@ from hipq import (
     fixed,
     window,
 )
+from hipq.errors import DuplicateKey
 from hipq.testing.clock import HandClock
 from tests.answers.helping import Bank, MakeApp, Run, held, kept, step, told
 from tests.engine.working import until_empty
@@ -44,17 +45,17 @@ def test_case_01_the_answer_of_a_waiting_job_is_looked_at_and_settles_it(
 ) -> None:
     charge = bank.charge(queue)
     bank.answered(charge, lambda data: Ok({"paid": data["amount"]}, exitcode=201))
-    id = charge.enqueue(key="order-17")
+    job_id = charge.enqueue(key="order-17")
     run()
-    assert (app.job(id).phase, held(app, id)) == ("waiting", 1)
+    assert (app.job(job_id).phase, held(app, job_id)) == ("waiting", 1)
     assert charge.answer("order-17", {"amount": 5}) is Answered.MATCHED
-    before = app.job(id)
-    assert (before.state, before.phase, before.attempt, held(app, id)) == ("running", "answered", 1, 1)
+    before = app.job(job_id)
+    assert (before.state, before.phase, before.attempt, held(app, job_id)) == ("running", "answered", 1, 1)
     assert kept(app) == [({"amount": 5}, "matched")]
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.exitcode, job.result, job.attempt) == ("final", "ok", 201, {"paid": 5}, 1)
-    assert (bank.sent, bank.looked, held(app, id)) == ([1], [{"amount": 5}], 0)
+    assert (bank.sent, bank.looked, held(app, job_id)) == ([1], [{"amount": 5}], 0)
     assert told(job) == ["claimed", "waits", "answered", "ok"]
     assert kept(app) == [({"amount": 5}, "settled")]
 
@@ -63,13 +64,13 @@ def test_case_01_without_an_answer_handler_the_answer_is_the_result_at_once(
     app: Hipq, queue: Queue, run: Run, bank: Bank
 ) -> None:
     charge = bank.charge(queue)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert app.answer("orders", "charge", "k", [1, "ü", None]) == "matched"
-    job = app.job(id)  # no engine has run since
+    job = app.job(job_id)  # no engine has run since
     assert (job.state, job.code, job.exitcode, job.result, job.attempt) == ("final", "ok", 200, [1, "ü", None], 1)
     assert told(job) == ["claimed", "waits", "answered", "ok"]
-    assert (kept(app), held(app, id)) == ([([1, "ü", None], "settled")], 0)
+    assert (kept(app), held(app, job_id)) == ([([1, "ü", None], "settled")], 0)
 
 
 @both
@@ -81,12 +82,14 @@ def test_case_01_an_answer_may_come_to_a_program_that_does_not_know_the_job_type
     if handler:
         bank.answered(charge)
     other.queue("orders")
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     worker.run(until_empty=True)
     assert other.answer("orders", "charge", "k", "paid") == "matched"
-    assert other.job(id).phase == ("answered" if handler else "done"), "the job itself says if code is to look at it"
+    assert other.job(job_id).phase == ("answered" if handler else "done"), (
+        "the job itself says if code is to look at it"
+    )
     worker.run(until_empty=True)
-    assert (other.job(id).state, other.job(id).result) == ("final", "paid")
+    assert (other.job(job_id).state, other.job(job_id).result) == ("final", "paid")
     assert bank.looked == (["paid"] if handler else [])
 
 
@@ -98,11 +101,11 @@ def test_case_01_what_the_answer_handler_returns_settles_the_job(
 ) -> None:
     charge = bank.charge(queue)
     bank.answered(charge, lambda _: outcome)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.exitcode, job.failures, bank.sent) == ("final", code, exitcode, 0, [1])
 
 
@@ -115,7 +118,7 @@ def test_case_01_the_job_has_the_answer_of_its_own_key_type_and_queue_only(
     ids = [charge.enqueue(key="k"), charge.enqueue(key="l"), refund.enqueue(key="k"), same.enqueue(key="k")]
     run()
     assert charge.answer("k", "mine") == "matched"
-    assert [app.job(id).state for id in ids] == ["final", "running", "running", "running"]
+    assert [app.job(job_id).state for job_id in ids] == ["final", "running", "running", "running"]
 
 
 def test_case_01_jobs_the_answer_handler_adds_are_stored_with_its_outcome(
@@ -153,9 +156,9 @@ def test_case_02_an_answer_while_the_job_executes_is_picked_up_by_its_wait(
 
     if handler:
         bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert words == ["buffered"]
     assert (job.state, job.code, job.result, job.attempt, bank.sent) == ("final", "ok", "fast", 1, [1])
     assert kept(app) == [("fast", "settled")]
@@ -169,14 +172,14 @@ def test_case_02_an_answer_while_the_job_is_initial_is_picked_up_by_its_wait(
     charge = bank.charge(queue)
     if handler:
         bank.answered(charge)
-    id = charge.enqueue(key="k", delay=30)
+    job_id = charge.enqueue(key="k", delay=30)
     assert charge.answer("k", "early") == "buffered"
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.phase, job.attempt) == ("initial", "scheduled", 0), "its request has not been sent"
-    assert app.inbox.list()[0].job == id
+    assert app.inbox.list()[0].job == job_id
     clock.advance(seconds=30)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.result, job.attempt, bank.sent) == ("final", "early", 1, [1])
 
 
@@ -190,12 +193,12 @@ def test_case_02_an_answer_before_the_job_is_added_is_picked_up_within_the_early
     assert charge.answer("k", "early") == "buffered"
     assert app.inbox.list()[0].job == 0
     clock.advance(hours=1)
-    id = charge.enqueue(key="k", delay=7200)
+    job_id = charge.enqueue(key="k", delay=7200)
     clock.advance(hours=2)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.result, job.attempt, bank.sent) == ("final", "early", 1, [1])
-    assert [(one.job, one.state) for one in app.inbox.list()] == [(id, "settled")]
+    assert [(one.job, one.state) for one in app.inbox.list()] == [(job_id, "settled")]
 
 
 def test_case_02_an_answer_older_than_the_early_window_is_not_the_jobs(
@@ -204,11 +207,11 @@ def test_case_02_an_answer_older_than_the_early_window_is_not_the_jobs(
     charge = bank.charge(queue)
     assert charge.answer("k", "old") == "buffered"
     clock.advance(seconds=3600.000001)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert (app.job(id).phase, kept(app)) == ("waiting", [("old", "buffered")])
+    assert (app.job(job_id).phase, kept(app)) == ("waiting", [("old", "buffered")])
     assert charge.answer("k", "new") == "matched"
-    assert app.job(id).result == "new"
+    assert app.job(job_id).result == "new"
     assert kept(app) == [("old", "buffered"), ("new", "settled")]
 
 
@@ -233,12 +236,12 @@ def test_case_02_the_answer_of_a_job_that_ends_without_waiting_is_late(
         assert app.answer("orders", "charge", job.key, "from outside") == "buffered"
         return "done without it"
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert app.job(id).result == "done without it"
+    assert app.job(job_id).result == "done without it"
     clock.advance(minutes=2)  # engines see to it every so often
     run()
-    assert [(one.job, one.state) for one in app.inbox.list()] == [(id, "late")]
+    assert [(one.job, one.state) for one in app.inbox.list()] == [(job_id, "late")]
 
 
 # -- 3 ---------------------------------------------------------------------------------------------------------------
@@ -251,17 +254,17 @@ def test_case_03_the_same_answer_again_after_the_end_changes_nothing(
     if handler:
         bank.answered(charge)
     answer_id = "m-1" if named else None
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("k", {"a": 1}, answer_id=answer_id) == "matched"
     run()
-    before = app.job(id)
+    before = app.job(job_id)
     for _ in range(2):
         assert charge.answer("k", {"a": 1}, answer_id=answer_id) == "duplicate"
         run()
-    assert app.job(id)._row == before._row
+    assert app.job(job_id)._row == before._row
     (only,) = app.inbox.list()
-    assert (only.state, only.copies, only.job) == ("settled", 3, id)
+    assert (only.state, only.copies, only.job) == ("settled", 3, job_id)
     assert bank.looked == ([{"a": 1}] if handler else [])
 
 
@@ -270,14 +273,14 @@ def test_case_03_the_same_answer_before_it_was_looked_at_is_a_duplicate_too(
 ) -> None:
     charge = bank.charge(queue)
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("k", "x", answer_id="m") == "matched"
-    before = app.job(id)
+    before = app.job(job_id)
     assert charge.answer("k", "x", answer_id="m") == "duplicate"
-    assert app.job(id)._row == before._row
+    assert app.job(job_id)._row == before._row
     run()
-    assert (bank.looked, app.job(id).result) == (["x"], "x")
+    assert (bank.looked, app.job(job_id).result) == (["x"], "x")
 
 
 def test_case_03_the_same_answer_before_its_job_is_a_duplicate_too(
@@ -286,9 +289,9 @@ def test_case_03_the_same_answer_before_its_job_is_a_duplicate_too(
     charge = bank.charge(queue)
     words = [charge.answer("k", "x", answer_id="m") for _ in range(3)]
     assert words == ["buffered", "duplicate", "duplicate"]
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert (app.job(id).result, app.inbox.list()[0].copies) == ("x", 3)
+    assert (app.job(job_id).result, app.inbox.list()[0].copies) == ("x", 3)
 
 
 def test_case_03_an_equal_body_that_came_while_the_first_was_looked_at_turns_out_to_be_a_duplicate(
@@ -296,12 +299,12 @@ def test_case_03_an_equal_body_that_came_while_the_first_was_looked_at_turns_out
 ) -> None:
     charge = bank.charge(queue)
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("k", "x") == "matched"
     assert charge.answer("k", "x") == "buffered", "the first may be Progress: then they are two"
     run()
-    assert (bank.looked, app.job(id).result) == (["x"], "x")
+    assert (bank.looked, app.job(job_id).result) == (["x"], "x")
     assert kept(app) == [("x", "settled"), ("x", "duplicate")]
 
 
@@ -313,18 +316,18 @@ def test_case_04_another_answer_for_a_job_that_has_its_answer_is_kept_and_flagge
     charge = bank.charge(queue)
     if handler:
         bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "paid")
     run()
-    before = app.job(id)
+    before = app.job(job_id)
     assert charge.answer("k", "declined") == "conflict"
     run()
-    assert app.job(id)._row == before._row
+    assert app.job(job_id)._row == before._row
     assert before.result == "paid"
     assert [(one.data, one.state, one.job) for one in app.inbox.list()] == [
-        ("paid", "settled", id),
-        ("declined", "conflict", id),
+        ("paid", "settled", job_id),
+        ("declined", "conflict", job_id),
     ]
     assert bank.looked == (["paid"] if handler else [])
 
@@ -334,12 +337,12 @@ def test_case_04_another_answer_before_the_first_was_looked_at_turns_out_to_be_a
 ) -> None:
     charge = bank.charge(queue)
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("k", "paid") == "matched"
     assert charge.answer("k", "declined") == "buffered", "the first may be Progress"
     run()
-    assert (app.job(id).result, bank.looked) == ("paid", ["paid"])
+    assert (app.job(job_id).result, bank.looked) == ("paid", ["paid"])
     assert kept(app) == [("paid", "settled"), ("declined", "conflict")]
 
 
@@ -351,21 +354,21 @@ def test_case_04_of_two_early_answers_the_first_wins(
     if handler:
         bank.answered(charge)
     assert [charge.answer("k", n) for n in (1, 2, 1)] == ["buffered"] * 3
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert app.job(id).result == 1
+    assert app.job(job_id).result == 1
     assert kept(app) == [(1, "settled"), (2, "conflict"), (1, "duplicate")]
 
 
 # -- 5 ---------------------------------------------------------------------------------------------------------------
 def timed_out(app: Hipq, charge: JobType, clock: HandClock, run: Run, **options: Any) -> int:
     """A job that has sent its request, and got no answer in time."""
-    id = charge.enqueue(key="k", **options)
+    job_id = charge.enqueue(key="k", **options)
     run()
-    assert app.job(id).phase == "waiting"
+    assert app.job(job_id).phase == "waiting"
     clock.advance(seconds=10)
     run()
-    return id
+    return job_id
 
 
 @both
@@ -375,17 +378,17 @@ def test_case_05_an_answer_while_a_retry_is_scheduled_cancels_the_retry(
     charge = bank.charge(app.queue("orders", throttle_limit=5), timeout=10, retry=fixed(60), throttle_factor=3)
     if handler:
         bank.answered(charge)
-    id = timed_out(app, charge, clock, run)
-    assert (app.job(id).state, app.job(id).phase) == ("retry", "scheduled")
+    job_id = timed_out(app, charge, clock, run)
+    assert (app.job(job_id).state, app.job(job_id).phase) == ("retry", "scheduled")
     assert charge.answer("k", "after all") == "matched"
-    assert held(app, id) == 0
+    assert held(app, job_id) == 0
     if handler:
-        job = app.job(id)
+        job = app.job(job_id)
         assert (job.state, job.phase, job.error, job.attempt) == ("running", "answered", "NONE", 1)
     run()
     clock.advance(seconds=60)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.result, job.attempt, job.error) == ("final", "ok", "after all", 1, "NONE")
     assert bank.sent == [1], "the request is not sent again"
     assert told(job) == ["claimed", "waits", "error", "again", "answered", "ok"]
@@ -398,17 +401,17 @@ def test_case_05_an_answer_while_a_retry_is_ready_cancels_the_retry(
     charge = bank.charge(queue, timeout=10, retry=fixed(0))
     if handler:
         bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     app.pause("orders")
     clock.advance(seconds=10)
     run()
-    assert (app.job(id).state, app.job(id).phase) == ("retry", "ready")
-    assert (charge.answer("k", "x"), held(app, id)) == ("matched", 0)
+    assert (app.job(job_id).state, app.job(job_id).phase) == ("retry", "ready")
+    assert (charge.answer("k", "x"), held(app, job_id)) == ("matched", 0)
     run()
     app.resume("orders")
     run()
-    assert (app.job(id).state, app.job(id).result, app.job(id).attempt, bank.sent) == ("final", "x", 1, [1])
+    assert (app.job(job_id).state, app.job(job_id).result, app.job(job_id).attempt, bank.sent) == ("final", "x", 1, [1])
 
 
 @both
@@ -422,14 +425,14 @@ def test_case_05_an_answer_before_the_retry_handler_was_asked_settles_the_job(
     if handler:
         bank.answered(charge)
     two.queue("orders").job("other")(lambda _: None)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     one.run(until_empty=True)
     clock.advance(seconds=10)
     two.run(until_empty=True)
-    assert (one.job(id).state, one.job(id).phase) == ("error", "judging")
-    assert (charge.answer("k", "x"), held(one, id)) == ("matched", 0)
+    assert (one.job(job_id).state, one.job(job_id).phase) == ("error", "judging")
+    assert (charge.answer("k", "x"), held(one, job_id)) == ("matched", 0)
     one.run(until_empty=True)
-    job = one.job(id)
+    job = one.job(job_id)
     assert (job.state, job.code, job.result, job.attempt, asked, bank.sent) == ("final", "ok", "x", 1, [], [1])
 
 
@@ -443,26 +446,26 @@ def test_case_05_an_answer_while_the_retry_is_parked_by_a_throttler_cancels_it(
     charge = bank.charge(app.queue("orders", throttler=once), timeout=10, retry=fixed(0))
     if handler:
         bank.answered(charge)
-    id = timed_out(app, charge, clock, run)
-    assert (app.job(id).state, app.job(id).phase) == ("retry", "parked")
-    assert (charge.answer("k", "x"), held(app, id)) == ("matched", 0)
+    job_id = timed_out(app, charge, clock, run)
+    assert (app.job(job_id).state, app.job(job_id).phase) == ("retry", "parked")
+    assert (charge.answer("k", "x"), held(app, job_id)) == ("matched", 0)
     run()
-    assert (app.job(id).state, app.job(id).result, app.job(id).attempt, bank.sent) == ("final", "x", 1, [1])
+    assert (app.job(job_id).state, app.job(job_id).result, app.job(job_id).attempt, bank.sent) == ("final", "x", 1, [1])
 
 
 def test_case_05_its_work_breaks_no_limit_and_waits_for_none(app: Hipq, run: Run, bank: Bank, clock: HandClock) -> None:
     charge = bank.charge(app.queue("orders", throttle_limit=1), timeout=10, retry=fixed(60))
     bank.answered(charge, step({"40 %": Progress()}))
-    id = timed_out(app, charge, clock, run)
+    job_id = timed_out(app, charge, clock, run)
     other = charge.enqueue(key="other")
     run()
     assert (app.job(other).phase, held(app, other)) == ("waiting", 1), "the limit is full"
     assert charge.answer("k", "40 %") == "matched"
     run()
-    assert (app.job(id).phase, held(app, id), held(app, other)) == ("waiting", 0, 1)
+    assert (app.job(job_id).phase, held(app, job_id), held(app, other)) == ("waiting", 0, 1)
     assert charge.answer("k", "done") == "matched"
     run()
-    assert (app.job(id).state, app.job(id).result, app.job(other).phase) == ("final", "done", "waiting")
+    assert (app.job(job_id).state, app.job(job_id).result, app.job(other).phase) == ("final", "done", "waiting")
 
 
 def test_case_05_after_progress_the_job_has_its_time_out_again_and_then_its_retry(
@@ -470,18 +473,18 @@ def test_case_05_after_progress_the_job_has_its_time_out_again_and_then_its_retr
 ) -> None:
     charge = bank.charge(queue, timeout=10, retry=fixed(60, attempts=9))
     bank.answered(charge, step({"40 %": Progress()}))
-    id = timed_out(app, charge, clock, run)
+    job_id = timed_out(app, charge, clock, run)
     charge.answer("k", "40 %")
     run()
     clock.advance(seconds=9)
     run()
-    assert app.job(id).phase == "waiting"
+    assert app.job(job_id).phase == "waiting"
     clock.advance(seconds=1)
     run()
-    assert (app.job(id).state, app.job(id).failures) == ("retry", 2)
+    assert (app.job(job_id).state, app.job(job_id).failures) == ("retry", 2)
     clock.advance(seconds=60)
     run()
-    assert (bank.sent, app.job(id).attempt, app.job(id).phase, held(app, id)) == ([1, 2], 2, "waiting", 1)
+    assert (bank.sent, app.job(job_id).attempt, app.job(job_id).phase, held(app, job_id)) == ([1, 2], 2, "waiting", 1)
 
 
 def test_case_05_an_answer_after_the_handler_itself_failed_is_accepted(app: Hipq, queue: Queue, run: Run) -> None:
@@ -491,12 +494,12 @@ def test_case_05_an_answer_after_the_handler_itself_failed_is_accepted(app: Hipq
     def charge(_: Job[Any]) -> Wait:
         raise ConnectionError("after it was sent")
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert app.job(id).state == "retry"
+    assert app.job(job_id).state == "retry"
     assert charge.answer("k", "x") == "matched"
     run()
-    assert (app.job(id).state, app.job(id).result, app.job(id).attempt) == ("final", "x", 1)
+    assert (app.job(job_id).state, app.job(job_id).result, app.job(job_id).attempt) == ("final", "x", 1)
 
 
 @both
@@ -516,12 +519,12 @@ def test_case_05_a_handler_that_fails_with_its_answer_there_is_not_tried_again(
 
     if handler:
         bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.result, job.attempt, job.failures) == ("final", "ok", "paid", 1, 1)
     assert (bank.sent, bank.looked) == ([1], ["paid"] if handler else [])
-    assert (kept(app), held(app, id)) == ([("paid", "settled")], 0)
+    assert (kept(app), held(app, job_id)) == ([("paid", "settled")], 0)
     assert told(job)[:2] == ["claimed", "error"]
     assert told(job)[-2:] == ["answered", "ok"]
     assert "gave up" not in words
@@ -532,12 +535,12 @@ def test_case_05_an_answer_behind_one_that_says_the_work_failed_is_looked_at(
     app: Hipq, queue: Queue, run: Run, bank: Bank
 ) -> None:
     charge = bank.charge(queue, retry=fixed(60))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("k", "busy", error=True) == "matched"
     assert charge.answer("k", "paid after all") == "buffered"
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.code, job.result, job.failures, bank.sent) == ("ok", "paid after all", 1, [1])
     assert kept(app) == [("busy", "applied"), ("paid after all", "settled")]
 
@@ -547,13 +550,13 @@ def test_case_05_the_same_failure_said_twice_is_one_failure(
     app: Hipq, queue: Queue, run: Run, bank: Bank, named: bool
 ) -> None:
     charge = bank.charge(queue, retry=fixed(60))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     answer_id = "m-1" if named else None
     assert charge.answer("k", "busy", error=True, answer_id=answer_id) == "matched"
     assert charge.answer("k", "busy", error=True, answer_id=answer_id) == ("duplicate" if named else "buffered")
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.phase, job.failures) == ("retry", "scheduled", 1)
     assert kept(app) == [("busy", "applied"), *([] if named else [("busy", "duplicate")])]
 
@@ -569,14 +572,14 @@ def test_case_06_final_stays_final_and_the_late_answer_is_bound_to_that_job(
     )
     if handler:
         bank.answered(charge)
-    id = timed_out(app, charge, clock, run)
-    before = app.job(id)
+    job_id = timed_out(app, charge, clock, run)
+    before = app.job(job_id)
     assert (before.state, before.code, before.exitcode) == ("final", "error", 504)
     assert charge.answer("k", "too late") == "late"
     run()
-    assert app.job(id)._row == before._row
-    assert [(one.data, one.state, one.job) for one in app.inbox.list()] == [("too late", "late", id)]
-    assert (seen, bank.looked) == ([(id, "final", "too late", "late")], [])
+    assert app.job(job_id)._row == before._row
+    assert [(one.data, one.state, one.job) for one in app.inbox.list()] == [("too late", "late", job_id)]
+    assert (seen, bank.looked) == ([(job_id, "final", "too late", "late")], [])
 
 
 def test_case_06_the_hook_may_be_a_decorator_and_may_raise(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
@@ -588,9 +591,9 @@ def test_case_06_the_hook_may_be_a_decorator_and_may_raise(app: Hipq, queue: Que
         seen.append(answer.data)
         raise ValueError
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    app.cancel(id)
+    app.cancel(job_id)
     assert charge.answer("k", "too late") == "late"
     assert (seen, kept(app)) == (["too late"], [("too late", "late")])
 
@@ -611,11 +614,11 @@ def test_case_06_a_late_answer_stays_bound_when_the_key_is_used_again(
 
 # -- 7 ---------------------------------------------------------------------------------------------------------------
 def second_attempt(app: Hipq, charge: JobType, clock: HandClock, run: Run) -> int:
-    id = timed_out(app, charge, clock, run)
+    job_id = timed_out(app, charge, clock, run)
     clock.advance(seconds=60)
     run()
-    assert (app.job(id).attempt, app.job(id).phase) == (2, "waiting")
-    return id
+    assert (app.job(job_id).attempt, app.job(job_id).phase) == (2, "waiting")
+    return job_id
 
 
 @both
@@ -625,10 +628,10 @@ def test_case_07_an_earlier_attempts_answer_is_accepted(
     charge = bank.charge(queue, timeout=10, retry=fixed(60))
     if handler:
         bank.answered(charge)
-    id = second_attempt(app, charge, clock, run)
+    job_id = second_attempt(app, charge, clock, run)
     assert charge.answer("k", "to the first", attempt=1) == "matched"
     run()
-    assert (app.job(id).state, app.job(id).result, app.job(id).attempt) == ("final", "to the first", 2)
+    assert (app.job(job_id).state, app.job(job_id).result, app.job(job_id).attempt) == ("final", "to the first", 2)
 
 
 @both
@@ -641,35 +644,35 @@ def test_case_07_a_fence_refuses_an_earlier_attempts_answer(
     )
     if handler:
         bank.answered(charge)
-    id = second_attempt(app, charge, clock, run)
-    before = app.job(id)
+    job_id = second_attempt(app, charge, clock, run)
+    before = app.job(job_id)
     assert charge.answer("k", "to the first", attempt=1) == "late"
-    assert app.job(id)._row == before._row
+    assert app.job(job_id)._row == before._row
     (late,) = app.inbox.list()
-    assert (late.state, late.job, late.attempt) == ("late", id, 1)
+    assert (late.state, late.job, late.attempt) == ("late", job_id, 1)
     assert "attempt 1" in late.note
     assert seen == ["to the first"]
     assert charge.answer("k", "to the second", attempt=2) == "matched"
     run()
-    assert (app.job(id).result, app.job(id).attempt) == ("to the second", 2)
+    assert (app.job(job_id).result, app.job(job_id).attempt) == ("to the second", 2)
 
 
 def test_case_07_a_fence_lets_through_what_names_no_attempt(
     app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
 ) -> None:
     charge = bank.charge(queue, timeout=10, retry=fixed(60), fence="attempt")
-    id = second_attempt(app, charge, clock, run)
+    job_id = second_attempt(app, charge, clock, run)
     assert charge.answer("k", "to whom?") == "matched"
-    assert app.job(id).result == "to whom?"
+    assert app.job(job_id).result == "to whom?"
 
 
 def test_case_07_a_fence_lets_an_attempts_own_answer_cancel_its_retry(
     app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
 ) -> None:
     charge = bank.charge(queue, timeout=10, retry=fixed(60), fence="attempt")
-    id = timed_out(app, charge, clock, run)
+    job_id = timed_out(app, charge, clock, run)
     assert charge.answer("k", "x", attempt=1) == "matched"
-    assert (app.job(id).result, bank.sent) == ("x", [1])
+    assert (app.job(job_id).result, bank.sent) == ("x", [1])
 
 
 def test_case_07_a_fence_refuses_while_the_next_attempt_executes(
@@ -684,14 +687,14 @@ def test_case_07_a_fence_refuses_while_the_next_attempt_executes(
             words.append(app.answer("orders", "charge", job.key, "to the second", attempt=2))
         return Wait()
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     clock.advance(seconds=10)
     run()
     clock.advance(seconds=60)
     run()
     assert words == ["late", "buffered"]
-    assert (app.job(id).result, app.job(id).attempt) == ("to the second", 2)
+    assert (app.job(job_id).result, app.job(job_id).attempt) == ("to the second", 2)
     assert kept(app) == [("to the first", "late"), ("to the second", "settled")]
 
 
@@ -702,13 +705,13 @@ def test_case_07_a_fence_holds_also_for_attempts_that_failed_before_they_could_w
     def charge(_: Job[Any]) -> Wait:
         raise ConnectionError("after it was sent")
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     clock.advance(seconds=60)
     run()
-    assert (app.job(id).state, app.job(id).attempt) == ("retry", 2)
+    assert (app.job(job_id).state, app.job(job_id).attempt) == ("retry", 2)
     assert charge.answer("k", "to the first", attempt=1) == "late"
-    assert app.job(id).state == "retry"
+    assert app.job(job_id).state == "retry"
 
 
 # -- 8 ---------------------------------------------------------------------------------------------------------------
@@ -833,7 +836,7 @@ def test_case_08_the_predecessor_may_have_the_key_only_from_its_wait(
     assert app.job(before).state == "final"
     clock.advance(hours=2)
     run()
-    assert (app.job(elder).key, app.job(elder).phase) == ("k", "waiting")
+    assert (app.job(elder).key, app.job(elder).wait_key, app.job(elder).phase) == (str(elder), "k", "waiting")
     assert charge.answer("k", "to the elder") == "matched"
     clock.advance(seconds=1)
     assert charge.answer("k", "to the elder, too") == "conflict"
@@ -865,8 +868,8 @@ def test_case_09_of_a_time_out_and_an_answer_at_the_same_moment_exactly_one_wins
     run()
     thread.join(20)
     run()
-    for id, key in zip(ids, keys, strict=True):
-        job = app.job(id)
+    for job_id, key in zip(ids, keys, strict=True):
+        job = app.job(job_id)
         assert job.state == "final"
         assert (words[key], job.code) in (("matched", "ok"), ("late", "error"))
         assert told(job).count("answered") == (words[key] == "matched")
@@ -877,12 +880,12 @@ def test_case_09_an_answer_after_the_deadline_that_nobody_has_noticed_wins(
     app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
 ) -> None:
     charge = bank.charge(queue, timeout=10)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     clock.advance(seconds=11)
     assert charge.answer("k", "x") == "matched"
     run()
-    assert (app.job(id).code, app.job(id).result) == ("ok", "x")
+    assert (app.job(job_id).code, app.job(job_id).result) == ("ok", "x")
 
 
 # -- 10 --------------------------------------------------------------------------------------------------------------
@@ -909,10 +912,10 @@ def test_case_10_its_time_is_enforced_when_matching_without_any_prune(
         clock.advance(seconds=11)  # less than engines take until they look for such answers
         return Wait()
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     assert charge.answer("k", "stale") == "buffered"
     run()
-    assert (app.job(id).phase, kept(app)) == ("waiting", [("stale", "buffered")])
+    assert (app.job(job_id).phase, kept(app)) == ("waiting", [("stale", "buffered")])
 
 
 def test_case_10_a_stale_answer_does_not_stand_before_a_fresh_one(
@@ -926,12 +929,12 @@ def test_case_10_a_stale_answer_does_not_stand_before_a_fresh_one(
         return Wait()
 
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     assert charge.answer("k", "stale") == "buffered"
     run()
     assert charge.answer("k", "fresh") == "matched"
     run()
-    assert (app.job(id).result, bank.looked) == ("fresh", ["fresh"])
+    assert (app.job(job_id).result, bank.looked) == ("fresh", ["fresh"])
 
 
 def test_case_10_engines_forget_what_nobody_claimed(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
@@ -947,15 +950,15 @@ def test_case_10_engines_forget_what_nobody_claimed(app: Hipq, queue: Queue, run
 
 def test_case_10_it_can_be_replayed_and_rekeyed(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
     charge = bank.charge(queue)
-    id = charge.enqueue(key="order-17")
+    job_id = charge.enqueue(key="order-17")
     run()
     assert charge.answer("order 17", "paid") == "buffered"
     (lost,) = app.inbox.list(state="buffered")
     assert app.inbox.replay(lost.id).outcome == "buffered"
     (lost,) = app.inbox.list(state="buffered")
     replayed = app.inbox.rekey(lost.id, "order-17")
-    assert (replayed.outcome, replayed.job) == ("matched", id)
-    assert (app.job(id).result, kept(app)) == ("paid", [("paid", "settled")])
+    assert (replayed.outcome, replayed.job) == ("matched", job_id)
+    assert (app.job(job_id).result, kept(app)) == ("paid", [("paid", "settled")])
 
 
 # -- 11 --------------------------------------------------------------------------------------------------------------
@@ -972,28 +975,28 @@ def test_case_11_an_answer_that_says_the_work_failed_goes_the_way_of_errors(
     charge = bank.charge(queue, retry=again)
     if handler:
         bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("k", "no funds", error=True) == "matched"
     run()
-    job = app.job(id)
-    assert (job.state, job.phase, job.failures, job.attempt, held(app, id)) == ("retry", "scheduled", 1, 1, 0)
+    job = app.job(job_id)
+    assert (job.state, job.phase, job.failures, job.attempt, held(app, job_id)) == ("retry", "scheduled", 1, 1, 0)
     assert (asked, bank.looked, kept(app)) == (["no funds"], [], [("no funds", "applied")])
     clock.advance(seconds=60)
     run()
-    assert (bank.sent, app.job(id).attempt, app.job(id).phase) == ([1, 2], 2, "waiting")
+    assert (bank.sent, app.job(job_id).attempt, app.job(job_id).phase) == ([1, 2], 2, "waiting")
     assert charge.answer("k", "paid") == "matched"
     run()
-    assert (app.job(id).code, app.job(id).result) == ("ok", "paid")
+    assert (app.job(job_id).code, app.job(job_id).result) == ("ok", "paid")
 
 
 def test_case_11_without_a_retry_handler_it_is_final(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
     charge = bank.charge(queue)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("k", {"why": "no funds"}, error=True) == "matched"
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.exitcode, job.failures) == ("final", "error", 500, 1)
     assert job.fault is not None
     assert "no funds" in job.fault.message
@@ -1003,9 +1006,9 @@ def test_case_11_without_a_retry_handler_it_is_final(app: Hipq, queue: Queue, ru
 def test_case_11_early_too(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
     charge = bank.charge(queue)
     assert charge.answer("k", "no funds", error=True) == "buffered"
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert (app.job(id).state, app.job(id).code, bank.sent) == ("final", "error", [1])
+    assert (app.job(job_id).state, app.job(job_id).code, bank.sent) == ("final", "error", [1])
 
 
 # -- 12 --------------------------------------------------------------------------------------------------------------
@@ -1014,25 +1017,31 @@ def test_case_12_several_answers_are_looked_at_one_after_the_other(
 ) -> None:
     charge = bank.charge(queue, timeout=100)
     bank.answered(charge, step({"accepted": Progress(), "40 %": Progress(extend=1000)}))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    deadline = app.job(id).deadline
+    deadline = app.job(job_id).deadline
     clock.advance(seconds=50)
     assert charge.answer("k", "accepted") == "matched"
     run()
-    job = app.job(id)
-    assert (job.state, job.phase, job.attempt, job.deadline, held(app, id)) == ("running", "waiting", 1, deadline, 1)
+    job = app.job(job_id)
+    assert (job.state, job.phase, job.attempt, job.deadline, held(app, job_id)) == (
+        "running",
+        "waiting",
+        1,
+        deadline,
+        1,
+    )
     assert charge.answer("k", "40 %") == "matched"
     run()
-    extended = app.job(id).deadline
+    extended = app.job(job_id).deadline
     assert extended is not None
     assert extended.timestamp() == clock.now() / 1e6 + 1000
     clock.advance(seconds=999)
     run()
-    assert app.job(id).phase == "waiting"
+    assert app.job(job_id).phase == "waiting"
     assert charge.answer("k", "done") == "matched"
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.result, job.attempt, job.failures, bank.sent) == ("final", "done", 1, 0, [1])
     assert told(job) == ["claimed", "waits", "answered", "progress", "answered", "progress", "answered", "ok"]
     assert kept(app) == [("accepted", "progress"), ("40 %", "progress"), ("done", "settled")]
@@ -1044,14 +1053,14 @@ def test_case_12_several_that_queue_up_are_looked_at_in_order_and_none_is_lost(
 ) -> None:
     charge = bank.charge(queue)
     bank.answered(charge, lambda n: n if n == 5 else Progress())
-    id = charge.enqueue(key="k") if early != "not added" else 0
+    job_id = charge.enqueue(key="k") if early != "not added" else 0
     if early == "waiting":
         run()
     words = [charge.answer("k", n) for n in range(7)]
     assert words == [("matched" if early == "waiting" else "buffered"), *["buffered"] * 6]
-    id = id or charge.enqueue(key="k")
+    job_id = job_id or charge.enqueue(key="k")
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.result, job.attempt, bank.looked) == ("final", 5, 1, [0, 1, 2, 3, 4, 5])
     assert kept(app) == [*((n, "progress") for n in range(5)), (5, "settled"), (6, "conflict")]
 
@@ -1060,9 +1069,9 @@ def test_case_12_more_queue_up_than_are_read_at_once(app: Hipq, queue: Queue, ru
     charge = bank.charge(queue)
     bank.answered(charge, lambda n: n if n == 119 else Progress())
     app.answer_many({"queue": "orders", "type": "charge", "key": "k", "data": n} for n in range(120))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert (app.job(id).result, bank.looked) == (119, list(range(120)))
+    assert (app.job(job_id).result, bank.looked) == (119, list(range(120)))
 
 
 def test_case_12_an_answer_while_the_one_before_is_looked_at_is_next(
@@ -1078,11 +1087,11 @@ def test_case_12_an_answer_while_the_one_before_is_looked_at_is_next(
         return data
 
     bank.answered(charge, outcome)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "accepted")
     run()
-    assert (words, bank.looked, app.job(id).result) == (["buffered"], ["accepted", "done"], "done")
+    assert (words, bank.looked, app.job(job_id).result) == (["buffered"], ["accepted", "done"], "done")
 
 
 def test_case_12_an_answer_handler_may_wait_anew_under_another_key(
@@ -1090,18 +1099,18 @@ def test_case_12_an_answer_handler_may_wait_anew_under_another_key(
 ) -> None:
     charge = bank.charge(queue, timeout=100)
     bank.answered(charge, step({"accepted": Wait(key="ticket-9", timeout=1000)}))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "accepted")
     run()
-    job = app.job(id)
-    assert (job.state, job.phase, job.key, job.attempt, held(app, id)) == ("running", "waiting", "ticket-9", 1, 1)
+    job = app.job(job_id)
+    assert (job.state, job.phase, job.attempt, held(app, job_id)) == ("running", "waiting", 1, 1)
+    assert (job.key, job.wait_key) == ("k", "ticket-9")
     assert job.deadline is not None
     assert job.deadline.timestamp() == clock.now() / 1e6 + 1000
-    assert charge.answer("k", "under the old key") == "buffered"
     assert charge.answer("ticket-9", "done") == "matched"
     run()
-    assert (app.job(id).state, app.job(id).result, bank.sent) == ("final", "done", [1])
+    assert (app.job(job_id).state, app.job(job_id).result, bank.sent) == ("final", "done", [1])
 
 
 @pytest.mark.parametrize("raised", [True, False], ids=["raised", "returned"])
@@ -1117,19 +1126,19 @@ def test_case_12_the_last_of_several_may_say_failed_or_retry(
         return outcomes[data]
 
     bank.answered(charge, outcome)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     for data in ("accepted", "busy"):
         assert charge.answer("k", data) == "matched"
         run()
-    job = app.job(id)
-    assert (job.state, job.phase, job.failures, job.attempt, held(app, id)) == ("retry", "scheduled", 0, 1, 0)
+    job = app.job(job_id)
+    assert (job.state, job.phase, job.failures, job.attempt, held(app, job_id)) == ("retry", "scheduled", 0, 1, 0)
     clock.advance(seconds=60)
     run()
-    assert (bank.sent, app.job(id).attempt) == ([1, 2], 2)
+    assert (bank.sent, app.job(job_id).attempt) == ([1, 2], 2)
     charge.answer("k", "declined")
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.exitcode, job.failures, job.attempt) == ("final", "failed", 400, 0, 2)
 
 
@@ -1139,13 +1148,13 @@ def test_case_12_an_answer_behind_one_that_asks_to_run_again_cancels_the_retry(
     """Nothing is lost between waits: the second stays the job's, and is looked at when it waits again at the latest."""
     charge = bank.charge(queue)
     bank.answered(charge, step({"busy": Retry(60)}))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert [charge.answer("k", data) for data in ("busy", "done after all")] == ["matched", "buffered"]
     run()
     clock.advance(seconds=60)
     run()
-    assert (app.job(id).state, app.job(id).result) == ("final", "done after all")
+    assert (app.job(job_id).state, app.job(job_id).result) == ("final", "done after all")
     assert bank.looked == ["busy", "done after all"]
 
 
@@ -1155,17 +1164,17 @@ def test_case_13_silence_for_longer_than_the_heartbeat_is_a_time_out(
 ) -> None:
     charge = bank.charge(queue, Wait(timeout=100, heartbeat=30), retry=fixed(60))
     bank.answered(charge, lambda _: Progress())
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     for _ in range(2):
         clock.advance(seconds=29)
         run()
         assert charge.answer("k", "still working") == "matched"
         run()
-        assert app.job(id).phase == "waiting"
+        assert app.job(job_id).phase == "waiting"
     clock.advance(seconds=30)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.failures, job.exitcode, job.attempt) == ("retry", 1, 504, 1)
     assert job.fault is not None
     assert job.fault.is_a(TimeoutError)
@@ -1177,7 +1186,7 @@ def test_case_13_signs_of_life_do_not_move_the_hard_time_out(
 ) -> None:
     charge = bank.charge(queue, Wait(timeout=100, heartbeat=30))
     bank.answered(charge, lambda _: Progress())
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     for _ in range(4):
         clock.advance(seconds=24)
@@ -1185,10 +1194,10 @@ def test_case_13_signs_of_life_do_not_move_the_hard_time_out(
         run()
     clock.advance(seconds=3)
     run()
-    assert app.job(id).phase == "waiting"
+    assert app.job(job_id).phase == "waiting"
     clock.advance(seconds=1)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.exitcode, len(bank.looked)) == ("final", "error", 504, 4)
     assert job.fault is not None
     assert "sign of life" not in job.fault.message
@@ -1199,13 +1208,13 @@ def test_case_13_an_extension_is_within_the_heartbeat(
 ) -> None:
     charge = bank.charge(queue, Wait(timeout=40, heartbeat=30))
     bank.answered(charge, lambda _: Progress(extend=1000))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "still working")
     run()
     clock.advance(seconds=30)
     run()
-    assert (app.job(id).state, app.job(id).exitcode) == ("final", 504)
+    assert (app.job(job_id).state, app.job(job_id).exitcode) == ("final", 504)
 
 
 # -- 14 --------------------------------------------------------------------------------------------------------------
@@ -1222,20 +1231,20 @@ def test_case_14_an_answer_handler_that_raises_is_called_again_and_the_request_i
         return data
 
     bank.answered(charge, outcome)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "paid")
     run()
     for tries, pause in ((1, 1), (2, 2), (3, 4)):
-        job = app.job(id)
+        job = app.job(job_id)
         assert (job.state, job.phase, job.failures, job.attempt) == ("running", "waiting", 0, 1)
-        assert (len(bank.looked), held(app, id), kept(app)) == (tries, 1, [("paid", "matched")])
+        assert (len(bank.looked), held(app, job_id), kept(app)) == (tries, 1, [("paid", "matched")])
         clock.advance(seconds=pause - 0.001)
         run()
         assert len(bank.looked) == tries
         clock.advance(seconds=0.001)
         run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.result, job.attempt, job.failures) == ("final", "ok", "paid", 1, 0)
     assert (bank.sent, bank.looked, asked) == ([1], ["paid"] * 4, [])
     assert told(job).count("answer failed") == 3
@@ -1254,7 +1263,7 @@ def test_case_14_answers_that_come_meanwhile_keep_their_order(
         return Progress() if data == "first" else data
 
     bank.answered(charge, outcome)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "first")
     run()
@@ -1263,7 +1272,7 @@ def test_case_14_answers_that_come_meanwhile_keep_their_order(
     assert bank.looked == ["first"]
     clock.advance(seconds=1)
     run()
-    assert (bank.looked, app.job(id).result, bank.sent) == (["first", "first", "second"], "second", [1])
+    assert (bank.looked, app.job(job_id).result, bank.sent) == (["first", "first", "second"], "second", [1])
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
@@ -1293,19 +1302,19 @@ def test_case_14_an_answer_handler_that_takes_too_long_is_called_again(
                 release.wait(20)
             return answer.data
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "paid")
     try:
         app.run(until_empty=True, poll=0.02)
-        job = app.job(id)
+        job = app.job(job_id)
         assert (job.state, job.phase, job.failures) == ("running", "waiting", 0)
         assert told(job)[-1] == "answer failed"
         clock.advance(seconds=1)
         run()
     finally:
         release.set()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.result, job.attempt, bank.sent, bank.looked) == ("final", "paid", 1, [1], ["paid"] * 2)
 
 
@@ -1324,11 +1333,11 @@ def test_case_14_failed_and_retry_are_no_failures_of_the_answer_handler(
         return outcome
 
     bank.answered(charge, said)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.failures, job.attempt) == (state, code, 0, 1)
     assert "answer failed" not in told(job)
     clock.advance(seconds=59)
@@ -1339,11 +1348,11 @@ def test_case_14_failed_and_retry_are_no_failures_of_the_answer_handler(
 def test_case_14_a_retry_without_a_time_asks_the_retry_handler(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
     charge = bank.charge(queue, retry=lambda _job, _fault: None)
     bank.answered(charge, lambda _: Retry())
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, bank.looked, "answer failed" in told(job)) == ("final", "retry", ["x"], False)
 
 
@@ -1353,14 +1362,14 @@ def test_case_14_a_result_that_is_not_json_is_a_failure_of_the_answer_handler(
     results: list[Any] = [object(), "fine"]
     charge = bank.charge(queue)
     bank.answered(charge, lambda _: results.pop(0))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     run()
-    assert told(app.job(id))[-1] == "answer failed"
+    assert told(app.job(job_id))[-1] == "answer failed"
     clock.advance(seconds=1)
     run()
-    assert (app.job(id).result, bank.sent) == ("fine", [1])
+    assert (app.job(job_id).result, bank.sent) == ("fine", [1])
 
 
 def test_case_14_an_async_answer_handler_of_a_plain_job_type(
@@ -1375,14 +1384,14 @@ def test_case_14_an_async_answer_handler_of_a_plain_job_type(
             raise ValueError("once")
         return Ok(answer.data)
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     run()
-    assert (app.job(id).phase, told(app.job(id))[-1]) == ("waiting", "answer failed")
+    assert (app.job(job_id).phase, told(app.job(job_id))[-1]) == ("waiting", "answer failed")
     clock.advance(seconds=1)
     run()
-    assert (app.job(id).state, app.job(id).result, bank.looked, bank.sent) == ("final", "x", ["x", "x"], [1])
+    assert (app.job(job_id).state, app.job(job_id).result, bank.looked, bank.sent) == ("final", "x", ["x", "x"], [1])
 
 
 def test_case_14_a_plain_answer_handler_of_an_async_job_type(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
@@ -1391,11 +1400,11 @@ def test_case_14_a_plain_answer_handler_of_an_async_job_type(app: Hipq, queue: Q
         return Wait()
 
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     run()
-    assert (app.job(id).result, bank.looked) == ("x", ["x"])
+    assert (app.job(job_id).result, bank.looked) == ("x", ["x"])
 
 
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "plain"])
@@ -1415,15 +1424,15 @@ def test_case_14_answer_handlers_of_job_types_with_processes_run_there(
         return outcome(job, answer)
 
     charge.answered(later if is_async else outcome)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", [1, 2])
     run()
-    assert told(app.job(id))[-1] == "answer failed"
+    assert told(app.job(job_id))[-1] == "answer failed"
     clock.advance(seconds=1)
     run()
-    result = app.job(id).result
-    assert (result["data"], result["key"], app.job(id).attempt) == ([1, 2], "k", 1)
+    result = app.job(job_id).result
+    assert (result["data"], result["key"], app.job(job_id).attempt) == ([1, 2], "k", 1)
     assert result["pid"] != os.getpid()
 
 
@@ -1480,45 +1489,107 @@ def test_case_15_an_answer_does_not_ask_a_throttler(app: Hipq, run: Run, bank: B
 
     charge = bank.charge(app.queue("orders", throttler=first_only))
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     blocked = charge.enqueue(key="blocked")
     run()
     before = asked.count("k")
     assert charge.answer("k", "x") == "matched"
     run()
-    assert (app.job(id).state, app.job(id).result, asked.count("k")) == ("final", "x", before)
+    assert (app.job(job_id).state, app.job(job_id).result, asked.count("k")) == ("final", "x", before)
     assert (app.job(blocked).state, app.job(blocked).phase) == ("initial", "parked")
 
 
 def test_case_15_progress_keeps_the_jobs_place_in_a_full_limit(app: Hipq, run: Run, bank: Bank) -> None:
     charge = bank.charge(app.queue("orders", throttle_limit=1))
     bank.answered(charge, step({"40 %": Progress()}))
-    id, other = charge.enqueue(key="k"), charge.enqueue(key="other")
+    job_id, other = charge.enqueue(key="k"), charge.enqueue(key="other")
     run()
     charge.answer("k", "40 %")
     run()
-    assert (app.job(id).phase, held(app, id), app.job(other).state) == ("waiting", 1, "initial")
+    assert (app.job(job_id).phase, held(app, job_id), app.job(other).state) == ("waiting", 1, "initial")
     charge.answer("k", "done")
     run()
-    assert (app.job(id).state, app.job(other).phase) == ("final", "waiting")
+    assert (app.job(job_id).state, app.job(other).phase) == ("final", "waiting")
 
 
 # -- 16 --------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("key", ["order-17", "ticket-9"])
 @both
 def test_case_16_the_key_may_be_known_only_from_the_requests_reply(
-    app: Hipq, queue: Queue, run: Run, bank: Bank, handler: bool
+    app: Hipq, queue: Queue, run: Run, bank: Bank, handler: bool, key: str
 ) -> None:
     charge = bank.charge(queue, Wait(key="ticket-9"))
     if handler:
         bank.answered(charge)
-    id = charge.enqueue(key="order-17")
+    job_id = charge.enqueue(key="order-17")
     run()
-    assert (app.job(id).key, app.job(id).phase) == ("ticket-9", "waiting")
-    assert charge.answer("order-17", "under the old key") == "buffered"
+    job = app.job(job_id)
+    assert (job.key, job.wait_key, job.phase) == ("order-17", "ticket-9", "waiting")
+    assert charge.answer(key, "paid") == "matched"
+    run()
+    assert (app.job(job_id).state, app.job(job_id).result) == ("final", "paid")
+    assert charge.answer(key, "declined") == "conflict"
+    assert {one.job for one in app.inbox.list()} == {job_id}
+
+
+def test_case_16_a_job_keeps_its_key_on_every_attempt(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
+    """It is what handlers use so that a service does not do the same thing twice; so no second job may have it."""
+    keys: list[str] = []
+
+    @queue.job(retry=fixed(60), timeout=10)
+    def charge(job: Job[Any]) -> Wait:
+        keys.append(job.key)
+        return Wait(key=f"ticket-{job.attempt}")
+
+    job_id = charge.enqueue(key="order-17")
+    run()
+    with pytest.raises(DuplicateKey) as refused:
+        charge.enqueue(key="order-17")
+    assert refused.value.id == job_id
+    for _ in range(2):
+        clock.advance(seconds=60)
+        run()
+    job = app.job(job_id)
+    assert (keys, job.attempt, job.wait_key) == (["order-17"] * 2, 2, "ticket-2")
+    assert [entry.get("key") for entry in job.history if entry["event"] == "waits"] == ["ticket-1", "ticket-2"]
+
+
+def test_case_16_a_retry_that_is_pending_is_off_when_the_answer_to_the_waits_key_comes(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
+) -> None:
+    """Case 5, the commonest: the time-out was too short."""
+    charge = bank.charge(queue, Wait(key="ticket-9", timeout=10), retry=fixed(60))
+    bank.answered(charge)
+    job_id = charge.enqueue(key="order-17")
+    run()
+    clock.advance(seconds=10)
+    run()
+    assert (app.job(job_id).state, app.job(job_id).wait_key) == ("retry", "ticket-9")
     assert charge.answer("ticket-9", "paid") == "matched"
     run()
-    assert (app.job(id).state, app.job(id).result) == ("final", "paid")
+    assert (app.job(job_id).result, app.job(job_id).attempt, bank.sent) == ("paid", 1, [1])
+
+
+def test_case_16_an_answer_to_the_first_request_is_good_while_the_second_is_sent(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
+) -> None:
+    """Case 7. The engine may have claimed the retry a moment before the answer came: that must make no difference."""
+    words: list[str] = []
+
+    @queue.job(retry=fixed(60), timeout=10)
+    def charge(job: Job[Any]) -> Wait:
+        if job.attempt == 2:
+            words.append(app.answer("orders", "charge", "ticket-1", "paid"))
+        return Wait(key=f"ticket-{job.attempt}")
+
+    bank.answered(charge)
+    job_id = charge.enqueue(key="order-17")
+    run()
+    for _ in range(2):
+        clock.advance(seconds=60)
+        run()
+    assert (words, app.job(job_id).result, app.job(job_id).attempt) == (["buffered"], "paid", 2)
 
 
 def test_case_16_an_answer_may_be_faster_than_the_reply(app: Hipq, queue: Queue, run: Run) -> None:
@@ -1529,27 +1600,25 @@ def test_case_16_an_answer_may_be_faster_than_the_reply(app: Hipq, queue: Queue,
         words.append(app.answer("orders", "charge", "ticket-9", "paid"))
         return Wait(key="ticket-9")
 
-    id = charge.enqueue(key="order-17")
+    job_id = charge.enqueue(key="order-17")
     run()
-    assert (words, app.job(id).state, app.job(id).result) == (["buffered"], "final", "paid")
+    assert (words, app.job(job_id).state, app.job(job_id).result) == (["buffered"], "final", "paid")
 
 
-def test_case_16_an_answer_to_the_old_key_is_not_one_to_the_new(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
-    """It came while the job had that key. It is matched on all four, always: the job waits for another key's now."""
+def test_case_16_an_early_answer_to_the_jobs_own_key_is_picked_up_too(
+    app: Hipq, queue: Queue, run: Run, bank: Bank
+) -> None:
     words: list[str] = []
 
     @queue.job
     def charge(job: Job[Any]) -> Wait:
-        words.append(app.answer("orders", "charge", job.key, "to the old key"))
+        words.append(app.answer("orders", "charge", job.key, "paid"))
         return Wait(key="ticket-9")
 
     bank.answered(charge)
-    id = charge.enqueue(key="order-17")
+    job_id = charge.enqueue(key="order-17")
     run()
-    assert (words, app.job(id).phase) == (["buffered"], "waiting")
-    assert charge.answer("ticket-9", "paid") == "matched"
-    run()
-    assert (app.job(id).result, bank.looked) == ("paid", ["paid"])
+    assert (words, app.job(job_id).result, bank.looked) == (["buffered"], "paid", ["paid"])
 
 
 def test_case_16_a_key_that_another_live_job_has_is_an_error(app: Hipq, queue: Queue, run: Run) -> None:
@@ -1568,17 +1637,33 @@ def test_case_16_a_key_that_another_live_job_has_is_an_error(app: Hipq, queue: Q
         "waiting",
         "waiting",
     )
+    assert f"another live charge job (id {first}) has the key 'ticket-9'" in str(job.fault)
     assert charge.answer("ticket-9", "paid") == "matched"
     assert (app.job(first).result, app.job(second).code) == ("paid", "error")
+
+
+def test_case_16_jobs_that_want_one_key_at_once_cost_no_neighbour_anything(app: Hipq, queue: Queue, run: Run) -> None:
+    charge = queue.job("charge")(lambda job: Wait(key=job.data) if job.data else Ok("done"))
+    ids = charge.enqueue_many(["ticket", "ticket", None, "another", "ticket", None])
+    run()
+    jobs = [app.job(job_id) for job_id in ids]
+    assert sorted(job.phase for job in jobs if job.data == "ticket") == ["done", "done", "waiting"]
+    (winner,) = (job.id for job in jobs if job.data == "ticket" and job.phase == "waiting")
+    for job in jobs:
+        if job.data == "ticket" and job.id != winner:
+            assert f"(id {winner}) has the key 'ticket'" in str(job.fault)
+    assert [(job.phase, job.code) for job in jobs if job.data != "ticket"] == [
+        ("done", "ok"), ("waiting", "NONE"), ("done", "ok")
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("key", ["", "x" * 501, "a\x00b", "\ud800", 5])
 def test_case_16_a_key_that_is_none_is_an_error(app: Hipq, queue: Queue, run: Run, key: Any) -> None:
     charge = queue.job("charge")(lambda _: Wait(key=key))
-    id = charge.enqueue()
+    job_id = charge.enqueue()
     run()
-    assert (app.job(id).state, app.job(id).code) == ("final", "error")
-    assert "key" in app.job(id).error
+    assert (app.job(job_id).state, app.job(job_id).code) == ("final", "error")
+    assert "key" in app.job(job_id).error
 
 
 # -- 17 --------------------------------------------------------------------------------------------------------------
@@ -1587,9 +1672,9 @@ def test_case_17_a_time_out_is_called_off_before_it_is_an_error(
 ) -> None:
     charge = bank.charge(queue, timeout=10, retry=fixed(60))
     bank.cancelled(charge)
-    id = timed_out(app, charge, clock, run)
-    job = app.job(id)
-    assert (job.state, job.phase, job.failures, job.exitcode, held(app, id)) == ("retry", "scheduled", 1, 504, 0)
+    job_id = timed_out(app, charge, clock, run)
+    job = app.job(job_id)
+    assert (job.state, job.phase, job.failures, job.exitcode, held(app, job_id)) == ("retry", "scheduled", 1, 504, 0)
     assert job.fault is not None
     assert job.fault.is_a(TimeoutError)
     assert (bank.called_off, job.attempt) == (["k"], 1)
@@ -1619,14 +1704,14 @@ def test_case_17_a_cancel_handler_knows_why(app: Hipq, queue: Queue, run: Run, b
 def test_case_17_a_cancelled_job_is_called_off_and_then_final(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
     charge = bank.charge(queue, retry=fixed(60))
     bank.cancelled(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    app.cancel(id, "changed my mind")
-    job = app.job(id)
-    assert (job.state, job.phase, held(app, id), bank.called_off) == ("running", "calling off", 1, [])
+    app.cancel(job_id, "changed my mind")
+    job = app.job(job_id)
+    assert (job.state, job.phase, held(app, job_id), bank.called_off) == ("running", "calling off", 1, [])
     run()
-    job = app.job(id)
-    assert (job.state, job.code, job.exitcode, job.attempt, held(app, id)) == ("final", "failed", 499, 1, 0)
+    job = app.job(job_id)
+    assert (job.state, job.code, job.exitcode, job.attempt, held(app, job_id)) == ("final", "failed", 499, 1, 0)
     assert job.fault is not None
     assert (job.fault.kind, job.fault.message, bank.called_off) == ("cancelled", "changed my mind", ["k"])
     assert told(job) == ["claimed", "waits", "calling off", "called off", "cancelled"]
@@ -1656,17 +1741,17 @@ def test_case_17_what_the_cancel_handler_does_never_blocks(
             clock.advance(seconds=5)
             release.wait(20)
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     if cause == "cancel":
-        app.cancel(id)
+        app.cancel(job_id)
     else:
         clock.advance(seconds=10)
     try:
         app.run(until_empty=True, poll=0.02)
     finally:
         release.set()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.exitcode, bank.called_off) == ("final", 499 if cause == "cancel" else 504, ["k"])
     event = "called off" if how == "async" else "call-off failed"
     (entry,) = [entry for entry in job.history if entry["event"] == event]
@@ -1684,14 +1769,14 @@ def test_case_17_an_answer_while_a_time_out_is_called_off_is_accepted(
     if handler:
         bank.answered(charge)
     two.queue("orders").job("other")(lambda _: None)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     one.run(until_empty=True)
     clock.advance(seconds=10)
     two.run(until_empty=True)
-    assert one.job(id).phase == "calling off", "an engine without the code leaves it to one that has it"
+    assert one.job(job_id).phase == "calling off", "an engine without the code leaves it to one that has it"
     assert charge.answer("k", "just in time") == "matched"
     one.run(until_empty=True)
-    job = one.job(id)
+    job = one.job(job_id)
     assert (job.state, job.code, job.result, job.attempt, bank.called_off) == ("final", "ok", "just in time", 1, [])
 
 
@@ -1723,7 +1808,7 @@ def test_case_17_an_answer_while_the_cancel_handler_of_a_time_out_runs_is_accept
     clock.advance(seconds=10)
     until_empty(app, 4)
     assert words == ["matched"] * 4
-    assert [(app.job(id).state, app.job(id).result) for id in ids] == [("final", key) for key in together]
+    assert [(app.job(job_id).state, app.job(job_id).result) for job_id in ids] == [("final", key) for key in together]
     assert sorted(bank.looked) == list(together)
 
 
@@ -1735,13 +1820,13 @@ def test_case_17_an_answer_while_a_cancel_is_called_off_is_late(
     bank.cancelled(charge)
     if handler:
         bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    app.cancel(id)
+    app.cancel(job_id)
     assert charge.answer("k", "x") == "late"
-    assert [(one.state, one.job) for one in app.inbox.list()] == [("late", id)]
+    assert [(one.state, one.job) for one in app.inbox.list()] == [("late", job_id)]
     run()
-    assert (app.job(id).state, app.job(id).exitcode, bank.looked, bank.called_off) == ("final", 499, [], ["k"])
+    assert (app.job(job_id).state, app.job(job_id).exitcode, bank.looked, bank.called_off) == ("final", 499, [], ["k"])
 
 
 def test_case_17_the_cancel_handler_is_not_kept_waiting_by_a_pause_or_a_limit(
@@ -1749,22 +1834,22 @@ def test_case_17_the_cancel_handler_is_not_kept_waiting_by_a_pause_or_a_limit(
 ) -> None:
     charge = bank.charge(app.queue("orders", throttle_limit=1), windows=[window("07:00", "09:00")])
     bank.cancelled(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     app.pause("orders")
     clock.advance(hours=2)
-    app.cancel(id)
+    app.cancel(job_id)
     run()
-    assert (app.job(id).state, bank.called_off) == ("final", ["k"])
+    assert (app.job(job_id).state, bank.called_off) == ("final", ["k"])
 
 
 def test_case_17_a_job_that_never_waited_has_nothing_to_call_off(app: Hipq, queue: Queue, run: Run, bank: Bank) -> None:
     charge = bank.charge(queue)
     bank.cancelled(charge)
-    id = charge.enqueue(key="k", delay=10)
-    app.cancel(id)
+    job_id = charge.enqueue(key="k", delay=10)
+    app.cancel(job_id)
     run()
-    assert (app.job(id).state, bank.called_off) == ("final", [])
+    assert (app.job(job_id).state, bank.called_off) == ("final", [])
 
 
 # -- 18 --------------------------------------------------------------------------------------------------------------
@@ -1772,13 +1857,13 @@ def test_case_18_a_time_out_is_an_error_by_default(
     app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
 ) -> None:
     charge = bank.charge(queue, Wait(timeout=10), retry=fixed(60, attempts=2))
-    id = timed_out(app, charge, clock, run)
-    assert (app.job(id).state, app.job(id).failures, app.job(id).exitcode) == ("retry", 1, 504)
+    job_id = timed_out(app, charge, clock, run)
+    assert (app.job(job_id).state, app.job(job_id).failures, app.job(job_id).exitcode) == ("retry", 1, 504)
     clock.advance(seconds=60)
     run()
     clock.advance(seconds=10)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.failures, bank.sent) == ("final", "error", 2, [1, 2])
 
 
@@ -1800,10 +1885,10 @@ def test_case_18_a_time_out_may_mean_what_the_user_chooses(
     charge = bank.charge(queue, Wait(timeout=10, on_timeout=chosen), retry=lambda job, _: asked.append(job.id))
     if calls_off:
         bank.cancelled(charge)
-    id = timed_out(app, charge, clock, run)
-    job = app.job(id)
+    job_id = timed_out(app, charge, clock, run)
+    job = app.job(job_id)
     assert (job.state, job.code, job.exitcode, job.result) == (state, code, exitcode, result)
-    assert (job.failures, job.attempt, held(app, id), asked) == (0, 1, 0, [])
+    assert (job.failures, job.attempt, held(app, job_id), asked) == (0, 1, 0, [])
     assert bank.called_off == (["k"] if calls_off else [])
     if state == "retry":
         assert (job.scheduled_run_time.timestamp(), job.data) == (clock.now() / 1e6 + 30, "other")
@@ -1814,15 +1899,15 @@ def test_case_18_a_time_out_may_mean_what_the_user_chooses(
 
 def test_case_18_the_heartbeat_means_the_same(app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock) -> None:
     charge = bank.charge(queue, Wait(timeout=100, heartbeat=10, on_timeout=Ok("assumed")))
-    id = timed_out(app, charge, clock, run)
-    assert (app.job(id).state, app.job(id).result) == ("final", "assumed")
+    job_id = timed_out(app, charge, clock, run)
+    assert (app.job(job_id).state, app.job(job_id).result) == ("final", "assumed")
 
 
 @pytest.mark.parametrize("chosen", [Retry(), Wait(), ValueError("x")])
 def test_case_18_what_is_no_choice_is_an_error_at_once(app: Hipq, queue: Queue, run: Run, chosen: Any) -> None:
     charge = queue.job("charge")(lambda _: Wait(on_timeout=chosen))
-    id = charge.enqueue()
+    job_id = charge.enqueue()
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code) == ("final", "error")
     assert "on_timeout" in job.error

@@ -58,19 +58,19 @@ def test_an_id_is_known_as_long_as_its_job_has_the_answer_before_it(queue: Queue
 def test_a_job_whose_answer_is_gone_waits_for_another(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
     ask = queue.job("ask", timeout=60)(lambda _: Wait())
     ask.answered(lambda _, answer: answer.data)
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     run()
     ask.answer("k", 1)
     (kept,) = app.inbox.list()
-    row = app.store.get(id)
+    row = app.store.get(job_id)
     assert row
     assert not app.store.drop_answer(kept.id), "not by the front door"
     _behind_its_back(app, f"DELETE FROM hipq_answers WHERE id = {kept.id}")
     run()
-    assert app.job(id).phase == "waiting"
+    assert app.job(job_id).phase == "waiting"
     clock.advance(seconds=61)
     run()
-    assert app.job(id).code == "error"
+    assert app.job(job_id).code == "error"
 
 
 def _behind_its_back(app: Hipq, query: str) -> None:
@@ -86,12 +86,12 @@ def test_silence_that_means_again_ends_with_the_jobs_lifetime(
     app: Hipq, queue: Queue, run: Run, clock: HandClock
 ) -> None:
     ask = queue.job("ask", lifetime=60)(lambda _: Wait(timeout=10, on_timeout=Retry(1)))
-    id = ask.enqueue()
+    job_id = ask.enqueue()
     for _ in range(9):
         run()
         clock.advance(seconds=11)
-    assert (app.job(id).state, app.job(id).code) == ("final", "error")
-    assert app.job(id).attempt <= 7
+    assert (app.job(job_id).state, app.job(job_id).code) == ("final", "error")
+    assert app.job(job_id).attempt <= 7
 
 
 @pytest.mark.parametrize("cause", ["time-out", "cancel"])
@@ -100,14 +100,14 @@ def test_a_cancel_handler_that_kills_its_process_changes_nothing(
 ) -> None:
     ask = queue.job("ask", timeout=10, process=True, retry=fixed(60, attempts=5))(lambda _: Wait())
     ask.cancelled(lambda _: os._exit(7))
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     run()
     if cause == "cancel":
-        app.cancel(id)
+        app.cancel(job_id)
     else:
         clock.advance(seconds=11)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     if cause == "cancel":
         assert (job.state, job.code, job.exitcode) == ("final", "failed", 499)
     else:
@@ -120,13 +120,13 @@ def test_a_job_with_an_answer_before_it_is_called_off_when_it_is_cancelled(app: 
     ask = queue.job("ask")(lambda _: Wait())
     ask.answered(lambda *_: Progress())
     ask.cancelled(lambda job: told.append(job.key))
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     run()
     ask.answer("k", "40 %")
-    app.cancel(id)
-    assert app.job(id).phase == "calling off"
+    app.cancel(job_id)
+    assert app.job(job_id).phase == "calling off"
     run()
-    assert (app.job(id).code, app.job(id).exitcode, told) == ("failed", 499, ["k"])
+    assert (app.job(job_id).code, app.job(job_id).exitcode, told) == ("failed", 499, ["k"])
     assert [one.state for one in app.inbox.list()] == ["late"]
 
 
@@ -134,15 +134,15 @@ def test_a_job_with_an_answer_before_it_is_called_off_when_it_is_cancelled(app: 
 def test_a_retry_handler_that_takes_too_long_over_an_answer_ends_the_job(app: Hipq, queue: Queue) -> None:
     over = threading.Event()
     ask = queue.job("ask", run_timeout=1, retry=lambda *_: over.wait(60) and None)(lambda _: Wait())
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     app.run(until_empty=True)
     ask.answer("k", "no", error=True)
     try:
         app.run(until_empty=True)
     finally:
         over.set()
-    assert app.job(id).code == "error"
-    assert "retry handler ran longer" in app.job(id).error
+    assert app.job(job_id).code == "error"
+    assert "retry handler ran longer" in app.job(job_id).error
 
 
 def test_many_answers_to_other_attempts_do_not_hide_the_right_one(
@@ -155,10 +155,10 @@ def test_many_answers_to_other_attempts_do_not_hide_the_right_one(
     for n in range(7):
         ask.answer("k", n, attempt=7)
     ask.answer("k", "right", attempt=1)
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     run()
     run()
-    assert app.job(id).result == "right"
+    assert app.job(job_id).result == "right"
     assert [one.state for one in app.inbox.list()] == ["late"] * 7 + ["settled"]
 
 
@@ -169,14 +169,14 @@ def test_without_a_fence_an_answer_to_an_earlier_attempt_stops_a_retry(
         raise OSError
 
     ask = queue.job("ask", retry=fixed(10, attempts=5))(fails)
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     for _ in range(2):
         run()
         clock.advance(seconds=10)
-    assert app.job(id).attempt == 2
+    assert app.job(job_id).attempt == 2
     assert ask.answer("k", "paid", attempt=1) == "matched"
     run()
-    assert app.result(id, timeout=5) == "paid"
+    assert app.result(job_id, timeout=5) == "paid"
 
 
 def test_a_key_that_another_job_has_is_an_error_for_the_retry_handler(
@@ -191,9 +191,10 @@ def test_a_key_that_another_job_has_is_an_error_for_the_retry_handler(
     ask = queue.job("ask", retry=judge)(lambda _: Wait(key="taken"))
     first, second = ask.enqueue(), ask.enqueue()
     run()
-    phases = {id: app.job(id).phase for id in (first, second)}
+    phases = {job_id: app.job(job_id).phase for job_id in (first, second)}
     assert sorted(phases.values()) == ["scheduled", "waiting"]
-    assert "another live ask job has the key 'taken'" in asked[0]
+    holder = next(job_id for job_id in phases if phases[job_id] == "waiting")
+    assert f"another live ask job (id {holder}) has the key 'taken'" in asked[0]
     ask.answer("taken", 1)
     clock.advance(seconds=5)
     run()
@@ -250,12 +251,12 @@ def test_engines_delete_old_answers_faster_than_they_come(
 
 
 def test_who_waits_for_a_result_hears_that_the_app_was_closed(app: Hipq, queue: Queue) -> None:
-    id = queue.job("ask")(lambda _: Wait()).enqueue()
+    job_id = queue.job("ask")(lambda _: Wait()).enqueue()
     heard: list[BaseException] = []
 
     def wait() -> None:
         try:
-            app.result(id)
+            app.result(job_id)
         except BaseException as error:
             heard.append(error)
 
@@ -265,9 +266,9 @@ def test_who_waits_for_a_result_hears_that_the_app_was_closed(app: Hipq, queue: 
     app.close()
     thread.join(30)
     assert [type(error) for error in heard] == [StoreUnavailable]
-    assert app.job(id).state == "initial", "it opens again when it is used again"
+    assert app.job(job_id).state == "initial", "it opens again when it is used again"
     with pytest.raises(TimeoutError):
-        asyncio.run(app.aresult(id, timeout=0.05))
+        asyncio.run(app.aresult(job_id, timeout=0.05))
 
 
 def test_code_that_could_never_be_called_is_refused(queue: Queue) -> None:
@@ -289,11 +290,11 @@ def test_code_that_could_never_be_called_is_refused(queue: Queue) -> None:
 def test_an_error_that_says_nothing_is_told_as_one(app: Hipq, queue: Queue, run: Run) -> None:
     ask = queue.job("ask")(lambda _: Wait())
     ask.answered(lambda *_: Failed("not asked"))
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     run()
     ask.answer("k", error=True)
     run()
-    assert str(app.job(id).fault) == "answer: it says that the work failed"
+    assert str(app.job(job_id).fault) == "answer: it says that the work failed"
 
 
 def test_whoever_brings_the_answer_need_not_know_that_somebody_looks_at_it(
@@ -308,34 +309,38 @@ def test_whoever_brings_the_answer_need_not_know_that_somebody_looks_at_it(
     ids = [ask.enqueue(key="k"), post.enqueue(key="k")]
     run()
     assert [one.answer("k", "declined") for one in (web_ask, web_post)] == ["matched", "matched"]
-    assert [app.job(id).phase for id in ids] == ["answered", "done"]
+    assert [app.job(job_id).phase for job_id in ids] == ["answered", "done"]
     run()
-    assert [app.job(id).code for id in ids] == ["failed", "ok"]
+    assert [app.job(job_id).code for job_id in ids] == ["failed", "ok"]
 
 
 def test_cancelling_twice_is_cancelling_once(app: Hipq, queue: Queue, run: Run) -> None:
     told: list[str] = []
     ask = queue.job("ask")(lambda _: Wait())
     ask.cancelled(lambda job: told.append(job.key))
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     run()
-    app.cancel(id, "first")
-    app.cancel(id, "second")
+    app.cancel(job_id, "first")
+    app.cancel(job_id, "second")
     run()
-    assert (told, app.job(id).exitcode, str(app.job(id).fault)) == (["k"], 499, "first")
+    assert (told, app.job(job_id).exitcode, str(app.job(job_id).fault)) == (["k"], 499, "first")
 
 
-def test_an_answer_whose_handler_took_its_process_down_is_the_one_the_job_ended_with(
-    app: Hipq, queue: Queue, run: Run
+def test_an_answer_whose_handler_took_its_process_down_three_times_is_used_up(
+    app: Hipq, queue: Queue, run: Run, clock: HandClock
 ) -> None:
     ask = queue.job("ask", process=True)(lambda _: Wait())
     ask.answered(lambda *_: os._exit(9))
-    id = ask.enqueue(key="k")
+    job_id = ask.enqueue(key="k")
     run()
     ask.answer("k", 1)
+    for pause in (1, 2):  # it is called again after that
+        run()
+        assert app.job(job_id).state == "running"
+        clock.advance(seconds=pause)
     run()
-    assert (app.job(id).state, app.job(id).code) == ("final", "error")
-    assert [one.state for one in app.inbox.list()] == ["settled"]
+    assert (app.job(job_id).state, app.job(job_id).code) == ("final", "error")
+    assert [one.state for one in app.inbox.list()] == ["applied"]
 
 
 def test_the_order_of_keys_in_a_body_does_not_make_another_of_it(queue: Queue, run: Run) -> None:
@@ -348,10 +353,10 @@ def test_the_order_of_keys_in_a_body_does_not_make_another_of_it(queue: Queue, r
 
 def test_who_waits_for_a_job_that_is_gone_hears_so(app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hipq.answers.results.LONG", 0.05)
-    id = queue.job("ask")(lambda _: Wait()).enqueue()
+    job_id = queue.job("ask")(lambda _: Wait()).enqueue()
     _behind_its_back(app, "DELETE FROM shop_orders")
     with pytest.raises(NotFound):
-        app.result(id, timeout=60)
+        app.result(job_id, timeout=60)
     other = queue.enqueue("ask")
     threading.Timer(0.2, lambda: _behind_its_back(app, "DELETE FROM shop_orders")).start()
     with pytest.raises(NotFound):
@@ -364,14 +369,14 @@ def test_who_waits_for_a_result_waits_on_while_the_store_is_away(
     """Whichever of its looks that meets."""
     monkeypatch.setattr("hipq.answers.results.LONG", 0.0)
     ask = queue.job("ask")(lambda _: None)
-    id = ask.enqueue()
+    job_id = ask.enqueue()
     get, ended, calls = app.store.get, app.store.ended, count()
 
     def away(*_: Any) -> Any:
         raise StoreUnavailable("away")
 
-    row = app._row(id)
-    monkeypatch.setattr(app.store, "get", lambda id: away() if next(calls) < 3 else get(id))
+    row = app._row(job_id)
+    monkeypatch.setattr(app.store, "get", lambda one_id: away() if next(calls) < 3 else get(one_id))
     monkeypatch.setattr(app.store, "ended", lambda ids: away() if next(calls) == 5 else ended(ids))
     timer = threading.Timer(0.3, lambda: app.run(until_empty=True))
     timer.start()

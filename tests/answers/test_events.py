@@ -40,7 +40,7 @@ def names(heard: list[Event]) -> list[str]:
 def test_each_answer_that_comes_is_announced_with_its_number_its_key_and_how_long_it_took(
     app: Hipq, charge: JobType, run: Run, clock: HandClock, heard: list[Event]
 ) -> None:
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     clock.advance(seconds=30)
     for key, data in (("k", 1), ("k", 1), ("k", 2), ("nobody", 3)):
@@ -55,7 +55,7 @@ def test_each_answer_that_comes_is_announced_with_its_number_its_key_and_how_lon
     ]
     assert {event.queue for event in heard} == {"orders"}
     assert heard[0].job is not None
-    assert (heard[0].job.id, heard[0].job.state, heard[0].at) == (id, "final", clock.now())
+    assert (heard[0].job.id, heard[0].job.state, heard[0].at) == (job_id, "final", clock.now())
 
 
 def test_a_late_answer_is_announced(app: Hipq, charge: JobType, run: Run, heard: list[Event]) -> None:
@@ -130,14 +130,14 @@ def test_calling_off_is_announced(
     bank.cancelled(charge)
     if fails:
         charge.cancelled(lambda _: 1 / 0)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     if cause == "cancel":
-        app.cancel(id)
+        app.cancel(job_id)
     else:
         clock.advance(seconds=100)
     run()
-    assert app.job(id).state == "final"
+    assert app.job(job_id).state == "final"
     before, *found = names(heard) if cause == "time-out" else ["timed out", *names(heard)]
     assert before == "timed out"
     assert found[0] == "calling off"

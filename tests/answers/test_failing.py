@@ -41,6 +41,12 @@ class ByHand:
         (row,) = self._store.turn(self._sysid, [], claims, self._store.now()).won
         return row
 
+    def look_again(self) -> None:
+        """Waiting jobs whose moment has come."""
+        queue, now = self._charge.queue, self._store.now()
+        changes = rescue.overdue(self._store, queue.number, queue.order, now)
+        assert not self._store.turn(self._sysid, changes, [], now).lost
+
     def die(self) -> None:
         self._store.drop_lease(self._sysid)
 
@@ -70,25 +76,25 @@ def test_one_to_an_earlier_attempt_counts(
             assert app.answer("orders", "charge", job.key, data, attempt=attempt) == "buffered"
         raise OSError("it broke")
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     for _ in range(4):
         run()
         clock.advance(seconds=60)
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.code, job.result, bank.sent) == ("ok", "paid", [1, 2])
 
 
 def test_where_there_is_a_fence_the_one_to_its_last_attempt_counts(app: Hipq, queue: Queue, bank: Bank) -> None:
     """Both were brought by a program that does not know the type."""
     charge = bank.charge(queue, fence="attempt")
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     engine = ByHand(app, charge)
     engine.end(engine.claim(), Again(FAULT))
     row = engine.claim()
     for attempt in (1, 2):
         assert app.answer("orders", "charge", "k", f"to {attempt}", attempt=attempt) in ("buffered", "late")
     engine.end(row, Judged(FAULT))
-    assert app.job(id).phase == "answered"
+    assert app.job(job_id).phase == "answered"
     assert kept(app) == [("to 1", "late"), ("to 2", "matched")]
 
 
@@ -97,15 +103,15 @@ def test_cancelled_then_it_is_called_off(app: Hipq, queue: Queue, run: Run, bank
     charge = bank.charge(queue)
     bank.answered(charge)
     bank.cancelled(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     engine = ByHand(app, charge)
     row = engine.claim()
     assert charge.answer("k", "paid") == "buffered"
     engine.end(row, Judged(FAULT, again=again))
-    assert app.job(id).phase == "answered"
-    app.cancel(id)
+    assert app.job(job_id).phase == "answered"
+    app.cancel(job_id)
     run()
-    assert (app.job(id).code, bank.called_off) == ("failed", ["k"])
+    assert (app.job(job_id).code, bank.called_off) == ("failed", ["k"])
 
 
 @pytest.mark.parametrize("last", [True, False])
@@ -117,9 +123,9 @@ def test_only_the_failure_is_told(app: Hipq, queue: Queue, run: Run, last: bool)
         app.answer("orders", "charge", job.key, "paid")
         raise OSError("it broke")
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert told(app.job(id)) == ["claimed", "error", "answered", "ok"]
+    assert told(app.job(job_id)) == ["claimed", "error", "answered", "ok"]
     assert [name for name in heard if not name.startswith(("added", "engine"))] == [
         "claimed", "buffered", "error", "matched", "claimed", "ok",
     ]  # fmt: skip
@@ -134,9 +140,9 @@ def test_one_that_was_cancelled_meanwhile_has_no_error(app: Hipq, queue: Queue, 
         app.cancel(job.id)
         raise OSError("it broke")
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert app.job(id).code == "failed"
+    assert app.job(job_id).code == "failed"
     assert "lost" in heard
     assert "error" not in heard
 
@@ -151,22 +157,30 @@ def test_a_copy_that_is_put_aside_is_announced(app: Hipq, queue: Queue, run: Run
     assert heard.count("duplicate") == 1
 
 
-def test_crashes_of_its_handler_are_not_those_of_its_answer_handler(app: Hipq, queue: Queue, bank: Bank) -> None:
+def test_crashes_of_its_handler_are_not_those_of_its_answer_handler(
+    app: Hipq, queue: Queue, bank: Bank, clock: HandClock
+) -> None:
     charge = bank.charge(queue)
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     engine = ByHand(app, charge)
     for count in range(3):
         row = engine.claim()
         if count == 2:
             assert charge.answer("k", "paid") == "buffered"
         engine.end(row, CRASH)
-    for _ in range(2):
-        assert app.job(id).phase == "answered"
+        if count < 2:
+            engine.end(engine.claim(), Judged(CRASH.fault, again=Again(CRASH.fault)))
+    for pause in (1, 2):
+        assert app.job(job_id).phase == "answered"
         engine.end(engine.claim(), CRASH)
-    assert (app.job(id).phase, kept(app)) == ("answered", [("paid", "matched")])
+        assert (app.job(job_id).phase, kept(app)) == ("waiting", [("paid", "matched")])
+        clock.advance(seconds=pause)
+        engine.look_again()
     engine.end(engine.claim(), CRASH)
-    assert (app.job(id).code, kept(app)) == ("error", [("paid", "settled")])
+    job = app.job(job_id)
+    assert (job.phase, job.failures) == ("judging", 4), "an error, for its retry handler"
+    assert kept(app) == [("paid", "applied")]
 
 
 def test_no_answer_outlives_the_lifetime(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
@@ -180,9 +194,9 @@ def test_no_answer_outlives_the_lifetime(app: Hipq, queue: Queue, run: Run, cloc
     def looked_at(_: Job[Any], __: Answer) -> Progress:
         return Progress()
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
-    assert (app.job(id).state, app.job(id).code) == ("final", "retry")
+    assert (app.job(job_id).state, app.job(job_id).code) == ("final", "retry")
 
 
 def test_very_many_that_fail_together_are_saved_in_parts(
@@ -210,7 +224,7 @@ def test_very_many_that_fail_together_are_saved_in_parts(
 def test_one_to_an_earlier_attempt_counts_when_its_engine_is_dead(app: Hipq, queue: Queue, bank: Bank) -> None:
     charge = bank.charge(queue)
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     engine = ByHand(app, charge)
     engine.end(engine.claim(), Again(FAULT))
     engine.claim()
@@ -219,7 +233,7 @@ def test_one_to_an_earlier_attempt_counts_when_its_engine_is_dead(app: Hipq, que
     engine.die()
     (change,) = rescue.orphans(app.store, {queue.number: queue.for_engine()}, app.store.now())
     assert not app.store.turn(0, [change], [], app.store.now()).lost
-    assert (app.job(id).phase, kept(app)) == ("answered", [("1", "matched"), ("2", "buffered")])
+    assert (app.job(job_id).phase, kept(app)) == ("answered", [("1", "matched"), ("2", "buffered")])
 
 
 def test_one_to_an_earlier_attempt_counts_when_the_key_is_taken(
@@ -236,8 +250,8 @@ def test_one_to_an_earlier_attempt_counts_when_the_key_is_taken(
         return Wait(key="taken")
 
     charge.enqueue(key="taken")
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     for _ in range(3):
         run()
         clock.advance(seconds=60)
-    assert (app.job(id).code, app.job(id).result, bank.sent) == ("ok", "paid", [1, 2])
+    assert (app.job(job_id).code, app.job(job_id).result, bank.sent) == ("ok", "paid", [1, 2])

@@ -119,7 +119,7 @@ def test_equal_bodies_for_different_jobs_are_different_answers(app: Hipq, queue:
         ids.append(charge.enqueue(key="k"))
         run()
         assert charge.answer("k", "paid") == "matched"
-    assert [app.job(id).result for id in ids] == ["paid"] * 3
+    assert [app.job(job_id).result for job_id in ids] == ["paid"] * 3
     assert [one.job for one in app.inbox.list()] == ids
 
 
@@ -156,30 +156,30 @@ def test_a_copy_of_the_answer_that_led_to_a_retry_does_not_cancel_it(
     """The broker brings it again: it was used, and was not Progress."""
     charge = bank.charge(queue, retry=fixed(60, attempts=9))
     bank.answered(charge, step({"busy": Retry(60)}))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("k", "busy", error=error) == "matched"
     run()
-    before: Any = app.job(id)
+    before: Any = app.job(job_id)
     assert before.state == "retry"
     assert charge.answer("k", "busy", error=error) == "duplicate"
-    assert app.job(id)._row == before._row
+    assert app.job(job_id)._row == before._row
 
 
 def test_the_next_attempt_takes_an_answer_with_the_same_body(
     app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock
 ) -> None:
     charge = bank.charge(queue, retry=fixed(60, attempts=2))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "busy", error=True)
     run()
     clock.advance(seconds=60)
     run()
-    assert (app.job(id).attempt, app.job(id).phase) == (2, "waiting")
+    assert (app.job(job_id).attempt, app.job(job_id).phase) == (2, "waiting")
     assert charge.answer("k", "busy", error=True) == "matched"
     run()
-    assert (app.job(id).state, app.job(id).failures) == ("final", 2)
+    assert (app.job(job_id).state, app.job(job_id).failures) == ("final", 2)
 
 
 def test_the_same_body_under_another_key_of_the_job_is_another_answer(
@@ -189,13 +189,13 @@ def test_the_same_body_under_another_key_of_the_job_is_another_answer(
     def charge(job: Job[Any]) -> Wait:
         return Wait(key=f"request {job.attempt}")
 
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     assert charge.answer("request 1", "busy", error=True) == "matched"
     run()
     for _ in range(2):
         clock.advance(seconds=60)
         run()
-    job = app.job(id)
-    assert (job.state, job.attempt, job.key) == ("retry", 2, "request 2"), "it has timed out"
+    job = app.job(job_id)
+    assert (job.state, job.attempt, job.wait_key) == ("retry", 2, "request 2"), "it has timed out"
     assert charge.answer("request 2", "busy", error=True) == "matched"

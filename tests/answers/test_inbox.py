@@ -24,8 +24,8 @@ def charge(queue: Queue, bank: Bank) -> JobType:
 sqlite_only = pytest.mark.parametrize("url", ["sqlite://"], ids=["refused before any store"])
 
 
-def item(key: str, data: Any = None, queue: str = "orders", type: str = "charge", **more: Any) -> dict[str, Any]:
-    return {"queue": queue, "type": type, "key": key, "data": data, **more}
+def item(key: str, data: Any = None, queue: str = "orders", job_type: str = "charge", **more: Any) -> dict[str, Any]:
+    return {"queue": queue, "type": job_type, "key": key, "data": data, **more}
 
 
 def test_answers_are_listed_in_the_order_they_came_page_by_page(app: Hipq, charge: JobType, clock: HandClock) -> None:
@@ -57,18 +57,18 @@ def test_show_has_one_by_its_number(app: Hipq, charge: JobType) -> None:
 
 def test_what_is_not_there_is_not_found(app: Hipq, charge: JobType) -> None:
     assert charge.name == "charge"
-    for verb in (app.inbox.show, app.inbox.replay, app.inbox.drop, lambda id: app.inbox.rekey(id, "k")):
+    for verb in (app.inbox.show, app.inbox.replay, app.inbox.drop, lambda job_id: app.inbox.rekey(job_id, "k")):
         with pytest.raises(NotFound, match="99"):
             verb(99)
 
 
 @sqlite_only
-@pytest.mark.parametrize("id", [0, -1, True, "1", 1 << 63, None])
-def test_a_number_that_is_none_is_invalid(app: Hipq, charge: JobType, id: Any) -> None:
+@pytest.mark.parametrize("answer_id", [0, -1, True, "1", 1 << 63, None])
+def test_a_number_that_is_none_is_invalid(app: Hipq, charge: JobType, answer_id: Any) -> None:
     assert charge.name == "charge"
-    for verb in (app.inbox.show, app.inbox.replay, app.inbox.drop, lambda id: app.inbox.rekey(id, "k")):
+    for verb in (app.inbox.show, app.inbox.replay, app.inbox.drop, lambda answer_id: app.inbox.rekey(answer_id, "k")):
         with pytest.raises(Invalid):
-            verb(id)
+            verb(answer_id)
 
 
 @pytest.mark.parametrize(
@@ -100,18 +100,18 @@ def test_a_late_answer_can_be_replayed_to_the_job_that_has_the_key_now(app: Hipq
 
 def test_an_answer_can_be_given_another_type_too(app: Hipq, queue: Queue, charge: JobType, run: Run) -> None:
     refund = queue.job("refund")(lambda _: Wait())
-    id = refund.enqueue(key="r")
+    job_id = refund.enqueue(key="r")
     run()
     charge.answer("k", "no", error=True)
     (lost,) = app.inbox.list()
     assert app.inbox.rekey(lost.id, "r", type="refund").outcome == "matched"
     run()
-    assert (app.job(id).state, app.job(id).code) == ("final", "error"), "it still says that the work failed"
+    assert (app.job(job_id).state, app.job(job_id).code) == ("final", "error"), "it still says that the work failed"
 
 
 def test_what_was_used_cannot_be_replayed(app: Hipq, charge: JobType, run: Run, bank: Bank) -> None:
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     (only,) = app.inbox.list()
@@ -122,7 +122,7 @@ def test_what_was_used_cannot_be_replayed(app: Hipq, charge: JobType, run: Run, 
         with pytest.raises(Conflict, match=state):
             app.inbox.rekey(only.id, "other")
         run()
-    assert app.job(id).result == "x"
+    assert app.job(job_id).result == "x"
 
 
 def test_a_bad_new_key_leaves_the_answer_as_it_was(app: Hipq, charge: JobType) -> None:
@@ -136,16 +136,16 @@ def test_a_bad_new_key_leaves_the_answer_as_it_was(app: Hipq, charge: JobType) -
 
 def test_drop_deletes_what_no_job_is_about_to_look_at(app: Hipq, charge: JobType, run: Run, bank: Bank) -> None:
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     charge.answer("nobody", "y")
     mine, lost = app.inbox.list()
     app.inbox.drop(lost.id)
-    with pytest.raises(Conflict, match=str(id)):
+    with pytest.raises(Conflict, match=str(job_id)):
         app.inbox.drop(mine.id)
     run()
-    assert app.job(id).result == "x"
+    assert app.job(job_id).result == "x"
     app.inbox.drop(mine.id)
     assert app.inbox.list() == []
 
@@ -154,13 +154,13 @@ def test_what_a_job_is_about_to_look_at_is_never_pruned(
     app: Hipq, charge: JobType, run: Run, bank: Bank, clock: HandClock
 ) -> None:
     bank.answered(charge)
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
     clock.advance(days=30)
     assert app.inbox.prune() == 0
     run()
-    assert app.job(id).result == "x"
+    assert app.job(job_id).result == "x"
 
 
 def test_late_answers_and_conflicts_are_kept_longer_than_used_ones(
@@ -186,7 +186,7 @@ def test_many_answers_to_several_queues_are_told_what_became_of_each(app: Hipq, 
         [item("a", 1), item("a", 1, "others"), item("a", 2), item("b", 3), item("a", 1), item("c", 4), item("c", 5)]
     )
     assert words == ["matched", "matched", "conflict", "matched", "duplicate", "buffered", "buffered"]
-    assert [app.job(id).result for id in ids] == [1, 3, 1]
+    assert [app.job(job_id).result for job_id in ids] == [1, 3, 1]
     assert [one.data for one in app.inbox.list(key="c")] == [4, 5]
 
 
@@ -196,12 +196,12 @@ def test_several_answers_to_one_key_in_one_batch_keep_their_order(
     from hipq import Progress
 
     bank.answered(charge, lambda n: n if n == 9 else Progress())
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     words = app.answer_many(item("k", n, answer_id=f"m{n % 10}") for n in range(12))
     assert words == ["matched", *["buffered"] * 9, "duplicate", "duplicate"]
     run()
-    assert (app.job(id).result, bank.looked) == (9, list(range(10)))
+    assert (app.job(job_id).result, bank.looked) == (9, list(range(10)))
 
 
 def test_more_than_a_thousand_at_once(app: Hipq, charge: JobType, run: Run) -> None:
@@ -224,11 +224,11 @@ def test_more_than_a_thousand_at_once(app: Hipq, charge: JobType, run: Run) -> N
 )  # fmt: skip
 @sqlite_only
 def test_one_bad_answer_refuses_all_before_anything_is_stored(app: Hipq, charge: JobType, run: Run, bad: Any) -> None:
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     with pytest.raises(Invalid):
         app.answer_many([*(item(f"k{n}") for n in range(1500)), item("k", 1), bad])
-    assert (app.job(id).phase, app.inbox.list()) == ("waiting", [])
+    assert (app.job(job_id).phase, app.inbox.list()) == ("waiting", [])
 
 
 @pytest.mark.parametrize(
@@ -255,6 +255,6 @@ def test_bad_input_is_refused_in_a_sentence(app: Hipq, charge: JobType, bad: Any
 @pytest.mark.parametrize("data", [(1 << 63) - 1, -(1 << 63), "𝄞" * 1000, "x" * 5_000_000, {"": {"": []}}, 1e308, None])
 def test_what_json_has_comes_back_as_it_was(app: Hipq, charge: JobType, run: Run, data: Any) -> None:
     charge.answer("k" * 500, data, answer_id="ü" * 500)
-    id = charge.enqueue(key="k" * 500)
+    job_id = charge.enqueue(key="k" * 500)
     run()
-    assert app.job(id).result == app.inbox.list()[0].data == data
+    assert app.job(job_id).result == app.inbox.list()[0].data == data

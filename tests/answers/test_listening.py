@@ -80,8 +80,8 @@ def charge(app: Hipq) -> JobType:
     return charge
 
 
-def message(body: bytes | str, id: str = "m1", **more: Any) -> Message:
-    return Message(body.encode() if isinstance(body, str) else body, id, **more)
+def message(body: bytes | str, job_id: str = "m1", **more: Any) -> Message:
+    return Message(body.encode() if isinstance(body, str) else body, job_id, **more)
 
 
 def play(app: Hipq, script: Script, *batches: Any) -> Listener:
@@ -113,7 +113,7 @@ def test_answers_find_their_jobs_and_are_acknowledged(app: Hipq, charge: JobType
     ids = waiting(app, charge, "a", "17")
     play(app, script, [message('{"order": {"ref": "a"}}'), message('{"order": {"ref": 17}}', "m2")])
     assert script.acknowledged == ["m1", "m2"]
-    assert [app.result(id) for id in ids] == [{"order": {"ref": "a"}}, {"order": {"ref": 17}}]
+    assert [app.result(job_id) for job_id in ids] == [{"order": {"ref": "a"}}, {"order": {"ref": 17}}]
 
 
 @pytest.mark.usefixtures("charge")
@@ -163,14 +163,14 @@ def test_an_unreadable_message_shows_what_it_said(app: Hipq, charge: JobType, sc
 
 
 def test_it_can_be_given_the_key_it_lacked(app: Hipq, charge: JobType, script: Script) -> None:
-    (id,) = waiting(app, charge, "a")
+    (job_id,) = waiting(app, charge, "a")
     app.listen(URL, to=charge)
     play(app, script, [message('{"paid": true}')])
     (bad,) = app.inbox.list()
     with pytest.raises(Exception, match="names no job: `rekey` gives it a key"):
         app.inbox.replay(bad.id)
     assert app.inbox.rekey(bad.id, "a").outcome == "matched"
-    assert app.result(id) == {"paid": True}
+    assert app.result(job_id) == {"paid": True}
 
 
 @pytest.mark.parametrize("key", ["50%off", "50%25off", "ünï/17", " lead", "a b", "%", "x" * 499 + "é"])
@@ -190,7 +190,7 @@ def test_headers_say_what_an_answer_is(app: Hipq, charge: JobType, script: Scrip
     keys = ["ignored", "", "c"]
     play(app, script, [message("1", f"m{n}", headers=headers[n], key=keys[n]) for n in range(3)])
     app.run(until_empty=True)
-    assert [app.job(id).code for id in ids] == ["error", "ok", "ok"]
+    assert [app.job(job_id).code for job_id in ids] == ["error", "ok", "ok"]
     assert [one.attempt for one in app.inbox.list()] == [0, 1, 0]
 
 
@@ -212,13 +212,13 @@ def test_a_field_says_whether_the_work_failed(
 def test_a_failure_that_could_not_be_read_is_one_when_it_gets_its_key(
     app: Hipq, charge: JobType, script: Script
 ) -> None:
-    (id,) = waiting(app, charge, "a")
+    (job_id,) = waiting(app, charge, "a")
     app.listen(URL, to=charge, key="ref")
     play(app, script, [message('"out of money"', headers={"hipq-error": "true"})])
     (bad,) = app.inbox.list(state="unreadable")
     app.inbox.rekey(bad.id, "a")
     app.run(until_empty=True)
-    assert (app.job(id).code, str(app.job(id).fault)) == ("error", "answer: out of money")
+    assert (app.job(job_id).code, str(app.job(job_id).fault)) == ("error", "answer: out of money")
 
 
 def test_two_unreadable_messages_of_one_id_are_two(app: Hipq, charge: JobType, script: Script) -> None:
@@ -229,7 +229,7 @@ def test_two_unreadable_messages_of_one_id_are_two(app: Hipq, charge: JobType, s
 
 # -- delivered again -------------------------------------------------------------------------------------------------
 def test_what_comes_again_is_a_duplicate(app: Hipq, charge: JobType, script: Script) -> None:
-    (id,) = waiting(app, charge, "a")
+    (job_id,) = waiting(app, charge, "a")
     app.listen(URL, to=charge)
     events = heard(app)
     both = [message("1", key="a"), message("{", "m2")]
@@ -237,14 +237,14 @@ def test_what_comes_again_is_a_duplicate(app: Hipq, charge: JobType, script: Scr
     assert [event.name for event in events if event.name in (*Answered, "ok")] == [
         "matched", "ok", "unreadable", "duplicate", "duplicate",
     ]  # fmt: skip
-    assert app.result(id) == 1
+    assert app.result(job_id) == 1
     assert [one.copies for one in app.inbox.list()] == [2, 2]
 
 
 def test_nothing_is_acknowledged_while_the_database_is_away(
     app: Hipq, charge: JobType, script: Script, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (id,) = waiting(app, charge, "a")
+    (job_id,) = waiting(app, charge, "a")
     app.listen(URL, to=charge)
     answer, tries = app.store.answer, 0
 
@@ -259,7 +259,7 @@ def test_nothing_is_acknowledged_while_the_database_is_away(
     monkeypatch.setattr(app.store, "answer", failing)
     play(app, script, [message("1", key="a")])
     assert (tries, script.acknowledged, script.opened) == (4, ["m1"], 1)
-    assert app.result(id) == 1
+    assert app.result(job_id) == 1
 
 
 def test_one_that_the_database_refuses_does_not_cost_the_others(
@@ -276,7 +276,7 @@ def test_one_that_the_database_refuses_does_not_cost_the_others(
 
     monkeypatch.setattr(app.store, "answer", refusing)
     play(app, script, [message("1", f"m{n}", key=f"k{n}") for n in range(20)])
-    assert [app.job(id).code for id in ids].count("ok") == 19
+    assert [app.job(job_id).code for job_id in ids].count("ok") == 19
     (bad,) = app.inbox.list(state="unreadable")
     assert (bad.answer_id, bad.note) == ("m13", "it does not like k13")
     assert len(script.acknowledged) == 20
@@ -284,7 +284,7 @@ def test_one_that_the_database_refuses_does_not_cost_the_others(
 
 # -- the other side is away ------------------------------------------------------------------------------------------
 def test_a_broken_stream_is_opened_again(app: Hipq, charge: JobType, script: Script) -> None:
-    (id,) = waiting(app, charge, "a")
+    (job_id,) = waiting(app, charge, "a")
     app.listen(URL, to=charge)
     events = heard(app)
 
@@ -295,7 +295,7 @@ def test_a_broken_stream_is_opened_again(app: Hipq, charge: JobType, script: Scr
         raise ZeroDivisionError
 
     play(app, script, broken, broken, bug, [message("1", key="a")])
-    assert app.result(id) == 1
+    assert app.result(job_id) == 1
     assert (script.opened, script.closed) == (4, 4)
     told = [(event.name, event.details.get("error")) for event in events if event.name.startswith("listener")]
     assert told == [
@@ -519,7 +519,7 @@ def test_what_is_wrong_with_a_declaration_is_said_in_a_sentence(
 
 def test_a_worker_listens_while_it_runs(app: Hipq, charge: JobType, script: Script) -> None:
     app.listen(URL, to=charge)
-    id = charge.enqueue(key="a")
+    job_id = charge.enqueue(key="a")
 
     def slow() -> list[Message]:
         time.sleep(0.2)
@@ -527,7 +527,7 @@ def test_a_worker_listens_while_it_runs(app: Hipq, charge: JobType, script: Scri
 
     script.batches = [slow]
     with app.working():
-        assert app.result(id, timeout=60) == 1
+        assert app.result(job_id, timeout=60) == 1
     assert script.closed == 1
 
 

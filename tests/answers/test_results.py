@@ -21,8 +21,8 @@ def charge(queue: Queue) -> JobType:
     return Bank().charge(queue)
 
 
-def result(app: Hipq, id: int, is_async: bool, timeout: float | None = 60) -> Any:
-    return asyncio.run(app.aresult(id, timeout)) if is_async else app.result(id, timeout)
+def result(app: Hipq, job_id: int, is_async: bool, timeout: float | None = 60) -> Any:
+    return asyncio.run(app.aresult(job_id, timeout)) if is_async else app.result(job_id, timeout)
 
 
 both = pytest.mark.parametrize("is_async", [True, False], ids=["aresult", "result"])
@@ -30,9 +30,9 @@ both = pytest.mark.parametrize("is_async", [True, False], ids=["aresult", "resul
 
 @both
 def test_the_result_of_a_job_that_has_ended(app: Hipq, queue: Queue, run: Run, is_async: bool) -> None:
-    id = queue.job("work")(lambda job: job.data).enqueue([1, {"a": "ü"}])
+    job_id = queue.job("work")(lambda job: job.data).enqueue([1, {"a": "ü"}])
     run()
-    assert result(app, id, is_async, 0) == [1, {"a": "ü"}]
+    assert result(app, job_id, is_async, 0) == [1, {"a": "ü"}]
 
 
 @both
@@ -41,11 +41,11 @@ def test_a_job_without_success_has_none(app: Hipq, queue: Queue, run: Run, is_as
     def work(_: Job[Any]) -> None:
         raise Failed("card declined")
 
-    id = work.enqueue()
+    job_id = work.enqueue()
     run()
     with pytest.raises(JobFailed, match="card declined") as raised:
-        result(app, id, is_async)
-    assert raised.value.job.id == id
+        result(app, job_id, is_async)
+    assert raised.value.job.id == job_id
 
 
 @both
@@ -53,13 +53,13 @@ def test_a_job_without_success_has_none(app: Hipq, queue: Queue, run: Run, is_as
 def test_it_is_there_soon_after_the_answer_came(
     app: Hipq, charge: JobType, run: Run, is_async: bool, error: bool
 ) -> None:
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     found: list[Any] = []
 
     def ask() -> None:
         try:
-            found.append(result(app, id, is_async))
+            found.append(result(app, job_id, is_async))
         except JobFailed as failed:
             found.append(failed.job.code)
 
@@ -77,10 +77,10 @@ def test_it_may_end_in_another_program(make_app: MakeApp, is_async: bool) -> Non
     one, two = make_app(), make_app()
     one.queue("orders")
     charge = Bank().charge(two.queue("orders"))
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     two.run(until_empty=True)
     found: list[Any] = []
-    thread = threading.Thread(target=lambda: found.append(result(one, id, is_async)))
+    thread = threading.Thread(target=lambda: found.append(result(one, job_id, is_async)))
     thread.start()
     until(lambda: one._waiting_for is not None and one._waiting_for._waiting)
     charge.answer("k", "paid")
@@ -91,10 +91,10 @@ def test_it_may_end_in_another_program(make_app: MakeApp, is_async: bool) -> Non
 @both
 @pytest.mark.parametrize("timeout", [0, 0.05])
 def test_it_waits_no_longer_than_it_may(app: Hipq, charge: JobType, is_async: bool, timeout: float) -> None:
-    id = charge.enqueue()
+    job_id = charge.enqueue()
     began = time.monotonic()
-    with pytest.raises(TimeoutError, match=str(id)):
-        result(app, id, is_async, timeout)
+    with pytest.raises(TimeoutError, match=str(job_id)):
+        result(app, job_id, is_async, timeout)
     assert timeout * 0.9 <= time.monotonic() - began < 60
     assert app.endings._waiting == {}
 
@@ -105,24 +105,24 @@ def test_there_must_be_such_a_job(app: Hipq, charge: JobType, is_async: bool) ->
     with pytest.raises(NotFound):
         result(app, 1 << 40 | charge.queue.number, is_async)
     bad: list[tuple[Any, Any]] = [(0, 1), ("x", 1), (1 << 63, 1), (65537, -1), (65537, "x"), (65537, float("nan"))]
-    for id, timeout in bad:
+    for job_id, timeout in bad:
         with pytest.raises(Invalid):
-            result(app, id, is_async, timeout)
+            result(app, job_id, is_async, timeout)
 
 
 def test_a_cancelled_wait_leaves_nothing_behind(app: Hipq, charge: JobType, run: Run) -> None:
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
 
     async def main() -> Any:
-        tasks = [asyncio.create_task(app.aresult(id, 60)) for _ in range(10)]
-        while id not in app.endings._waiting or len(app.endings._waiting[id].futures) < 10:
+        tasks = [asyncio.create_task(app.aresult(job_id, 60)) for _ in range(10)]
+        while job_id not in app.endings._waiting or len(app.endings._waiting[job_id].futures) < 10:
             await asyncio.sleep(0.005)
         for task in tasks[1:]:
             task.cancel()
         ended = await asyncio.gather(*tasks[1:], return_exceptions=True)
         assert all(isinstance(one, asyncio.CancelledError) for one in ended)
-        assert len(app.endings._waiting[id].futures) == 1
+        assert len(app.endings._waiting[job_id].futures) == 1
         charge.answer("k", "paid")
         return await tasks[0]
 
@@ -145,7 +145,7 @@ def test_a_thousand_wait_with_few_questions(app: Hipq, charge: JobType) -> None:
     app.store.ended = counted  # type: ignore[method-assign, assignment]
 
     async def main() -> tuple[list[Any], float]:
-        tasks = [asyncio.create_task(app.aresult(id, 120)) for id in ids]
+        tasks = [asyncio.create_task(app.aresult(job_id, 120)) for job_id in ids]
         while len(app.endings._waiting) < 1000:
             await asyncio.sleep(0.005)
         before, began = len(calls), time.monotonic()
@@ -161,10 +161,10 @@ def test_a_thousand_wait_with_few_questions(app: Hipq, charge: JobType) -> None:
 
 
 def test_many_threads_wait_for_one_job(app: Hipq, charge: JobType, run: Run) -> None:
-    id = charge.enqueue(key="k")
+    job_id = charge.enqueue(key="k")
     run()
     found: list[Any] = []
-    threads = [threading.Thread(target=lambda: found.append(app.result(id, 60))) for _ in range(20)]
+    threads = [threading.Thread(target=lambda: found.append(app.result(job_id, 60))) for _ in range(20)]
     for thread in threads:
         thread.start()
     charge.answer("k", "paid")

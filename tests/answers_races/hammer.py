@@ -61,8 +61,8 @@ class Side(NamedTuple):
     def keys(self) -> list[str]:
         return [self.key(n) for n in range(self.rounds)]
 
-    def answer(self, n: int, data: object, **more: Any) -> str:
-        new = answer(self.queue, self.key(n), data, self.store.now(), **({"job_type": self.type} | more))
+    def answer(self, n: int, data: object, key: str = "", **more: Any) -> str:
+        new = answer(self.queue, key or self.key(n), data, self.store.now(), **({"job_type": self.type} | more))
         return str(self.store.answer([new], self.store.now())[0].outcome)
 
     def save(self, change: Change, now: int) -> str:
@@ -73,11 +73,6 @@ class Side(NamedTuple):
 # -- what is prepared ------------------------------------------------------------------------------------------------
 def _executing(side: Side) -> list[Row]:
     return executing(side.store, side.sysid, side.queue, side.keys, [side.type] * side.rounds)
-
-
-def _with_other_keys(side: Side) -> list[Row]:
-    keys = [f"{key}-before" for key in side.keys]
-    return executing(side.store, side.sysid, side.queue, keys, [side.type] * side.rounds)
 
 
 def _waiting(side: Side) -> list[Row]:
@@ -91,11 +86,23 @@ def _waiting_directly(side: Side) -> list[Row]:
 
 def _silent(side: Side) -> list[Row]:
     """In every second round a time-out ends the job."""
-    rows = _executing(side)
-    final = Refused(Fault("failed", "nobody answered"), 504)
-    some = waiting(side.store, side.sysid, rows[::2])
-    others = waiting(side.store, side.sysid, rows[1::2], on_timeout=final)
-    return sorted(some + others, key=lambda row: row.id)
+    return _asking(side, _executing(side), lambda _: "")
+
+
+def _silent_with_wait_keys(side: Side) -> list[Row]:
+    return _asking(side, _executing(side), lambda row: _ticket(row.job_key))
+
+
+def _asking(side: Side, rows: list[Row], wait_key: Callable[[Row], str]) -> list[Row]:
+    now, final = side.store.now(), Refused(Fault("failed", "nobody answered"), 504)
+    changes = [begins_to_wait(row, now, wait_key(row), final if n % 2 else None) for n, row in enumerate(rows)]
+    assert not side.store.turn(side.sysid, changes, [], now).lost
+    return [change.after for change in changes]
+
+
+def _ticket(key: str) -> str:
+    """The key of the wait of a job with this key."""
+    return f"{key} ticket"
 
 
 def _many_waiting(side: Side) -> list[Row]:
@@ -115,18 +122,24 @@ def _answered(side: Side) -> list[Row]:
     return sorted(won, key=lambda row: row.id)
 
 
-def retry_types(rounds: int) -> list[str]:
+def retry_types(rounds: dict[str, int]) -> list[str]:
     """One for each round, so that a claim can mean one job."""
-    return [f"retried{n}" for n in range(rounds)]
+    return [f"{type_of(race)}{n}" for race in rounds if race.startswith("retry") for n in range(rounds[race])]
 
 
-def _retried(side: Side) -> list[Row]:
-    rows = executing(side.store, side.sysid, side.queue, side.keys, retry_types(side.rounds))
+def _retried(side: Side, wait_key: Callable[[Row], str] = lambda _: "") -> list[Row]:
+    """They have waited, and are to be tried again."""
+    types = retry_types({side.race: side.rounds})
+    rows = _asking(side, executing(side.store, side.sysid, side.queue, side.keys, types), wait_key)
     now = side.store.now()
     again = Again(FAULT, delay=0.0)
     changes = [Change(row, moves.asked_again(row, again, ORDER, now), (), "again") for row in rows]
     assert not side.store.turn(side.sysid, changes, [], now).lost
     return rows
+
+
+def _retried_with_wait_keys(side: Side) -> list[Row]:
+    return _retried(side, lambda row: _ticket(row.job_key))
 
 
 def _nothing(_side: Side) -> list[Row]:
@@ -139,9 +152,9 @@ def _begin_to_wait(side: Side, rows: list[Row], n: int) -> str:
     return side.save(begins_to_wait(rows[n], now), now)
 
 
-def _begin_to_wait_under_another_key(side: Side, rows: list[Row], n: int) -> str:
+def _begin_to_wait_with_a_key(side: Side, rows: list[Row], n: int) -> str:
     now = side.store.now()
-    return side.save(begins_to_wait(rows[n], now, key=side.key(n)), now)
+    return side.save(begins_to_wait(rows[n], now, key=_ticket(side.key(n))), now)
 
 
 def _fail(side: Side, rows: list[Row], n: int) -> str:
@@ -176,13 +189,13 @@ def _enqueue(side: Side, _rows: list[Row], n: int) -> str:
 def _claim_again(side: Side, _rows: list[Row], n: int) -> str:
     """It is claimed to run again or, if its answer was faster, to look at that; both end by it."""
     now = side.store.now()
-    turned = side.store.turn(side.sysid, [], [Claim(side.queue, (f"retried{n}",), 1)], now)
+    turned = side.store.turn(side.sysid, [], [Claim(side.queue, (f"{side.type}{n}",), 1)], now)
     if not turned.won:
         return "none"
     (row,) = turned.won
     now = side.store.now()
     if row.phase == EXECUTING:
-        return f"ran, {side.save(begins_to_wait(row, now), now)}"
+        return f"ran, {side.save(begins_to_wait(row, now, row.wait_key), now)}"  # asked again, the bank says the same
     return f"looked, {side.save(ends_by(row, turned.answers[row.id], now), now)}"
 
 
@@ -190,8 +203,16 @@ def _answer(side: Side, _rows: list[Row], n: int) -> str:
     return side.answer(n, f"answer {n}", answer_id=f"id {n}" if n % 2 else "")
 
 
+def _answer_ticket(side: Side, _rows: list[Row], n: int) -> str:
+    return side.answer(n, f"answer {n}", answer_id=f"id {n}" if n % 2 else "", key=_ticket(side.key(n)))
+
+
 def _answer_retried(side: Side, _rows: list[Row], n: int) -> str:
-    return side.answer(n, f"answer {n}", job_type=f"retried{n}")
+    return side.answer(n, f"answer {n}", job_type=f"{side.type}{n}")
+
+
+def _answer_retried_ticket(side: Side, _rows: list[Row], n: int) -> str:
+    return side.answer(n, f"answer {n}", job_type=f"{side.type}{n}", key=_ticket(side.key(n)))
 
 
 def _answer_left(side: Side, _rows: list[Row], n: int) -> str:
@@ -240,9 +261,11 @@ class Race(NamedTuple):
 
 RACES: Final = {
     "wait": Race(_executing, _begin_to_wait, _answer),
-    "another key": Race(_with_other_keys, _begin_to_wait_under_another_key, _answer),
+    "key of the wait": Race(_executing, _begin_to_wait_with_a_key, _answer_ticket),
+    "own key": Race(_executing, _begin_to_wait_with_a_key, _answer),
     "failure": Race(_executing, _fail, _answer),
     "time-out": Race(_silent, _time_out, _answer),
+    "time-out of a wait with a key": Race(_silent_with_wait_keys, _time_out, _answer_ticket),
     "enqueue": Race(_nothing, _enqueue, _answer),
     "different": Race(_waiting, _answer_left, _answer_right),
     "same": Race(_waiting, _answer_the_same, _answer_the_same),
@@ -251,6 +274,7 @@ RACES: Final = {
     "cancel": Race(_waiting, _cancel, _answer),
     "settle": Race(_answered, _settle, _answer),
     "retry": Race(_retried, _claim_again, _answer_retried),
+    "retry of a wait with a key": Race(_retried_with_wait_keys, _claim_again, _answer_retried_ticket),
     "batches": Race(_many_waiting, _answer_upwards, _answer_downwards),
 }
 

@@ -99,6 +99,11 @@ def inbox(store: Store, queue: int) -> dict[str, list[Kept]]:
     return found
 
 
+def answers_of(store: Store, queue: int, row: Row) -> list[Kept]:
+    """Those that belong to a job, under whichever of its keys they came."""
+    return [one for some in inbox(store, queue).values() for one in some if one.job == row.id]
+
+
 def wrong(row: Row, answers: Sequence[Kept]) -> str:
     """What is wrong with a job that should have ended by one of these; '' = nothing."""
     if row.state != FINAL:

@@ -84,6 +84,13 @@ SQLITE_WAIT: Final = (
     ),
 )
 POSTGRES_NO_LOCK: Final = POSTGRES_ANSWER[:1]
+POSTGRES_OWN_KEY: Final = (
+    (
+        "stores/matching.py",
+        "for key in {*change.before.answer_keys, *row.answer_keys}",
+        "for key in {row.job_key}",
+    ),
+)
 
 
 class Planted(NamedTuple):
@@ -95,8 +102,9 @@ class Planted(NamedTuple):
 
 ANSWER: Final = "test_an_answer_that_has_looked_is_met_by_the_wait"
 WAIT: Final = "test_a_wait_that_has_looked_is_met_by_the_answer"
-ANSWER_16: Final = "test_an_answer_to_the_new_key_that_has_looked_is_met"
-WAIT_16: Final = "test_a_wait_for_the_new_key_that_has_looked_is_met"
+ANSWER_16: Final = "test_an_answer_under_either_key_that_has_looked_is_met_by_the_wait"
+WAIT_16: Final = "test_a_wait_that_has_looked_is_met_by_an_answer_under_either_key"
+ONE_KEY: Final = "test_two_jobs_that_want_one_key_at_once"
 BUGS: Final = (
     Planted("sqlite", Bug("an answer looks before it has the lock", "", SQLITE_ANSWER), (ANSWER, ANSWER_16)),
     Planted("sqlite", Bug("a wait looks before it has the lock", "", SQLITE_WAIT), (WAIT, WAIT_16)),
@@ -104,6 +112,9 @@ BUGS: Final = (
     Planted("postgres", Bug("an answer looks before it has the lock", "", POSTGRES_ANSWER), (ANSWER_16,)),
     Planted("postgres", Bug("a wait looks before it has the lock", "", POSTGRES_WAIT), (WAIT, WAIT_16)),
     Planted("postgres", Bug("an answer takes no lock", "", POSTGRES_NO_LOCK), (ANSWER_16, WAIT_16)),
+    Planted(
+        "postgres", Bug("a wait locks only its job's own key", "", POSTGRES_OWN_KEY), (ANSWER_16, WAIT_16, ONE_KEY)
+    ),
 )
 
 

@@ -17,7 +17,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import psycopg
 import pytest
+from msgspec.structs import replace
 
+from hipq.errors import KeyTaken
 from hipq.job import awaiting, moves
 from hipq.job.answer import Answered
 from hipq.job.ending import Again, Refused
@@ -31,7 +33,19 @@ from hipq.stores.postgres.inbox import PostgresMail
 from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.sqlite.inbox import SqliteMail
 from tests.answers_races import hammer, scene
-from tests.answers_races.scene import ORDER, TYPE, answer, begins_to_wait, drain, ends_by, executing, inbox, jobs, wrong
+from tests.answers_races.scene import (
+    ORDER,
+    TYPE,
+    answer,
+    answers_of,
+    begins_to_wait,
+    drain,
+    ends_by,
+    executing,
+    inbox,
+    jobs,
+    wrong,
+)
 from tests.servers import fresh_database
 
 T = TypeVar("T")
@@ -63,6 +77,21 @@ class Two(NamedTuple):
     def waiting(self, key: str, on_timeout: Refused | None = None, direct: bool = False) -> Row:
         return scene.waiting(self.store, self.sysid, [self.row(key)], on_timeout, direct)[0]
 
+    def asking(self, key: str, wait_key: str) -> Row:
+        """It waits under a key of its wait."""
+        change = begins_to_wait(self.row(key), self.store.now(), wait_key)
+        assert not self.save(change).answered
+        return change.after
+
+    def tried_again(self, row: Row) -> Row:
+        """It timed out, and executes once more."""
+        now = self.store.now()
+        errored = awaiting.timed_out(row, ORDER, now)
+        again = moves.retried(errored, Again(Fault("error", "x"), delay=0.0), ORDER, now)
+        assert not self.save(Change(row, replace(again, token=errored.token), (), "again")).lost
+        (claimed,) = self.store.turn(self.sysid, [], [Claim(self.queue, (TYPE,), 1)], self.store.now()).won
+        return claimed
+
     def answer(self, key: str, data: str = "answer", **more: Any) -> Delivered:
         now = self.other.now()
         return self.other.answer([answer(self.queue, key, data, now, **more)], now)[0]
@@ -80,7 +109,7 @@ class Two(NamedTuple):
         """After all that is left to do is done: it must have ended by its answer."""
         drain(self.store, self.sysid, self.queue)
         row = jobs(self.store, self.queue)[key]
-        assert wrong(row, inbox(self.store, self.queue)[key]) == ""
+        assert wrong(row, answers_of(self.store, self.queue, row)) == ""
         return row
 
 
@@ -209,26 +238,76 @@ class TestForced:
         assert jobs(two.store, two.queue)["a"].code == "failed"
 
     # -- 16 ---------------------------------------------------------------------------------------------------------
-    def test_an_answer_to_the_new_key_that_has_looked_is_met(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-        row = two.row("before")
-        came, turned = meet(looked_answer(monkeypatch), lambda: two.answer("a"), lambda: two.begins_to_wait(row, "a"))
-        assert (came.outcome, came.job) == (Answered.BUFFERED, 0)
+    @pytest.mark.parametrize("key", ["own", "ticket"])
+    def test_an_answer_under_either_key_that_has_looked_is_met_by_the_wait(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch, key: str
+    ) -> None:
+        row = two.row("own")
+        wait = lambda: two.begins_to_wait(row, "ticket")  # noqa: E731
+        came, turned = meet(looked_answer(monkeypatch), lambda: two.answer(key), wait)
+        assert (came.outcome, came.job) == (Answered.BUFFERED, row.id if key == "own" else 0)
         assert turned.answered[row.id].phase == ANSWERED
-        two.ended("a")
+        two.ended("own")
 
-    def test_a_wait_for_the_new_key_that_has_looked_is_met(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
-        row = two.row("before")
-        _, came = meet(looked_job(monkeypatch), lambda: two.begins_to_wait(row, "a"), lambda: two.answer("a"))
+    @pytest.mark.parametrize("key", ["own", "ticket"])
+    def test_a_wait_that_has_looked_is_met_by_an_answer_under_either_key(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch, key: str
+    ) -> None:
+        row = two.row("own")
+        wait = lambda: two.begins_to_wait(row, "ticket")  # noqa: E731
+        _, came = meet(looked_job(monkeypatch), wait, lambda: two.answer(key))
         assert (came.outcome, came.job) == (Answered.MATCHED, row.id)
-        two.ended("a")
+        two.ended("own")
 
-    def test_an_answer_to_the_old_key_is_not_one_to_the_new_key(self, two: Two) -> None:
-        """I15: to its own key. It came while the job executed, under the key it had then."""
-        row = two.row("before")
-        two.answer("before", "not for the new key")
-        two.begins_to_wait(row, "a")
-        two.answer("a", "for the new key")
-        assert two.ended("a").result == '"for the new key"'
+    @pytest.mark.parametrize("key", ["own", "ticket"])
+    def test_an_answer_under_either_key_that_has_looked_wins_over_the_time_out(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch, key: str
+    ) -> None:
+        row = two.asking("own", "ticket")
+        came, turned = meet(looked_answer(monkeypatch), lambda: two.answer(key), lambda: two.times_out(row))
+        assert (came.outcome, turned.lost) == (Answered.MATCHED, {row.id})
+        assert two.ended("own").failures == 0
+
+    @pytest.mark.parametrize("key", ["own", "ticket"])
+    def test_a_next_wait_that_has_looked_and_an_answer_under_a_key_of_the_last(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch, key: str
+    ) -> None:
+        """Its own key finds it before and after. The last wait's key is gone then: nobody is given what comes under it,
+        and it is kept."""
+        row = two.tried_again(two.asking("own", "ticket"))
+        wait = lambda: two.begins_to_wait(row, "next")  # noqa: E731
+        _, came = meet(looked_job(monkeypatch), wait, lambda: two.answer(key))
+        expected = (Answered.MATCHED, row.id) if key == "own" else (Answered.BUFFERED, 0)
+        assert (came.outcome, came.job) == expected
+        two.answer("next", "to the next")
+        assert two.ended("own").attempt == 2
+
+    @pytest.mark.parametrize("key", ["own", "ticket"])
+    def test_an_answer_under_a_key_of_the_last_wait_that_has_looked_is_met_by_the_next(
+        self, two: Two, monkeypatch: pytest.MonkeyPatch, key: str
+    ) -> None:
+        row = two.tried_again(two.asking("own", "ticket"))
+        wait = lambda: two.begins_to_wait(row, "next")  # noqa: E731
+        came, turned = meet(looked_answer(monkeypatch), lambda: two.answer(key), wait)
+        assert (came.outcome, came.job) == (Answered.BUFFERED, row.id)
+        assert turned.answered[row.id].phase == ANSWERED
+        assert two.ended("own").attempt == 2
+
+    def test_two_jobs_that_want_one_key_at_once(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+        """One gets it, and the other is told who has it."""
+        first, second = two.row("first"), two.row("second")
+
+        def wait() -> dict[int, int]:
+            now = two.other.now()
+            try:
+                two.other.turn(two.sysid, [begins_to_wait(second, now, "ticket")], [], now)
+            except KeyTaken as error:
+                return dict(error.holders)
+            return {}
+
+        turned, holders = meet(looked_job(monkeypatch), lambda: two.begins_to_wait(first, "ticket"), wait)
+        assert (turned.lost, holders) == (frozenset(), {second.id: first.id})
+        assert two.answer("ticket").job == first.id
 
     # -- the others -------------------------------------------------------------------------------------------------
     def test_an_answer_that_saw_no_job_is_found_by_the_one_that_was_being_added(
@@ -278,13 +357,14 @@ class TestForced:
         assert (came.outcome, saved.lost) == (Answered.MATCHED, {row.id})
         two.ended("a")
 
+    @pytest.mark.parametrize("key", ["a", "ticket"])
     def test_a_retry_that_is_claimed_leaves_alone_what_has_its_answer(
-        self, two: Two, monkeypatch: pytest.MonkeyPatch
+        self, two: Two, monkeypatch: pytest.MonkeyPatch, key: str
     ) -> None:
-        row = two.row("a")
+        row = two.asking("a", "ticket")
         two.save(Change(row, moves.asked_again(row, Again(Fault("error", "x"), delay=0.0), ORDER, two.store.now())))
         with looked_answer(monkeypatch) as hold, ThreadPoolExecutor(2) as pool:
-            coming = pool.submit(two.answer, "a")
+            coming = pool.submit(two.answer, key)
             assert hold.there.wait(60)
             claiming = pool.submit(two.store.turn, two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
             threading.Event().wait(SHORT)
@@ -322,7 +402,7 @@ class TestPostgresLocks:
             conn.commit()
             coming.result(60)
             waits.result(60)
-        two.ended("a")
+        two.ended("before")
 
     def test_a_batch_with_a_key_twice_does_not_deadlock_with_the_end_of_its_job(
         self, two: Two, url: str, monkeypatch: pytest.MonkeyPatch
@@ -336,7 +416,9 @@ class TestPostgresLocks:
         (row,) = turned.won
         change = ends_by(row, turned.answers[row.id], two.store.now())
         now = two.store.now()
-        batch = [answer(two.queue, "a", data, now, answer_id=id) for data, id in (("first", "1"), ("second", "2"))]
+        batch = [
+            answer(two.queue, "a", data, now, answer_id=job_id) for data, job_id in (("first", "1"), ("second", "2"))
+        ]
         before = deadlocks(url)
         with held(monkeypatch, "used", PostgresMail) as hold, ThreadPoolExecutor(2) as pool:
             saving = pool.submit(two.save, change)
@@ -364,9 +446,11 @@ MANY = int(os.environ.get("HIPQ_RACES", "100"))
 """Rounds of the races that matter most; `make test-long` takes a thousand."""
 ROUNDS = {
     "wait": MANY,
-    "another key": MANY,
+    "key of the wait": MANY,
+    "own key": MANY,
     "failure": MANY,
     "time-out": MANY,
+    "time-out of a wait with a key": MANY,
     "enqueue": MANY // 5,
     "different": MANY // 5,
     "same": MANY // 5,
@@ -375,6 +459,7 @@ ROUNDS = {
     "cancel": MANY // 5,
     "settle": MANY // 5,
     "retry": MANY // 5,
+    "retry of a wait with a key": MANY // 5,
     "batches": MANY // 10,
 }
 
@@ -384,6 +469,7 @@ class Hammered(NamedTuple):
     right: dict[str, list[str]]
     jobs: dict[str, Row]
     answers: dict[str, list[Any]]
+    """By the own keys of the jobs they belong to."""
     deadlocks: int
 
     def both(self, race: str) -> list[tuple[str, str]]:
@@ -404,15 +490,21 @@ def hammered(url: str, folder: Path) -> Hammered:
         left, right = hammer.hammer(url, queue, ROUNDS, folder)
         sysid = store.take_lease(scene.LEASE, "after")
         types = [hammer.type_of(race) for race in ROUNDS]
-        drain(store, sysid, queue, [*types, *hammer.retry_types(ROUNDS["retry"])])
-        return Hammered(left, right, jobs(store, queue), inbox(store, queue), deadlocks(url) - before)
+        drain(store, sysid, queue, [*types, *hammer.retry_types(ROUNDS)])
+        rows = jobs(store, queue)
+        names = {row.id: key for key, row in rows.items()}
+        answers: dict[str, list[Any]] = {}
+        for some in inbox(store, queue).values():
+            for one in some:
+                answers.setdefault(names.get(one.job, one.job_key), []).append(one)
+        return Hammered(left, right, rows, answers, deadlocks(url) - before)
 
 
 class Races:
     """What must be true of all of them."""
 
     def many_waits_and_answers_none_lost(self, hammered: Hammered) -> None:
-        for race in ("wait", "another key"):
+        for race in ("wait", "key of the wait", "own key"):
             assert hammered.wrong(race) == []
             orders = Counter(hammered.both(race))
             assert set(orders) == {("saved", "matched"), ("answered", "buffered")}, orders
@@ -432,12 +524,16 @@ class Races:
         assert min(orders.values()) >= MANY // 100, f"it was no race: {orders}"
 
     def many_time_outs_and_answers_one_wins(self, hammered: Hammered) -> None:
-        both = hammered.both("time-out")
+        for race in ("time-out", "time-out of a wait with a key"):
+            self._one_wins(hammered, race)
+
+    def _one_wins(self, hammered: Hammered, race: str) -> None:
+        both = hammered.both(race)
         ends = [n for n, (left, _) in enumerate(both) if n % 2 and left == "saved"]
-        by_answer = [f"time-out-{n}" for n in range(len(both)) if n not in set(ends)]
-        assert hammered.wrong("time-out", by_answer) == []
+        by_answer = [f"{race}-{n}" for n in range(len(both)) if n not in set(ends)]
+        assert hammered.wrong(race, by_answer) == []
         for n, (left, right) in enumerate(both):
-            job, (kept,) = hammered.jobs[f"time-out-{n}"], hammered.answers[f"time-out-{n}"]
+            job, (kept,) = hammered.jobs[f"{race}-{n}"], hammered.answers[f"{race}-{n}"]
             if n in ends:
                 assert (job.code, job.result, right, kept.state) == ("failed", "", "late", "late")
             else:
@@ -487,11 +583,12 @@ class Races:
         assert states == {("settled", "conflict")}
 
     def a_retry_and_an_answer(self, hammered: Hammered) -> None:
-        assert hammered.wrong("retry") == []
-        for n, (left, right) in enumerate(hammered.both("retry")):
-            ran = left.startswith("ran")
-            assert hammered.jobs[f"retry-{n}"].attempt == (2 if ran else 1), (left, right)
-            assert ran or right == "matched"
+        for race in ("retry", "retry of a wait with a key"):
+            assert hammered.wrong(race) == []
+            for n, (left, right) in enumerate(hammered.both(race)):
+                ran = left.startswith("ran")
+                assert hammered.jobs[f"{race}-{n}"].attempt == (2 if ran else 1), (left, right)
+                assert ran or right == "matched"
 
     def batches_in_opposite_order(self, hammered: Hammered) -> None:
         keys = [f"batches-{n}.{m}" for n in range(ROUNDS["batches"]) for m in range(hammer.BATCH)]

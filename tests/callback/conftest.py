@@ -87,8 +87,8 @@ def post(app: Hipq) -> Post:
 
 @pytest.fixture
 def sign(app: Hipq, clock: HandClock) -> Callable[..., str]:
-    def do(id: int, after: int = HOUR) -> str:
-        row = app.store.get(id)
+    def do(job_id: int, after: int = HOUR) -> str:
+        row = app.store.get(job_id)
         assert row
         return app.signer.sign(row, clock.now() + after)
 

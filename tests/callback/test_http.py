@@ -53,7 +53,7 @@ def tokens(shop: Hipq) -> Callable[[int], list[str]]:
 
     def make(count: int) -> list[str]:
         (queue,) = shop.queues
-        rows = [shop.store.get(id) for id in queue.enqueue_many("charge", [None] * count)]
+        rows = [shop.store.get(job_id) for job_id in queue.enqueue_many("charge", [None] * count)]
         return [shop.signer.sign(row, shop.store.now() + 3600 * 1_000_000) for row in rows if row]
 
     return make

@@ -26,7 +26,7 @@ def test_callbacks_at_the_same_time_share_few_transactions(
 ) -> None:
     ids = charge.enqueue_many([None] * 200)
     run()
-    tokens = [sign(id) for id in ids]
+    tokens = [sign(job_id) for job_id in ids]
     batches: list[int] = []
     real = app.store.answer
 
@@ -45,7 +45,7 @@ def test_callbacks_at_the_same_time_share_few_transactions(
     assert sum(batches) == 200
     assert len(batches) <= 20
     run()
-    assert [app.result(id) for id in ids] == [{"paid": 1}] * 200
+    assert [app.result(job_id) for job_id in ids] == [{"paid": 1}] * 200
 
 
 def new(data: str) -> NewAnswer:

@@ -32,9 +32,9 @@ def logged(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def waits(charge: Any, run: Callable[[], None]) -> int:
     """A job that waits for its answer."""
-    id: int = charge.enqueue(key="order-17")
+    job_id: int = charge.enqueue(key="order-17")
     run()
-    return id
+    return job_id
 
 
 def test_an_answer_is_brought_to_its_job(
@@ -56,22 +56,22 @@ def test_a_handler_gives_its_job_s_url_away(app: Hipq, queue: Queue, post: Post,
         sent.append(job.callback_url())
         return Wait()
 
-    id = ask.enqueue()
+    job_id = ask.enqueue()
     run()
     base, _, token = sent[0].rpartition("/")
     assert base == "https://shop.example/hipq"
     assert post(token, b"5").json == {"answer": "matched"}
-    assert app.result(id) == 5, "it has no answer handler, so the answer is its result"
+    assert app.result(job_id) == 5, "it has no answer handler, so the answer is its result"
 
 
 def test_one_that_is_early_is_kept_for_its_job(
     app: Hipq, charge: Any, post: Post, sign: Sign, run: Callable[[], None]
 ) -> None:
-    id = charge.enqueue(key="order-17")
-    told = post(sign(id), b"1")
+    job_id = charge.enqueue(key="order-17")
+    told = post(sign(job_id), b"1")
     assert (told.status, told.json) == (202, {"answer": "buffered"})
     run()
-    assert app.result(id) == {"paid": 1}
+    assert app.result(job_id) == {"paid": 1}
 
 
 def test_the_same_one_again_is_a_duplicate(post: Post, sign: Sign, waits: int, run: Callable[[], None]) -> None:
@@ -132,15 +132,15 @@ def test_an_answer_to_an_earlier_attempt_is_late_where_that_is_asked_for(
     for kind in (fenced, free):
         kind.answered(lambda _, answer: Retry(0) if answer.data == "again" else Ok(answer.data))
     for kind, expected in ((fenced, 410), (free, 200)):
-        id = kind.enqueue()
+        job_id = kind.enqueue()
         run()
-        first = sign(id)
+        first = sign(job_id)
         assert post(first, b'"again"').status == 200
         run()
-        assert app.job(id).attempt == 2
+        assert app.job(job_id).attempt == 2
         assert post(first, b"1").status == expected
     run()
-    assert post(sign(id), b"1").status == 200
+    assert post(sign(job_id), b"1").status == 200
 
 
 def test_an_answer_may_say_that_the_work_failed(
@@ -148,14 +148,14 @@ def test_an_answer_may_say_that_the_work_failed(
 ) -> None:
     kind = queue.job("fails", retry=fixed(60))(lambda _: Wait())
     for options in ({"headers": {"hipq-error": "true"}}, {"query": "error=true"}, {"query": "a=b&error=1"}):
-        id = kind.enqueue()
+        job_id = kind.enqueue()
         run()
-        assert post(sign(id), b'"no money"', **options).json == {"answer": "matched"}
+        assert post(sign(job_id), b'"no money"', **options).json == {"answer": "matched"}
         run()
-        assert app.job(id).failures == 1
-        assert "no money" in str(app.job(id).fault)
-    assert post(sign(id), b"1", headers={"hipq-error": "maybe"}).status == 400
-    assert post(sign(id), b"1", query="error=false").status == 200
+        assert app.job(job_id).failures == 1
+        assert "no money" in str(app.job(job_id).fault)
+    assert post(sign(job_id), b"1", headers={"hipq-error": "maybe"}).status == 400
+    assert post(sign(job_id), b"1", query="error=false").status == 200
 
 
 def test_several_answers_come_one_after_the_other(
@@ -163,11 +163,11 @@ def test_several_answers_come_one_after_the_other(
 ) -> None:
     kind = queue.job("steps")(lambda _: Wait())
     kind.answered(lambda _, answer: Ok(answer.data) if answer.data == "done" else Progress())
-    id = kind.enqueue()
+    job_id = kind.enqueue()
     run()
-    assert [post(sign(id), f'"{word}"'.encode()).status for word in ("accepted", "half", "done")] == [200, 202, 202]
+    assert [post(sign(job_id), f'"{word}"'.encode()).status for word in ("accepted", "half", "done")] == [200, 202, 202]
     run()
-    assert app.result(id) == "done"
+    assert app.result(job_id) == "done"
 
 
 # -- refused ---------------------------------------------------------------------------------------------------------
@@ -239,16 +239,16 @@ def test_the_same_answer_id_to_another_job_with_that_key_is_no_duplicate(
     app: Hipq, post: Post, charge: Any, run: Callable[[], None]
 ) -> None:
     for number in (1, 2):
-        id = charge.enqueue(key="ship")
+        job_id = charge.enqueue(key="ship")
         run()
-        token = app.signer.sign(app.store.get(id), 0)  # type: ignore[arg-type]
+        token = app.signer.sign(app.store.get(job_id), 0)  # type: ignore[arg-type]
         told = post(token, str(number).encode(), headers={"idempotency-key": "ship-7"})
         assert (told.status, told.json) == (200, {"answer": "matched"})
         run()
-        assert app.result(id, timeout=5) == {"paid": number}
+        assert app.result(job_id, timeout=5) == {"paid": number}
 
 
-def test_an_early_one_follows_its_job_to_another_key(
+def test_an_early_one_is_found_by_a_job_that_waits_under_another_key(
     app: Hipq, post: Post, queue: Queue, run: Callable[[], None]
 ) -> None:
     told: list[Any] = []
@@ -259,10 +259,10 @@ def test_an_early_one_follows_its_job_to_another_key(
         told.append(post(token, b'"early"').status)
         return Wait(key="batch-1")
 
-    id = batch.enqueue(key="mine")
+    job_id = batch.enqueue(key="mine")
     run()
-    assert (told, app.job(id).state, app.job(id).result) == ([202], "final", "early")
-    assert app.job(id).key == "batch-1"
+    assert (told, app.job(job_id).state, app.job(job_id).result) == ([202], "final", "early")
+    assert (app.job(job_id).key, app.job(job_id).wait_key) == ("mine", "batch-1")
 
 
 def test_a_url_is_good_as_long_as_its_job_can_be_answered(
@@ -273,7 +273,7 @@ def test_a_url_is_good_as_long_as_its_job_can_be_answered(
         return Wait(timeout=7 * 86_400)
 
     first, second, third = batch.enqueue_many([None] * 3)
-    tokens = {id: app.signer.sign(app.store.get(id), 0) for id in (first, second, third)}  # type: ignore[arg-type]
+    tokens = {job_id: app.signer.sign(app.store.get(job_id), 0) for job_id in (first, second, third)}  # type: ignore[arg-type]
     run()
     clock.advance(days=6)
     assert post(tokens[first], b"1").json == {"answer": "matched"}
@@ -312,22 +312,21 @@ def test_an_answer_to_a_queue_that_only_others_declare_is_brought(
     assert older.queues == [], "an engine of that program must not serve it"
 
 
-def test_a_job_that_gets_another_key_meanwhile_still_gets_its_answer(
+def test_a_job_that_waits_under_another_key_meanwhile_gets_its_answer(
     app: Hipq, queue: Queue, run: Callable[[], None]
 ) -> None:
-    kind = queue.job("rekeyed")(lambda _: Wait(key="the bank's"))
-    id = kind.enqueue(key="ours")
-    row = app.store.get(id)
+    kind = queue.job("charge")(lambda _: Wait(key="the bank's"))
+    job_id = kind.enqueue(key="ours")
+    row = app.store.get(job_id)
     assert row
     bringing = Bringing(app)
     claims = app.signer.read(app.signer.sign(row, 1 << 52))
     new = bringing.made(claims, Request({"headers": [], "query_string": b""}), b"1")
-    assert new.job_key == "ours"
     run()
-    assert app.job(id).key == "the bank's"
+    assert app.job(job_id).wait_key == "the bank's"
     assert bringing.bring([new]) == ["matched"]
-    assert app.result(id) == 1
-    assert [(one.key, one.state) for one in app.inbox.list()] == [("the bank's", "settled")]
+    assert app.result(job_id) == 1
+    assert [(one.key, one.state) for one in app.inbox.list()] == [("ours", "settled")]
 
 
 def test_a_database_that_is_away_is_no_answer(

@@ -89,10 +89,10 @@ class Shop:
     def log(self) -> str:
         return self._log.read_text() if self._log.exists() else ""
 
-    def lines(self, event: str = "", id: str = "") -> list[dict[str, Any]]:
+    def lines(self, event: str = "", job_id: str = "") -> list[dict[str, Any]]:
         written = self.book.read_text().splitlines() if self.book.exists() else []
         found = [json.loads(line) for line in written]
-        return [one for one in found if event in ("", one["event"]) and id in ("", one["id"])]
+        return [one for one in found if event in ("", one["event"]) and job_id in ("", one["id"])]
 
     def at_broker(self) -> int:
         """How many messages Redis has for its workers, delivered to one and not acknowledged or not delivered yet."""

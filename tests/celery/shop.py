@@ -47,9 +47,9 @@ if db := _environment.get("SHOP_DB"):
     kept = hipq.celery.install(app, db, further_than=FAR, in_workers="SHOP_ALONE" not in _environment)
 
 
-def write(event: str, id: str, **more: Any) -> None:
+def write(event: str, job_id: str, **more: Any) -> None:
     with Path(_environment["SHOP_BOOK"]).open("a") as book:  # one short write: lines of several processes do not mix
-        book.write(json.dumps({"event": event, "id": id, "pid": os.getpid(), **more}) + "\n")
+        book.write(json.dumps({"event": event, "id": job_id, "pid": os.getpid(), **more}) + "\n")
 
 
 @task_received.connect

@@ -56,14 +56,14 @@ def test_a_publisher_killed_when_the_broker_has_it(shop: Callable[..., Shop], db
 
 
 def killed(shop: Shop, db: str, times: int) -> None:
-    (id,) = shop.send(SEND.format(count=1))
+    (job_id,) = shop.send(SEND.format(count=1))
     with shop.publisher("--lease", "1") as first:
         shop.until(lambda: first.poll() is not None)
         assert first.returncode == -signal.SIGKILL
     assert states(db) == {("running", "NONE"): 1}
     with shop.publisher() as second:  # whose own lease no busy machine makes it lose
         shop.until(lambda: states(db) == {("final", "ok"): 1}, second)
-    assert ids_at_broker(shop) == [id] * times
+    assert ids_at_broker(shop) == [job_id] * times
 
 
 def test_several_publishers_publish_each_task_once(shop: Callable[..., Shop], db: str) -> None:

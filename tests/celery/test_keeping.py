@@ -227,7 +227,7 @@ def test_an_id_that_no_task_can_have_keeps_no_other_from_being_revoked(case: Cas
 
 
 def test_a_chord_hears_that_one_of_its_tasks_was_revoked(case: Case, kept: Hipq) -> None:
-    body = chord([case.add.s(n).set(task_id=id, countdown=HOUR) for n, id in enumerate(("head", "other"))])(
+    body = chord([case.add.s(n).set(task_id=job_id, countdown=HOUR) for n, job_id in enumerate(("head", "other"))])(
         case.add.s(3)
     )
     heard: list[Any] = []

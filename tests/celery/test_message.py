@@ -34,12 +34,12 @@ def _compare(case: Case, folder: Path) -> None:
         assert kept.count("eta", state="initial") == len(IDS)
         publish_all(kept)
         when_due = case.got(len(IDS))
-    for id in IDS:
-        for group_of in (at_once[id], when_due[id]):
-            if id.startswith("group"):
+    for job_id in IDS:
+        for group_of in (at_once[job_id], when_due[job_id]):
+            if job_id.startswith("group"):
                 group_of["headers"]["group"] = "a group"  # drawn anew for each
-        for part in at_once[id]:
-            assert when_due[id][part] == at_once[id][part], f"{part} of {id}"
+        for part in at_once[job_id]:
+            assert when_due[job_id][part] == at_once[job_id][part], f"{part} of {job_id}"
 
 
 @pytest.mark.parametrize("protocol", [2, 1])

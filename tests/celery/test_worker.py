@@ -57,14 +57,14 @@ def test_everything_that_a_worker_does_with_far_tasks(shop: Callable[..., Shop],
 def test_a_killed_worker_leaves_no_process_and_no_task_behind(shop: Callable[..., Shop], tmp_path: Path) -> None:
     killed = shop(db=f"sqlite:///{tmp_path}/kept.db")
     with killed.worker("prefork") as worker:
-        id = killed.send("print(json.dumps(note.apply_async(('far',), countdown=8).id))")
+        job_id = killed.send("print(json.dumps(note.apply_async(('far',), countdown=8).id))")
         worker.kill()
         killed.until(lambda: worker.poll() is not None)
         killed.until(lambda: not exists(worker.pid))
     with killed.worker("prefork") as worker:
-        killed.until(lambda: killed.lines("ran", id), worker)
+        killed.until(lambda: killed.lines("ran", job_id), worker)
         killed.until(lambda: not killed.at_broker(), worker)
-    assert len(killed.lines("ran", id)) == 1
+    assert len(killed.lines("ran", job_id)) == 1
 
 
 def exists(group: int) -> bool:
@@ -80,12 +80,12 @@ def test_a_worker_whose_database_is_away_works_on_and_publishes_when_it_is_back(
     with OwnPostgres() as server:
         first = shop("first", server.url)
         first.send("print(json.dumps(kept.migrate()))")
-        id = first.send("print(json.dumps(note.apply_async(('far',), countdown=5).id))")
+        job_id = first.send("print(json.dumps(note.apply_async(('far',), countdown=5).id))")
         server.stop()
         with first.worker("solo") as worker:
             near = first.send("print(json.dumps(note.delay('near').id))")
             first.until(lambda: first.lines("ran", near), worker)
             first.until(lambda: "kept tasks are not published from this worker right now" in first.log(), worker)
             server.start()
-            first.until(lambda: first.lines("ran", id), worker)
+            first.until(lambda: first.lines("ran", job_id), worker)
     assert worker.returncode == 0, first.log()

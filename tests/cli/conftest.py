@@ -301,7 +301,7 @@ def program(url: str) -> Iterator[Hipq]:
 
 def waiting(app: Hipq, queue: str, job_type: str, key: str) -> int:
     (found,) = [one for one in app.queues if one.name == queue]
-    id = found.enqueue(job_type, key=key)
+    job_id = found.enqueue(job_type, key=key)
     app.run(until_empty=True)
-    assert app.job(id).phase == "waiting"
-    return id
+    assert app.job(job_id).phase == "waiting"
+    return job_id

@@ -15,12 +15,12 @@ from tests.cli.conftest import HipqCommand, Worker, waiting
 def test_an_answer_comes_and_an_engine_with_the_code_looks_at_it(
     hipq: HipqCommand, program: Hipq, where: list[str]
 ) -> None:
-    id = waiting(program, "orders", "charge", "order-17")
+    job_id = waiting(program, "orders", "charge", "order-17")
     ran = hipq("answer", *where, "orders", "charge", "order-17", '{"status": "paid"}')
     assert (ran.status, ran.out) == (0, "matched\n")
-    assert program.job(id).phase == "answered"
+    assert program.job(job_id).phase == "answered"
     program.run(until_empty=True)
-    assert program.job(id).result == {"settled": {"status": "paid"}}
+    assert program.job(job_id).result == {"settled": {"status": "paid"}}
 
 
 def test_without_an_answer_handler_whoever_brings_it_ends_the_job(hipq: HipqCommand, program: Hipq, url: str) -> None:
@@ -42,9 +42,9 @@ def test_every_word_is_a_success(hipq: HipqCommand, program: Hipq, where: list[s
     assert brought("order-17", "1", "--id", "a") == "buffered"
     assert brought("order-17", "2", "--id", "a") == "duplicate"
     (orders, _) = program.queues
-    id = orders.enqueue("charge", key="order-17")
+    job_id = orders.enqueue("charge", key="order-17")
     program.run(until_empty=True)
-    assert program.job(id).result == {"settled": 1}
+    assert program.job(job_id).result == {"settled": 1}
     assert brought("order-17", "3") == "conflict"
     assert brought("order-17", "1") == "duplicate"
     cancelled = waiting(program, "orders", "charge", "order-18")
@@ -70,14 +70,14 @@ def test_the_options_of_answer_reach_the_inbox(hipq: HipqCommand, where: list[st
 
 
 def test_an_answer_that_says_the_work_failed(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
-    id = waiting(program, "mails", "mail", "k")
+    job_id = waiting(program, "mails", "mail", "k")
     assert hipq("answer", *where, "mails", "mail", "k", '"no such address"', "--error").out == "matched\n"
     program.run(until_empty=True)
-    assert (program.job(id).code, str(program.job(id).fault)) == ("error", "answer: no such address")
+    assert (program.job(job_id).code, str(program.job(job_id).fault)) == ("error", "answer: no such address")
 
 
 def test_a_queue_of_several_instances_is_named_with_its_own(hipq: HipqCommand, program: Hipq, url: str) -> None:
-    id = waiting(program, "mails", "mail", "k")
+    job_id = waiting(program, "mails", "mail", "k")
     farm = Hipq("farm", url)
     farm.queue("mails").enqueue("mail", key="k", delay=60)
     farm.close()
@@ -87,7 +87,7 @@ def test_a_queue_of_several_instances_is_named_with_its_own(hipq: HipqCommand, p
     assert {"shop.mails", "farm.mails"} <= set(ran.complaint.split())
     assert hipq("answers", "list", "--db", url, "--json").json == []
     assert hipq("answer", "--db", url, "shop.mails", "mail", "k", "1", "--json").json["queue"] == "mails"
-    assert program.job(id).result == 1
+    assert program.job(job_id).result == 1
 
 
 def test_a_store_that_is_away_is_exit_1(hipq: HipqCommand) -> None:

@@ -103,7 +103,8 @@ def test_counts_say_what_each_state_means(hipq: HipqCommand, some: list[int], wh
     assert list(rows) == list(STATES)
     assert rows["buffered"] == {"state": "buffered", "answers": 4, "copies": 5, "meaning": STATES["buffered"]}
     assert rows["settled"]["answers"] == 0
-    assert hipq("answers", "count", *where, "-q", "mails", "--json").json[0]["copies"] == 2
+    mails = {row["state"]: row for row in hipq("answers", "count", *where, "-q", "mails", "--json").json}
+    assert mails["buffered"]["copies"] == 2
     assert "kept until a job wants it" in hipq("answers", "count", *where).out
     assert len(some) == 4
 
@@ -111,20 +112,20 @@ def test_counts_say_what_each_state_means(hipq: HipqCommand, some: list[int], wh
 def test_a_job_is_shown_with_its_answers(
     hipq: HipqCommand, program: Hipq, where: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    id = waiting(program, "orders", "steps", "k")
-    assert "answers" not in hipq("job", "show", *where, str(id)).out
+    job_id = waiting(program, "orders", "steps", "k")
+    assert "answers" not in hipq("job", "show", *where, str(job_id)).out
     for data in (None, "done"):
         program.answer("orders", "steps", "k", data, answer_id=f"<{data}>")
         program.run(until_empty=True)
-    shown = hipq("job", "show", *where, str(id), "--json").json
+    shown = hipq("job", "show", *where, str(job_id), "--json").json
     assert [(one["state"], one["id"]) for one in shown["answers"]] == [("progress", "<None>"), ("settled", "<done>")]
     assert shown["more_answers"] is False
-    lines = hipq("job", "show", *where, str(id)).out.splitlines()
+    lines = hipq("job", "show", *where, str(job_id)).out.splitlines()
     assert lines[-4:-2] == ["answers", "  number  state     arrived               id"]
     assert lines[-1].endswith("<done>")
     monkeypatch.setattr(show_answers, "FEW", 1)
-    assert hipq("job", "show", *where, str(id)).out.endswith(f"\n  and more: hipq answers list --job {id}\n")
-    assert hipq("job", "show", *where, str(id), "--json").json["more_answers"] is True
+    assert hipq("job", "show", *where, str(job_id)).out.endswith(f"\n  and more: hipq answers list --job {job_id}\n")
+    assert hipq("job", "show", *where, str(job_id), "--json").json["more_answers"] is True
 
 
 # -- changing --------------------------------------------------------------------------------------------------------
@@ -136,13 +137,13 @@ def test_replay_lets_an_answer_come_again(hipq: HipqCommand, program: Hipq, wher
     (after,) = listed(hipq, where)
     assert again.out == f"buffered: kept until a job wants it (answer {after} now)\n"
     program.inbox.drop(after)
-    id = waiting(program, "orders", "charge", "k")
+    job_id = waiting(program, "orders", "charge", "k")
     program.answer("orders", "charge", "typo", "paid")
     (number,) = listed(hipq, where)
     done = hipq("answers", "rekey", *where, str(number), "k", "--json").json
-    assert (done["outcome"], done["job"], done["key"], done["type"]) == ("matched", id, "k", "charge")
+    assert (done["outcome"], done["job"], done["key"], done["type"]) == ("matched", job_id, "k", "charge")
     program.run(until_empty=True)
-    assert program.job(id).result == {"settled": "paid"}
+    assert program.job(job_id).result == {"settled": "paid"}
     used = hipq("answers", "replay", *where, str(done["number"]))
     assert used.status == 1
     assert used.complaint.endswith("is settled: its job ended with it")
@@ -154,12 +155,12 @@ def test_what_replay_says_of_each_outcome(hipq: HipqCommand, program: Hipq, wher
         (found,) = program.inbox.list(key=key)
         return hipq("answers", "rekey", *where, str(found.id), to, *options).out
 
-    id = waiting(program, "orders", "charge", "k")
-    assert replayed("a", 1, "k").startswith(f"matched: job {id} has it (answer ")
-    assert replayed("b", 2, "k").startswith(f"buffered: kept for job {id} (answer ")
+    job_id = waiting(program, "orders", "charge", "k")
+    assert replayed("a", 1, "k").startswith(f"matched: job {job_id} has it (answer ")
+    assert replayed("b", 2, "k").startswith(f"buffered: kept for job {job_id} (answer ")
     program.run(until_empty=True)
     assert replayed("c", 1, "k").startswith("duplicate: it is the same as answer ")
-    assert replayed("d", 3, "k").startswith(f"conflict: job {id} had ended with another one (answer ")
+    assert replayed("d", 3, "k").startswith(f"conflict: job {job_id} had ended with another one (answer ")
     late = waiting(program, "orders", "steps", "k")
     program.cancel(late)
     assert replayed("e", 1, "k", "--type", "steps").startswith(f"late: job {late} had ended")
@@ -233,8 +234,8 @@ def test_many_pages_are_dropped(
 def test_answers_are_replayed_by_what_they_are(
     hipq: HipqCommand, program: Hipq, some: list[int], where: list[str]
 ) -> None:
-    id = waiting(program, "orders", "charge", "late")
-    program.cancel(id)
+    job_id = waiting(program, "orders", "charge", "late")
+    program.cancel(job_id)
     program.answer("orders", "charge", "late", "after all")
     again = program.queues[0].enqueue("charge", key="late")
     ran = hipq("answers", "replay", *where, "--state", "late", "--yes")

@@ -104,10 +104,10 @@ def test_its_good_neighbours_come_back_as_they_were(hipq: HipqCommand, database:
 
 def test_good_keys_and_ids_come_back_as_they_were(hipq: HipqCommand, database: Callable[[], int]) -> None:
     for key in GOOD_KEYS.values():
-        id = key[:100]
-        assert hipq("answer", "shop:app", "orders", "charge", key, "--id", id).out == "buffered\n"
-        assert hipq("answer", "shop:app", "orders", "charge", key, "--id", id).out == "duplicate\n"
+        job_id = key[:100]
+        assert hipq("answer", "shop:app", "orders", "charge", key, "--id", job_id).out == "buffered\n"
+        assert hipq("answer", "shop:app", "orders", "charge", key, "--id", job_id).out == "duplicate\n"
         (found,) = hipq("answers", "list", "shop:app", "--key", key, "--json").json
-        assert (found["key"], found["id"], found["copies"]) == (key, id, 2)
+        assert (found["key"], found["id"], found["copies"]) == (key, job_id, 2)
         assert hipq("answers", "list", "shop:app", "--key", key).status == 0
     assert database() == len(GOOD_KEYS)

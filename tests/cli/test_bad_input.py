@@ -65,35 +65,40 @@ def test_bad_keys_are_refused(refused: Callable[..., str], key: str) -> None:
         ("delay", BAD_DURATIONS),
         ("timeout", (*BAD_DURATIONS, "0", "0.0001")),
         ("priority", BAD_PRIORITIES),
+        ("throttle-factor", ("0", "-1", "0.0001", "1.0005", "1000001", "NaN", "1e3", "", "x", "9" * 5_000)),
+        (
+            "window",
+            ("", "x", "22:00", "22:00-22:00", "25:00-26:00", "1:00-2:00", "22:00-05:00@Nowhere", "22:00-05:00 on x"),
+        ),
     ],
 )
 def test_bad_options_are_refused(refused: Callable[..., str], option: str, values: tuple[str, ...]) -> None:
     for value in values:
-        assert option in refused("orders", "quick", f"--{option}", value), value
+        assert option.partition("-")[0] in refused("orders", "quick", f"--{option}", value), value
     assert "not both" in refused("orders", "quick", "--at", "2031-01-15T08:00:00Z", "--delay", "1")
     assert "on-duplicate" in refused("orders", "quick", "--on-duplicate", "a" * 65_536)
 
 
 @pytest.mark.parametrize("text", GOOD_JSON.values(), ids=GOOD_JSON)
 def test_its_good_neighbours_come_back_as_they_were(hipq: HipqCommand, database: Callable[[], int], text: str) -> None:
-    id = hipq("enqueue", "shop:app", "orders", "quick", "--data-file", "-", stdin=text.encode()).out.strip()
-    assert hipq("job", "show", "shop:app", id, "--json").json["data"] == json.loads(text)
-    assert hipq("job", "show", "shop:app", id).status == 0
+    job_id = hipq("enqueue", "shop:app", "orders", "quick", "--data-file", "-", stdin=text.encode()).out.strip()
+    assert hipq("job", "show", "shop:app", job_id, "--json").json["data"] == json.loads(text)
+    assert hipq("job", "show", "shop:app", job_id).status == 0
     assert database() == (1 if len(text) < 8_192 else 2)  # its row, and its payload put aside
 
 
 def test_good_keys_come_back_as_they_were(hipq: HipqCommand, database: Callable[[], int]) -> None:
     for key in GOOD_KEYS.values():
-        id = hipq("enqueue", "shop:app", "orders", "quick", "--key", key).out.strip()
+        job_id = hipq("enqueue", "shop:app", "orders", "quick", "--key", key).out.strip()
         (found,) = hipq("job", "list", "shop:app", "--key", key, "--json").json
-        assert (str(found["id"]), found["key"]) == (id, key)
+        assert (str(found["id"]), found["key"]) == (job_id, key)
     assert database() == len(GOOD_KEYS)
 
 
 def test_the_last_moment_there_is_can_be_asked_for(hipq: HipqCommand, database: Callable[[], int]) -> None:
     for at in ("9999-12-31T23:59:59Z", "1970-01-01T00:00:00Z", "9999-12-31T23:59:59+14:00"):
-        id = hipq("enqueue", "shop:app", "orders", "quick", "--at", at).out.strip()
-        assert hipq("job", "show", "shop:app", id).status == 0
+        job_id = hipq("enqueue", "shop:app", "orders", "quick", "--at", at).out.strip()
+        assert hipq("job", "show", "shop:app", job_id).status == 0
     for duration in ("36525d", "0", "0.5", "1w"):
         assert hipq("enqueue", "shop:app", "orders", "quick", "--delay", duration).status == 0
     assert database() == 7

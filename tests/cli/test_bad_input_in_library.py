@@ -8,13 +8,15 @@ import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from hipq import Hipq, Invalid, Job, JobType, aged, backoff, fixed, schedule
+from hipq import Hipq, Invalid, Job, JobType, Queue, aged, backoff, fixed, limit, schedule, share
 from tests.cli.bad_input import BAD_KEYS, BAD_NAMES
 
 HUGE = 10**5_000
@@ -62,10 +64,17 @@ BAD_DATA: dict[str, Any] = {
     "a function": print,
     "a complex number": 1j,
     "one byte too many": "a" * (16 << 20),
+    "a set": {1},
+    "a tuple": {"a": (1, 2)},
+    "bytes": [b"a"],
+    "a Decimal": Decimal(1),
+    "a datetime": datetime(2031, 1, 15, tzinfo=UTC),
+    "a key that is a number": {1: 2},
+    "a dataclass without a type": Charge(1.0),
 }
 BAD_OPTIONS: dict[str, list[Any]] = {
-    "priority": [-1, 32_768, 1 << 63, HUGE, -HUGE, 1.5, math.nan, True, "5"],
-    "throttle_factor": [0, -1, 1_000_001, 1 << 63, HUGE, 1.5, math.nan, True, "1"],
+    "priority": [-(1 << 31) - 1, 1 << 31, 1 << 63, HUGE, -HUGE, 1.5, math.nan, True, "5"],
+    "throttle_factor": [0, -1, 1_000_001, 1 << 63, HUGE, 0.0001, 0.1 + 0.2, math.inf, math.nan, True, "1"],
     "timeout": [0, -1, 0.0001, math.nan, math.inf, 1e300, 1 << 63, HUGE, True, "5", timedelta(-1), timedelta.max, []],
     "delay": [-1, -0.001, math.nan, math.inf, 1e300, 1 << 63, HUGE, -HUGE, True, "5", timedelta(-1), timedelta.max],
     "at": [
@@ -167,6 +176,7 @@ def test_a_payload_that_does_not_fit_its_type_is_refused(app: Hipq, refused: Cal
     bad: list[Any] = [{}, {"amount": "five"}, {"amount": None}, [], None, "amount"]
     for data in bad:
         assert "Charge" in refused(data, charge)
+    assert "data.currency is no field" in refused({"amount": 5, "currency": "EUR"}, charge)
 
 
 def test_bad_declarations_are_refused(app: Hipq) -> None:
@@ -175,7 +185,7 @@ def test_bad_declarations_are_refused(app: Hipq) -> None:
         lambda: orders.job("a", timeout=0),
         lambda: orders.job("b", run_timeout=math.nan),
         lambda: orders.job("c", lifetime=-1),
-        lambda: orders.job("d", priority=-1),
+        lambda: orders.job("d", priority=1 << 31),
         lambda: orders.job("e", throttle_factor=0),
     ]
     for one in bad:
@@ -202,8 +212,114 @@ def test_bad_declarations_are_refused(app: Hipq) -> None:
             two()
 
 
+@dataclass
+class Plain:
+    amount: complex
+
+
+@dataclass
+class Lost:
+    amount: "Nowhere"  # type: ignore[name-defined]  # noqa: F821, UP037
+
+
+class Odd:
+    """Nothing that JSON could become."""
+
+
+def _fresh(job: Any) -> None: ...
+def _no_parameter() -> None: ...
+def _two_parameters(_job: Any, _more: Any) -> None: ...
+def _three_parameters(_job: Any, _more: Any, _most: Any) -> None: ...
+def _only_named(*, job: Any) -> None: ...
+async def _async_retry(_job: Any, _fault: Any) -> None: ...
+def _of_nowhere(_job: Job[Nowhere]) -> None: ...  # type: ignore[name-defined]  # noqa: F821
+def _of_lost(_job: Job[Lost]) -> None: ...
+def _of_odd(_job: Job[Odd]) -> None: ...
+def _of_odd_inside(_job: Job[list[Plain]]) -> None: ...
+def _of_any(_job: Job[Any]) -> None: ...
+
+
+def _charge(queue: Any) -> Any:
+    return queue.job("charge")(_quick)
+
+
+DECLARED: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "a number of retries": (lambda queue: queue.job(retry=3)(_fresh), "retry=backoff(attempts=3)"),
+    "a policy that is not called": (lambda queue: queue.job(retry=backoff)(_fresh), "retry=backoff(attempts=3)"),
+    "another one": (lambda queue: queue.job(retry=fixed)(_fresh), "retry=backoff(attempts=3)"),
+    "a retry of one parameter": (lambda queue: queue.job(retry=_quick)(_fresh), "write def _quick(job, fault)"),
+    "a retry handler of one": (lambda queue: _charge(queue).retry(_quick), "write def _quick(job, fault)"),
+    "an async retry handler": (lambda queue: _charge(queue).retry(_async_retry), "write def, not async def"),
+    "a handler of nothing": (lambda queue: queue.job(_no_parameter), "write def _no_parameter(job)"),
+    "a handler of two": (lambda queue: queue.job(_two_parameters), "write def _two_parameters(job)"),
+    "a handler with a name": (lambda queue: queue.job("a")(_two_parameters), "write def _two_parameters(job)"),
+    "a handler of names": (lambda queue: queue.job(_only_named), "write def _only_named(job)"),
+    "a method": (lambda queue: queue.job("a")(queue.enqueue_many), "is called with (job)"),
+    "an answer handler of one": (lambda queue: _charge(queue).answered(_quick), "write def _quick(job, answer)"),
+    "an answer handler of three": (lambda queue: _charge(queue).answered(_three_parameters), "(job, answer)"),
+    "a cancel handler of two": (lambda queue: _charge(queue).cancelled(_two_parameters), "(job)"),
+    "on_late of one": (lambda queue: _charge(queue).on_late(_quick), "write def _quick(job, answer)"),
+    "on_late of one, given": (lambda queue: queue.job(on_late=_quick)(_fresh), "(job, answer)"),
+    "lane_by of nothing": (lambda queue: queue.app.queue("a", lane_by=_no_parameter), "write def _no_parameter(job)"),
+    "a type that is not there": (lambda queue: queue.job(_of_nowhere), "at the top of the module"),
+    "a type with one that is not there": (lambda queue: queue.job(_of_lost), "Job[Lost] cannot be read from JSON"),
+    "a type that JSON cannot be": (lambda queue: queue.job(_of_odd), "cannot make a Odd: write a dataclass"),
+    "one that has such a type": (lambda queue: queue.job(_of_odd_inside), "cannot make a complex"),
+    "an instance named hipq": (lambda _queue: Hipq("hipq"), 'like Hipq("shop")'),
+    "one that begins so": (lambda _queue: Hipq("hipq_shop"), 'like Hipq("shop")'),
+    "one named pg": (lambda _queue: Hipq("pg", "sqlite://"), 'like Hipq("shop")'),
+    "a schedule's option": (lambda queue: _charge(queue).cron("* * * * *", bogus=1), "cron has no option bogus"),
+    "a schedule's option, decorated": (lambda queue: queue.cron("* * * * *", bogus=1)(_fresh), "tz, name, missed"),
+    "a schedule's key": (lambda queue: _charge(queue).cron("* * * * *", key="a"), "key is not its"),
+    "a pause of a type": (lambda queue: queue.app.pause("orders", type="typo"), "no job type 'typo'"),
+    "shares of too little": (
+        lambda queue: queue.app.queue("a", limits=[limit(5), share({"east": 97, "west": 3})]), "must be at least 34",
+    ),
+    "others' share of too little": (
+        lambda queue: queue.app.queue("a", limits=[limit(5), share({"east": 97}, other=1)]), "must be at least 100",
+    ),
+    "a limit below shares": (lambda queue: _shared(queue.app).set_limit("shared", 2), "must be at least 5"),
+    "a mysql database": (lambda _queue: Hipq("x", "mysql://y"), "no jobs in mysql databases"),
+}  # fmt: skip
+
+
+def _shared(app: Hipq) -> Hipq:
+    app.queue("shared", limits=[limit(5), share({"east": 80, "west": 20})])
+    return app
+
+
+@pytest.mark.parametrize(("declare", "sentence"), DECLARED.values(), ids=DECLARED)
+def test_what_cannot_work_is_refused_where_it_is_written(
+    app: Hipq, declare: Callable[[Queue], Any], sentence: str
+) -> None:
+    with pytest.raises(Invalid) as raised:
+        declare(app.queues[0])
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert len(str(raised.value)) < 400
+
+
+def test_what_can_work_is_taken(app: Hipq) -> None:
+    """Handlers of every kind, a type that is known to jobs only, an instance of hipq's name with tables named apart."""
+    (orders,) = app.queues
+    codes: list[Any] = [_of_any, partial(_two_parameters, 1), print, lambda *_all: None, Code()]
+    for number, code in enumerate(codes):
+        orders.job(f"type{number}", retry=lambda *_all: None)(code)
+    assert orders.job_types[-1].spec.reader.type is Charge
+    orders.enqueue("unknown_here")
+    app.pause("orders", type="unknown_here")
+    app.pause("orders", type="type0")
+    app.resume("orders", type="never_heard_of")
+    assert Hipq("hipq", table_naming=lambda _hipq, queue: f"jobs_{queue}").queue("orders").name == "orders"
+    app.queue("b", limits=[limit(34), share({"east": 97, "west": 3})])
+
+
+class Code:
+    def __call__(self, job: Job[Charge]) -> None: ...
+
+
 def test_bad_questions_are_refused(app: Hipq, quick: JobType) -> None:
-    id = quick.enqueue()
+    job_id = quick.enqueue()
     questions: list[Callable[[], Any]] = [
         lambda: app.job(0),
         lambda: app.job(-1),
@@ -221,7 +337,7 @@ def test_bad_questions_are_refused(app: Hipq, quick: JobType) -> None:
     for ask in questions:
         with pytest.raises(Invalid):
             ask()
-    assert app.job(id).state == "initial"
+    assert app.job(job_id).state == "initial"
 
 
 @pytest.mark.parametrize(
@@ -230,7 +346,7 @@ def test_bad_questions_are_refused(app: Hipq, quick: JobType) -> None:
 )  # fmt: skip
 def test_bad_databases_are_refused(folder: Path, db: Any) -> None:  # noqa: ARG001
     with pytest.raises(Invalid) as raised:
-        Hipq("shop", db).queue("orders").enqueue("quick")
+        Hipq("shop", db)
     assert "s3cret" not in str(raised.value)
 
 

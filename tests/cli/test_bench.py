@@ -329,9 +329,9 @@ def test_a_second_run_on_the_same_database_is_refused_and_disturbs_nothing(
 def test_queues_of_somebody_elses_hipq_bench_are_not_taken_for_leftovers(hipq: HipqCommand, url: str) -> None:
     app = Hipq("hipq_bench", url, table_naming=lambda _, queue: f"our_{queue}")
     app.migrate()
-    id = app.queue("results").enqueue("work", {"run": 1})
+    job_id = app.queue("results").enqueue("work", {"run": 1})
     assert hipq("bench", "--db", url, "--seconds", "1").status == 0
-    assert app.job(id).data == {"run": 1}
+    assert app.job(job_id).data == {"run": 1}
     app.close()
 
 

@@ -25,6 +25,8 @@ queues = ["orders", "mails"]
 concurrency = 20
 processes = 2
 lease = "30s"
+wait = "5m"
+drain = "25s"
 log_level = "debug"
 log_format = "json"
 
@@ -218,8 +220,8 @@ def test_an_application_of_the_file_is_found_from_below(
     toml('app = "shop:app"\ndatabase = "sqlite:///shop.db"')
     (folder / "below").mkdir()
     monkeypatch.chdir(folder / "below")
-    id = hipq("enqueue", "orders", "quick").out.strip()
-    assert hipq("job", "show", id, "--json").json["type"] == "quick"
+    job_id = hipq("enqueue", "orders", "quick").out.strip()
+    assert hipq("job", "show", job_id, "--json").json["type"] == "quick"
     assert (folder / "shop.db").exists()
     assert list((folder / "below").iterdir()) == []
 
@@ -278,6 +280,8 @@ def test_config_says_what_is_in_force_and_from_where(
         "worker.concurrency": (20, "file"),
         "worker.processes": (2, "file"),
         "worker.lease": ("30s", "file"),
+        "worker.wait": ("5m", "file"),
+        "worker.drain": ("25s", "file"),
         "worker.log_level": ("debug", "file"),
         "worker.log_format": ("json", "file"),
         "prune.older_than": ("30d", "file"),

@@ -290,11 +290,11 @@ def but(facts: Facts, job_type: str) -> Facts:
     return facts._replace(jobs={name: [job for job in jobs if job.id != lost] for name, jobs in facts.jobs.items()})
 
 
-def changed(facts: Facts, id: int, **columns: Any) -> Facts:
+def changed(facts: Facts, job_id: int, **columns: Any) -> Facts:
     from msgspec.structs import replace
 
     def one(job: Job[Any]) -> Job[Any]:
-        return Job(replace(job._carried, **columns)) if job.id == id else job
+        return Job(replace(job._carried, **columns)) if job.id == job_id else job
 
     return facts._replace(jobs={name: [one(job) for job in jobs] for name, jobs in facts.jobs.items()})
 
@@ -330,7 +330,7 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("window", lambda facts: changed(facts, facts.of_type("report")[0].id, history="[]")),
     ("failed", lambda facts: but(facts, "audit")),
     ("cancelled", lambda facts: changed(facts, facts.cancelled, attempt=1)),
-    ("crashed", lambda facts: changed(facts, facts.of_type("reconcile")[0].id, failures=1)),
+    ("crashed", lambda facts: changed(facts, facts.of_type("reconcile")[0].id, failures=0)),
     ("crashed", lambda facts: facts._replace(told=type(facts.told)({"added": facts.told["added"]}))),
 ]
 
@@ -351,7 +351,9 @@ def test_what_two_threads_tell_in_the_wrong_order_is_counted_once(facts: Facts) 
     def tell(name: str, token: int, state: str, held: int) -> None:
         from msgspec.structs import replace
 
-        events.emit(name, 0, "payments", replace(row, token=token, state=state, held=held))
+        from hipq.job.units import UNIT
+
+        events.emit(name, 0, "payments", replace(row, token=token, state=state, held=held * UNIT))
 
     tell("claimed", 1, "running", 1)
     assert tally.held("payments")["all"] == 1

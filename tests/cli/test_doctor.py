@@ -155,9 +155,9 @@ def test_the_password_is_in_no_advice(hipq: HipqCommand, postgres: str) -> None:
     [
         (("shop:app", "--db", "sqlite:///shop.db"), "give MODULE:APP or --db, not both"),
         ((), "say which application"),
-        (("--db", "mongodb://x:s3cret@y"), "not a database URL: mongodb://…"),
+        (("--db", "mongodb://x:s3cret@y"), "hipq keeps no jobs in mongodb databases"),
         (("--db", "sqlite://"), "a database in memory is its program's own"),
-        (("--db", "postgresql://["), "not a PostgreSQL URL"),
+        (("--db", "postgresql://["), "in a PostgreSQL URL must be a number"),
         (("--db", "sqlite:///a\x01b"), "must not contain control characters"),
         (("shop:app", "--patience", "long"), "patience must be a number of seconds"),
         (("ship:app",), "there is no module ship"),

@@ -68,7 +68,7 @@ def shop(folder: Path) -> Iterator[Hipq]:
 def waiting(shop: Hipq, worker: Callable[..., Worker], *keys: str) -> list[int]:
     ids = shop.queues[0].enqueue_many("charge", [None] * len(keys), keys=list(keys))
     assert worker("--no-listen", "--until-empty").ended() == 0
-    assert all(shop.job(id).phase == "waiting" for id in ids)
+    assert all(shop.job(job_id).phase == "waiting" for job_id in ids)
     return ids
 
 
@@ -109,20 +109,20 @@ def test_several_share_what_comes_and_go_on_when_one_is_killed(
     both[0].kill()
     for key in keys[100:]:
         transports.send(stream, {"ref": key})
-    assert [shop.result(id, timeout=60)["ref"] for id in ids] == keys
+    assert [shop.result(job_id, timeout=60)["ref"] for job_id in ids] == keys
     assert shop.inbox.counts()["settled"].answers == 200
 
 
 def test_a_worker_listens_unless_it_is_told_not_to(
     shop: Hipq, stream: str, worker: Callable[..., Worker], hipq: HipqCommand
 ) -> None:
-    (id,) = waiting(shop, worker, "a")
+    (job_id,) = waiting(shop, worker, "a")
     transports.send(stream, {"ref": "a"})
     assert worker("--until-empty", "--no-listen", "-q", "orders").ended() == 0
-    assert shop.job(id).phase == "waiting"
+    assert shop.job(job_id).phase == "waiting"
     assert worker("--until-empty", "-q", "mails").log("listener started") == []
     one = worker("--processes", "2")
-    assert shop.result(id, timeout=60) == {"ref": "a"}
+    assert shop.result(job_id, timeout=60) == {"ref": "a"}
     eventually(lambda: hipq("answers", "listeners", "shop:app", "--json").json[0]["listening"] == 2)
     one.send(signal.SIGTERM)
     assert one.ended() == 0
@@ -133,11 +133,11 @@ def test_what_came_is_shown(
     worker: Callable[..., Worker], hipq: HipqCommand,
 ) -> None:  # fmt: skip
     assert hipq("answers", "listeners", "shop:app", "--json").json == []
-    (id,) = waiting(shop, worker, "a")
+    (job_id,) = waiting(shop, worker, "a")
     for data in ({"ref": "a"}, {"ref": "a"}, {"ref": "early"}, {"none": 1}):
         transports.send(stream, data)
     one = listen()
-    assert shop.result(id, timeout=60)
+    assert shop.result(job_id, timeout=60)
     eventually(lambda: len(shop.inbox.list()) >= 3)
     eventually(lambda: hipq("answers", "listeners", "shop:app", "--json").json[0]["lag"] == 0)
     one.send_signal(signal.SIGTERM)

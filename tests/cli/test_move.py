@@ -50,7 +50,7 @@ def test_what_it_refuses(hipq: HipqCommand) -> None:
         ((), 2, "Missing argument 'SOURCE'"),
         (("sqlite:///shop.db",), 2, "Missing argument 'TARGET'"),
         (("sqlite:///nothing.db", "postgresql://x/y"), 2, "there is no database file"),
-        (("shop.db", "postgresql://x/y"), 2, "the source must be like sqlite:///shop.db"),
+        (("shop.db", "postgresql://x/y"), 2, "write sqlite:///shop.db"),
         (("postgresql://x/y", "sqlite:///shop.db"), 2, "the source must be like sqlite:///shop.db"),
     ):
         refused = hipq("move", *words)

@@ -23,7 +23,7 @@ def test_from_migrate_to_prune(
         ids = [hipq("enqueue", "shop:app", "orders", "quick", str(n)).out.strip() for n in range(3)]
         delayed = hipq("enqueue", "shop:app", "orders", "quick", "--delay", "1h").out.strip()
         assert worker("--until-empty", "--processes", "2").ended() == 0
-        assert [hipq("job", "show", "shop:app", id, "--json").json["code"] for id in ids] == ["ok"] * 3
+        assert [hipq("job", "show", "shop:app", job_id, "--json").json["code"] for job_id in ids] == ["ok"] * 3
         assert hipq("job", "retry", "--db", url, delayed, "--json").json["phase"] == "ready"
         assert hipq("job", "cancel", "--db", url, delayed, "--json").json["state"] == "final"
         (queue,) = [one for one in hipq("queue", "list", "--db", url, "--json").json if one["queue"] == "orders"]

@@ -40,9 +40,9 @@ def listed(hipq: HipqCommand, where: list[str]) -> dict[str, Any]:
 
 def test_looking_never_changes_the_rules(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
     before = rules(other)
-    id = other.queues[0].enqueue("quick")
+    job_id = other.queues[0].enqueue("quick")
     for command in (("queue", "list"), ("queue", "limit"), ("job", "list"), ("job", "why"), ("job", "show")):
-        subject = {"limit": ["orders"], "why": [str(id)], "show": [str(id)]}.get(command[1], [])
+        subject = {"limit": ["orders"], "why": [str(job_id)], "show": [str(job_id)]}.get(command[1], [])
         for json in ([], ["--json"]):
             assert hipq(*command, *where, *subject, *json).status == 0
     assert rules(other) == before
@@ -53,6 +53,7 @@ def test_the_list_has_limits_and_pauses(hipq: HipqCommand, other: Hipq, where: l
     assert found["limits"] == [{"type": "limit", "n": 10}, {"type": "per lane", "n": 3}]
     assert (found["limits_changed"], found["paused"], found["paused_lanes"]) == (False, False, [])
     other.pause("orders", lane="east")
+    other.queues[0].enqueue("quick")
     other.pause("orders", type="quick")
     other.set_limit("orders", 4)
     text = hipq("queue", "list", *where).out
@@ -87,6 +88,9 @@ def test_queues_are_paged_and_none_is_said(hipq: HipqCommand, other: Hipq, url: 
 def test_a_queue_a_lane_and_a_type_are_paused_and_resumed(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
     assert hipq("queue", "pause", *where, "orders").out == "paused in orders: everything\n"
     assert hipq("queue", "pause", *where, "orders", "--lane", "east").out == "paused in orders: everything, lane east\n"
+    assert hipq("queue", "pause", *where, "orders", "--type", "quikc").status == 2
+    assert rules(other).paused_types == ()
+    assert hipq("enqueue", "shop:app", "orders", "quick").status == 0  # a database knows the types of its jobs
     paused = hipq("queue", "pause", *where, "orders", "--type", "quick", "--json").json
     assert paused == {
         "app": "shop", "queue": "orders", "paused": True, "paused_lanes": ["east"], "paused_types": ["quick"]
@@ -111,7 +115,11 @@ def test_a_number_replaces_the_limit_and_leaves_the_others(hipq: HipqCommand, ot
         "the code says      limit 10, 3 a lane",
         "units used         0",
     ]
-    hipq("queue", "limit", *where, "orders", "0")
+    refused = hipq("queue", "limit", *where, "orders", "0")
+    assert refused.status == 2
+    assert "say --none to remove the limit, or use `hipq queue pause`" in refused.complaint
+    assert hipq("queue", "limit", *where, "orders", "--json").json["limits"] != []
+    assert hipq("queue", "limit", *where, "orders", "--none").status == 0
     assert rules(other).in_force == (per_lane(3),)
     assert hipq("queue", "limit", *where, "orders", "--default").status == 0
     assert rules(other).changed is None
@@ -210,25 +218,25 @@ def test_a_queue_of_several_instances_is_named_with_its_own(hipq: HipqCommand, o
 # -- why -------------------------------------------------------------------------------------------------------------
 def test_why_is_one_sentence_or_json(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
     (orders,) = other.queues
-    id = orders.enqueue("quick", windows=[window("01:00", "02:00", days=["mon"])], delay=timedelta(days=8))
-    ran = hipq("job", "why", *where, str(id))
+    job_id = orders.enqueue("quick", windows=[window("01:00", "02:00", days=["mon"])], delay=timedelta(days=8))
+    ran = hipq("job", "why", *where, str(job_id))
     assert ran.status == 0
     assert ran.out.startswith("it is scheduled for ")
     assert ran.out.count("\n") == 1
-    found = hipq("job", "why", *where, str(id), "--json").json
-    assert (found["id"], found["reason"]) == (id, "scheduled")
-    assert datetime.fromisoformat(found["details"]["scheduled_run_time"]) == other.job(id).scheduled_run_time
+    found = hipq("job", "why", *where, str(job_id), "--json").json
+    assert (found["id"], found["reason"]) == (job_id, "scheduled")
+    assert datetime.fromisoformat(found["details"]["scheduled_run_time"]) == other.job(job_id).scheduled_run_time
     assert found["sentence"] == ran.out.strip()
 
 
 def test_why_cannot_play_tricks_on_a_terminal(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
     (orders,) = other.queues
-    id = orders.enqueue("quick")
-    other.cancel(id, "why not")
+    job_id = orders.enqueue("quick")
+    other.cancel(job_id, "why not")
     sysid = other.store.take_lease(60, "a\x1b[2J\nb")
     assert "\\x1b[2J\\nb" in hipq("job", "why", *where, str(orders.enqueue("quick"))).out
     other.store.drop_lease(sysid)
-    assert "it ended with failed" in hipq("job", "why", *where, str(id)).out
+    assert "it ended with failed" in hipq("job", "why", *where, str(job_id)).out
 
 
 def test_why_beside_a_worker(

@@ -37,7 +37,7 @@ def test_a_worker_that_was_killed_is_replaced_and_its_job_runs_again(shop: Hipq,
     third = running.wait_for("worker started", 3)[2]["worker"]
     (rescued,) = running.wait_for("rescued")
     (folder / "go").touch()
-    eventually(lambda: all(shop.job(id).state == "final" for id in gates))
+    eventually(lambda: all(shop.job(job_id).state == "final" for job_id in gates))
     assert sorted((job.code, job.failures, job.attempt) for job in map(shop.job, gates)) == [("ok", 0, 1), ("ok", 0, 2)]
     assert shop.job(rescued["job"]).attempt == 2
     running.send(signal.SIGTERM)
@@ -47,13 +47,13 @@ def test_a_worker_that_was_killed_is_replaced_and_its_job_runs_again(shop: Hipq,
 
 def test_a_worker_whose_threads_are_all_stuck_is_replaced(shop: Hipq, worker: Start, folder: Path) -> None:
     (folder / "shop.py").write_text(SHOP + HURRY)
-    id = shop.queues[0].enqueue("stuck")
+    job_id = shop.queues[0].enqueue("stuck")
     running, _ = supervised(worker, "-c", "1")
     (line,) = running.wait_for("worker replaced")
     assert line["ended"] == "exit status 3"
     running.wait_for("worker started", 3)
-    eventually(lambda: shop.job(id).state == "final")
-    assert (shop.job(id).code, shop.job(id).failures) == ("error", 1)
+    eventually(lambda: shop.job(job_id).state == "final")
+    assert (shop.job(job_id).code, shop.job(job_id).failures) == ("error", 1)
     running.send(signal.SIGTERM)
     assert running.ended() == 0
 
@@ -106,7 +106,7 @@ def test_until_empty_ends_when_every_worker_found_nothing(shop: Hipq, worker: St
     ids = shop.queues[0].enqueue_many("quick", range(50))
     running = worker("--processes", "3", "--until-empty")
     assert running.ended() == 0
-    assert {shop.job(id).code for id in ids} == {"ok"}
+    assert {shop.job(job_id).code for job_id in ids} == {"ok"}
     assert len(running.log("worker started")) == 3
 
 

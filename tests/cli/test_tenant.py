@@ -79,13 +79,13 @@ def test_a_quota_is_changed(hipq: HipqCommand, url: str, tenants: Tenants) -> No
 
 
 def test_a_token_is_revoked(hipq: HipqCommand, url: str, tenants: Tenants) -> None:
-    id = hipq("tenant", "add", "acme", "--json", "--db", url).json["id"]
+    job_id = hipq("tenant", "add", "acme", "--json", "--db", url).json["id"]
     admin = hipq("tenant", "token", "--admin", "--json", "--db", url).json["id"]
-    assert hipq("tenant", "revoke", "acme", id, "--db", url).out == f"revoked token {id}\n"
+    assert hipq("tenant", "revoke", "acme", job_id, "--db", url).out == f"revoked token {job_id}\n"
     assert hipq("tenant", "revoke", "--admin", admin, "--json", "--db", url).json == {"tenant": None, "revoked": admin}
     assert tenants.look().callers == {}
-    ran = hipq("tenant", "revoke", "acme", id, "--db", url)
-    assert (ran.status, ran.complaint) == (1, f"hipq: tenant acme has no token '{id}'")
+    ran = hipq("tenant", "revoke", "acme", job_id, "--db", url)
+    assert (ran.status, ran.complaint) == (1, f"hipq: tenant acme has no token '{job_id}'")
     assert hipq("tenant", "revoke", "acme", "--db", url).status == 2
 
 

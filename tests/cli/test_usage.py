@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -71,7 +72,13 @@ BAD_USAGE = {
     "limit of no queue": ("queue", "limit", "shop:app"),
     "limit of no such queue": ("queue", "limit", "shop:app", "fly", "5"),
     "limit of letters": ("queue", "limit", "shop:app", "orders", "many"),
-    "limit of half a unit": ("queue", "limit", "shop:app", "orders", "1.5"),
+    "limit of too many decimals": ("queue", "limit", "shop:app", "orders", "1.0005"),
+    "limit of 0": ("queue", "limit", "shop:app", "orders", "0"),
+    "no limit and a limit": ("queue", "limit", "shop:app", "orders", "5", "--none"),
+    "no limit and a rate": ("queue", "limit", "shop:app", "orders", "--none", "--rate", "5/1"),
+    "no limit and that of the code": ("queue", "limit", "shop:app", "orders", "--none", "--default"),
+    "pause a type that nobody knows": ("queue", "pause", "shop:app", "orders", "--type", "chrage"),
+    "a job of a type that nobody knows": ("enqueue", "shop:app", "orders", "chrage"),
     "limit below 0": ("queue", "limit", "shop:app", "orders", "--", "-1"),
     "limit of 5000 digits": ("queue", "limit", "shop:app", "orders", "9" * 5000),
     "limit of a billion and one": ("queue", "limit", "shop:app", "orders", "1000000001"),
@@ -193,13 +200,16 @@ def test_a_typo_is_told_what_may_be_meant(hipq: HipqCommand, arguments: tuple[st
     assert meant in ran.complaint
 
 
-def test_a_job_of_a_mistyped_type_is_added_and_that_is_said(hipq: HipqCommand) -> None:
-    """It is no error: another program may have the code."""
+def test_a_job_of_a_type_that_nobody_knows_is_refused_unless_it_is_forced(hipq: HipqCommand) -> None:
+    """Another program may have the code: then --force says so, and once there is a job of it the type is known."""
     ran = hipq("enqueue", "shop:app", "orders", "chrage")
-    assert (ran.status, ran.out.strip().isdigit()) == (0, True)
-    assert "shop:app has no code for chrage; did you mean charge?" in ran.err.splitlines()
-    assert "no code" not in hipq("enqueue", "shop:app", "orders", "something_else").err
-    assert "no code" not in hipq("enqueue", "shop:app", "orders", "charge").err
+    assert ran.status == 2
+    assert "queue orders has no job type 'chrage'; did you mean charge?" in ran.complaint
+    assert "say --force" in ran.complaint
+    assert hipq("job", "list", "shop:app", "--json").json == []
+    assert hipq("enqueue", "shop:app", "orders", "charge").status == 0
+    assert hipq("enqueue", "shop:app", "orders", "elsewhere", "--force").status == 0
+    assert hipq("enqueue", "shop:app", "orders", "elsewhere").status == 0
 
 
 # -- PostgreSQL ------------------------------------------------------------------------------------------------------
@@ -284,6 +294,17 @@ def test_output_that_goes_nowhere_is_no_traceback(
     complaints = [line for line in done.stderr.splitlines() if line.startswith("hipq: ")]
     full = ["hipq: cannot write to standard output: No space left on device"]
     assert complaints == (full if where == "> /dev/full" else [])
+
+
+def test_an_error_that_names_no_file_is_not_taken_for_one_of_the_output(
+    hipq: HipqCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(*_: object, **_options: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("hipq.cli.main.cli.main", refuses)
+    ran = hipq("job", "list", "shop:app")
+    assert (ran.status, ran.complaint) == (1, "hipq: a system call failed: No locks available")
 
 
 def test_what_is_printed_never_goes_into_a_database(folder: Path) -> None:

@@ -165,11 +165,11 @@ def test_cancel_asks_first(hipq: HipqCommand, cloud: Cloud, table: str) -> None:
 
 
 def test_reschedule(hipq: HipqCommand, cloud: Cloud, table: str) -> None:
-    (id,) = far(cloud, table, "one")
-    ran = hipq("waiter", "reschedule", table, id, "--at", "2099-01-15T08:00:00+01:00")
-    assert (ran.status, ran.out) == (0, f"{id} is for 2099-01-15 07:00:00Z now\n")
-    ran = hipq("waiter", "reschedule", table, id, "--delay", "40d", "--json")
-    assert (ran.json["id"], ran.json["at"] < "2099") == (id, True)
+    (job_id,) = far(cloud, table, "one")
+    ran = hipq("waiter", "reschedule", table, job_id, "--at", "2099-01-15T08:00:00+01:00")
+    assert (ran.status, ran.out) == (0, f"{job_id} is for 2099-01-15 07:00:00Z now\n")
+    ran = hipq("waiter", "reschedule", table, job_id, "--delay", "40d", "--json")
+    assert (ran.json["id"], ran.json["at"] < "2099") == (job_id, True)
     gone = hipq("waiter", "reschedule", table, "nobody", "--delay", "1h")
     assert (gone.status, "never was there" in gone.complaint) == (1, True)
 
@@ -213,10 +213,10 @@ def test_check_says_what_is_wrong(hipq: HipqCommand, cloud: Cloud, queue: str) -
 
 # -- which waiter ----------------------------------------------------------------------------------------------------
 def test_a_waiter_of_the_code_is_taken_with_its_table(hipq: HipqCommand, cloud: Cloud, queue: str, post: str) -> None:
-    id = hipq("waiter", "send", "post:waiter", queue, "x", "--delay", "30d").out.strip()
-    assert [one["job_id"]["S"] for one in cloud.items(post)] == [id]
-    assert [row["id"] for row in hipq("waiter", "list", "post:waiter", queue, "--json").json] == [id]
-    assert [row["id"] for row in hipq("waiter", "list", queue, "--table", post, "--json").json] == [id]
+    job_id = hipq("waiter", "send", "post:waiter", queue, "x", "--delay", "30d").out.strip()
+    assert [one["job_id"]["S"] for one in cloud.items(post)] == [job_id]
+    assert [row["id"] for row in hipq("waiter", "list", "post:waiter", queue, "--json").json] == [job_id]
+    assert [row["id"] for row in hipq("waiter", "list", queue, "--table", post, "--json").json] == [job_id]
     assert [row["table"] for row in hipq("waiter", "check", "post:waiter", "--json").json] == [post, post]
     ran = hipq("waiter", "list", "post:waiter", queue, "--table", post)
     assert (ran.status, "post:waiter says itself what --table would" in ran.complaint) == (2, True)

@@ -40,7 +40,7 @@ def test_until_empty_runs_what_is_due_and_ends(shop: Hipq, worker: Start) -> Non
     due = orders.enqueue_many("quick", range(30))
     later = orders.enqueue("quick", delay=3600)
     assert worker("--until-empty").ended() == 0
-    assert [shop.job(id).state for id in due] == ["final"] * 30
+    assert [shop.job(job_id).state for job_id in due] == ["final"] * 30
     assert shop.job(later).state == "initial"
 
 
@@ -59,17 +59,19 @@ def test_the_first_signal_lets_handlers_finish_and_gives_back_what_was_not_start
     gates = orders.enqueue_many("gate", range(5))
     running = worker("-c", "1")
     (first,) = eventually(lambda: started(folder))
-    others = [id for id in gates if id != first]  # after a second without a free hand they are given back anyway
-    eventually(lambda: any(shop.job(id).state == "running" or events(shop.job(id)) for id in others))
+    others = [
+        job_id for job_id in gates if job_id != first
+    ]  # after a second without a free hand they are given back anyway
+    eventually(lambda: any(shop.job(job_id).state == "running" or events(shop.job(job_id)) for job_id in others))
     running.send(number)
     running.wait_for("engine stopping")
-    eventually(lambda: all(shop.job(id).phase == "ready" for id in others))
+    eventually(lambda: all(shop.job(job_id).phase == "ready" for job_id in others))
     assert running.process.poll() is None
     (folder / "go").touch()
     assert running.ended() == 0
     assert (shop.job(first).code, shop.job(first).attempt) == ("ok", 1)
     assert {(job.attempt, job.failures, job.owner) for job in map(shop.job, others)} == {(0, 0, 0)}
-    assert any("given back" in events(shop.job(id)) for id in others)
+    assert any("given back" in events(shop.job(job_id)) for job_id in others)
     assert started(folder) == {first}
 
 

@@ -45,7 +45,7 @@ def client(request: pytest.FixtureRequest, tenant: Tenant) -> Any:
 def test_jobs_are_added_and_their_results_come(client: Any) -> None:
     client.set_handler("echo", "python", "return payload")
     ids = client.add("echo", "text", b"\xff\x00", {"a": [1, None]}, 5)
-    assert [client.result(id, timeout=60).data for id in ids] == [b"text", b"\xff\x00", b'{"a":[1,null]}', b"5"]
+    assert [client.result(job_id, timeout=60).data for job_id in ids] == [b"text", b"\xff\x00", b'{"a":[1,null]}', b"5"]
     found = client.result(ids[2])
     assert (found.code, found.exitcode, found.json()) == ("ok", 200, {"a": [1, None]})
     assert client.result(client.add("echo", "quick", once=False)[0], timeout=60).text == "quick"
@@ -53,11 +53,11 @@ def test_jobs_are_added_and_their_results_come(client: Any) -> None:
 
 def test_options_are_those_of_the_daemon(client: Any) -> None:
     at = datetime.now(UTC) + timedelta(hours=2)
-    (id,) = client.add("mail", "x", at=at, priority=7, timeout=60, key=f"k{at.timestamp()}", then="log")
-    job = client.job(id)
+    (job_id,) = client.add("mail", "x", at=at, priority=7, timeout=60, key=f"k{at.timestamp()}", then="log")
+    job = client.job(job_id)
     assert (job["priority"], job["timeout"], job["payload"]) == (7, 60, "x")
     assert datetime.fromisoformat(job["at"]) == at
-    with pytest.raises(DuplicateKey, match=id):
+    with pytest.raises(DuplicateKey, match=job_id):
         client.add("mail", "x", key=f"k{at.timestamp()}")
     (delayed,) = client.add("mail", delay=3600)
     assert client.job(delayed)["phase"] == "scheduled"
@@ -66,20 +66,20 @@ def test_options_are_those_of_the_daemon(client: Any) -> None:
     with pytest.raises(Invalid, match="no time zone"):
         client.add("mail", at=datetime.now())
     with pytest.raises(Invalid, match="priority"):
-        client.add("mail", priority=-1)
+        client.add("mail", priority=1 << 31)
     with pytest.raises(Invalid, match="no job"):
         client.add("mail", typo=1)
 
 
 def test_jobs_are_looked_at_cancelled_and_retried(client: Any) -> None:
-    (id,) = client.add("looked", "x", at=FAR)
-    assert id in [job["id"] for job in client.jobs(type="looked", state="initial")]
-    assert client.why(id)["sentence"]
-    assert client.cancel(id, "not needed")["state"] == "final"
+    (job_id,) = client.add("looked", "x", at=FAR)
+    assert job_id in [job["id"] for job in client.jobs(type="looked", state="initial")]
+    assert client.why(job_id)["sentence"]
+    assert client.cancel(job_id, "not needed")["state"] == "final"
     with pytest.raises(Conflict):
-        client.retry(id)
+        client.retry(job_id)
     with pytest.raises(JobFailed, match="ended with failed"):
-        client.result(id)
+        client.result(job_id)
     with pytest.raises(NotFound, match="no job with this id"):
         client.job(12345)
     with pytest.raises(TimeoutError):

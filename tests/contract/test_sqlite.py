@@ -131,6 +131,6 @@ class TestSqlite:
         store = SqliteStore(str(path))
         assert store.migrate() == []
         queue = store.queue("shop", "orders", "shop_orders")
-        (id,) = add(store, [new(queue.number, "a")])
-        assert row_of(store, id).job_key == "a"
+        (job_id,) = add(store, [new(queue.number, "a")])
+        assert row_of(store, job_id).job_key == "a"
         store.close()

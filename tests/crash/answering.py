@@ -81,8 +81,8 @@ class Case(NamedTuple):
         return [(f"k{n}", f"{kind}-{n}") for n in range(self.keys) for kind in self.answers]
 
 
-def data_of(id: str) -> dict[str, str]:
-    return {"from": id}
+def data_of(answer_id: str) -> dict[str, str]:
+    return {"from": answer_id}
 
 
 class Scene(NamedTuple):
@@ -228,8 +228,8 @@ def at_commits(at: Callable[[str], None]) -> None:
     connect, transaction = sqlite3.connect, psycopg.Connection.transaction
 
     @contextmanager
-    def watched(conn: Any) -> Iterator[Any]:
-        with transaction(conn) as found:
+    def watched(conn: Any, *values: Any) -> Iterator[Any]:
+        with transaction(conn, *values) as found:
             yield found
             at("written")
         at("committed")
@@ -277,21 +277,24 @@ def answering(scene: Scene) -> None:
     if not scene.noted("due"):
         until(lambda: has_come(app, scene, case.bring))
         scene.note("due", "a broker delivers them again whatever has become of the job")
-    todo = [(key, id) for key, id in case.ids if id not in acked(scene)]
+    todo = [(key, answer_id) for key, answer_id in case.ids if answer_id not in acked(scene)]
     if case.keys > 1:
         some = [
-            {"queue": "jobs", "type": case.type, "key": key, "data": data_of(id), "answer_id": id} for key, id in todo
+            {"queue": "jobs", "type": case.type, "key": key, "data": data_of(answer_id), "answer_id": answer_id}
+            for key, answer_id in todo
         ]
         outcomes = app.answer_many(some)
         scene.die("answers: not acknowledged")
-        scene.note("acks", "\n".join(f"{id} {outcome}" for (_, id), outcome in zip(todo, outcomes, strict=True)))
+        scene.note(
+            "acks", "\n".join(f"{answer_id} {outcome}" for (_, answer_id), outcome in zip(todo, outcomes, strict=True))
+        )
     else:
-        for number, (key, id) in enumerate(todo):
+        for number, (key, answer_id) in enumerate(todo):
             if case.apart and number:
                 until(lambda: has_come(app, scene, "waiting") and "look progress-0" in scene.noted("effects"))
-            outcome = app.answer("jobs", case.type, key, data_of(id), answer_id=id)
+            outcome = app.answer("jobs", case.type, key, data_of(answer_id), answer_id=answer_id)
             scene.die("answers: not acknowledged")
-            scene.note("acks", f"{id} {outcome}")
+            scene.note("acks", f"{answer_id} {outcome}")
             scene.die("answers: acknowledged")
     until(lambda: all(job.state == "final" for job in app.jobs("jobs")))
 
@@ -321,7 +324,9 @@ def reporting(scene: Scene) -> None:
     rows = rows_of(app)
     facts: dict[str, Any] = {"jobs": jobs_of(app), "answers": answers_of(app)}
     if all(job["state"] == "final" for job in facts["jobs"]):
-        facts["same"] = [app.answer("jobs", case.type, key, data_of(id), answer_id=id) for key, id in case.ids]
+        facts["same"] = [
+            app.answer("jobs", case.type, key, data_of(answer_id), answer_id=answer_id) for key, answer_id in case.ids
+        ]
         facts["other"] = app.answer("jobs", case.type, "k0", data_of("other"), answer_id="other")
         facts["unchanged"] = rows == rows_of(app)
     facts |= {"effects": scene.noted("effects"), "acks": acked(scene), "died": scene.noted("died")}
@@ -451,15 +456,15 @@ def plan(seconds: float, count: int, seed: int) -> Plan:
     for n in range(count):
         key, at = f"k{n}", seconds * n / count
         kind, mine, other = how(key), found.messages[n % 2], found.messages[1 - n % 2]
-        type = chance.choice(["charge", "called"] if kind == "progress" else ["charge", "direct", "called"])
+        job_type = chance.choice(["charge", "called"] if kind == "progress" else ["charge", "direct", "called"])
         short = kind in ("silent", "too late")
-        found.jobs.append(Wanted(at, type, key, 0.2 if short else LONG, kind == "too late"))
+        found.jobs.append(Wanted(at, job_type, key, 0.2 if short else LONG, kind == "too late"))
         delay = {"early": 0.005, "before its job": -0.3, "silent": 1.0, "too late": 1.5}.get(kind, 0.3)
         delay *= chance.uniform(0.7, 1.3)
         if kind == "progress":
-            mine += [Message(at + delay * part, type, key, f"progress-{n}-{part}") for part in (1, 2)]
+            mine += [Message(at + delay * part, job_type, key, f"progress-{n}-{part}") for part in (1, 2)]
             delay *= 3
-        last = Message(at + delay, type, key, f"end-{n}")
+        last = Message(at + delay, job_type, key, f"end-{n}")
         mine.append(last)
         if kind == "doubled":
             mine.append(last._replace(at=at + 2 * delay))

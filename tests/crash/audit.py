@@ -54,7 +54,7 @@ _READ = "SELECT held, east, north, west, urgent, waiting FROM audit ORDER BY num
 
 
 class Held(NamedTuple):
-    """What a commit left: units in all and by lane, urgent jobs that run, units of jobs that wait."""
+    """What a commit left: thousandths of units, in all and by lane; urgent jobs that run; what jobs that wait have."""
 
     all: int
     east: int

@@ -32,10 +32,10 @@ def unfinished(app: Hipq) -> int:
 
 def check_all_done(app: Hipq, ids: list[int], folder: Path) -> None:
     executions = ran(folder)
-    for id in ids:
-        job = app.job(id)
+    for job_id in ids:
+        job = app.job(job_id)
         assert (job.state, job.code) == ("final", "ok"), job.history
-        assert executions[id] >= 1, f"job {id} is done and never ran"
+        assert executions[job_id] >= 1, f"job {job_id} is done and never ran"
         events = Counter(entry["event"] for entry in job.history)
         if not events["left out"]:
             untried = sum("never confirmed" in entry.get("error", "") for entry in job.history)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hipq import Hipq, Job, Wait, admit, backoff, fixed, share
+from tests.crash.load import make_load
 
 
 def note(folder: Path, job: Job[Any]) -> None:
@@ -38,7 +39,7 @@ def make_app(url: str, folder: Path) -> Hipq:
             raise OSError("the first try fails")
         return os.getpid()
 
-    @queue.job
+    @queue.job(retry=backoff(attempts=3, base=0.05))
     def poison(job: Job[Any]) -> None:
         note(folder, job)
         os.kill(os.getpid(), signal.SIGSEGV)
@@ -104,7 +105,7 @@ def make_throttled(url: str, folder: Path) -> Hipq:
     return app
 
 
-MAKERS = {"jobs": make_app, "limited": make_limited, "throttled": make_throttled}
+MAKERS = {"jobs": make_app, "limited": make_limited, "throttled": make_throttled, "load": make_load}
 
 if __name__ == "__main__":
     url, folder, lease, which = sys.argv[1:]

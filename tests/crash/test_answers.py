@@ -31,14 +31,14 @@ SAVES: Final = ("before", "written", "committed", "returned")
 
 BRINGING: Final = [
     *(
-        Case(step, type=type, dies="answering", looks=(0,) if type == "direct" else (1,))
-        for type in ("charge", "direct")
+        Case(step, type=job_type, dies="answering", looks=(0,) if job_type == "direct" else (1,))
+        for job_type in ("charge", "direct")
         for step in (*(f"{when}: answer" for when in SAVES), "answers: not acknowledged", "answers: acknowledged")
     ),
     *(Case(f"{when}: answer", "requested", dies="answering") for when in ("written", "committed")),
     *(
-        Case(step, keys=8, dies="answering", type=type, looks=(0,) if type == "direct" else (1,))
-        for type, step in (
+        Case(step, keys=8, dies="answering", type=job_type, looks=(0,) if job_type == "direct" else (1,))
+        for job_type, step in (
             ("charge", "before: batch 2"),
             ("charge", "written: batch 2"),
             ("direct", "committed: batch 2"),
@@ -163,7 +163,7 @@ def problems(case: Case, facts: dict[str, Any]) -> list[str]:
     (neighbour,) = [job for job in facts["jobs"] if job["type"] == "neighbour"]
     if (neighbour["code"], neighbour["result"]) != ("ok", "innocent"):
         found.append("the neighbour suffered")
-    if facts["acks"].keys() != dict.fromkeys(id for _, id in case.ids).keys():
+    if facts["acks"].keys() != dict.fromkeys(job_id for _, job_id in case.ids).keys():
         found.append("not every answer was acknowledged")
     for key, job in jobs.items():
         answers = [one for one in facts["answers"] if one["key"] == key]
@@ -179,7 +179,7 @@ def problems(case: Case, facts: dict[str, Any]) -> list[str]:
 
 
 def job_problems(case: Case, job: dict[str, Any], answers: list[dict[str, Any]]) -> list[str]:
-    ids = [id for key, id in case.ids if key == job["key"]]
+    ids = [job_id for key, job_id in case.ids if key == job["key"]]
     states = {one["answer_id"]: one["state"].replace(*RENAMED) for one in answers}
     ends = ["late"] if case.cancel else ["applied", "settled"][-len(ids) :]
     found = []
@@ -229,7 +229,7 @@ def test_kills_at_random_lose_no_answer_and_apply_none_twice(seed: int, database
     assert sorted(one["answer_id"] for one in facts["answers"]) == sorted(messages), "lost, or kept twice"
     wrong = []
     for key, job in jobs.items():
-        mine = [messages[id] for id in sorted(messages) if messages[id].key == key]
+        mine = [messages[job_id] for job_id in sorted(messages) if messages[job_id].key == key]
         answers = [one for one in facts["answers"] if one["key"] == key]
         if found := soaked(job, mine, answers, facts["effects"]):
             wrong.append("\n  ".join([f"{key}, {how(key)}", *found, str(job), str(answers)]))
@@ -262,7 +262,7 @@ def soaked(job: dict[str, Any], mine: list[Message], answers: list[dict[str, Any
         found.append(f"its answers are {states}")
     if job["events"].count("answered") != len(steps) + 1:
         found.append("it was not given each answer once")
-    seen = [effects.index(f"look {id}") if f"look {id}" in effects else -1 for id in (*steps, last)]
-    if job["type"] != "direct" and (-1 in seen or any(one > next for one, next in pairwise(seen))):
+    seen = [effects.index(f"look {job_id}") if f"look {job_id}" in effects else -1 for job_id in (*steps, last)]
+    if job["type"] != "direct" and (-1 in seen or any(one > following for one, following in pairwise(seen))):
         found.append(f"its answers were looked at out of order, or not at all: {seen}")
     return found

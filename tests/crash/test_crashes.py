@@ -53,14 +53,14 @@ def stopped_between_writes(process: subprocess.Popen[bytes], app: Hipq) -> bool:
 
 
 def test_a_stopped_engine_that_wakes_after_its_lease_commits_nothing(app: Hipq, url: str, tmp_path: Path) -> None:
-    id = app.queues[0].enqueue("gate", "stop me")
+    job_id = app.queues[0].enqueue("gate", "stop me")
     with Workers(url, tmp_path, 1) as workers:
-        eventually((tmp_path / f"first-{id}").exists, 60, "the gate job waits at its gate")
+        eventually((tmp_path / f"first-{job_id}").exists, 60, "the gate job waits at its gate")
         first = workers.processes[0]
         eventually(lambda: stopped_between_writes(first, app), 60, "it is stopped and others can write")
         workers.start()
-        eventually(lambda: app.job(id).state == "final", 60, "the other engine finishes it")
-        before = app.job(id)
+        eventually(lambda: app.job(job_id).state == "final", 60, "the other engine finishes it")
+        before = app.job(job_id)
         assert before.result == "second"
         (tmp_path / "open").touch()
         first.send_signal(signal.SIGCONT)
@@ -70,9 +70,9 @@ def test_a_stopped_engine_that_wakes_after_its_lease_commits_nothing(app: Hipq, 
         eventually(lambda: unfinished(app) == 0, 60, "the woken engine works on, under a new lease")
         first.terminate()
         assert first.wait(60) == 0
-    after = app.job(id)
+    after = app.job(job_id)
     assert after._row == before._row
-    assert ran(tmp_path)[id] == 2
+    assert ran(tmp_path)[job_id] == 2
     assert all(app.job(one).code == "ok" for one in more)
 
 
@@ -95,8 +95,9 @@ def test_a_poison_job_ends_alone(app: Hipq, url: str, tmp_path: Path) -> None:
     assert job.code == "error"
     assert job.fault is not None
     assert (job.fault.kind, "SIGSEGV" in job.fault.message) == ("crash", True)
+    assert job.failures == 3, "its retry handler was asked about each crash of its own, and about no other"
     assert ran(tmp_path)[poison] >= 4  # once among others, three times apart
-    assert all(app.job(id).code == "ok" for id in [*before, *after])
+    assert all(app.job(job_id).code == "ok" for job_id in [*before, *after])
 
 
 def test_postgresql_restarted_under_load_loses_nothing(tmp_path: Path) -> None:

@@ -147,15 +147,15 @@ class Tenant:
         got = self("POST", f"/{{}}/handler/add/{jobtype}?method=python", source.encode(), content_type="text/plain")
         assert got.status == 200, got
 
-    def job(self, id: str) -> dict[str, Any]:
-        got = self("GET", f"/v1/{{}}/jobs/{id}")
+    def job(self, job_id: str) -> dict[str, Any]:
+        got = self("GET", f"/v1/{{}}/jobs/{job_id}")
         assert got.status == 200, got
         return dict(got.json)
 
-    def ended(self, id: str) -> Got:
+    def ended(self, job_id: str) -> Got:
         """The result, when there is one."""
         got: Got = eventually(
-            lambda: (found := self("GET", f"/v1/{{}}/jobs/{id}/result?wait=5")).status == 200 and found
+            lambda: (found := self("GET", f"/v1/{{}}/jobs/{job_id}/result?wait=5")).status == 200 and found
         )
         return got
 

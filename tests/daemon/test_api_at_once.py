@@ -59,10 +59,10 @@ def test_each_gets_the_ids_of_its_own(tenant: Tenant) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         found = [pair for some in pool.map(some, "abcdefgh") for pair in some]
-    assert len({id for id, _ in found}) == len(found)
+    assert len({job_id for job_id, _ in found}) == len(found)
     eventually(lambda: tenant("GET", f"/v1/{{}}/jobs/{found[-1][0]}").status == 200)
-    for id, payload in found[:: len(found) // 50]:
-        assert tenant.job(id)["payload"] == payload
+    for job_id, payload in found[:: len(found) // 50]:
+        assert tenant.job(job_id)["payload"] == payload
 
 
 def test_a_token_that_is_revoked_is_not_believed_any_longer(tenant: Tenant, line: Line) -> None:
@@ -138,8 +138,8 @@ def test_what_was_acknowledged_survives_kill_9(tmp_path: Path) -> None:
             assert sum(one.result(60) for one in posting) > 300
         tenant.daemon = place.daemon(*journal)
         eventually(lambda: set(acknowledged) <= _stored(tenant))
-        for id, payload in list(acknowledged.items())[-20:]:
-            assert tenant.job(id)["payload"] == payload
+        for job_id, payload in list(acknowledged.items())[-20:]:
+            assert tenant.job(job_id)["payload"] == payload
     finally:
         place.close()
 

@@ -54,12 +54,12 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
 @pytest.mark.parametrize(("method", "verb"), VERBS)
 def test_an_acknowledged_id_is_503_until_the_store_has_it(served: Daemon, method: str, verb: str) -> None:
     api = app(served, tokens=False)
-    (id,) = add(served, "mail", b"x", at=served.store.now() + 3_600_000_000)
-    got = call(api, method, f"/v1/acme/jobs/{id}{verb}")
+    (job_id,) = add(served, "mail", b"x", at=served.store.now() + 3_600_000_000)
+    got = call(api, method, f"/v1/acme/jobs/{job_id}{verb}")
     assert (got.status, dict(got.headers)[b"retry-after"]) == (503, b"1")
     assert b"not known yet" in got.body
     served._ingest.step()
-    assert call(api, method, f"/v1/acme/jobs/{id}{verb}").status in (200, 202)
+    assert call(api, method, f"/v1/acme/jobs/{job_id}{verb}").status in (200, 202)
 
 
 @pytest.mark.parametrize(("method", "verb"), VERBS)
@@ -69,10 +69,10 @@ def test_nobody_can_tell_what_is_anothers_from_what_is_not_there(served: Daemon,
     served._ingest.step()
     (waiting,) = add(served, "mail", b"x", tenant="other")
     never = waiting + (1 << 40)
-    said = {call(api, method, f"/v1/acme/jobs/{id}{verb}") for id in map(str, (stored, waiting, never))}
+    said = {call(api, method, f"/v1/acme/jobs/{job_id}{verb}") for job_id in map(str, (stored, waiting, never))}
     assert [got.status for got in said] == [503], "all the same, byte for byte"
     served._ingest.step()
-    said = {call(api, method, f"/v1/acme/jobs/{id}{verb}") for id in map(str, (stored, waiting, never))}
+    said = {call(api, method, f"/v1/acme/jobs/{job_id}{verb}") for job_id in map(str, (stored, waiting, never))}
     assert [got.status for got in said] == [404]
 
 
@@ -91,7 +91,7 @@ def test_what_comes_while_somebody_asks_does_not_keep_them_waiting(
     """Else under a steady load, with something in the journal at any time, nothing could ever be said not to exist."""
     monkeypatch.setattr(module, "ON_ITS_WAY", 60.0)
     api = app(served, tokens=False)
-    (id,) = add(served, "mail", b"before")
+    (job_id,) = add(served, "mail", b"before")
     journal = served.journal
     looks = 0
 
@@ -106,6 +106,6 @@ def test_what_comes_while_somebody_asks_does_not_keep_them_waiting(
     batch = Batch("acme", "mail", 1 << 47, (b"after",), 1)
     original = journal.is_taken
     monkeypatch.setattr(journal, "is_taken", taken)
-    assert call(api, "GET", f"/v1/acme/jobs/{id + (1 << 40)}").status == 404
+    assert call(api, "GET", f"/v1/acme/jobs/{job_id + (1 << 40)}").status == 404
     assert journal.waiting_jobs == 1
     assert looks < 10

@@ -73,12 +73,12 @@ def test_what_happens_to_a_job_is_told_in_order(store: str) -> None:
     bob.handler("mail", "return payload")
     with following(acme) as reader:
         bob.ended(bob.add("mail", b"bob's")[0])
-        (id,) = acme.add("mail", b"secret payload")
+        (job_id,) = acme.add("mail", b"secret payload")
         told = reader.until("ok")
     events = [one["event"] for one in told]
     assert sorted(events) == ["added", "claimed", "ok"]
     assert events.index("claimed") < events.index("ok"), "an engine that looks just then may claim it before it is told"
-    assert {one["id"] for one in told} == {id}, "nothing of bob's"
+    assert {one["id"] for one in told} == {job_id}, "nothing of bob's"
     assert {one["type"] for one in told} == {"mail"}
     assert (told[-1]["state"], told[-1]["code"]) == ("final", "ok")
     assert "payload" not in str(told)
@@ -109,9 +109,9 @@ def test_readers_that_leave_are_noticed() -> None:
     with following(tenant), following(tenant):
         assert readers() == 2
     eventually(lambda: readers() == 0)
-    (id,) = tenant.add("mail", b"x", "?dt=2040-01-01T00:00:00Z")
+    (job_id,) = tenant.add("mail", b"x", "?dt=2040-01-01T00:00:00Z")
     with tenant.daemon.connect() as link:
-        path = f"/v1/{tenant.name}/jobs/{id}/result?wait=60"
+        path = f"/v1/{tenant.name}/jobs/{job_id}/result?wait=60"
         link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tenant.token}\r\n\r\n".encode())
         eventually(lambda: readers() == 1)
         link.setsockopt(
@@ -124,9 +124,9 @@ def test_a_daemon_that_stops_lets_its_readers_and_those_who_wait_go() -> None:
     here: Site = site()
     daemon: Daemon = here.daemon()
     tenant = here.tenant(daemon)
-    (id,) = tenant.add("mail", b"x", "?dt=2040-01-01T00:00:00Z")
+    (job_id,) = tenant.add("mail", b"x", "?dt=2040-01-01T00:00:00Z")
     with following(tenant) as reader, daemon.connect() as link:
-        path = f"/v1/{tenant.name}/jobs/{id}/result?wait=60"
+        path = f"/v1/{tenant.name}/jobs/{job_id}/result?wait=60"
         link.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tenant.token}\r\n\r\n".encode())
         admin = Tenant(daemon, "", here.admin().token)
         eventually(lambda: b"hipq_http_readers 2.0" in admin("GET", "/metrics").body)

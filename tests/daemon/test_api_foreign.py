@@ -49,9 +49,9 @@ ID_ROUTES = [route for route in TENANT_ROUTES if "{id}" in route.path]
 
 @pytest.mark.parametrize("route", TENANT_ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_another_tenants_path_is_that_of_one_who_does_not_exist(route: Route, acme: Tenant, bob: Tenant) -> None:
-    id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
+    job_id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
     version = acme("GET", "/v1/{}/handlers/mail").json["id"]
-    foreign = bob(route.method, path_of(route, client=acme.name, id=id, version=version), body_of(route))
+    foreign = bob(route.method, path_of(route, client=acme.name, id=job_id, version=version), body_of(route))
     nobody = bob(route.method, path_of(route, client=NO_TENANT), body_of(route))
     assert foreign.status == 404
     assert bare(foreign) == bare(nobody)
@@ -64,13 +64,13 @@ def test_another_tenants_path_is_that_of_one_who_does_not_exist(route: Route, ac
     ids=lambda route: f"{route.method} {route.path}",
 )
 def test_another_tenants_id_is_one_that_does_not_exist(route: Route, acme: Tenant, bob: Tenant) -> None:
-    id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
-    before = acme.job(id)
-    foreign = bob(route.method, path_of(route, client=bob.name, id=id))
+    job_id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
+    before = acme.job(job_id)
+    foreign = bob(route.method, path_of(route, client=bob.name, id=job_id))
     unknown = bob(route.method, path_of(route, client=bob.name, id=UNKNOWN_ID))
     assert foreign.status == 404
     assert bare(foreign) == bare(unknown)
-    assert acme.job(id) == before
+    assert acme.job(job_id) == before
 
 
 def test_another_tenants_jobs_handlers_and_keys_are_in_no_list(acme: Tenant, bob: Tenant) -> None:
@@ -84,9 +84,9 @@ def test_another_tenants_jobs_handlers_and_keys_are_in_no_list(acme: Tenant, bob
 
 def test_a_key_is_taken_for_its_own_tenant_only(acme: Tenant, bob: Tenant) -> None:
     assert acme("POST", f"/{{}}/job/mail/add{FAR}&key=k1", b"x").status == 409
-    (id,) = bob.add("mail", b"x", f"{FAR}&key=k1")
-    assert bob.job(id)["key"] == "k1"
-    bob("POST", f"/v1/{{}}/jobs/{id}/cancel")
+    (job_id,) = bob.add("mail", b"x", f"{FAR}&key=k1")
+    assert bob.job(job_id)["key"] == "k1"
+    bob("POST", f"/v1/{{}}/jobs/{job_id}/cancel")
 
 
 def test_an_answer_reaches_its_own_tenants_job_only(acme: Tenant, bob: Tenant) -> None:
@@ -102,8 +102,8 @@ def test_an_idempotency_key_is_its_own_tenants(acme: Tenant, bob: Tenant) -> Non
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
 def test_without_a_token_there_is_health_only(route: Route, acme: Tenant) -> None:
-    id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
-    path = path_of(route, client=acme.name, id=id)
+    job_id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
+    path = path_of(route, client=acme.name, id=job_id)
     got = acme.daemon.call(route.method, path, body_of(route))
     if route.path == "/health":
         assert (got.status, got.json) == (200, {"status": "ok"})

@@ -7,6 +7,7 @@ import time
 from base64 import b64encode
 from datetime import datetime
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -35,13 +36,26 @@ def added(tenant: Tenant, body: Any) -> list[str]:
 
 # -- POST /v1/{client}/jobs ------------------------------------------------------------------------------------------
 def test_a_job_is_added_with_all_that_can_be_said_of_it(acme: Tenant) -> None:
-    (id,) = added(acme, {"type": "mail", "data": {"to": "é", "n": [1]}, "key": "k/1", "at": FAR, "priority": 3,
+    (job_id,) = added(acme, {"type": "mail", "data": {"to": "é", "n": [1]}, "key": "k/1", "at": FAR, "priority": 3,
                          "timeout": 60, "then": "log"})  # fmt: skip
-    job = acme.job(id)
+    job = acme.job(job_id)
     assert job["payload"] == '{"to":"é","n":[1]}'
     assert (job["type"], job["key"], job["priority"], job["timeout"]) == ("mail", "k/1", 3, 60)
     assert datetime.fromisoformat(job["at"]) == datetime.fromisoformat(FAR)
-    assert (job["state"], job["phase"], job["code"], job["error"]) == ("initial", "scheduled", None, None)
+    assert (job["state"], job["phase"], job["code"], job["error"]) == ("initial", "scheduled", None, "NONE")
+
+
+def test_a_job_with_windows_starts_in_one_of_them(acme: Tenant) -> None:
+    night = {"start": "22:00", "end": "05:00", "tz": "Europe/Rome"}
+    (job_id,) = added(acme, {"type": "mail", "at": FAR, "priority": -(1 << 31), "windows": [night]})
+    job = acme.job(job_id)
+    assert (job["time_windows"], job["lane"], job["tenant"]) == ([night], f"{acme.name}/mail", acme.name)
+    assert job["priority"] == -(1 << 31)
+    opens = datetime.fromisoformat(job["at"]).astimezone(ZoneInfo("Europe/Rome"))
+    assert opens >= datetime.fromisoformat(FAR)
+    assert not 5 <= opens.hour < 22
+    (plain,) = added(acme, {"type": "mail", "at": FAR})
+    assert acme.job(plain)["time_windows"] == []
 
 
 def test_what_a_job_carries_is_json_text_or_bytes(acme: Tenant) -> None:
@@ -49,7 +63,7 @@ def test_what_a_job_carries_is_json_text_or_bytes(acme: Tenant) -> None:
         {"data": None}, {"data": "text"}, {"payload": "a\nb"}, {"payload_base64": b64encode(b"\xff\n").decode()}, {},
     ]  # fmt: skip
     ids = added(acme, [{"type": "mail", "at": FAR, **job} for job in jobs])
-    found = [acme.job(id) for id in ids]
+    found = [acme.job(job_id) for job_id in ids]
     assert [job.get("payload") for job in found] == ["null", '"text"', "a\nb", None, ""]
     assert found[3]["payload_base64"] == "/wo="
 
@@ -67,15 +81,15 @@ def test_the_jobs_of_a_long_array_are_put_together_in_no_time() -> None:
 def test_an_array_may_have_jobs_of_any_type_and_the_ids_come_in_its_order(acme: Tenant) -> None:
     body = [{"type": f"t{n % 3}", "payload": str(n), "at": FAR, "priority": n % 2} for n in range(9)]
     body[4]["key"] = "x"
-    found = [acme.job(id) for id in added(acme, body)]
+    found = [acme.job(job_id) for job_id in added(acme, body)]
     assert [(job["type"], job["payload"], job["priority"]) for job in found] == [
         (f"t{n % 3}", str(n), n % 2) for n in range(9)
     ]
 
 
 def test_a_delay_counts_from_now(acme: Tenant) -> None:
-    (id,) = added(acme, {"type": "mail", "delay": 3600})
-    job = acme.job(id)
+    (job_id,) = added(acme, {"type": "mail", "delay": 3600})
+    job = acme.job(job_id)
     ahead = datetime.fromisoformat(job["at"]) - datetime.fromisoformat(job["created"])
     assert ahead.total_seconds() == pytest.approx(3600, abs=5)
 
@@ -99,8 +113,11 @@ def test_if_some_of_an_array_cannot_be_added_the_reply_has_the_ids_of_those_that
     "body",
     [
         5, "text", None, [], [5], {}, {"type": ""}, {"type": 5}, {"type": "a/b"}, {"type": "é"}, {"type": "x" * 201},
-        {"type": "a", "typo": 1}, {"type": "a", "priority": -1}, {"type": "a", "priority": 1 << 62},
-        {"type": "a", "priority": 1.5}, {"type": "a", "priority": "5"}, {"type": "a", "delay": -1},
+        {"type": "a", "typo": 1}, {"type": "a", "priority": -(1 << 31) - 1}, {"type": "a", "priority": 1 << 62},
+        {"type": "a", "priority": 1.5}, {"type": "a", "windows": 5},
+        {"type": "a", "windows": [{"start": "1", "end": "2"}]},
+        {"type": "a", "windows": [{"start": "22:00", "end": "05:00", "tz": "Nowhere"}]}, {"type": "a", "windows": [{}]},
+        {"type": "a", "priority": "5"}, {"type": "a", "delay": -1},
         {"type": "a", "delay": 1e300}, {"type": "a", "timeout": -5}, {"type": "a", "timeout": 1e18},
         {"type": "a", "at": "soon"}, {"type": "a", "at": "2027-01-01T00:00:00"}, {"type": "a", "at": -1},
         {"type": "a", "at": 1e300}, {"type": "a", "at": True}, {"type": "a", "at": FAR, "delay": 5},
@@ -157,49 +174,49 @@ def test_filters_that_are_none_are_refused(bob: Tenant, query: str) -> None:
 
 # -- one job ---------------------------------------------------------------------------------------------------------
 def test_a_job_is_looked_at_as_the_seed_shows_it(acme: Tenant) -> None:
-    (id,) = added(acme, {"type": "mail", "payload": "p", "at": FAR})
-    seen = acme("GET", f"/v1/{{}}/jobs/{id}?view=seed").json
+    (job_id,) = added(acme, {"type": "mail", "payload": "p", "at": FAR})
+    seen = acme("GET", f"/v1/{{}}/jobs/{job_id}?view=seed").json
     assert set(seen) == {"id", "type", "dt", "lock", "data", "create_dt", "done_dt"}
-    assert (seen["id"], seen["type"], seen["lock"], seen["data"], seen["done_dt"]) == (id, "mail", "", "p", None)
+    assert (seen["id"], seen["type"], seen["lock"], seen["data"], seen["done_dt"]) == (job_id, "mail", "", "p", None)
     assert datetime.fromisoformat(seen["dt"]) == datetime.fromisoformat(FAR)
-    assert acme("POST", f"/v1/{{}}/jobs/{id}/cancel").status == 200
-    seen = acme("GET", f"/v1/{{}}/jobs/{id}?view=seed").json
+    assert acme("POST", f"/v1/{{}}/jobs/{job_id}/cancel").status == 200
+    seen = acme("GET", f"/v1/{{}}/jobs/{job_id}?view=seed").json
     assert seen["lock"] == "__done"
     assert seen["done_dt"]
 
 
 def test_a_job_is_cancelled_with_a_reason(acme: Tenant) -> None:
-    (id,) = added(acme, {"type": "mail", "at": FAR})
-    got = acme("POST", f"/v1/{{}}/jobs/{id}/cancel?reason=not%20needed")
-    assert (got.status, got.json["state"], got.json["id"]) == (200, "final", id)
+    (job_id,) = added(acme, {"type": "mail", "at": FAR})
+    got = acme("POST", f"/v1/{{}}/jobs/{job_id}/cancel?reason=not%20needed")
+    assert (got.status, got.json["state"], got.json["id"]) == (200, "final", job_id)
     assert "not needed" in got.json["error"]
-    got = acme("POST", f"/v1/{{}}/jobs/{id}/cancel")
+    got = acme("POST", f"/v1/{{}}/jobs/{job_id}/cancel")
     assert got.status == 409
     assert "final" in got.error
-    assert acme("POST", f"/v1/{{}}/jobs/{id}/cancel?reason=%00").status == 400
+    assert acme("POST", f"/v1/{{}}/jobs/{job_id}/cancel?reason=%00").status == 400
 
 
 def test_a_job_is_retried_now(acme: Tenant) -> None:
     acme.handler("late", "return payload")
-    (id,) = added(acme, {"type": "late", "payload": "x", "at": FAR})
-    assert acme("POST", f"/v1/{{}}/jobs/{id}/retry").status == 200
-    assert acme.ended(id).body == b"x"
-    assert acme("POST", f"/v1/{{}}/jobs/{id}/retry").status == 409
+    (job_id,) = added(acme, {"type": "late", "payload": "x", "at": FAR})
+    assert acme("POST", f"/v1/{{}}/jobs/{job_id}/retry").status == 200
+    assert acme.ended(job_id).body == b"x"
+    assert acme("POST", f"/v1/{{}}/jobs/{job_id}/retry").status == 409
 
 
 def test_why_a_job_does_not_run(acme: Tenant) -> None:
-    (id,) = added(acme, {"type": "mail", "at": FAR})
-    found = acme("GET", f"/v1/{{}}/jobs/{id}/why").json
+    (job_id,) = added(acme, {"type": "mail", "at": FAR})
+    found = acme("GET", f"/v1/{{}}/jobs/{job_id}/why").json
     assert found["sentence"]
     assert found["reason"]
 
 
 @pytest.mark.parametrize(
-    "id", ["0", "-1", "01", "1.0", "x", "9223372036854775808", "9" * 30, "%00", "..", "1%20", "%D9%A3", "1e3"]
+    "job_id", ["0", "-1", "01", "1.0", "x", "9223372036854775808", "9" * 30, "%00", "..", "1%20", "%D9%A3", "1e3"]
 )
-def test_what_is_no_id_is_no_job(bob: Tenant, id: str) -> None:
+def test_what_is_no_id_is_no_job(bob: Tenant, job_id: str) -> None:
     for method, end in (("GET", ""), ("GET", "/why"), ("GET", "/result"), ("POST", "/cancel"), ("POST", "/retry")):
-        got = bob(method, f"/v1/{{}}/jobs/{id}{end}")
+        got = bob(method, f"/v1/{{}}/jobs/{job_id}{end}")
         assert got.status == 404, got
         assert got.error
 
@@ -207,23 +224,23 @@ def test_what_is_no_id_is_no_job(bob: Tenant, id: str) -> None:
 # -- results ---------------------------------------------------------------------------------------------------------
 def test_a_result_comes_byte_for_byte_with_its_code(acme: Tenant) -> None:
     acme.handler("echo", "return payload")
-    (id,) = acme.add("echo", "grüße \x07".encode())
-    got = acme.ended(id)
+    (job_id,) = acme.add("echo", "grüße \x07".encode())
+    got = acme.ended(job_id)
     assert got.body == "grüße \x07".encode()
     assert (got.headers["x-hipq-code"], got.headers["x-hipq-exitcode"]) == ("ok", "200")
     assert got.headers["content-type"] == "application/octet-stream"
     assert got.headers["x-content-type-options"] == "nosniff"
     found = acme("GET", "/v1/{}/results?type=echo").json["results"]
-    assert [(job["id"], job["code"]) for job in found] == [(id, "ok")]
+    assert [(job["id"], job["code"]) for job in found] == [(job_id, "ok")]
     assert acme("GET", "/v1/{}/results?type=echo&code=failed").json["results"] == []
 
 
 def test_a_result_that_is_not_there_yet_is_202(acme: Tenant) -> None:
-    (id,) = added(acme, {"type": "mail", "at": FAR})
-    got = acme("GET", f"/v1/{{}}/jobs/{id}/result")
+    (job_id,) = added(acme, {"type": "mail", "at": FAR})
+    got = acme("GET", f"/v1/{{}}/jobs/{job_id}/result")
     assert (got.status, got.json) == (202, {"state": "initial", "phase": "scheduled"})
     began = time.monotonic()
-    assert acme("GET", f"/v1/{{}}/jobs/{id}/result?wait=0.5").status == 202
+    assert acme("GET", f"/v1/{{}}/jobs/{job_id}/result?wait=0.5").status == 202
     assert time.monotonic() - began > 0.4
 
 
@@ -235,12 +252,12 @@ def test_nobody_waits_for_ever(bob: Tenant, wait: str) -> None:
 
 
 def test_who_waits_hears_at_once_when_the_job_ends(acme: Tenant) -> None:
-    (id,) = added(acme, {"type": "mail", "at": FAR})
+    (job_id,) = added(acme, {"type": "mail", "at": FAR})
     heard: list[Any] = []
-    waiting = threading.Thread(target=lambda: heard.append(acme("GET", f"/v1/{{}}/jobs/{id}/result?wait=60")))
+    waiting = threading.Thread(target=lambda: heard.append(acme("GET", f"/v1/{{}}/jobs/{job_id}/result?wait=60")))
     waiting.start()
     assert not heard
-    acme("POST", f"/v1/{{}}/jobs/{id}/cancel")
+    acme("POST", f"/v1/{{}}/jobs/{job_id}/cancel")
     waiting.join(30)
     (got,) = heard
     assert (got.status, got.headers["x-hipq-code"]) == (200, "failed")
@@ -249,8 +266,8 @@ def test_who_waits_hears_at_once_when_the_job_ends(acme: Tenant) -> None:
 def test_who_asks_right_after_adding_finds_the_job(acme: Tenant) -> None:
     """It may be in the journal still."""
     for _ in range(30):
-        (id,) = acme.add("mail", b"x", f"?dt={FAR}")
-        assert acme("GET", f"/v1/{{}}/jobs/{id}").status == 200
+        (job_id,) = acme.add("mail", b"x", f"?dt={FAR}")
+        assert acme("GET", f"/v1/{{}}/jobs/{job_id}").status == 200
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------
@@ -331,6 +348,6 @@ def test_metrics_are_for_admins(bob: Tenant) -> None:
 
 def test_an_admin_may_act_for_every_tenant_there_is(bob: Tenant) -> None:
     admin = site().admin()
-    (id,) = admin("POST", f"/{bob.name}/job/mail/add", b"x").json["ids"]
-    assert bob.job(id)["payload"] == "x"
+    (job_id,) = admin("POST", f"/{bob.name}/job/mail/add", b"x").json["ids"]
+    assert bob.job(job_id)["payload"] == "x"
     assert admin("GET", "/v1/nobody/jobs").status == 404

@@ -35,7 +35,7 @@ def test_the_same_key_gives_the_same_ids_at_every_daemon(pair: tuple[Tenant, Ten
     assert len(ids) == 3
     assert second.add("mail", b"a\nb\nc", FAR, idempotency_key="k1") == ids
     assert first.add("mail", b"a\nb\nc", FAR, idempotency_key="k1") == ids
-    assert [second.job(id)["payload"] for id in ids] == ["a", "b", "c"]
+    assert [second.job(job_id)["payload"] for job_id in ids] == ["a", "b", "c"]
     assert first.add("mail", b"a\nb\nc", FAR, idempotency_key="k2") != ids
     assert second.add("letter", b"a\nb\nc", FAR, idempotency_key="k1") != ids, "another job type"
 
@@ -68,7 +68,7 @@ def test_v1_honours_it_too_with_jobs_of_several_types_and_keys(pair: tuple[Tenan
     got = [one("POST", "/v1/{}/jobs", body, idempotency_key="v1") for one in (first, second, first)]
     assert {one.status for one in got} == {201}
     assert len({tuple(one.json["ids"]) for one in got}) == 1
-    assert [first.job(id)["type"] for id in got[0].json["ids"]] == ["a", "b", "a"]
+    assert [first.job(job_id)["type"] for job_id in got[0].json["ids"]] == ["a", "b", "a"]
     single: Any = {"type": "c", "key": "alone", "at": "2040-01-01T00:00:00Z"}
     ids = [one("POST", "/v1/{}/jobs", single, idempotency_key="v2").json["ids"] for one in (first, second)]
     assert ids[0] == ids[1]

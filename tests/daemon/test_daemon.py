@@ -46,8 +46,8 @@ def test_what_was_acknowledged_is_there_after_every_restart(url: str, tmp_path: 
             ended(served, ids[0])
     with daemon(tmp_path, url) as served:
         python(served, "unborn", "return payload")
-        for id in ids:
-            found = ended(served, id)
+        for job_id in ids:
+            found = ended(served, job_id)
             assert found.code == "ok"
             assert served.jobs.result(found) == served.jobs.payload(found)
     assert len(set(ids)) == len(ids) == 64
@@ -59,7 +59,7 @@ def test_what_is_in_the_journal_when_it_stops_is_taken_in_at_the_next_start(tmp_
     served.close()
     with daemon(tmp_path) as served:
         python(served, "echo", "return payload")
-        assert [served.jobs.result(ended(served, id)) for id in ids] == [b"a", b"b"]
+        assert [served.jobs.result(ended(served, job_id)) for job_id in ids] == [b"a", b"b"]
 
 
 def test_a_journal_has_one_daemon_and_who_cannot_start_leaves_nothing_open(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_jobs_that_came_together_with_one_that_is_refused_run(
         for tenant in ("acme", "bcme", "ccme"):
             python(served, "echo", "return payload", tenant=tenant)
         for first, *_, last in ids:
-            assert [served.jobs.result(ended(served, id)) for id in (first, last)] == [b"a", b"b"]
+            assert [served.jobs.result(ended(served, job_id)) for job_id in (first, last)] == [b"a", b"b"]
         assert [served.store.get(some[1]) for some in ids[:2]] == [None, None]
         assert served.health() == "refused"
         assert run(["journal", "check", str(tmp_path / "journal"), "--json"]) == 1
@@ -193,36 +193,36 @@ def test_outcomes_are_kept_while_the_store_is_away(tmp_path: Path) -> None:
             return verb
 
         store.turn, store.now = failing(store.turn), failing(store.now)  # type: ignore[method-assign]
-        (id,) = add(served, "work", then="child")
-        until(lambda: id in served.engine.memory and served.engine.memory[id].ending)
+        (job_id,) = add(served, "work", then="child")
+        until(lambda: job_id in served.engine.memory and served.engine.memory[job_id].ending)
         assert away.is_set()
         store.turn, store.now = real, real_now  # type: ignore[method-assign]
-        found = ended(served, id)
+        found = ended(served, job_id)
         assert (found.code, found.attempt, found.failures) == ("ok", 1, 0)
         until(lambda: len(served.jobs.list("acme", type="child")) == 2)
 
 
 # -- whose jobs are whose ---------------------------------------------------------------------------------------------
 VERBS: dict[str, Callable[[Daemon, str, int], Any]] = {
-    "get": lambda served, tenant, id: served.jobs.get(tenant, id),
-    "why": lambda served, tenant, id: served.jobs.why(tenant, id),
-    "cancel": lambda served, tenant, id: served.jobs.cancel(tenant, id),
-    "retry": lambda served, tenant, id: served.jobs.retry(tenant, id),
-    "result_of": lambda served, tenant, id: asyncio.run(served.jobs.result_of(tenant, id, 0)),
+    "get": lambda served, tenant, job_id: served.jobs.get(tenant, job_id),
+    "why": lambda served, tenant, job_id: served.jobs.why(tenant, job_id),
+    "cancel": lambda served, tenant, job_id: served.jobs.cancel(tenant, job_id),
+    "retry": lambda served, tenant, job_id: served.jobs.retry(tenant, job_id),
+    "result_of": lambda served, tenant, job_id: asyncio.run(served.jobs.result_of(tenant, job_id, 0)),
 }
 
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_job_of_another_tenant_does_not_exist(served: Daemon, verb: str) -> None:
-    (id,) = add(served, "echo", b"secret", delay=3600, key=f"key-{verb}")
-    before = row(served, id)
+    (job_id,) = add(served, "echo", b"secret", delay=3600, key=f"key-{verb}")
+    before = row(served, job_id)
     with pytest.raises(NotFound) as theirs:
-        VERBS[verb](served, "other", id)
+        VERBS[verb](served, "other", job_id)
     with pytest.raises(NotFound) as nobodys:
-        VERBS[verb](served, "other", id + (1 << 20))
-    assert str(theirs.value).replace(str(id), "") == str(nobodys.value).replace(str(id + (1 << 20)), "")
-    assert row(served, id) == before
-    VERBS[verb](served, "acme", id)
+        VERBS[verb](served, "other", job_id + (1 << 20))
+    assert str(theirs.value).replace(str(job_id), "") == str(nobodys.value).replace(str(job_id + (1 << 20)), "")
+    assert row(served, job_id) == before
+    VERBS[verb](served, "acme", job_id)
 
 
 def test_lists_and_lanes_show_only_ones_own(served: Daemon) -> None:
@@ -252,22 +252,22 @@ def test_the_same_key_of_two_tenants_is_two_keys_and_answers_find_their_own(serv
 
 # -- as the seed shows it ---------------------------------------------------------------------------------------------
 def test_a_job_is_seen_as_the_seed_shows_it(served: Daemon) -> None:
-    (id,) = add(served, "echo", b"data", delay=3600)
-    seen = served.jobs.seen(row(served, id))
+    (job_id,) = add(served, "echo", b"data", delay=3600)
+    seen = served.jobs.seen(row(served, job_id))
     assert set(seen) == {"id", "type", "dt", "lock", "data", "create_dt", "done_dt"}
-    assert (seen["id"], seen["type"], seen["data"]) == (str(id), "echo", "data")
+    assert (seen["id"], seen["type"], seen["data"]) == (str(job_id), "echo", "data")
     assert (seen["lock"], seen["done_dt"]) == ("", None)
     starts, created = (datetime.fromisoformat(seen[name]) for name in ("dt", "create_dt"))
     assert starts - created == timedelta(hours=1)
     python(served, "slow", "import time\ntime.sleep(600)")
-    (id,) = add(served, "slow", b"\xff", timeout=7200)
-    until(lambda: row(served, id).phase == EXECUTING)
-    seen = served.jobs.seen(row(served, id))
+    (job_id,) = add(served, "slow", b"\xff", timeout=7200)
+    until(lambda: row(served, job_id).phase == EXECUTING)
+    seen = served.jobs.seen(row(served, job_id))
     assert seen["lock"] == str(served.engine.sysid)
     assert (seen["data"], seen["data_base64"]) == (None, "/w==")
     timed_out = datetime.fromisoformat(seen["dt"]) - datetime.fromisoformat(seen["create_dt"])
     assert timedelta(hours=2) <= timed_out < timedelta(hours=3)
-    seen = served.jobs.seen(served.jobs.cancel("acme", id))
+    seen = served.jobs.seen(served.jobs.cancel("acme", job_id))
     assert (seen["lock"], seen["done_dt"]) == ("__done", seen["dt"])
 
 
@@ -289,6 +289,6 @@ def test_a_journal_that_is_closed_accepts_nothing(tmp_path: Path) -> None:
 
 
 def test_why_a_job_does_not_run_is_told(served: Daemon) -> None:
-    (id,) = add(served, "echo", b"x", delay=3600, key="why")
-    assert served.jobs.why("acme", id)
+    (job_id,) = add(served, "echo", b"x", delay=3600, key="why")
+    assert served.jobs.why("acme", job_id)
     assert served.jobs.usage()["acme"][0] >= 1

@@ -91,7 +91,7 @@ def test_a_tenants_handlers_are_its_own(handlers: Handlers) -> None:
 
 
 @pytest.mark.parametrize(
-    ("type", "parts", "why"),
+    ("job_type", "parts", "why"),
     [
         ("a/b", {"lang": "python", "body": "x"}, "job type"),
         ("", {"lang": "python", "body": "x"}, "job type"),
@@ -107,10 +107,10 @@ def test_a_tenants_handlers_are_its_own(handlers: Handlers) -> None:
         ("x", {"lang": "python", "body": "x", "eid": "../x"}, "engine id"),
     ],
 )
-def test_what_can_never_run_is_refused(type: str, parts: dict[str, Any], why: str) -> None:
+def test_what_can_never_run_is_refused(job_type: str, parts: dict[str, Any], why: str) -> None:
     handlers = Handlers(open_store("sqlite://"))
     with pytest.raises(Invalid, match=why):
-        handlers.set("acme", type, **parts)
+        handlers.set("acme", job_type, **parts)
     assert handlers.list("acme") == []
 
 

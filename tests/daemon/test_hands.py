@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hipq.daemon import hands as module
 from hipq.daemon.daemon import Daemon
 from hipq.daemon.tenants import Quotas
+from hipq.job.model import Change
 from hipq.job.states import FINAL, WAITING
 from tests.daemon.working import add, daemon, ended, history, python, ran, row
 from tests.engine.working import until
@@ -25,8 +28,8 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 
 
 def status(served: Daemon, code: int, data: str = "because", **options: Any) -> int:
-    (id,) = add(served, "status", json.dumps([code, data]).encode(), **options)
-    return id
+    (job_id,) = add(served, "status", json.dumps([code, data]).encode(), **options)
+    return job_id
 
 
 def later_than(served: Daemon) -> int:
@@ -47,83 +50,87 @@ def test_4xx_has_failed_and_is_not_tried_again(served: Daemon) -> None:
 
 @pytest.mark.parametrize(("code", "kind"), [(100, "retry"), (199, "retry"), (503, "error")])
 def test_1xx_and_5xx_are_tried_again(served: Daemon, code: int, kind: str) -> None:
-    (id,) = add(served, "again", str(code).encode())
+    (job_id,) = add(served, "again", str(code).encode())
     python(served, "again", "return (int(payload), 'not yet') if job.attempt < 3 else 'at last'")
-    found = ended(served, id)
+    found = ended(served, job_id)
     assert (found.code, found.exitcode, found.attempt) == ("ok", 200, 3)
     errors = [entry for entry in history(found) if entry["event"] in ("error", "again", "retry")]
     assert len(errors) >= 2, (kind, history(found))
 
 
 def test_3xx_has_no_meaning_and_is_an_error(served: Daemon) -> None:
-    id = status(served, 302)
-    until(lambda: row(served, id).failures > 1)
-    assert row(served, id).exitcode == 500
-    served.jobs.cancel("acme", id)
+    job_id = status(served, 302)
+    until(lambda: row(served, job_id).failures > 1)
+    assert row(served, job_id).exitcode == 500
+    served.jobs.cancel("acme", job_id)
 
 
 def test_202_waits_for_its_answer(served: Daemon) -> None:
-    id = status(served, 202, key="order-17")
-    until(lambda: row(served, id).phase == WAITING)
-    assert row(served, id).owner == 0
+    job_id = status(served, 202, key="order-17")
+    until(lambda: row(served, job_id).phase == WAITING)
+    assert row(served, job_id).owner == 0
     assert served.jobs.answer("other", "status", "order-17", b"not yours") == "buffered"
     assert served.jobs.answer("acme", "status", "order-17", b"paid \xff") == "matched"
-    found = ended(served, id)
+    found = ended(served, job_id)
     assert (found.code, served.jobs.result(found), found.attempt) == ("ok", b"paid \xff", 1)
 
 
 def test_202_without_a_key_is_answered_by_its_id(served: Daemon) -> None:
-    id = status(served, 202)
-    assert served.jobs.answer("acme", "status", str(id), b"early or not") in ("matched", "buffered")
-    assert served.jobs.result(ended(served, id)) == b"early or not"
+    job_id = status(served, 202)
+    assert served.jobs.answer("acme", "status", str(job_id), b"early or not") in ("matched", "buffered")
+    assert served.jobs.result(ended(served, job_id)) == b"early or not"
 
 
 def test_202_whose_answer_does_not_come_in_time_is_tried_again(served: Daemon) -> None:
     python(served, "patient", "return (202, '') if job.attempt == 1 else 'itself'")
-    (id,) = add(served, "patient", timeout=1.0)
-    found = ended(served, id)
+    (job_id,) = add(served, "patient", timeout=1.0)
+    found = ended(served, job_id)
     assert (found.code, found.attempt, found.failures) == ("ok", 2, 1)
     assert ran(found)[:5] == ["claimed", "waits", "ran", "error", "again"]
 
 
 def test_an_answer_that_is_an_error_is_tried_again(served: Daemon) -> None:
     python(served, "refused", "return (202, '') if job.attempt == 1 else 'itself'")
-    (id,) = add(served, "refused", key="k1")
-    until(lambda: row(served, id).phase == WAITING)
+    (job_id,) = add(served, "refused", key="k1")
+    until(lambda: row(served, job_id).phase == WAITING)
     assert served.jobs.answer("acme", "refused", "k1", b'"no"', error=True) == "matched"
-    assert ended(served, id).attempt == 2
+    assert ended(served, job_id).attempt == 2
 
 
 # -- handlers that are missing, crash, hang ---------------------------------------------------------------------------
 def test_jobs_without_a_handler_are_tried_until_there_is_one(served: Daemon) -> None:
-    (id,) = add(served, "nobody")
-    until(lambda: row(served, id).failures > 1)
-    found = row(served, id)
+    (job_id,) = add(served, "nobody")
+    until(lambda: row(served, job_id).failures > 1)
+    found = row(served, job_id)
     assert (found.exitcode, found.code) == (501, "error")
     assert "there is no handler for nobody" in found.error
     python(served, "nobody", "return 'somebody'")
-    assert ended(served, id).code == "ok"
+    assert ended(served, job_id).code == "ok"
 
 
 def test_jobs_without_a_handler_are_given_up_in_the_end(tmp_path: Path) -> None:
     with daemon(tmp_path, give_up_after=0.5) as served:
-        (id,) = add(served, "nobody")
-        found = ended(served, id)
+        (job_id,) = add(served, "nobody")
+        found = ended(served, job_id)
         assert (found.code, found.exitcode) == ("error", 501)
         assert found.update_time >= found.create_time + 500_000
         errors = [entry["at"] for entry in history(found) if entry["event"] == "error"]
         assert found.attempt > 1 or errors[0] >= found.create_time + 400_000, "the first try may be as late as that"
 
 
-def test_who_crashes_three_times_is_ended_and_its_neighbours_are_not(served: Daemon) -> None:
-    python(served, "poison", "import os\nif payload == 'poison': os.kill(os.getpid(), 9)\nreturn payload")
-    some = [b"a", b"b", b"poison", b"c", b"d"] * 2
-    some[7] = b"e"
-    ids = add(served, "poison", *some)
-    found = [ended(served, id) for id in ids]
+def test_a_crash_is_an_error_that_is_tried_again_until_the_job_times_out(tmp_path: Path) -> None:
+    with daemon(tmp_path, retry_after=0.2, give_up_after=3.0) as served:
+        python(served, "poison", "import os\nif payload == 'poison': os.kill(os.getpid(), 9)\nreturn payload")
+        some = [b"a", b"b", b"poison", b"c", b"d"] * 2
+        some[7] = b"e"
+        ids = add(served, "poison", *some)
+        found = [ended(served, job_id) for job_id in ids]
     assert [one.code for one in found] == ["error" if payload == b"poison" else "ok" for payload in some]
-    assert ran(found[2]).count("crashed") == 3
-    assert found[2].attempt == 3
+    poison = found[2]
+    assert poison.update_time >= poison.create_time + 2_700_000, "not after three crashes in a moment"
+    crashes = [entry["at"] for entry in history(poison) if entry["event"] == "crashed"]
+    assert poison.failures == poison.attempt >= 1
+    assert all(after - before >= 200_000 for before, after in pairwise(crashes))
     for one in found[:2] + found[3:]:
         assert (one.failures, one.attempt) == (0, 1), "given back at no cost"
 
@@ -139,10 +146,10 @@ def test_who_crashes_three_times_is_ended_and_its_neighbours_are_not(served: Dae
         ("import sys; sys.stdout.write('x' * (17 << 20))", 509),
     ],
 )
-def test_how_it_ended_is_its_exitcode_as_documented(served: Daemon, body: str, exitcode: int) -> None:
-    name = f"ends-{abs(hash(body))}"
-    python(served, name, body)
-    found = ended(served, add(served, name)[0])
+def test_how_it_ended_is_its_exitcode_as_documented(tmp_path: Path, body: str, exitcode: int) -> None:
+    with daemon(tmp_path, give_up_after=0.5) as served:
+        python(served, "ends", body)
+        found = ended(served, add(served, "ends")[0])
     assert found.exitcode == exitcode
     assert found.code == ("failed" if exitcode < 500 else "error")
 
@@ -152,10 +159,10 @@ def test_who_crashed_once_is_run_in_a_context_of_its_own(served: Daemon) -> None
     body += "if payload == 'once' and job.attempt == 1: os._exit(9)\nreturn str(len(seen))"
     python(served, "once", body)
     warm = add(served, "once", b"x", b"y", b"z")
-    for id in warm:
-        ended(served, id)
-    (id,) = add(served, "once", b"once")
-    found = ended(served, id)
+    for job_id in warm:
+        ended(served, job_id)
+    (job_id,) = add(served, "once", b"once")
+    found = ended(served, job_id)
     assert (found.code, served.jobs.result(found), found.attempt) == ("ok", b"1", 2)
 
 
@@ -163,7 +170,7 @@ def test_who_takes_longer_than_it_may_is_ended_with_504(tmp_path: Path) -> None:
     with daemon(tmp_path, run_timeout=1.0, give_up_after=0.5) as served:
         python(served, "slow", "import time\nif payload == 'slow': time.sleep(600)\nreturn payload")
         ids = add(served, "slow", b"quick", b"slow", b"after")
-        found = [ended(served, id) for id in ids]
+        found = [ended(served, job_id) for job_id in ids]
         assert [one.code for one in found] == ["ok", "error", "ok"]
         assert found[1].exitcode == 504
         assert found[2].failures == 0
@@ -171,11 +178,11 @@ def test_who_takes_longer_than_it_may_is_ended_with_504(tmp_path: Path) -> None:
 
 def test_a_job_that_is_cancelled_is_killed(served: Daemon) -> None:
     python(served, "hang", "import time\nif payload == 'hang': time.sleep(600)\nreturn payload")
-    (id,) = add(served, "hang", b"hang")
-    until(lambda: id in served.engine.memory and served.engine.memory[id].started)
-    served.jobs.cancel("acme", id, "enough")
-    assert ended(served, id).code == "failed"
-    until(lambda: id not in served.engine.memory)
+    (job_id,) = add(served, "hang", b"hang")
+    until(lambda: job_id in served.engine.memory and served.engine.memory[job_id].started)
+    served.jobs.cancel("acme", job_id, "enough")
+    assert ended(served, job_id).code == "failed"
+    until(lambda: job_id not in served.engine.memory)
     until(lambda: not served.contexts._running)
     assert ended(served, add(served, "hang", b"next")[0]).code == "ok"
 
@@ -184,21 +191,21 @@ def test_a_daemon_that_stops_lets_jobs_finish_and_when_told_again_gives_them_bac
     body = "import time\ntime.sleep(float(payload))\nreturn 'done'"
     with daemon(tmp_path) as served:
         python(served, "nap", body)
-        (id,) = add(served, "nap", b"1.5")
-        until(lambda: id in served.engine.memory and served.engine.memory[id].started)
+        (job_id,) = add(served, "nap", b"1.5")
+        until(lambda: job_id in served.engine.memory and served.engine.memory[job_id].started)
         served.stop()
         served.stop()  # as often as one likes
     with daemon(tmp_path) as served:
-        assert row(served, id).code == "ok", "it was let finish"
-        (id,) = add(served, "nap", b"600")
-        until(lambda: id in served.engine.memory and served.engine.memory[id].started)
+        assert row(served, job_id).code == "ok", "it was let finish"
+        (job_id,) = add(served, "nap", b"600")
+        until(lambda: job_id in served.engine.memory and served.engine.memory[job_id].started)
         served.stop()
         served.stop_now()
     with daemon(tmp_path) as served:
-        found = row(served, id)
+        found = row(served, job_id)
         assert (found.failures, found.code) == (0, "NONE")
         assert "given back" in ran(found)
-        served.jobs.cancel("acme", id)
+        served.jobs.cancel("acme", job_id)
 
 
 # -- what they leave: jobs, logs --------------------------------------------------------------------------------------
@@ -231,15 +238,15 @@ def test_a_handler_that_asks_for_more_jobs_than_there_is_room_for_is_tried_again
         found.tenants.look()
         blockers = add(found, "blocker", *[b""] * 3, at=later_than(found))
         python(found, "parent", "for n in range(4): print(f'J: child|{n}')\nreturn 'ok'")
-        (id,) = add(found, "parent")
-        until(lambda: row(found, id).failures > 1)
-        before = row(found, id)
+        (job_id,) = add(found, "parent")
+        until(lambda: row(found, job_id).failures > 1)
+        before = row(found, job_id)
         assert (before.state != FINAL, before.exitcode) == (True, 507)
         assert "the tenant's quota of 5 waiting jobs is used up" in before.error
         assert found.jobs.list("acme", type="child") == [], "nothing of it is saved"
         for one in blockers:
             found.jobs.cancel("acme", one)
-        assert ended(found, id).code == "ok"
+        assert ended(found, job_id).code == "ok"
         assert len(found.jobs.list("acme", type="child")) == 4
 
 
@@ -267,6 +274,19 @@ def test_then_follows_with_the_result_and_only_if_it_is_ok(served: Daemon) -> No
     assert len(served.jobs.list("acme", type="last")) == 1
 
 
+def test_then_follows_when_the_history_is_lost_and_when_the_job_is_run_again(served: Daemon) -> None:
+    python(served, "shout", "return payload.upper()")
+    (job_id,) = add(served, "shout", b"hello", then="kept", delay=3600)
+    until(lambda: served.app.store.get(job_id))
+    before = row(served, job_id)
+    without = replace(before, history="[]", token=before.token + 1)
+    assert not served.app.store.turn(0, [Change(before, without)], [], before.update_time).lost
+    served.app.retry_now(job_id)
+    ended(served, job_id)
+    ended(served, served.app.again(job_id))
+    until(lambda: len(served.jobs.list("acme", type="kept")) == 2)
+
+
 def test_then_of_a_binary_result_and_without_a_handler(served: Daemon) -> None:
     python(served, "bytes", "return b'\\x00\\xff\\n'")
     ended(served, add(served, "bytes", then="unborn")[0])
@@ -280,10 +300,10 @@ def test_then_of_a_binary_result_and_without_a_handler(served: Daemon) -> None:
 
 def test_then_follows_an_answer_too(served: Daemon) -> None:
     python(served, "receipt", "return 'sent for ' + payload")
-    id = status(served, 202, key="then", then="receipt")
-    until(lambda: row(served, id).phase == WAITING)
+    job_id = status(served, 202, key="then", then="receipt")
+    until(lambda: row(served, job_id).phase == WAITING)
     assert served.jobs.answer("acme", "status", "then", b"order 9") == "matched"
-    found = ended(served, id)
+    found = ended(served, job_id)
     assert (found.code, served.jobs.result(found)) == ("ok", b"order 9")
     until(lambda: [one for one in served.jobs.list("acme", type="receipt") if one.state == FINAL])
     (receipt,) = served.jobs.list("acme", type="receipt")

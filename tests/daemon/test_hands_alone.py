@@ -40,8 +40,8 @@ class Scripted:
             ended(report)
         return [task for task in tasks if task.id not in {report.id for report in reports}]
 
-    def abandon(self, id: str) -> None: ...
-    def withdraw(self, id: str) -> bool:  # noqa: ARG002 - whatever it is
+    def abandon(self, job_id: str) -> None: ...
+    def withdraw(self, job_id: str) -> bool:  # noqa: ARG002 - whatever it is
         return False
 
     def close(self) -> None: ...
@@ -120,7 +120,7 @@ def test_left_over_jobs_are_given_back_and_none_that_began_is() -> None:
     bench.hands._pace["a/x"] = 1e-6
     bench.contexts.act = lambda tasks: [Report(tasks[0].id, 509, crashed=True)]
     found = {one.row.id: one for one in bench.run(*(bench.running(str(n)) for n in range(5)))}
-    endings = [found[id].ending for id in sorted(found)]
+    endings = [found[job_id].ending for job_id in sorted(found)]
     assert type(endings[0]).__name__ == "Crashed"
     assert all(isinstance(one, GivenBack) and not one.started for one in endings[1:])
     bench.hands.close()

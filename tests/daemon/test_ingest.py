@@ -109,7 +109,7 @@ class Part:
         self.ingest = Ingest(store, journal, self.jobs, self.ids, self._told)  # type: ignore[arg-type]
 
     def _told(self, jobs: Sequence[tuple[int, New]]) -> None:
-        self.stored += [id for id, _ in jobs]
+        self.stored += [job_id for job_id, _ in jobs]
 
     def add(self, *payloads: bytes, tenant: str = "acme", **options: Any) -> list[int]:
         return asyncio.run(self.jobs.add(tenant, "work", payloads, Options(**options)))
@@ -178,12 +178,12 @@ def test_jobs_are_stored_under_the_ids_they_were_promised(part: Part) -> None:
 
 
 def test_what_was_said_about_them_is_kept(part: Part) -> None:
-    (id,) = part.add(b"x", delay=3600, priority=7, timeout=12.5, then="next")
+    (job_id,) = part.add(b"x", delay=3600, priority=7, timeout=12.5, then="next")
     part.drain()
     (row,) = part.rows()
-    assert (row.id, row.phase, row.priority, row.timeout) == (id, SCHEDULED, 7, 12.5)
+    assert (row.id, row.phase, row.priority, row.timeout) == (job_id, SCHEDULED, 7, 12.5)
     assert row.scheduled_run_time - row.create_time == 3_600_000_000
-    assert '"then":"next"' in row.history
+    assert (row.meta, row.history) == ('{"then":"next"}', "[]")
 
 
 def test_a_commit_whose_end_was_not_heard_of_stores_each_job_once(part: Part) -> None:
@@ -342,9 +342,9 @@ def test_two_daemons_on_one_store_take_in_what_each_has(url: str, tmp_path: Path
 # -- what the store will not take -------------------------------------------------------------------------------------
 def bad(part: Part, payload: bytes = b"bad") -> None:
     """A batch whose id another job has."""
-    (id,) = part.add(b"first")
+    (job_id,) = part.add(b"first")
     part.drain()
-    part.journal.write_now(Batch("acme", "work", sequence_of(id), (payload,), 1))
+    part.journal.write_now(Batch("acme", "work", sequence_of(job_id), (payload,), 1))
 
 
 def bad_among_others(part: Part, tenant: str = "acme") -> list[int]:
@@ -373,8 +373,8 @@ def test_of_a_batch_only_what_the_store_refuses_is_set_aside(part: Part) -> None
     part.drain()
     assert part.stored[before:] == ids
     rows = {row.id: row for row in part.rows()}
-    assert [part.jobs.payload(rows[id]) for id in ids] == [b"1", b"3", b"5"]
-    assert {rows[id].priority for id in ids} == {7}
+    assert [part.jobs.payload(rows[job_id]) for job_id in ids] == [b"1", b"3", b"5"]
+    assert {rows[job_id].priority for job_id in ids} == {7}
     assert sorted(part.jobs.payload(row) for row in rows.values()) == [b"1", b"3", b"5", b"fourth", b"second"]
     first = sequence_of(ids[0])
     assert set_aside(part) == [("acme", first + 1, (b"bad 2",)), ("acme", first + 3, (b"bad \xff\n4",))]
@@ -391,14 +391,16 @@ def test_many_tenants_jobs_are_stored_beside_those_that_the_database_refuses(url
         for tenant, bad in (("acme", {0, 700, 1499}), ("bcme", set()), ("ccme", {3}))
     }
     ids["dcme"] = [
-        id for _ in range(30) for id in part.add(b"good", tenant="dcme") + part.add(b"poison", tenant="dcme")
+        job_id for _ in range(30) for job_id in part.add(b"good", tenant="dcme") + part.add(b"poison", tenant="dcme")
     ]
     part.drain()
     poisoned = {"acme": [0, 700, 1499], "bcme": [], "ccme": [3], "dcme": list(range(1, 60, 2))}
     for tenant, all_of_them in ids.items():
         bad = [all_of_them[n] for n in poisoned[tenant]]
-        assert [row.id for row in part.rows(tenant)] == [id for id in all_of_them if id not in bad]
-        assert [first for name, first, _ in set_aside(part) if name == tenant] == [sequence_of(id) for id in bad]
+        assert [row.id for row in part.rows(tenant)] == [job_id for job_id in all_of_them if job_id not in bad]
+        assert [first for name, first, _ in set_aside(part) if name == tenant] == [
+            sequence_of(job_id) for job_id in bad
+        ]
     assert all(b"poison" in payload for _, _, some in set_aside(part) for payload in some)
     assert all("picky" in one.finding.why for one in kept(part.journal._folder))
     assert len(part.journal.found) == 34
@@ -503,7 +505,9 @@ def test_one_tenant_whose_posts_are_refused_one_after_the_other_holds_up_nobody(
     until(lambda: not part.ingest.stuck)
     assert [row.id for row in part.rows()] == ids
     assert part.rows("evil") == []
-    assert [(first, len(some)) for _, first, some in set_aside(part)] == [(sequence_of(id), 1) for (id,) in poison]
+    assert [(first, len(some)) for _, first, some in set_aside(part)] == [
+        (sequence_of(job_id), 1) for (job_id,) in poison
+    ]
 
 
 def test_a_look_behind_what_is_refused_goes_on_where_the_last_one_ended(
@@ -534,7 +538,7 @@ def test_a_batch_that_the_store_will_not_take_is_set_aside_and_the_others_go_on(
     before = part.add(b"before")
     bad(part, b"bad \xff\n")
     part.journal.write_now(Batch("acme", "work", 1 << 47, (b"odd",), 1, '{"priority":"high"}'))
-    ids = [id for n in range(40) for id in part.add(b"%d" % n, b"more")]
+    ids = [job_id for n in range(40) for job_id in part.add(b"%d" % n, b"more")]
     part.drain()
     assert [row.id for row in part.rows() if row.id in {*before, *ids}] == before + ids
     assert b"bad \xff\n" not in [part.jobs.payload(row) for row in part.rows()]
@@ -630,7 +634,7 @@ def test_a_store_that_takes_nothing_at_all_gets_nothing_set_aside_for_ever(
 
     store = Refusing(part.app.store)
     part.ingest._store = store
-    ids = [id for n in range(module.REFUSED_MOST + 20) for id in part.add(b"%d" % n)]
+    ids = [job_id for n in range(module.REFUSED_MOST + 20) for job_id in part.add(b"%d" % n)]
     part.ingest.start()
     until(lambda: part.ingest.stuck)
     assert part.ingest.stuck == "no such column"

@@ -28,11 +28,11 @@ def test_each_job_enters_runs_and_completes_in_the_log(tmp_path: Path) -> None:
         body = "import time\ntime.sleep(0.3)\nreturn (503, '') if job.attempt < int(payload) else 'secret'"
         python(served, "work", body)
         ids = add(served, "work", b"1", b"2", b"1")
-        for id in ids:
-            ended(served, id)
+        for job_id in ids:
+            ended(served, job_id)
     found = lines(path)
-    for id, attempts in zip(ids, (1, 2, 1), strict=True):
-        mine = [line for line in found if line["id"] == str(id)]
+    for job_id, attempts in zip(ids, (1, 2, 1), strict=True):
+        mine = [line for line in found if line["id"] == str(job_id)]
         assert sorted(line["event"] for line in mine) == sorted(
             ["added", *["claimed"] * attempts, *["again"] * (attempts - 1), "ok"]
         )
@@ -58,8 +58,8 @@ def test_it_is_rotated_and_only_so_much_is_kept(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(module, "SIZE", 3_000)
     with daemon(tmp_path, job_log=str(tmp_path / "log")) as served:
         python(served, "work", "return payload")
-        for id in add(served, "work", *[b"x"] * 60):
-            ended(served, id)
+        for job_id in add(served, "work", *[b"x"] * 60):
+            ended(served, job_id)
     files = sorted(path.name for path in tmp_path.glob("log*"))
     assert files == ["log", "log.1", "log.2", "log.3", "log.4"]
     assert all(path.stat().st_size <= 3_000 for path in tmp_path.glob("log*"))
@@ -80,8 +80,8 @@ def test_a_log_that_cannot_be_written_any_more_stops_no_work_and_is_told_once(
         served._log._file.stream.close()
         served._log._file.stream = open("/dev/full", "w")  # noqa: SIM115 - closed by its handler
         python(served, "work", "return payload")
-        for id in add(served, "work", b"1", b"2", b"3"):
-            assert ended(served, id).code == "ok"
+        for job_id in add(served, "work", b"1", b"2", b"3"):
+            assert ended(served, job_id).code == "ok"
         served._log._file.stream = open(tmp_path / "log", "w")  # noqa: SIM115
     assert caplog.text.count("the log of jobs cannot be written") == 1
     assert "Traceback" not in capsys.readouterr().err
@@ -92,8 +92,8 @@ def test_the_query_of_the_guide_gives_latencies_by_jobtype(tmp_path: Path) -> No
     path = tmp_path / "jobs.jsonl"
     with daemon(tmp_path, job_log=str(path)) as served:
         python(served, "work", "return payload")
-        for id in add(served, "work", *[b"x"] * 5):
-            ended(served, id)
+        for job_id in add(served, "work", *[b"x"] * 5):
+            ended(served, job_id)
     guide = (Path(__file__).parents[2] / "docs" / "daemon.md").read_text()
     query = "jq -cs " + guide.split("```sh\njq -cs ")[1].split("\n```")[0]
     said = subprocess.run(query, shell=True, cwd=tmp_path, capture_output=True, text=True, check=True).stdout

@@ -37,7 +37,7 @@ def test_two_daemons_together_never_run_more_than_a_tenant_may(url: str, tmp_pat
             for tenant in ("small", "large"):
                 for kind in ("x", "y"):
                     python(one, kind, "import time\ntime.sleep(0.05)", tenant=tenant)
-            free = [id for kind in ("x", "y") for id in add(other, kind, *[b"1"] * 10, tenant="large")]
+            free = [job_id for kind in ("x", "y") for job_id in add(other, kind, *[b"1"] * 10, tenant="large")]
             executing = Filter(one.queue.number, tenant="small", phase="executing", limit=100)
             final = Filter(one.queue.number, tenant="small", state="final", limit=10_000)
             ids: list[int] = []
@@ -45,15 +45,15 @@ def test_two_daemons_together_never_run_more_than_a_tenant_may(url: str, tmp_pat
             until_time = time.monotonic() + 120
             while len(looks) <= 20:  # on a busy machine one may get to look seldom: then there are more jobs to look at
                 ids += [
-                    id
+                    job_id
                     for place in (one, other)
                     for kind in "xy"
-                    for id in add(place, kind, *[b"1"] * 6, tenant="small")
+                    for job_id in add(place, kind, *[b"1"] * 6, tenant="small")
                 ]
                 while len(one.store.find(final)) < len(ids):
                     assert time.monotonic() < until_time
                     looks.append(len(one.store.find(executing)))
-            assert {ended(one, id).code for id in ids + free} == {"ok"}
+            assert {ended(one, job_id).code for job_id in ids + free} == {"ok"}
             assert 1 <= max(looks) <= 2
 
 
@@ -70,8 +70,8 @@ def test_a_quota_that_is_changed_counts_from_then_on(tmp_path: Path) -> None:
         served.tenants.set("acme", running=0)
         until(lambda: len(served.store.find(wanted)) == 4)
         assert served.store.rules(served.queue.number).limits == ()
-        for id in ids:
-            served.jobs.cancel("acme", id)
+        for job_id in ids:
+            served.jobs.cancel("acme", job_id)
 
 
 def test_what_another_daemon_wrote_by_mistake_is_put_right(tmp_path: Path) -> None:
@@ -102,10 +102,10 @@ def test_a_limit_of_the_queue_and_the_quotas_of_tenants_hold_together(url: str, 
         assert (running("small"), running("large")) == (1, 2)
         served.tenants.set("small", running=2)
         until(lambda: PerTenant({"small": 2}) in served.store.rules(served.queue.number).in_force)
-        for id in others:
-            served.jobs.cancel("large", id)
+        for job_id in others:
+            served.jobs.cancel("large", job_id)
         until(lambda: running("small") == 2)
         until(lambda: run(["queue", "limit", "jobs", "--rate", "1000/1", "--db", url]) == 0)
         assert PerTenant({"small": 2}) in served.store.rules(served.queue.number).in_force, "whatever else is said"
-        for id in ids:
-            served.jobs.cancel("small", id)
+        for job_id in ids:
+            served.jobs.cancel("small", job_id)

@@ -49,11 +49,21 @@ class Rig:
 
     async def enters(self, jobs: int = 1, size: int = 10, tenant: str = "acme") -> bool:
         try:
-            await self.gate.enter(tenant, jobs, size)
+            async with self.gate.entered(tenant, jobs, size):
+                pass
         except OverQuota:
             return False
         await asyncio.sleep(0)
         return True
+
+    async def count(self) -> None:
+        """What waits is counted again, beside the event loop as in a daemon."""
+        self.now += 100
+        before = self.counts
+        async with asyncio.timeout(60):
+            while self.counts == before or self.backlog.is_due:
+                await self.enters(5)  # too many, so nothing but a count comes of it
+                await asyncio.sleep(0.001)
 
 
 def test_a_tenant_without_quotas_is_asked_nothing(store: Store) -> None:
@@ -103,9 +113,9 @@ def test_waiting_jobs_count_those_of_the_store_and_those_added_here_since(store:
 
     async def ask() -> None:
         assert await rig.enters(2)
-        assert await rig.enters(1)
+        await rig.gate.enter("acme", 1, 10)
         assert not await rig.enters(1)
-        rig.gate.leave("acme", 1, 10)  # one of them was not added after all
+        rig.gate.leave("acme", 1, 10)  # this job was not added after all
         assert await rig.enters(1)
         assert not await rig.enters(1)
 
@@ -175,6 +185,42 @@ def test_what_is_added_while_it_is_counted_counts(store: Store) -> None:
         await asyncio.sleep(0.05)
         assert await rig.enters(2)
         assert not await rig.enters(1)
+
+    asyncio.run(ask())
+
+
+def test_a_count_made_while_a_job_is_on_its_way_in_does_not_forget_it(store: Store) -> None:
+    rig = Rig(store, waiting=5)
+
+    async def ask() -> None:
+        assert await rig.enters(4)
+        rig.waiting = {"acme": (4, 40)}
+        async with rig.gate.entered("acme", 1, 10):
+            await rig.count()  # in neither the journal nor the store yet: no count has the fifth
+            assert not await rig.enters(1), "a sixth"
+        assert not await rig.enters(1), "the fifth is kept now"
+        rig.waiting = {"acme": (4, 40)}
+        await rig.count()
+        assert await rig.enters(1), "kept, counted and run meanwhile"
+
+    asyncio.run(ask())
+
+
+def test_jobs_whose_adding_was_cut_off_count_until_the_next_count(store: Store) -> None:
+    rig = Rig(store, waiting=5)
+
+    async def ask() -> None:
+        assert await rig.enters(4)
+        for cut_off in (StoreUnavailable, asyncio.CancelledError):
+            with pytest.raises(cut_off):
+                async with rig.gate.entered("acme", 1, 10):
+                    raise cut_off
+            assert not await rig.enters(1), "it may be stored all the same"
+            rig.waiting = {"acme": (4, 40)}  # and is not
+            await rig.count()
+            async with rig.gate.entered("acme", 1, 10):
+                pass
+            await rig.count()
 
     asyncio.run(ask())
 

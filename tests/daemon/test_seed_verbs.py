@@ -35,9 +35,9 @@ def store(still: Daemon) -> SeedStore:
 
 
 def there(still: Daemon, *ids: int) -> list[str]:
-    for id in ids:
-        row(still, id)
-    return [str(id) for id in ids]
+    for job_id in ids:
+        row(still, job_id)
+    return [str(job_id) for job_id in ids]
 
 
 def test_set_handler(store: SeedStore) -> None:
@@ -95,31 +95,31 @@ def test_get_waiting_jobs(still: Daemon, store: SeedStore) -> None:
 
 
 def test_release_jobs_retry(still: Daemon, store: SeedStore) -> None:
-    (id,) = add(still, "resize", b"1")
-    there(still, id)
+    (job_id,) = add(still, "resize", b"1")
+    there(still, job_id)
     store.get_waiting_jobs("acme-resize", 1)
-    assert store.release_jobs([str(id)], "retry") == 1
-    found = row(still, id)
+    assert store.release_jobs([str(job_id)], "retry") == 1
+    found = row(still, job_id)
     assert (found.state, found.owner, found.attempt) == ("retry", 0, 1)
     assert found.scheduled_run_time - found.update_time == RETRY_SECONDS * 1e6
     assert store.get_waiting_jobs("acme-resize", 1) == []
 
 
 def test_release_jobs_unget(still: Daemon, store: SeedStore) -> None:
-    (id,) = add(still, "resize", b"1")
-    there(still, id)
+    (job_id,) = add(still, "resize", b"1")
+    there(still, job_id)
     store.get_waiting_jobs("acme-resize", 1)
-    assert store.release_jobs([str(id)], "unget") == 1
-    assert store.release_jobs([str(id)], "unget") == 0, "it is not ours any more"
-    assert [one["id"] for one in store.get_waiting_jobs("acme-resize", 1)] == [str(id)], "again as soon as possible"
+    assert store.release_jobs([str(job_id)], "unget") == 1
+    assert store.release_jobs([str(job_id)], "unget") == 0, "it is not ours any more"
+    assert [one["id"] for one in store.get_waiting_jobs("acme-resize", 1)] == [str(job_id)], "again as soon as possible"
 
 
 def test_release_jobs_archive(still: Daemon, store: SeedStore) -> None:
     ids = there(still, *add(still, "resize", b"1", b"2"))
     store.get_waiting_jobs("acme-resize", 2)
     assert store.release_jobs([*ids, "17", "no number"], "archive") == 2
-    for id in ids:
-        seen = still.jobs.seen(row(still, int(id)))
+    for job_id in ids:
+        seen = still.jobs.seen(row(still, int(job_id)))
         assert (seen["lock"], seen["done_dt"] is not None) == ("__done", True)
     assert store.get_waiting_jobtypes() == ([], {})
     with pytest.raises(Invalid, match="retry, unget, archive"):
@@ -140,11 +140,11 @@ def test_renew_sysid(store: SeedStore) -> None:
 
 
 def test_release_sysid(still: Daemon, store: SeedStore) -> None:
-    (id,) = add(still, "resize", b"1")
-    there(still, id)
+    (job_id,) = add(still, "resize", b"1")
+    there(still, job_id)
     store.get_waiting_jobs("acme-resize", 1)
     store.release_sysid(store.sysid)
-    assert [one.id for one in still.store.orphans([still.queue.number], 10)] == [id], "others reset its lock"
+    assert [one.id for one in still.store.orphans([still.queue.number], 10)] == [job_id], "others reset its lock"
     assert store.get_waiting_jobs("acme-resize", 1) == []
 
 
@@ -177,11 +177,11 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
 def test_get_running_jobs(served: Daemon) -> None:
     runner = SeedRunner(served.engine, served.jobs.seen)
     python(served, "nap", "import time\ntime.sleep(600)")
-    (id,) = add(served, "nap", b"x")
-    until(lambda: [one["id"] for one in runner.get_running_jobs()] == [str(id)])
+    (job_id,) = add(served, "nap", b"x")
+    until(lambda: [one["id"] for one in runner.get_running_jobs()] == [str(job_id)])
     (seen,) = runner.get_running_jobs()
     assert seen["lock"] == str(served.engine.sysid)
-    served.jobs.cancel("acme", id)
+    served.jobs.cancel("acme", job_id)
     until(lambda: runner.get_running_jobs() == [])
 
 
@@ -189,8 +189,8 @@ def test_get_stopped_jobs(served: Daemon) -> None:
     runner = SeedRunner(served.engine, served.jobs.seen)
     python(served, "ends", "return int(payload) if job.attempt == 1 else 200, ''")
     ids = add(served, "ends", b"200", b"404", b"500", b"102")
-    for id in ids:
-        ended(served, id)
+    for job_id in ids:
+        ended(served, job_id)
     until(lambda: len(runner._stopped) >= 6)
     codes = {(one["id"], one["code"], one["exitcode"]) for one in runner.get_stopped_jobs()}
     expected = {(n, "ok", 200) for n in (0, 2, 3)} | {(1, "failed", 404), (2, "error", 500), (3, "retry", 102)}

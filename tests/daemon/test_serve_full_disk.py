@@ -2,37 +2,19 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.daemon.api_serving import Site, eventually
-
-BLOCK = b"x" * 4096
+from tests.small_disk import fill, small_disk
 
 
 @pytest.fixture
 def disk(tmp_path: Path) -> Iterator[Path]:
-    """One of eight megabytes."""
-    made = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(tmp_path)], capture_output=True, text=True, check=False
-    )
-    if made.returncode:
-        pytest.skip(f"no small disk can be mounted here: {made.stderr.strip()}")
-    yield tmp_path
-    subprocess.run(["umount", "--lazy", str(tmp_path)], check=True)
-
-
-def fill(disk: Path) -> None:
-    ballast = os.open(disk / "ballast", os.O_CREAT | os.O_WRONLY)
-    try:
-        while True:
-            os.write(ballast, BLOCK)
-    except OSError:
-        os.close(ballast)
+    with small_disk(tmp_path, 8):
+        yield tmp_path
 
 
 def test_a_full_disk_is_507_what_runs_still_finishes_and_nothing_need_be_done_but_make_room(disk: Path) -> None:

@@ -21,7 +21,7 @@ def test_what_runs_may_finish_and_a_second_signal_gives_it_back(tmp_path: Path) 
         body = f"import os, time\nopen({str(tmp_path)!r} + '/began-' + payload, 'w').close()\n"
         body += f"while not os.path.exists({str(go)!r}): time.sleep(0.01)\nreturn 'rested'"
         tenant.handler("nap", body)
-        (id,) = tenant.add("nap", b"1")
+        (job_id,) = tenant.add("nap", b"1")
         eventually((tmp_path / "began-1").exists)  # what was claimed only is given back at once
         first.process.send_signal(signal.SIGTERM)
         eventually(lambda: not _answers(first.port))
@@ -30,15 +30,15 @@ def test_what_runs_may_finish_and_a_second_signal_gives_it_back(tmp_path: Path) 
         go.unlink()
         second = site.daemon()
         tenant.daemon = second
-        assert tenant.ended(id).body == b"rested", "it was let finish, although nobody could ask any more"
-        (id,) = tenant.add("nap", b"2")
+        assert tenant.ended(job_id).body == b"rested", "it was let finish, although nobody could ask any more"
+        (job_id,) = tenant.add("nap", b"2")
         eventually((tmp_path / "began-2").exists)
         second.process.send_signal(signal.SIGTERM)
         eventually(lambda: not _answers(second.port))
         time.sleep(TOGETHER * 2)  # else it is the same one
         second.process.send_signal(signal.SIGTERM)
         assert second.process.wait(60) == 0
-        row = site._store.get(int(id))
+        row = site._store.get(int(job_id))
         assert row
         assert (row.owner, row.failures, row.state) == (0, 0, "retry")
     finally:

@@ -28,12 +28,14 @@ def test_those_behind_it_and_other_tenants_go_on(served: Daemon) -> None:
     python(served, "work", BODY)
     python(served, "work", "return payload", tenant="other")
     quick = add(served, "work", *(b"quick" for _ in range(60)))  # so that batches are large
-    until(lambda: all(row(served, id).code == "ok" for id in quick))
+    until(lambda: all(row(served, job_id).code == "ok" for job_id in quick))
     (slow, *behind) = add(served, "work", b"slow", *(b"quick" for _ in range(40)))
-    until(lambda: all(row(served, id).code == "ok" for id in behind))
+    until(lambda: all(row(served, job_id).code == "ok" for job_id in behind))
     others = add(served, "work", b"x", tenant="other")
-    until(lambda: all(row(served, id).code == "ok" for id in others))
-    assert {(row(served, id).attempt, row(served, id).failures) for id in behind} == {(1, 0)}, "that costs nothing"
+    until(lambda: all(row(served, job_id).code == "ok" for job_id in others))
+    assert {(row(served, job_id).attempt, row(served, job_id).failures) for job_id in behind} == {(1, 0)}, (
+        "that costs nothing"
+    )
     assert row(served, slow).phase == "executing"
     served.jobs.cancel("acme", slow)
 
@@ -42,12 +44,12 @@ def test_a_stop_does_not_begin_what_waits_behind_it(tmp_path: Path) -> None:
     with daemon(tmp_path, concurrency=1) as served:
         python(served, "work", BODY.replace("600", "1.5"))
         quick = add(served, "work", *(b"quick" for _ in range(60)))
-        until(lambda: all(row(served, id).code == "ok" for id in quick))
+        until(lambda: all(row(served, job_id).code == "ok" for job_id in quick))
         ids = add(served, "work", b"slow", *(b"quick" for _ in range(40)))
         until(lambda: (slow := served.engine.memory.get(ids[0])) is not None and slow.started)  # not only claimed
         served.stop()
         until(lambda: row(served, ids[0]).code == "ok")
-        assert sum(row(served, id).attempt for id in ids[1:]) < 40
+        assert sum(row(served, job_id).attempt for job_id in ids[1:]) < 40
 
 
 @pytest.mark.parametrize("lang", ["python", "http"])

@@ -58,16 +58,16 @@ def python(daemon: Daemon, jobtype: str, body: str, tenant: str = "acme", **part
     daemon.handlers.set(tenant, jobtype, lang="python", body=body, **parts)
 
 
-def row(daemon: Daemon, id: int) -> Row:
-    until(lambda: daemon.store.get(id) is not None)
-    found = daemon.store.get(id)
+def row(daemon: Daemon, job_id: int) -> Row:
+    until(lambda: daemon.store.get(job_id) is not None)
+    found = daemon.store.get(job_id)
     assert found is not None
     return found
 
 
-def ended(daemon: Daemon, id: int, seconds: float = 60.0) -> Row:
-    until(lambda: row(daemon, id).state == FINAL, seconds)
-    return row(daemon, id)
+def ended(daemon: Daemon, job_id: int, seconds: float = 60.0) -> Row:
+    until(lambda: row(daemon, job_id).state == FINAL, seconds)
+    return row(daemon, job_id)
 
 
 def history(row: Row) -> list[dict[str, Any]]:

@@ -100,6 +100,8 @@ def test_adding(made: Made, cloud: Cloud) -> None:
     (item,) = cloud.items(queue)
     assert far in str(item)
     assert soon not in str(item)
+    assert cloud.waiter(queue).cancel(queue, far).job_id == far, "the task's id is the message's"
+    assert cloud.items(queue) == []
 
 
 def test_working(made: Made) -> None:

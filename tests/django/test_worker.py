@@ -32,45 +32,45 @@ def lingering(lab: Lab) -> int:
 
 
 def test_a_task_whose_worker_was_killed_runs_again(lab: Lab) -> None:
-    id = lingering(lab)
+    job_id = lingering(lab)
     with lab.worker("--lease", "2") as first:
         lab.until(lambda: began(lab))
         first.send_signal(signal.SIGKILL)
         first.wait(PATIENCE)
     with lab.jobs() as jobs, lab.worker("--lease", "2") as second:
-        assert jobs.job(id).state == "running"
+        assert jobs.job(job_id).state == "running"
         lab.until(lambda: len(began(lab)) == 2)
         (lab.folder / "go").touch()
-        lab.until(lambda: jobs.job(id).state == "final")
+        lab.until(lambda: jobs.job(job_id).state == "final")
         second.send_signal(signal.SIGTERM)
         assert second.wait(PATIENCE) == 0
-        job = jobs.job(id)
+        job = jobs.job(job_id)
     assert (job.code, job.attempt) == ("ok", 2)
     assert job.result not in (first.pid, second.pid)  # apart from others, since it was there when a worker died
 
 
 def test_a_signal_lets_running_tasks_finish(lab: Lab) -> None:
-    id = lingering(lab)
+    job_id = lingering(lab)
     with lab.jobs() as jobs, lab.worker() as worker:
         lab.until(lambda: began(lab))
         worker.send_signal(signal.SIGTERM)
         lab.until(lambda: not jobs.store.engines() or "stopping" in lab.said())
-        assert jobs.job(id).state == "running"
+        assert jobs.job(job_id).state == "running"
         assert worker.poll() is None
         (lab.folder / "go").touch()
         assert worker.wait(PATIENCE) == 0
-        job = jobs.job(id)
+        job = jobs.job(job_id)
     assert (job.code, job.attempt, job.result) == ("ok", 1, worker.pid)
 
 
 def test_a_second_signal_gives_them_back(lab: Lab) -> None:
-    id = lingering(lab)
+    job_id = lingering(lab)
     with lab.jobs() as jobs, lab.worker() as worker:
         lab.until(lambda: began(lab))
         while worker.poll() is None:
             worker.send_signal(signal.SIGTERM)
             time.sleep(0.2)
-        job = jobs.job(id)
+        job = jobs.job(job_id)
     assert (job.state, job.phase, job.attempt, job.failures) == ("retry", "ready", 1, 0)
 
 

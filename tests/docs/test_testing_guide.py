@@ -23,7 +23,7 @@ def test_its_tests_and_examples_run(tmp_path: Path) -> None:
             assert language == "python"
             run([sys.executable, "-c", block], tmp_path)
             programs += 1
-    assert (commands, programs) == (1, 2)
+    assert (commands, programs) == (1, 3)
     assert not (tmp_path / "shop.db").exists()
 
 

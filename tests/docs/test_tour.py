@@ -58,8 +58,8 @@ class Walk:
         self.launcher = Launcher(self.store.now, self.clock.steady, lambda _row: self.queue.chained)
         self.seen: list[str] = []
 
-    def look(self, id: int) -> None:
-        row = self.store.get(id)
+    def look(self, job_id: int) -> None:
+        row = self.store.get(job_id)
         assert row is not None
         columns = ("state", "phase", "attempt", "failures", "crashes", "owner", "token")
         self.seen.append(" ".join(f"{name}={getattr(row, name)}" for name in columns))
@@ -90,34 +90,34 @@ _charge.__name__ = "charge"
 
 def test_the_rows_in_the_tour_are_those_of_a_real_walk(tmp_path: Path) -> None:
     walk = Walk(tmp_path)
-    id = walk.charge.enqueue(key="order-17", delay=30)
-    walk.look(id)
+    job_id = walk.charge.enqueue(key="order-17", delay=30)
+    walk.look(job_id)
     engine = walk.store.take_lease(120, "first")
     walk.clock.advance(seconds=30)
     walk.stage()
-    walk.look(id)
+    walk.look(job_id)
     row = walk.claim(engine)
-    walk.look(id)
+    walk.look(job_id)
     walk.run(row)
-    walk.look(id)
+    walk.look(job_id)
     walk.clock.advance(seconds=60)
     walk.stage()
     walk.claim(engine)  # and nobody ever settles it
-    walk.look(id)
+    walk.look(job_id)
     walk.clock.advance(seconds=200)
     changes = rescue.orphans(walk.store, {walk.queue.number: walk.queue.for_engine()}, walk.clock.now())
     assert not walk.store.turn(0, changes, [], walk.clock.now()).lost
-    walk.look(id)
+    walk.look(job_id)
     engine = walk.store.take_lease(36_000, "second")
     walk.run(walk.claim(engine))
-    walk.look(id)
+    walk.look(job_id)
     walk.clock.advance(hours=1)
     changes = rescue.overdue(walk.store, walk.queue.number, walk.queue.order, walk.clock.now())
     assert not walk.store.turn(0, changes, [], walk.clock.now()).lost
-    walk.look(id)
+    walk.look(job_id)
     walk.run(walk.claim(engine))
-    walk.look(id)
+    walk.look(job_id)
     assert sum(prune(walk.store, walk.queue.number, (walk.clock.now() + 1, 0))) == 1
-    assert walk.store.get(id) is None
+    assert walk.store.get(job_id) is None
     walk.app.close()
     assert re.findall(r"```row\n(.*)\n```", TOUR) == walk.seen

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hipq import Hipq, admit, limit
+from hipq.job.model import sequence_of
 from hipq.stores.clock import SystemClock
 from hipq.stores.migrations import Migration, migrations
 from tests.cli.conftest import HipqCommand, Worker, eventually, started
-from tests.doctor.conftest import Doctor, sql
+from tests.doctor.conftest import Doctor, alone, sql
 
 SCHEMA = migrations("hipq.stores.sqlite")[-1].number
 
@@ -26,7 +28,7 @@ def shop(program: Hipq) -> Hipq:
         assert queue.number
     done = [program.queues[0].enqueue("quick") for _ in range(3)]
     program.run(until_empty=True)
-    assert [program.job(id).state for id in done] == ["final"] * 3
+    assert [program.job(job_id).state for job_id in done] == ["final"] * 3
     return program
 
 
@@ -37,6 +39,54 @@ def number_of(app: Hipq, queue: str) -> int:
 def test_nothing_is_found_where_nothing_is_planted(doctor: Doctor, url: str) -> None:
     assert doctor.news() == []
     assert doctor.news("--db", url, "--patience", "0") == []
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def copy(shop: Hipq, url: str, tmp_path: Path) -> Iterator[str]:
+    """A copy of the shop's database, which nobody has open."""
+    shop.close()
+    if url.startswith("sqlite"):
+        shutil.copy(url.removeprefix("sqlite:///"), tmp_path / "copy.db")
+        yield f"sqlite:///{tmp_path}/copy.db"
+    else:
+        alone(url)
+        beside = f"{url.rpartition('/')[0]}/template1"
+        sql(beside, "CREATE DATABASE copy TEMPLATE postgres")
+        yield f"{url.rpartition('/')[0]}/copy"
+        sql(beside, "DROP DATABASE copy WITH (FORCE)")
+
+
+@pytest.mark.parametrize("more", [["--margin", "0"], ["--yes"]])
+def test_a_copy_is_told_until_somebody_says_what_it_is(
+    doctor: Doctor, hipq: HipqCommand, url: str, copy: str, more: list[str]
+) -> None:
+    found = doctor.only("--db", copy)
+    assert (found["check"], found["level"]) == ("database", "warning")
+    assert "this database is a copy: it was restored from a backup, or moved" in found["sentence"]
+    assert f"stop all programs and run `hipq restored --db {copy}`" in found["advice"]
+    assert f"run `hipq restored --db {copy} --margin 0`" in found["advice"]
+    app = Hipq("shop", copy)
+    app.queue("orders").enqueue("quick", delay=3600)  # that it is in use tells nobody anything
+    app.migrate()
+    app.close()
+    assert doctor.only("--db", copy) == found
+    assert hipq("restored", "--db", copy, *more).status == 0
+    assert doctor.news("--db", copy) == []
+    assert doctor.news("--db", url) == []
+
+
+def test_a_copy_from_which_nothing_is_missing_may_be_in_use_when_somebody_says_so(hipq: HipqCommand, copy: str) -> None:
+    app = Hipq("shop", copy)
+    queue = app.queue("orders")
+    first = queue.enqueue("quick", delay=3600)
+    app.store.take_lease(100, "a machine")
+    assert hipq("restored", "--db", copy, "--yes").status == 1
+    said = hipq("restored", "--db", copy, "--margin", "0")
+    assert (said.status, said.out) == (0, "left out no ids of shop.orders, shop.mails\n")
+    assert sequence_of(queue.enqueue("quick", delay=3600)) == sequence_of(first) + 1
+    assert [engine.label for engine in app.store.engines()] == ["a machine"]
+    app.close()
 
 
 # -- the schema ------------------------------------------------------------------------------------------------------
@@ -146,25 +196,25 @@ class Ahead(SystemClock):
 
 def test_a_row_from_the_future_is_noticed(doctor: Doctor, url: str) -> None:
     ahead = Hipq("shop", url, clock=Ahead())
-    id = ahead.queue("orders").enqueue("quick", delay=7200)  # not ready: only its row says when it was added
+    job_id = ahead.queue("orders").enqueue("quick", delay=7200)  # not ready: only its row says when it was added
     found = doctor.only()
     assert (found["check"], found["level"], found["queue"]) == ("clock", "warning", "shop.orders")
     assert "the calendar was set back since" in found["sentence"]
     assert 3500 < found["facts"]["ahead_seconds"] < 3700
-    ahead.cancel(id)
+    ahead.cancel(job_id)
     ahead.close()
     assert doctor.only()["check"] == "clock"  # its final row is from the future, too
-    sql(url, f"DELETE FROM shop_orders_final WHERE id = {id}")
+    sql(url, f"DELETE FROM shop_orders_final WHERE id = {job_id}")
     assert doctor.news() == []
 
 
 def test_a_ready_job_that_is_due_only_later_is_noticed(doctor: Doctor, url: str) -> None:
     ahead = Hipq("shop", url, clock=Ahead())
-    id = ahead.queue("orders").enqueue("quick")
+    job_id = ahead.queue("orders").enqueue("quick")
     ahead.close()
     found = doctor.news()
     assert {(one["check"], one["level"]) for one in found} == {("clock", "warning")}
-    assert any(f"job {id} is ready and due only in" in one["sentence"] for one in found)
+    assert any(f"job {job_id} is ready and due only in" in one["sentence"] for one in found)
 
 
 def test_a_schedule_whose_last_tick_is_in_the_future_is_silent(doctor: Doctor, shop: Hipq, url: str) -> None:
@@ -181,19 +231,19 @@ def test_a_schedule_whose_last_tick_is_in_the_future_is_silent(doctor: Doctor, s
 def test_jobs_of_a_dead_engine_are_taken_over_by_a_worker(
     doctor: Doctor, shop: Hipq, folder: Path, worker: Callable[..., Worker]
 ) -> None:
-    id = shop.queues[0].enqueue("gate")
+    job_id = shop.queues[0].enqueue("gate")
     working = worker("--lease", "1")
-    eventually(lambda: id in started(folder))
+    eventually(lambda: job_id in started(folder))
     working.send(signal.SIGKILL)
     working.ended()
     found = eventually(doctor.news)  # when its lease is over
     assert [(one["check"], one["level"], one["queue"]) for one in found] == [("engines", "problem", "shop.orders")]
     assert "1 job is in the hands of engine" in found[0]["sentence"]
-    assert found[0]["facts"]["first"] == id
+    assert found[0]["facts"]["first"] == job_id
     assert found[0]["advice"] == "start one: `hipq worker shop:app -q orders`"
     (folder / "go").touch()
     doctor.follow(found[0])
-    assert shop.job(id).code == "ok"
+    assert shop.job(job_id).code == "ok"
     assert doctor.news() == []
 
 
@@ -247,14 +297,29 @@ def test_a_job_type_that_nobody_serves_is_named(
 ) -> None:
     worker()
     eventually(shop.store.engines)
-    id = shop.queues[0].enqueue("refund")
+    job_id = shop.queues[0].enqueue("refund")
     assert doctor.news() == []  # it is not late yet
     found = doctor.only("shop:app", "--patience", "0")
     assert (found["check"], found["level"], found["queue"]) == ("jobs", "problem", "shop.orders")
     assert "no engine that has the code of refund is alive" in found["sentence"]
     assert "shop:app has no code for it" in found["advice"]
-    assert hipq("job", "cancel", "shop:app", str(id)).status == 0
+    assert hipq("job", "cancel", "shop:app", str(job_id)).status == 0
     assert doctor.news("shop:app", "--patience", "0") == []
+
+
+def test_a_retry_strategy_that_no_worker_has_is_named(
+    doctor: Doctor, shop: Hipq, url: str, worker: Callable[..., Worker]
+) -> None:
+    job_id = shop.queues[0].enqueue("quick", delay=3600)
+    judging = "state = 'error', phase = 'judging', error = 'no', update_time = 1"
+    stored = """'{"retry": {"registered": "patient"}}'"""
+    sql(url, f"UPDATE shop_{shop.queues[0].name} SET {judging}, meta = {stored} WHERE id = {job_id}")
+    worker("-q", shop.queues[0].name)
+    eventually(lambda: shop.store.engines())
+    found = doctor.only()
+    assert (found["check"], found["level"], found["facts"]["first"]) == ("jobs", "problem", job_id)
+    assert "no engine in which the retry strategy patient is registered is alive" in found["sentence"]
+    assert found["advice"].startswith("start a worker of a program that has @app.retry_strategy('patient')")
 
 
 def test_a_worker_of_another_queue_is_no_help(doctor: Doctor, shop: Hipq, worker: Callable[..., Worker]) -> None:
@@ -269,20 +334,20 @@ def test_a_worker_of_another_queue_is_no_help(doctor: Doctor, shop: Hipq, worker
 
 
 def test_a_waiting_job_past_its_deadline_is_noticed(doctor: Doctor, shop: Hipq) -> None:
-    id = shop.queues[0].enqueue("charge", timeout=1)
+    job_id = shop.queues[0].enqueue("charge", timeout=1)
     shop.run(until_empty=True)
-    assert shop.job(id).phase == "waiting"
+    assert shop.job(job_id).phase == "waiting"
     found = eventually(lambda: doctor.news("shop:app", "--patience", "0"))
     assert [(one["check"], one["level"], one["queue"]) for one in found] == [("jobs", "problem", "shop.orders")]
     assert "1 job of type charge has been past its deadline for" in found[0]["sentence"]
     assert "no engine of its queue is there to notice" in found[0]["sentence"]
     doctor.follow(found[0])
     assert doctor.news("shop:app", "--patience", "0") == []
-    assert shop.job(id).state == "final"
+    assert shop.job(job_id).state == "final"
 
 
 def test_an_answer_that_no_engine_looks_at_is_noticed(doctor: Doctor, shop: Hipq) -> None:
-    id = shop.queues[0].enqueue("charge", key="17")
+    job_id = shop.queues[0].enqueue("charge", key="17")
     shop.run(until_empty=True)
     assert shop.answer("orders", "charge", "17", "paid") == "matched"
     found = doctor.only("shop:app", "--patience", "0")
@@ -290,7 +355,7 @@ def test_an_answer_that_no_engine_looks_at_is_noticed(doctor: Doctor, shop: Hipq
     assert "its answer has come, and has not been looked at: no engine is alive" in found["sentence"]
     doctor.follow(found)
     assert doctor.news("shop:app", "--patience", "0") == []
-    assert shop.job(id).code == "ok"
+    assert shop.job(job_id).code == "ok"
 
 
 @pytest.mark.parametrize("what", [{}, {"lane": "east"}, {"type": "quick"}])
@@ -298,7 +363,7 @@ def test_a_pause_is_a_note_and_with_due_jobs_a_warning(doctor: Doctor, shop: Hip
     shop.pause("orders", **what)
     found = doctor.only()
     assert (found["check"], found["level"], found["queue"]) == ("jobs", "note", "shop.orders")
-    id = shop.queues[0].enqueue("quick", lane="east")
+    job_id = shop.queues[0].enqueue("quick", lane="east")
     lease = shop.store.take_lease(100, "test", f'{{"{number_of(shop, "orders")}": ["quick"]}}')
     found = doctor.only("shop:app", "--patience", "0")
     assert (found["check"], found["level"], found["queue"]) == ("jobs", "warning", "shop.orders")
@@ -307,7 +372,7 @@ def test_a_pause_is_a_note_and_with_due_jobs_a_warning(doctor: Doctor, shop: Hip
     rules = shop.store.rules(number_of(shop, "orders"))
     assert (rules.paused, rules.paused_lanes, rules.paused_types) == (False, (), ())
     shop.store.drop_lease(lease)
-    shop.cancel(id)
+    shop.cancel(job_id)
     assert doctor.news() == []
 
 
@@ -322,7 +387,7 @@ def test_a_throttler_that_cannot_be_asked_is_quoted(doctor: Doctor, url: str) ->
     app = Hipq("shop", url)
     orders = app.queue("orders", throttler=throttler)
     orders.job("quick")(lambda _: None)
-    id = orders.enqueue("quick")
+    job_id = orders.enqueue("quick")
     engine = app.engine()
     running = threading.Thread(target=engine.run)
     running.start()
@@ -332,7 +397,7 @@ def test_a_throttler_that_cannot_be_asked_is_quoted(doctor: Doctor, url: str) ->
         assert "the throttler could not be asked: ConnectionError: the meter does not answer" in found[0]["sentence"]
         assert doctor.only()["facts"] == found[0]["facts"]
         mended.set()
-        eventually(lambda: app.job(id).code == "ok")
+        eventually(lambda: app.job(job_id).code == "ok")
     finally:
         engine.stop()
         running.join()
@@ -343,11 +408,11 @@ def test_a_throttler_that_cannot_be_asked_is_quoted(doctor: Doctor, url: str) ->
 
 def test_a_job_that_is_heavier_than_its_limit_is_named(doctor: Doctor, shop: Hipq) -> None:
     shop.set_limit("orders", [limit(10)])
-    id = shop.queues[0].enqueue("quick", throttle_factor=8)
+    job_id = shop.queues[0].enqueue("quick", throttle_factor=8)
     shop.set_limit("orders", [limit(5)])
     (found,) = [one for one in doctor.news() if one["facts"].get("throttle_factor")]
     assert (found["check"], found["level"], found["queue"]) == ("jobs", "warning", "shop.orders")
-    assert f"job {id} (quick) does not fit the limits, so it runs alone" in found["sentence"]
+    assert f"job {job_id} (quick) does not fit the limits, so it runs alone" in found["sentence"]
     doctor.follow(found | {"advice": found["advice"].replace(" N`", " 8`")})
     assert not [one for one in doctor.news() if one["facts"].get("throttle_factor")]
 

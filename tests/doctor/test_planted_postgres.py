@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from hipq import Hipq
-from tests.cli.conftest import eventually
+from tests.cli.conftest import HipqCommand, eventually
 from tests.doctor.conftest import Doctor, alone, sql
 from tests.servers import OwnPostgres
 
@@ -50,6 +50,52 @@ def test_a_database_without_tables_wants_a_migration(doctor: Doctor, postgres: s
     assert sql(postgres, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'") == [(0,)]  # a look makes none
     doctor.follow(found)
     assert doctor.news() == []
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+def test_what_was_dumped_and_restored_into_the_same_database_is_a_copy(doctor: Doctor, postgres: str) -> None:
+    sql(
+        postgres, "CREATE TABLE again (LIKE hipq_meta INCLUDING ALL)", "INSERT INTO again SELECT * FROM hipq_meta",
+        "DROP TABLE hipq_meta", "ALTER TABLE again RENAME TO hipq_meta",
+    )  # fmt: skip
+    assert doctor.only()["facts"] == {"changed": ["table"]}
+
+
+def test_a_server_that_was_restored_to_a_point_in_time_is_told_until_somebody_says_what_it_is(
+    doctor: Doctor, hipq: HipqCommand, server: OwnPostgres, postgres: str
+) -> None:
+    server.restart(immediate=False)
+    assert doctor.news() == []
+    server.recover()
+    found = doctor.only()
+    assert (found["check"], found["level"], found["facts"]) == ("database", "warning", {"changed": ["timeline"]})
+    assert "restored to an earlier point in time, or is a standby that was promoted" in found["sentence"]
+    assert "`hipq restored shop:app`; if the standby had everything (a synchronous one has)" in found["advice"]
+    assert hipq("restored", "--db", postgres, "--margin", "0").status == 0
+    assert doctor.news() == []
+
+
+def test_a_user_who_is_told_little_of_the_server_is_not_alarmed(doctor: Doctor, postgres: str) -> None:
+    hidden = "FUNCTION pg_control_system(), pg_walfile_name(pg_lsn)"
+    sql(
+        postgres, "DROP SCHEMA public CASCADE", f"REVOKE EXECUTE ON {hidden} FROM PUBLIC", "CREATE ROLE plain LOGIN",
+        "CREATE SCHEMA public AUTHORIZATION plain", "GRANT pg_read_all_stats TO plain",
+    )  # fmt: skip
+    try:
+        app = Hipq("shop", postgres.replace("postgres@", "plain@"))
+        app.migrate()
+        assert app.queue("orders").number
+        app.close()
+        assert sql(postgres, "SELECT (place::json->>'system') IS NULL, place LIKE '%database%' FROM hipq_meta") == [
+            (True, True)
+        ]
+        assert doctor.news("--db", postgres.replace("postgres@", "plain@")) == []
+        assert doctor.news("--db", postgres) == []
+    finally:
+        sql(
+            postgres, f"GRANT EXECUTE ON {hidden} TO PUBLIC", "DROP SCHEMA public CASCADE", "CREATE SCHEMA public",
+            "DROP ROLE plain",
+        )  # fmt: skip
 
 
 # -- indexes and checks ----------------------------------------------------------------------------------------------

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import random
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -15,7 +16,7 @@ import pytest
 
 from hipq import Hipq
 from hipq.cli.main import run
-from hipq.stores.sqlite import health, health_file
+from hipq.stores.sqlite import health, health_file, place
 from tests.cli.conftest import HipqCommand
 from tests.doctor.conftest import Doctor, sql
 
@@ -34,6 +35,33 @@ def shop(sqlite: str) -> Hipq:
 def state(folder: Path) -> dict[str, bytes]:
     """What is in the folder: all that SQLite may change, but its shared memory."""
     return {path.name: path.read_bytes() for path in folder.glob("shop.db*") if not path.name.endswith("-shm")}
+
+
+# -- copies ----------------------------------------------------------------------------------------------------------
+def test_a_file_that_was_renamed_is_no_copy_and_one_in_its_place_is(
+    doctor: Doctor, folder: Path, tmp_path: Path
+) -> None:
+    file, backup = folder / "shop.db", tmp_path / "backup.db"
+    file.rename(folder / "other.db")
+    assert doctor.news("--db", f"sqlite:///{folder}/other.db") == []
+    shutil.copy(folder / "other.db", backup)
+    (folder / "other.db").unlink()
+    shutil.copy2(backup, file)  # which may get the inode of the one that was deleted
+    assert doctor.only()["facts"] == {"changed": ["born"]}
+
+
+def test_a_file_system_that_knows_no_birth_tells_by_the_inode(
+    doctor: Doctor, sqlite: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(place, "_born", lambda _path: 0)
+    assert doctor.news() == []  # it was made where births are known: nothing to compare
+    again = Hipq("shop", sqlite)
+    again.store.restored(0)
+    again.close()
+    assert doctor.news() == []
+    shutil.copy(folder / "shop.db", folder / "copy.db")
+    os.replace(folder / "copy.db", folder / "shop.db")
+    assert doctor.only()["facts"] == {"changed": ["inode"]}
 
 
 # -- looking changes nothing -----------------------------------------------------------------------------------------

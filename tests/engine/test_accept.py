@@ -33,8 +33,8 @@ class Plain(TypedDict):
 
 
 def test_a_new_job_has_every_field_of_seed_004(app: Hipq, queue: Queue, clock: HandClock) -> None:
-    id = queue.job("work", timeout=60, priority=7, throttle_factor=3)(lambda _: None).enqueue({"a": 1}, key="k")
-    job = app.job(id)
+    job_id = queue.job("work", timeout=60, priority=7, throttle_factor=3)(lambda _: None).enqueue({"a": 1}, key="k")
+    job = app.job(job_id)
     now = clock.now() / 1e6
     assert (job.job_type, job.job_key, job.job_data, job.state, job.error, job.attempt) == (
         "work", "k", {"a": 1}, "initial", "NONE", 0,
@@ -45,8 +45,8 @@ def test_a_new_job_has_every_field_of_seed_004(app: Hipq, queue: Queue, clock: H
 
 
 def test_a_job_without_a_key_has_its_id_as_key(app: Hipq, queue: Queue) -> None:
-    id = queue.enqueue("work")
-    assert app.job(id).key == str(id)
+    job_id = queue.enqueue("work")
+    assert app.job(job_id).key == str(job_id)
 
 
 @pytest.mark.parametrize("data", ["text", "", None, 0, 1.5, True, [], {}, {"a": [1, {"b": None}]}, "ü😀", "x" * 20_000])
@@ -91,26 +91,26 @@ def test_payloads_are_typed_by_annotation_and_checked_when_added(app: Hipq, queu
 
 def test_data_that_no_longer_fits_its_type_is_an_error_on_the_job(make_app: Callable[[], Hipq]) -> None:
     old, new = make_app(), make_app()
-    id = old.queue("orders").enqueue("work", {"name": 5})
+    job_id = old.queue("orders").enqueue("work", {"name": 5})
 
     @new.queue("orders").job
     def work(job: Job[Item]) -> None: ...
 
     new.run(until_empty=True)
-    assert new.job(id).code == "error"
-    assert "Expected `str`" in new.job(id).error
+    assert new.job(job_id).code == "error"
+    assert "Expected `str`" in new.job(job_id).error
 
 
 def test_a_live_key_is_refused_or_returns_its_job(app: Hipq, queue: Queue, run: Run) -> None:
     """I6."""
     work = queue.job("work")(lambda _: None)
-    id = work.enqueue(1, key="order-17")
-    with pytest.raises(DuplicateKey, match=f"order-17.*{id}"):
+    job_id = work.enqueue(1, key="order-17")
+    with pytest.raises(DuplicateKey, match=f"order-17.*{job_id}"):
         work.enqueue(2, key="order-17")
-    assert work.enqueue(2, key="order-17", on_duplicate="return") == id
-    assert app.job(id).data == 1
+    assert work.enqueue(2, key="order-17", on_duplicate="return") == job_id
+    assert app.job(job_id).data == 1
     run()
-    assert work.enqueue(3, key="order-17") != id, "free again once its job is final"
+    assert work.enqueue(3, key="order-17") != job_id, "free again once its job is final"
 
 
 def test_enqueue_many_stores_all_or_nothing(app: Hipq, queue: Queue) -> None:
@@ -121,7 +121,7 @@ def test_enqueue_many_stores_all_or_nothing(app: Hipq, queue: Queue) -> None:
     assert len(app.jobs("orders")) == 1
     ids = work.enqueue_many([1, 2, 3], keys=["a", "b", "c"], on_duplicate="return")
     assert ids[1] == held
-    assert [app.job(id).data for id in ids] == [1, "held", 3]
+    assert [app.job(job_id).data for job_id in ids] == [1, "held", 3]
     with pytest.raises(Invalid, match="3 jobs and 2 keys"):
         work.enqueue_many([1, 2, 3], keys=["x", "y"])
     assert work.enqueue_many([]) == []
@@ -156,7 +156,7 @@ def test_concurrent_aenqueue_calls_share_transactions(app: Hipq, queue: Queue, m
 
     found = asyncio.run(main())
     assert isinstance(found[1], DuplicateKey)
-    ids = [id for n, id in enumerate(found[:64]) if n != 1]
+    ids = [job_id for n, job_id in enumerate(found[:64]) if n != 1]
     assert len(set(ids)) == 63
     assert isinstance(found[64], DuplicateKey), "all or nothing, also in company"
     assert found[65] == held
@@ -189,7 +189,7 @@ def test_no_job_starts_before_its_time(app: Hipq, queue: Queue, run: Run, clock:
     """I10."""
     seen: list[float] = []
     queue.job("work")(lambda _: seen.append(clock.now()))
-    id = queue.enqueue("work", delay=10)
+    job_id = queue.enqueue("work", delay=10)
     for _ in range(9):
         clock.advance(seconds=1)
         run()
@@ -198,7 +198,7 @@ def test_no_job_starts_before_its_time(app: Hipq, queue: Queue, run: Run, clock:
     assert seen == []
     clock.advance(seconds=0.000001)
     run()
-    assert seen == [app.job(id)._row.scheduled_run_time]
+    assert seen == [app.job(job_id)._row.scheduled_run_time]
 
 
 def test_a_clock_set_back_starts_nothing_early(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
@@ -228,13 +228,13 @@ def run_briefly(app: Hipq) -> None:
 def test_a_type_unknown_here_is_registered_by_its_first_job(make_app: Callable[[], Hipq]) -> None:
     one, two = make_app(), make_app()
     queue = one.queue("orders")
-    id = queue.enqueue("mystery", {"a": 1})
+    job_id = queue.enqueue("mystery", {"a": 1})
     assert [kind.name for kind in queue.job_types] == ["mystery"]
     one.run(until_empty=True)
-    assert one.job(id).state == "initial", "no code for it here: left alone"
+    assert one.job(job_id).state == "initial", "no code for it here: left alone"
     two.queue("orders").job("mystery")(lambda job: job.data)
     two.run(until_empty=True)
-    assert one.job(id).result == {"a": 1}
+    assert one.job(job_id).result == {"a": 1}
 
 
 def test_a_million_jobs_of_a_type_without_code_do_not_stop_the_others(app: Hipq, queue: Queue, run: Run) -> None:

@@ -53,7 +53,7 @@ def test_until_empty_returns_when_all_that_is_left_was_refused(app: Hipq) -> Non
     queue.job("work")(nothing)
     ids = queue.enqueue_many("work", [True, False, True])
     app.run(until_empty=True)
-    assert [app.job(id).phase for id in ids] == ["done", "parked", "done"]
+    assert [app.job(job_id).phase for job_id in ids] == ["done", "parked", "done"]
 
 
 def test_jobs_behind_the_first_page_have_their_turn_though_jobs_end_all_the_time(
@@ -82,12 +82,12 @@ def test_jobs_behind_the_first_page_have_their_turn_though_jobs_end_all_the_time
     thread = threading.Thread(target=engine.run)
     thread.start()
     until = time.monotonic() + 60
-    while any(app.job(id).state != "final" for id in late) and time.monotonic() < until:
+    while any(app.job(job_id).state != "final" for job_id in late) and time.monotonic() < until:
         time.sleep(0.05)
     engine.stop()
     thread.join(60)
     engine.hands.close()
-    assert all(app.job(id).state == "final" for id in late)
+    assert all(app.job(job_id).state == "final" for job_id in late)
     before = ran[: max(n for n, data in enumerate(ran) if data == "two")].count("one")
     assert before < 400, "they did not have to wait for all others"
 
@@ -149,12 +149,12 @@ def test_the_first_change_of_a_limit_keeps_the_others_of_the_code(app: Hipq) -> 
 def test_a_child_process_does_not_ask_for_the_time(app: Hipq, monkeypatch: pytest.MonkeyPatch) -> None:
     queue = app.queue("orders")
     queue.job("work", process=True, windows=[window("00:00", "24:00")])(lambda job: job.data)
-    id = queue.enqueue("work", 5)
+    job_id = queue.enqueue("work", 5)
     engine = app.engine()
     monkeypatch.setattr(engine.hands._launcher, "_now", lambda: (_ for _ in ()).throw(StoreUnavailable("away")))  # type: ignore[attr-defined]
     engine.run(until_empty=True)
     engine.hands.close()
-    assert (app.job(id).code, app.job(id).result) == ("ok", 5)
+    assert (app.job(job_id).code, app.job(job_id).result) == ("ok", 5)
 
 
 def test_what_waits_keeps_its_units_and_until_empty_does_not_wait_for_it(app: Hipq) -> None:
@@ -162,4 +162,4 @@ def test_what_waits_keeps_its_units_and_until_empty_does_not_wait_for_it(app: Hi
     queue.job("work", timeout=3600)(lambda _job: Wait())
     ids = queue.enqueue_many("work", range(2))
     app.run(until_empty=True)
-    assert [app.job(id).phase for id in ids] == ["waiting", "ready"]
+    assert [app.job(job_id).phase for job_id in ids] == ["waiting", "ready"]

@@ -42,6 +42,31 @@ def test_what_goes_wrong_in_the_block_ends_it_too(app: Hipq, queue: Queue) -> No
     assert app.store.engines() == []
 
 
+@real_time
+def test_the_block_ends_with_the_error_of_an_engine_that_failed(
+    app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue.job("note")(lambda _job: None)
+    failed = threading.Event()
+
+    def broken(*_args: Any, **_options: Any) -> Any:
+        failed.set()
+        raise UnboundLocalError("compiled wrongly")
+
+    monkeypatch.setattr(app.store, "turn", broken)
+
+    def block() -> None:
+        with app.working():
+            queue.enqueue("note")
+            assert failed.wait(20)
+            raise TimeoutError("no result")  # what the block itself runs into is not lost
+
+    with pytest.raises(UnboundLocalError, match="compiled wrongly") as raised:
+        block()
+    assert isinstance(raised.value.__context__, TimeoutError)
+    assert "no job runs any more" in caplog.text
+
+
 def test_it_refuses_what_an_engine_refuses(app: Hipq, queue: Queue) -> None:
     with pytest.raises(Invalid, match="no such queue: mails; there are orders"), app.working(["mails"]):
         pass

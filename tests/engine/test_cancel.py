@@ -80,18 +80,81 @@ def test_a_running_handler_is_told_by_another_program(make_app: Callable[[], Hip
     declare(queue, told)
     names: list[str] = []
     app.events.subscribe(lambda event: names.append(event.name), "told to stop", "lost", "ok", "error", "again")
-    id = queue.enqueue(kind)
+    job_id = queue.enqueue(kind)
     with working(app, lease=60.0):
         until(says(told, f"{kind}-began"))
         time.sleep(0.05)  # long enough for it to be looked after
         other.queue("orders")
-        other.cancel(id, "not wanted")
+        other.cancel(job_id, "not wanted")
         assert until(says(told, f"{kind}-ended")) < SOON
         until(lambda: "told to stop" in names)
     assert names == ["told to stop"]
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.exitcode, job.attempt) == ("final", "failed", 499, 1)
     assert str(job.fault) == "not wanted"
+
+
+@real_time
+@pytest.mark.parametrize("kind", ["thread", "task", "process", "async_process"])
+def test_a_cancel_that_only_the_sweep_notices_is_a_cancel(
+    app: Hipq, queue: Queue, told: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It compares what the engine has with what it owns, and finds that one is gone."""
+    declare(queue, told)
+    names: list[str] = []
+    app.events.subscribe(lambda event: names.append(event.name), "told to stop", "lost", "handler stuck")
+    job_id = queue.enqueue(kind)
+    with working(app, concurrency=1, lease=1.0) as (engine,):
+        monkeypatch.setattr(engine, "_call_back", lambda _now, _steady: None)
+        until(says(told, f"{kind}-began"))
+        app.cancel(job_id)
+        until(says(told, f"{kind}-ended"))
+    assert (names, engine.unfit) == (["told to stop"], "")
+    assert app.job(job_id).exitcode == 499
+
+
+@real_time
+def test_the_only_hand_of_a_worker_may_be_deaf_to_a_cancel(
+    app: Hipq, queue: Queue, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A thread that takes no notice has its own time; the worker goes on with another one meanwhile."""
+    go_on = threading.Event()
+
+    @queue.job(run_timeout=30)
+    def deaf(_job: Job[Any]) -> None:
+        say(told, "began")
+        go_on.wait(25)
+
+    queue.job("quick")(lambda _: None)
+    job_id = deaf.enqueue()
+    with working(app, concurrency=1, lease=1.0) as (engine,):
+        monkeypatch.setattr(engine, "_call_back", lambda _now, _steady: None)
+        until(says(told, "began"))
+        app.cancel(job_id)
+        until(lambda: not engine.memory)
+        after = queue.enqueue("quick")
+        until(lambda: app.job(after).state == "final")
+        assert engine.unfit == ""
+        go_on.set()
+
+
+@one_store
+@real_time
+def test_a_cancel_that_is_noticed_with_a_new_lease_is_a_cancel(
+    app: Hipq, queue: Queue, told: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(queue, told)
+    names: list[str] = []
+    app.events.subscribe(lambda event: names.append(event.name), "told to stop", "lost")
+    job_id = queue.enqueue("process")
+    with working(app, lease=1.0) as (engine,):
+        monkeypatch.setattr(engine, "_call_back", lambda _now, _steady: None)
+        until(says(told, "process-began"))
+        with monkeypatch.context() as lost:
+            lost.setattr(app.store, "renew_lease", lambda _sysid, _seconds: False)
+            app.cancel(job_id)
+            until(says(told, "process-ended"))
+    assert names == ["told to stop"]
 
 
 @real_time
@@ -108,15 +171,15 @@ def test_one_that_has_no_hand_yet_never_starts(make_app: Callable[[], Hipq], tol
     def waiting(_job: Job[Any]) -> None:
         say(told, "ran")
 
-    blocker, id = queue.enqueue("blocking"), queue.enqueue("waiting")
+    blocker, job_id = queue.enqueue("blocking"), queue.enqueue("waiting")
     with working(app, concurrency=1, lease=60.0):
         until(lambda: app.job(blocker).state == "running")
         other.queue("orders")
-        other.cancel(id)
+        other.cancel(job_id)
         go_on.set()
         until(lambda: app.job(blocker).state == "final")
     assert not told.exists()
-    assert app.job(id).exitcode == 499
+    assert app.job(job_id).exitcode == 499
 
 
 @real_time
@@ -132,13 +195,13 @@ def test_a_process_that_takes_no_notice_is_killed_and_so_is_what_it_started(
         say(told, f"{os.getpid()} {child.pid}")
         time.sleep(60)
 
-    id = queue.enqueue("deaf")
+    job_id = queue.enqueue("deaf")
     with working(app, lease=60.0):
         until(lambda: told.exists() and len(told.read_text().split()) == 2)
         pids = [int(word) for word in told.read_text().split()]
-        app.cancel(id)
+        app.cancel(job_id)
         until(lambda: not any(map(_alive, pids)), SOON)
-    assert app.job(id).exitcode == 499
+    assert app.job(job_id).exitcode == 499
 
 
 @real_time
@@ -165,12 +228,12 @@ def test_a_handler_that_overran_is_told_too(app: Hipq, queue: Queue, told: Path)
             time.sleep(0.005)
         say(told, "ended")
 
-    id = queue.enqueue("endless")
+    job_id = queue.enqueue("endless")
     with working(app) as (engine,):
         assert until(says(told, "ended")) < SOON
-        until(lambda: app.job(id).state == "final")
+        until(lambda: app.job(job_id).state == "final")
         until(lambda: engine.hands.stuck(engine.steady()) == 0)
-    assert "ran longer than 0.3 s" in str(app.job(id).fault)
+    assert "ran longer than 0.3 s" in str(app.job(job_id).fault)
 
 
 @real_time
@@ -183,11 +246,11 @@ def test_the_retry_handler_is_not_asked_about_a_job_that_was_cancelled(app: Hipq
         finally:
             say(told, "ended")
 
-    id = queue.enqueue("slow")
+    job_id = queue.enqueue("slow")
     with working(app):
         until(says(told, "began"))
         time.sleep(0.05)
-        app.cancel(id)
+        app.cancel(job_id)
         until(says(told, "ended"))
     assert told.read_text().split() == ["began", "ended"]
 
@@ -203,12 +266,12 @@ def test_a_signal_that_is_not_the_engines_changes_nothing(app: Hipq, queue: Queu
         time.sleep(0.5)
         return "done"
 
-    id = queue.enqueue("work")
+    job_id = queue.enqueue("work")
     with working(app):
         until(lambda: told.exists() and told.read_text().split())
         os.kill(int(told.read_text()), signal.SIGTERM)
-        until(lambda: app.job(id).state == "final")
-    assert (app.job(id).result, app.job(id).attempt) == ("done", 1)
+        until(lambda: app.job(job_id).state == "final")
+    assert (app.job(job_id).result, app.job(job_id).attempt) == ("done", 1)
 
 
 @real_time
@@ -230,13 +293,13 @@ def test_as_many_as_there_are_hands(app: Hipq, queue: Queue, told: Path) -> None
         time.sleep(0.05)
         assert app.cancel_all("orders", state="running").changed == 2
         until(lambda: not engine.memory)
-        id = queue.enqueue("quick")
-        until(lambda: app.job(id).state == "final")
+        job_id = queue.enqueue("quick")
+        until(lambda: app.job(job_id).state == "final")
         assert engine.unfit == ""
         assert engine.hands.stuck(engine.steady()) == 0
         assert engine.hands.stuck(engine.steady() + 31_000_000) == 2
         go_on.set()
-    assert [app.job(id).exitcode for id in ids] == [499, 499]
+    assert [app.job(job_id).exitcode for job_id in ids] == [499, 499]
 
 
 @one_store
@@ -250,9 +313,9 @@ def test_a_process_past_its_time_is_killed_before_its_job_runs_again(app: Hipq, 
         finally:
             say(told, f"ended-{job.attempt}")
 
-    id = queue.enqueue("slow")
+    job_id = queue.enqueue("slow")
     with working(app):
-        until(lambda: app.job(id).state == "final")
+        until(lambda: app.job(job_id).state == "final")
     assert told.read_text().split() == ["began-1", "began-2"]
 
 
@@ -286,11 +349,11 @@ def test_a_worker_that_stops_lets_those_finish_that_were_told(app: Hipq, queue: 
             time.sleep(0.5)
             say(told, "ended")
 
-    id = queue.enqueue(kind)
+    job_id = queue.enqueue(kind)
     with working(app) as (engine,):
         until(says(told, "began"))
         time.sleep(0.05)
-        app.cancel(id)
+        app.cancel(job_id)
         until(lambda: not engine.memory)
     assert told.read_text().split() == ["began", "ended"]
 
@@ -310,15 +373,15 @@ def test_handlers_that_overran_have_a_moment_to_end(app: Hipq, queue: Queue) -> 
     queue.enqueue_many("over", range(2))
     with working(app, concurrency=2) as (engine,):
         until(lambda: app.count("orders", live=False) == 2)
-        id = queue.enqueue("quick")
-        until(lambda: app.job(id).state == "final")
+        job_id = queue.enqueue("quick")
+        until(lambda: app.job(job_id).state == "final")
         until(lambda: engine.hands.stuck(engine.steady() + 60_000_000) == 0)
         assert engine.unfit == ""
 
 
 def test_outside_a_handler_no_job_is_cancelled(app: Hipq, queue: Queue) -> None:
-    id = queue.enqueue("anything")
-    assert app.job(id).cancelled is False
+    job_id = queue.enqueue("anything")
+    assert app.job(job_id).cancelled is False
 
 
 def _alive(pid: int) -> bool:

@@ -249,8 +249,50 @@ def test_a_schedule_that_cannot_be_is_refused_where_it_is_written(queue: Queue) 
         work.cron("* * * * *", missed="sometimes")
     with pytest.raises(Invalid):
         work.cron("* * * * *", float("nan"))
-    with pytest.raises(TypeError):
+    with pytest.raises(Invalid, match=r"no option nonsense; there are tz, name, missed, overlap, lane, "):
         work.cron("* * * * *", nonsense=1)
     work.cron("* * * * *")
     with pytest.raises(Invalid, match="another name"):
         work.cron("5 * * * *")
+
+
+def test_a_clock_set_back_adds_no_tick_twice_and_is_said(app: Hipq, queue: Queue, clock: HandClock) -> None:
+    """The schedule waits until the clock has caught up; that is in the log."""
+    said: list[int] = []
+    app.events.subscribe(lambda event: said.append(event.details["seconds"]), "clock set back")
+    queue.cron("*/5 * * * *", missed="all", overlap=True)(work)
+    engine = app.engine()
+    engine.turn()
+    for _ in range(12):
+        clock.advance(minutes=5)
+        engine.turn()
+    clock.step(-1800)
+    for _ in range(7):
+        engine.turn()
+        clock.advance(minutes=5)
+    engine.turn()
+    found = ticks(app)
+    assert len(set(found)) == len(found) == 13
+    assert (found[0], found[-1]) == ("08:05", "09:05")
+    assert said == [1800]
+    engine.hands.close()
+
+
+def test_engines_whose_clocks_differ_add_each_tick_once(url: str, clock: HandClock) -> None:
+    ahead = HandClock(clock.now() + 600_000_000, clock.steady())
+    apps = [Hipq("shop", url, clock=one) for one in (clock, ahead)]
+    engines = []
+    for app in apps:
+        app.migrate()
+        app.queue("orders").cron("* * * * *", missed="all", overlap=True)(work)
+        engines.append(app.engine())
+    for _ in range(30):
+        for engine in engines:
+            engine.turn()
+        for one in (clock, ahead):
+            one.advance(seconds=30)
+    found = ticks(apps[0])
+    assert len(set(found)) == len(found) >= 14
+    for app, engine in zip(apps, engines, strict=True):
+        engine.hands.close()
+        app.close()

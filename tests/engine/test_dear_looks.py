@@ -75,8 +75,8 @@ def test_looks_that_became_dear_are_few_and_work_goes_on(app: Hipq, queue: Queue
     with working(app, poll=0.1, lease=0.3):
         began = time.monotonic()
         while time.monotonic() < began + SECONDS or done <= 3 * most:
-            id = work.enqueue()
-            until(lambda id=id: app.job(id).state == "final")  # type: ignore[misc]
+            job_id = work.enqueue()
+            until(lambda one_id=job_id: app.job(one_id).state == "final")  # type: ignore[misc]
             done += 1
         looks, took = len(called), time.monotonic() - began
     assert 1 <= looks <= max(1.0, took / SECONDS) * most  # else one a job, or one a tenth of a second

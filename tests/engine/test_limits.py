@@ -13,6 +13,8 @@ from typing import Any
 import pytest
 
 from hipq import Hipq, Invalid, Job, JobType, Queue, Wait, limit, per_lane, rate, share, window
+from hipq.job.units import UNIT, Number
+from hipq.job.units import number as units
 from hipq.stores.base import Claim
 from hipq.testing.clock import HandClock
 from hipq.throttlers.rules import AnyLimit
@@ -63,8 +65,8 @@ def claims(job: Job[Any]) -> list[Any]:
     return [entry["at"] for entry in job.history if entry["event"] == "claimed"]
 
 
-def held(queue: Queue) -> dict[str, int]:
-    return queue.app.store.limits(queue.number).held
+def held(queue: Queue) -> dict[str, Number]:
+    return {lane: units(held) for lane, held in queue.app.store.limits(queue.number).held.items()}
 
 
 # -- how much runs at a time ------------------------------------------------------------------------------------------
@@ -140,7 +142,7 @@ def test_a_critical_job_starts_although_the_limit_is_full(app: Hipq, gate: Gate)
         ids = alarm.enqueue_many(range(3), throttle_factor=50)
         until(lambda: len(gate.inside) == 5)
         assert held(queue) == {"": 2}
-        assert [app.job(id)._row.held for id in ids] == [0, 0, 0]
+        assert [app.job(job_id)._row.held for job_id in ids] == [0, 0, 0]
         gate.open()
 
 
@@ -174,7 +176,7 @@ def test_two_programs_with_different_code_share_one_limit(app: Hipq, make_app: M
     with working(app, other):
         while len(started) < 10:
             until(lambda: gate.inside)
-            assert sum(app.store.limits(app.queues[0].number).held.values()) <= 4
+            assert sum(app.store.limits(app.queues[0].number).held.values()) <= 4 * UNIT
             gate.release()
             time.sleep(0.02)
         gate.open()
@@ -236,11 +238,11 @@ def test_a_rate_is_kept_and_waited_for(app: Hipq, make_app: MakeApp) -> None:
     ids = [app.queues[0].enqueue("work", throttle_factor=factor) for factor in (1, 2, 1, 1, 2, 1)]
     began = time.monotonic()
     took = until_empty(app)
-    assert [app.job(id).code for id in ids] == ["ok"] * 6, "it waits for what will soon be allowed"
+    assert [app.job(job_id).code for job_id in ids] == ["ok"] * 6, "it waits for what will soon be allowed"
     assert took >= 0.45  # two clocks are compared
     ids += app.queues[0].enqueue_many("work", range(8))
     with working(*apps):
-        until(lambda: all(app.job(id).code == "ok" for id in ids))
+        until(lambda: all(app.job(job_id).code == "ok" for job_id in ids))
     assert time.monotonic() - began >= 1.45, "16 units, 4 at most in any half second: the last not before the fourth"
 
 
@@ -251,7 +253,7 @@ def test_a_rate_is_kept_and_waited_for(app: Hipq, make_app: MakeApp) -> None:
         ([limit(3)], {"throttle_factor": 4}, "throttle_factor 4 is above the queue's limit 3"),
         ([per_lane(3)], {"throttle_factor": 4}, "throttle_factor 4 is above the queue's 3 a lane"),
         ([rate(3, per=60)], {"throttle_factor": 4}, "throttle_factor 4 is above the queue's rate 3 in 60 s"),
-        ([limit(9), share({"east": 40})], {"throttle_factor": 4, "lane": "east"}, "above the 3 units of 9"),
+        ([limit(9), share({"east": 40})], {"throttle_factor": 4, "lane": "east"}, "above the 3.6 units of 9"),
         ([limit(9), share({"east": 40})], {"lane": "west"}, "lane 'west' has no share in this queue: there are east"),
         ([limit(9), share({"east": 40})], {}, "lane '' has no share"),
     ],
@@ -292,14 +294,14 @@ def test_other_lanes_are_taken_where_they_have_a_share(app: Hipq) -> None:
     with pytest.raises(Invalid, match="above the 2 units of 10 that lane 'west' has"):
         work.enqueue(lane="west", throttle_factor=3)
     until_empty(app)
-    assert {app.job(id).code for id in ids} == {"ok"}
+    assert {app.job(job_id).code for job_id in ids} == {"ok"}
 
 
 def test_lane_by_names_the_lane(app: Hipq) -> None:
     queue = app.queue("orders", lane_by=lambda job: job.data["region"], limits=[per_lane(1)])
     work = queue.job("work")(lambda _: None)
     ids = [work.enqueue({"region": "east"}), work.enqueue({"region": "east"}, lane="mine")]
-    assert [app.job(id).lane for id in ids] == ["east", "mine"]
+    assert [app.job(job_id).lane for job_id in ids] == ["east", "mine"]
     for data, message in (({}, "lane_by raised KeyError: 'region'"), ({"region": 7}, "a lane must be a string")):
         with pytest.raises(Invalid, match=message):
             work.enqueue(data)
@@ -377,7 +379,10 @@ def test_a_number_replaces_the_limit_and_leaves_the_rest(app: Hipq) -> None:
     assert in_force() == {"limit 3"}
     app.set_limit("orders", None)
     assert in_force() == {"limit 10", str(parts), "8 a lane"}
-    for nonsense in ("3", 2.5, True, [3], {"limit": 3}):
+    app.set_limit("orders", 12.5)
+    assert in_force() == {"limit 12.5", str(parts), "8 a lane"}
+    app.set_limit("orders", None)
+    for nonsense in ("3", 12.0005, 1e300, float("nan"), True, [3], {"limit": 3}):
         with pytest.raises(Invalid):
             app.set_limit("orders", nonsense)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="less than one unit"):
@@ -388,10 +393,10 @@ def test_a_number_replaces_the_limit_and_leaves_the_rest(app: Hipq) -> None:
 def test_a_job_heavier_than_a_lowered_limit_runs_alone(app: Hipq) -> None:
     queue = app.queue("orders", throttle_limit=9)
     queue.job("work")(lambda _: None)
-    id = queue.enqueue("work", throttle_factor=9)
+    job_id = queue.enqueue("work", throttle_factor=9)
     app.set_limit("orders", 2)
     until_empty(app)
-    assert app.job(id).code == "ok"
+    assert app.job(job_id).code == "ok"
 
 
 def test_a_limit_set_while_a_claim_is_under_way_counts_what_that_takes(make_app: MakeApp, url: str) -> None:
@@ -444,10 +449,10 @@ def test_a_paused_queue_starts_nothing_until_it_is_resumed(app: Hipq) -> None:
     ids = [queue.enqueue("work"), queue.enqueue("alarm"), other.enqueue("work")]
     app.pause("orders")
     until_empty(app)
-    assert [app.job(id).state for id in ids] == ["initial", "initial", "final"]
+    assert [app.job(job_id).state for job_id in ids] == ["initial", "initial", "final"]
     app.resume("orders")
     until_empty(app)
-    assert [app.job(id).state for id in ids] == ["final"] * 3
+    assert [app.job(job_id).state for job_id in ids] == ["final"] * 3
 
 
 def test_a_lane_or_a_type_is_paused_by_itself(app: Hipq) -> None:
@@ -458,16 +463,18 @@ def test_a_lane_or_a_type_is_paused_by_itself(app: Hipq) -> None:
     app.pause("orders", lane="")
     app.pause("orders", type="mail")
     until_empty(app)
-    assert [app.job(id).state for id in ids] == ["final", "initial", "initial", "initial"]
+    assert [app.job(job_id).state for job_id in ids] == ["final", "initial", "initial", "initial"]
     app.resume("orders")
     until_empty(app)
-    assert [app.job(id).state for id in ids] == ["final", "initial", "initial", "initial"], "not in the same words"
+    assert [app.job(job_id).state for job_id in ids] == ["final", "initial", "initial", "initial"], (
+        "not in the same words"
+    )
     app.resume("orders", lane="")
     until_empty(app)
-    assert [app.job(id).state for id in ids] == ["final", "final", "initial", "initial"]
+    assert [app.job(job_id).state for job_id in ids] == ["final", "final", "initial", "initial"]
     app.resume("orders", type="mail")
     until_empty(app)
-    assert {app.job(id).state for id in ids} == {"final"}
+    assert {app.job(job_id).state for job_id in ids} == {"final"}
     with pytest.raises(Invalid, match="not both"):
         app.pause("orders", lane="a", type="b")
 
@@ -483,11 +490,11 @@ def test_what_runs_goes_on_when_its_queue_is_paused_elsewhere(app: Hipq, make_ap
         gate.holds(2)
         operator.pause("orders")
         gate.open()
-        until(lambda: [app.job(id).code for id in ids].count("ok") == 2)
+        until(lambda: [app.job(job_id).code for job_id in ids].count("ok") == 2)
         time.sleep(0.3)
-        assert [app.job(id).state for id in ids].count("initial") == 4
+        assert [app.job(job_id).state for job_id in ids].count("initial") == 4
         operator.resume("orders")
-        assert until(lambda: all(app.job(id).code == "ok" for id in ids)) < 30
+        assert until(lambda: all(app.job(job_id).code == "ok" for job_id in ids)) < 30
 
 
 def test_rules_outlive_the_program_that_set_them(app: Hipq, make_app: MakeApp) -> None:
@@ -496,9 +503,9 @@ def test_rules_outlive_the_program_that_set_them(app: Hipq, make_app: MakeApp) -
     again = make_app()
     queue = again.queue("orders")
     queue.job("work")(lambda _: None)
-    id = queue.enqueue("work")
+    job_id = queue.enqueue("work")
     until_empty(again)
-    assert again.job(id).state == "initial"
+    assert again.job(job_id).state == "initial"
 
 
 # -- lanes that take turns --------------------------------------------------------------------------------------------
@@ -577,7 +584,7 @@ def test_until_empty_leaves_what_cannot_start(
     done = other.enqueue("work")
     assert until_empty(app) < 30
     assert app.job(done).code == "ok"
-    assert [app.job(id).state for id in ids] == ["initial"]
+    assert [app.job(job_id).state for job_id in ids] == ["initial"]
 
 
 # -- heavy jobs among light ones --------------------------------------------------------------------------------------
@@ -593,11 +600,11 @@ def test_a_heavy_job_is_passed_by_one_poolful_at_most(app: Hipq, make_app: MakeA
         light = _keep_coming(queue, "work", ["", "b", "d"])
         heavy = [queue.enqueue("work", priority=0, throttle_factor=4, lane=lane) for lane in ("a", "c")]
         light += _keep_coming(queue, "work", ["", "b", "d"])
-        until(lambda: all(app.job(id).state == "final" for id in heavy))
-    for id in heavy:
-        others = [app.job(one) for one in (*light, *heavy) if one != id]
+        until(lambda: all(app.job(job_id).state == "final" for job_id in heavy))
+    for job_id in heavy:
+        others = [app.job(one) for one in (*light, *heavy) if one != job_id]
         poolfuls = 2 if lanes == "ordered" else 12  # the other heavy one; fairly, each lane has its turn in between
-        assert _passed(app.job(id), others) <= 4 * poolfuls
+        assert _passed(app.job(job_id), others) <= 4 * poolfuls
 
 
 @real_time
@@ -610,11 +617,11 @@ def test_a_heavy_job_is_not_starved_by_a_program_that_has_no_code_for_it(app: Hi
     )
     with working(app, other):
         light = _keep_coming(queue, "work", [""])
-        id = queue.enqueue("heavy", priority=0, throttle_factor=4)
+        job_id = queue.enqueue("heavy", priority=0, throttle_factor=4)
         light += _keep_coming(queue, "work", [""])
-        until(lambda: app.job(id).state == "final")
+        until(lambda: app.job(job_id).state == "final")
     # A poolful, and what starts until the program that has the code has come to it.
-    assert _passed(app.job(id), [app.job(one) for one in light]) <= 60
+    assert _passed(app.job(job_id), [app.job(one) for one in light]) <= 60
 
 
 def _keep_coming(queue: Queue, kind: str, lanes: list[str]) -> list[int]:
@@ -626,7 +633,7 @@ def _keep_coming(queue: Queue, kind: str, lanes: list[str]) -> list[int]:
     return ids
 
 
-def _passed(heavy: Job[Any], others: list[Job[Any]]) -> int:
+def _passed(heavy: Job[Any], others: list[Job[Any]]) -> float:
     """The units of others that started while it could have. Programs' clocks are some milliseconds apart."""
     (started,) = claims(heavy)
     return sum(

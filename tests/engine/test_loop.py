@@ -54,7 +54,7 @@ def test_the_first_stop_lets_handlers_finish_and_gives_back_what_did_not_start(a
     release.set()
     thread.join(60)
     engine.hands.close()
-    jobs = [app.job(id) for id in ids]
+    jobs = [app.job(job_id) for job_id in ids]
     assert [job.result for job in jobs[:2]] == ["finished", "finished"]
     for job in jobs[2:]:
         assert (job.state, job.phase, job.attempt, job.failures, job.owner) == ("retry", "ready", 0, 0, 0)
@@ -71,7 +71,7 @@ def test_the_second_stop_gives_the_rest_back_at_no_cost(app: Hipq, queue: Queue)
         return "too late"
 
     try:
-        id = work.enqueue()
+        job_id = work.enqueue()
         engine = app.engine(concurrency=1)
         thread = in_thread(engine)
         started.acquire()
@@ -79,7 +79,7 @@ def test_the_second_stop_gives_the_rest_back_at_no_cost(app: Hipq, queue: Queue)
         engine.stop()
         thread.join(30)
         assert not thread.is_alive()
-        job = app.job(id)
+        job = app.job(job_id)
         assert (job.state, job.phase, job.attempt, job.failures, job.crashes) == ("retry", "ready", 1, 0, 0)
     finally:
         release.set()
@@ -97,20 +97,20 @@ def test_a_cancelled_job_keeps_nothing_of_what_its_handler_comes_to(app: Hipq, q
         job.enqueue("child", "must not be stored")
         return "too late"
 
-    id = work.enqueue()
+    job_id = work.enqueue()
     engine = app.engine()
     lost: list[Event] = []
     app.events.subscribe(lost.append, "lost")
     thread = in_thread(engine)
     started.wait(60)
-    app.cancel(id, "changed my mind")
-    before = app.job(id)
+    app.cancel(job_id, "changed my mind")
+    before = app.job(job_id)
     release.set()
     until(lambda: lost)
     engine.stop()
     thread.join(60)
     engine.hands.close()
-    after = app.job(id)
+    after = app.job(job_id)
     assert (after.state, after.code, after.exitcode) == ("final", "failed", 499)
     assert after.fault is not None
     assert after.fault.message == "changed my mind"
@@ -120,28 +120,28 @@ def test_a_cancelled_job_keeps_nothing_of_what_its_handler_comes_to(app: Hipq, q
 
 @pytest.mark.parametrize("delay", [0, 100])
 def test_cancel_before_a_run_leaves_attempt_alone(app: Hipq, queue: Queue, delay: float) -> None:
-    id = queue.enqueue("work", delay=delay)
-    app.cancel(id)
-    assert (app.job(id).state, app.job(id).attempt) == ("final", 0)
+    job_id = queue.enqueue("work", delay=delay)
+    app.cancel(job_id)
+    assert (app.job(job_id).state, app.job(job_id).attempt) == ("final", 0)
 
 
 def test_retry_now_runs_a_scheduled_job_at_once(app: Hipq, queue: Queue, run: Run) -> None:
     work = queue.job("work")(lambda _: None)
-    id = work.enqueue(delay=3600)
-    app.retry_now(id)
+    job_id = work.enqueue(delay=3600)
+    app.retry_now(job_id)
     run()
-    assert app.job(id).code == "ok"
+    assert app.job(job_id).code == "ok"
     ready = work.enqueue()
     with pytest.raises(Conflict, match="only a scheduled job"):
         app.retry_now(ready)
 
 
-@pytest.mark.parametrize("id", [5, 65537 + 5, 1 << 40])
-def test_an_id_that_does_not_exist(app: Hipq, queue: Queue, id: int) -> None:
+@pytest.mark.parametrize("job_id", [5, 65537 + 5, 1 << 40])
+def test_an_id_that_does_not_exist(app: Hipq, queue: Queue, job_id: int) -> None:
     queue.enqueue("work")
     for verb in (app.job, app.cancel, app.retry_now):
-        with pytest.raises(NotFound, match=str(id)):
-            verb(id)
+        with pytest.raises(NotFound, match=str(job_id)):
+            verb(job_id)
 
 
 def test_one_row_the_store_refuses_does_not_fail_its_neighbours(
@@ -158,7 +158,7 @@ def test_one_row_the_store_refuses_does_not_fail_its_neighbours(
 
     monkeypatch.setattr(app.store, "turn", refusing)
     run()
-    assert [app.job(id).code for id in ids] == ["ok"] * 4 + ["error"] + ["ok"] * 4
+    assert [app.job(job_id).code for job_id in ids] == ["ok"] * 4 + ["error"] + ["ok"] * 4
     assert "could not be stored: no such text" in app.job(ids[4]).error
 
 
@@ -179,7 +179,7 @@ def test_a_store_that_goes_away_is_waited_for(app: Hipq, queue: Queue, monkeypat
     ids = queue.enqueue_many("work", range(20))
     app.run(until_empty=True)
     assert len(runs) == 20, "a turn that failed is tried again; no handler runs twice for it"
-    assert {app.job(id).code for id in ids} == {"ok"}
+    assert {app.job(job_id).code for job_id in ids} == {"ok"}
     assert seen["store down"] >= 1
     assert seen["store back"] >= 1
 
@@ -197,7 +197,7 @@ def test_jobs_nobody_took_go_on_when_the_lease_is_lost(app: Hipq, queue: Queue, 
 
     lost: list[Event] = []
     app.events.subscribe(lost.append, "lease lost")
-    id = work.enqueue()
+    job_id = work.enqueue()
     engine = app.engine()
     try:
         engine.turn()
@@ -208,13 +208,13 @@ def test_jobs_nobody_took_go_on_when_the_lease_is_lost(app: Hipq, queue: Queue, 
         engine.turn()
         assert len(lost) == 1
         assert engine.sysid != first
-        assert app.job(id).owner == engine.sysid
+        assert app.job(job_id).owner == engine.sysid
         release.set()
-        until(lambda: engine.turn() >= 0 and app.job(id).state == "final")
+        until(lambda: engine.turn() >= 0 and app.job(job_id).state == "final")
     finally:
         release.set()
         engine.hands.close()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (runs, job.result, job.attempt, job.crashes) == ([1], "once", 1, 0)
 
 
@@ -228,7 +228,7 @@ def test_an_adoption_that_was_not_confirmed_takes_no_attempt_back(
         started.set()
         release.wait(60)
 
-    id = work.enqueue()
+    job_id = work.enqueue()
     engine = app.engine()
     try:
         engine.turn()
@@ -248,8 +248,8 @@ def test_an_adoption_that_was_not_confirmed_takes_no_attempt_back(
         for _ in range(2):  # less than a lease: then it would be rescued, which is right too
             clock.advance(seconds=4)
             engine.turn()
-        assert app.job(id).attempt == 1, "it was started"
-        assert all(entry["event"] != "given back" for entry in app.job(id).history)
+        assert app.job(job_id).attempt == 1, "it was started"
+        assert all(entry["event"] != "given back" for entry in app.job(job_id).history)
     finally:
         release.set()
         engine.hands.close()
@@ -293,7 +293,7 @@ def test_only_the_chosen_queues_are_worked_on(app: Hipq) -> None:
         queue.job("work")(lambda _: None)
         ids.append(queue.enqueue("work"))
     app.run(["two"], until_empty=True)
-    assert [app.job(id).state for id in ids] == ["initial", "final"]
+    assert [app.job(job_id).state for job_id in ids] == ["initial", "final"]
     with pytest.raises(Invalid, match="no such queue: three"):
         app.run(["three"])
 
@@ -305,7 +305,7 @@ def test_twenty_queues_cost_one_look(app: Hipq, monkeypatch: pytest.MonkeyPatch)
         queue.job("work")(lambda _: None)
         ids.append(queue.enqueue("work"))
     app.run(until_empty=True)
-    assert {app.job(id).code for id in ids} == {"ok"}
+    assert {app.job(job_id).code for job_id in ids} == {"ok"}
     engine = app.engine()
     engine.turn()
     engine.turn()

@@ -52,10 +52,10 @@ def test_another_time_later_and_sooner(app: Hipq, queue: Queue, done: list[int],
 
 
 def test_a_window_holds_for_a_changed_time_too(app: Hipq, queue: Queue, done: list[int], clock: HandClock) -> None:
-    id = queue.enqueue("note", 1, windows=[window("10:00", "11:00", tz="UTC")])  # it is eight o'clock
-    app.change(id, at=to_datetime(clock.now()))
-    assert app.job(id).phase == "scheduled"
-    assert app.job(id).scheduled_run_time.hour == 10
+    job_id = queue.enqueue("note", 1, windows=[window("10:00", "11:00", tz="UTC")])  # it is eight o'clock
+    app.change(job_id, at=to_datetime(clock.now()))
+    assert app.job(job_id).phase == "scheduled"
+    assert app.job(job_id).scheduled_run_time.hour == 10
     assert done == []
 
 
@@ -82,25 +82,25 @@ def test_what_has_started_is_not_changed(app: Hipq, queue: Queue, run: Run) -> N
     def ask(_job: Job[Any]) -> Wait:
         return Wait()
 
-    id = queue.enqueue("ask")
+    job_id = queue.enqueue("ask")
     run()
     with pytest.raises(Conflict, match=r"is running \(waiting\); time and priority are changed before a job starts"):
-        app.change(id, priority=1)
+        app.change(job_id, priority=1)
     with pytest.raises(Conflict, match="waits for its answer until 2027-01-16T08:00:00"):
-        app.retry_now(id)
-    app.cancel(id)
+        app.retry_now(job_id)
+    app.cancel(job_id)
     with pytest.raises(Conflict, match=r"is final \(failed\)"):
-        app.change(id, priority=1)
+        app.change(job_id, priority=1)
 
 
 def test_a_change_says_what(app: Hipq, queue: Queue) -> None:
-    id = queue.enqueue("note", 1)
+    job_id = queue.enqueue("note", 1)
     with pytest.raises(Invalid, match="say what to change"):
-        app.change(id)
+        app.change(job_id)
     with pytest.raises(Invalid, match="not both"):
-        app.change(id, at=to_datetime(0), delay=1)
+        app.change(job_id, at=to_datetime(0), delay=1)
     with pytest.raises(Invalid, match="priority"):
-        app.change(id, priority=-1)
+        app.change(job_id, priority=1 << 31)
 
 
 # -- again -------------------------------------------------------------------------------------------------------------
@@ -118,7 +118,7 @@ def test_a_job_like_one_that_has_ended(app: Hipq, queue: Queue, run: Run) -> Non
     with pytest.raises(Conflict, match="has not ended"):
         app.again(second)
     run()
-    assert ran == [(id, {"large": "x" * 20_000}, "order-1", 33) for id in (first, second)]
+    assert ran == [(job_id, {"large": "x" * 20_000}, "order-1", 33) for job_id in (first, second)]
     assert (app.job(second).timeout, app.job(second).throttle_factor) == (7, 2)
     keyless = queue.enqueue("refused", 1)
     run()
@@ -190,7 +190,7 @@ def test_many_are_cancelled(app: Hipq, some: dict[str, list[int]]) -> None:
     assert steps == [Changed(7, 0)]
     jobs = {job.id: job for job in app.jobs("orders", code="failed")}
     assert set(jobs) == {*some["asks"], *some["stubborn"], *some["later"]}
-    assert {str(jobs[id].fault) for id in some["asks"]} == {"enough"}
+    assert {str(jobs[job_id].fault) for job_id in some["asks"]} == {"enough"}
     assert app.count("orders", live=True) == 0
 
 
@@ -198,13 +198,13 @@ def test_many_are_hurried(app: Hipq, some: dict[str, list[int]], run: Run) -> No
     assert app.retry_all("orders", type="stubborn") == Changed(3, 0)
     assert app.retry_all("orders") == Changed(4, 5)  # three are ready by now, and two wait for their answers
     run()
-    assert {app.job(id).code for id in some["later"]} == {"ok"}
-    assert {app.job(id).attempt for id in some["stubborn"]} == {2}
+    assert {app.job(job_id).code for job_id in some["later"]} == {"ok"}
+    assert {app.job(job_id).attempt for job_id in some["stubborn"]} == {2}
 
 
 def test_many_are_changed(app: Hipq, some: dict[str, list[int]]) -> None:
     assert app.change_all("orders", priority=7, lane="east") == Changed(4, 0)
-    assert {app.job(id).priority for id in some["later"]} == {7}
+    assert {app.job(job_id).priority for job_id in some["later"]} == {7}
     assert app.change_all("orders", delay=5, type="asks") == Changed(0, 2)
 
 
@@ -298,15 +298,15 @@ def test_an_answer_handler_that_failed_is_called_again_now(app: Hipq, queue: Que
             raise OSError("a bug")
         return answer.data
 
-    id = ask.enqueue(key="a")
+    job_id = ask.enqueue(key="a")
     run()
     ask.answer("a", 5)
     run()
-    assert app.job(id).phase == "waiting"
+    assert app.job(job_id).phase == "waiting"
     broken.clear()
-    app.retry_now(id)
+    app.retry_now(job_id)
     run()
-    assert (app.job(id).code, app.job(id).result) == ("ok", 5)
+    assert (app.job(job_id).code, app.job(job_id).result) == ("ok", 5)
 
 
 def test_jobs_that_move_on_meanwhile_are_done_one_by_one(
@@ -319,14 +319,14 @@ def test_jobs_that_move_on_meanwhile_are_done_one_by_one(
     turn, faster = app.store.turn, iter([ids[1], ids[3]])
 
     def late(*given: Any, **more: Any) -> Any:
-        if given[1] and (id := next(faster, None)):
-            other.change(id, priority=5)
+        if given[1] and (job_id := next(faster, None)):
+            other.change(job_id, priority=5)
             other.cancel(next(faster))
         return turn(*given, **more)
 
     monkeypatch.setattr(app.store, "turn", late)
     assert app.change_all("orders", priority=9) == Changed(4, 1)
-    assert [app.job(id).priority for id in ids] == [9, 9, 9, 100, 9]
+    assert [app.job(job_id).priority for job_id in ids] == [9, 9, 9, 100, 9]
     assert app.job(ids[3]).state == "final"
 
 

@@ -15,9 +15,9 @@ Run = Callable[[], None]
 
 def result_of(queue: Queue, run: Run, handler: Callable[[Job[Any]], Any], **options: Any) -> Job[Any]:
     job_type = queue.job("work", **options)(handler)
-    id = job_type.enqueue({"n": 1}, key="k")
+    job_id = job_type.enqueue({"n": 1}, key="k")
     run()
-    return queue.app.job(id)
+    return queue.app.job(job_id)
 
 
 @pytest.mark.parametrize(

@@ -38,9 +38,9 @@ def test_a_retry_handler_may_change_the_data_and_the_time(app: Hipq, queue: Queu
         at = to_datetime(clock.now()) + timedelta(hours=1)
         return Retry(at=at, data={"try": job.data["try"] + 1}) if job.failures < 3 else None
 
-    id, runs = failing(queue, again)
+    job_id, runs = failing(queue, again)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.phase, job.attempt, job.failures) == ("retry", "scheduled", 1, 1)
     assert job.fault is not None
     assert job.fault.message == "no"
@@ -48,14 +48,14 @@ def test_a_retry_handler_may_change_the_data_and_the_time(app: Hipq, queue: Queu
         clock.advance(hours=1)
         run()
     assert runs == [{"try": 1}, {"try": 2}, {"try": 3}]
-    assert (app.job(id).state, app.job(id).failures) == ("final", 3)
+    assert (app.job(job_id).state, app.job(job_id).failures) == ("final", 3)
 
 
 @pytest.mark.parametrize("verdict", [None, False, Failed("enough")])
 def test_a_retry_handler_may_give_up(app: Hipq, queue: Queue, run: Run, verdict: Any) -> None:
-    id, _ = failing(queue, lambda _job, _fault: verdict)
+    job_id, _ = failing(queue, lambda _job, _fault: verdict)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code, job.attempt) == ("final", "error", 1)
     assert job.fault is not None
     assert job.fault.message == ("enough" if verdict else "no")
@@ -69,7 +69,7 @@ def test_a_payload_the_retry_handler_cannot_read_is_its_own_business(
     make_app: Callable[[], Hipq], clock: HandClock
 ) -> None:
     old, new = make_app(), make_app()
-    id = old.queue("orders").enqueue("work", {"amount": "not a number"})
+    job_id = old.queue("orders").enqueue("work", {"amount": "not a number"})
     asked = []
 
     def again(_job: Job[Any], fault: Fault) -> Retry:
@@ -81,10 +81,10 @@ def test_a_payload_the_retry_handler_cannot_read_is_its_own_business(
         return job.data["amount"]
 
     new.run(until_empty=True)
-    assert (new.job(id).state, len(asked)) == ("retry", 1)
+    assert (new.job(job_id).state, len(asked)) == ("retry", 1)
     clock.advance(seconds=60)
     new.run(until_empty=True)
-    assert new.job(id).result == 1
+    assert new.job(job_id).result == 1
 
 
 def _raises(_job: Job[Any], _fault: Fault) -> None:
@@ -103,9 +103,9 @@ def _raises(_job: Job[Any], _fault: Fault) -> None:
 def test_a_retry_handler_that_raises_is_an_error_on_the_job(
     app: Hipq, queue: Queue, run: Run, handler: Any, said: str
 ) -> None:
-    id, _ = failing(queue, handler)
+    job_id, _ = failing(queue, handler)
     run()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.code) == ("final", "error")
     assert job.fault is not None
     assert said in job.fault.message
@@ -124,10 +124,10 @@ def test_a_retry_handler_that_raises_is_an_error_on_the_job(
 def test_policies_pause_as_they_say_then_give_up(
     app: Hipq, queue: Queue, run: Run, clock: HandClock, policy: Any, pauses: list[float]
 ) -> None:
-    id, runs = failing(queue, policy)
+    job_id, runs = failing(queue, policy)
     found = []
     run()
-    while (job := app.job(id)).state == "retry":
+    while (job := app.job(job_id)).state == "retry":
         found.append(job.scheduled_run_time.timestamp() - clock.now() / 1e6)
         clock.advance(seconds=found[-1])
         run()
@@ -140,7 +140,7 @@ def test_jitter_spreads_jobs_and_stays_within_its_bound(app: Hipq, queue: Queue,
     queue.job("work", retry=backoff(base=100, jitter=0.5))(lambda _: 1 / 0)
     ids = queue.enqueue_many("work", [None] * 20)
     run()
-    pauses = [app.job(id).scheduled_run_time.timestamp() - clock.now() / 1e6 for id in ids]
+    pauses = [app.job(job_id).scheduled_run_time.timestamp() - clock.now() / 1e6 for job_id in ids]
     assert all(100 <= pause <= 150 for pause in pauses)
     assert len(set(pauses)) > 15
 
@@ -156,9 +156,9 @@ def test_jitter_spreads_jobs_and_stays_within_its_bound(app: Hipq, queue: Queue,
     ],
 )
 def test_policies_filter_by_exception(app: Hipq, queue: Queue, run: Run, policy: Any, again: bool) -> None:
-    id, _ = failing(queue, policy, TimeoutError("slow"))
+    job_id, _ = failing(queue, policy, TimeoutError("slow"))
     run()
-    assert app.job(id).state == ("retry" if again else "final")
+    assert app.job(job_id).state == ("retry" if again else "final")
 
 
 def test_the_decorator_form(app: Hipq, queue: Queue, run: Run) -> None:
@@ -170,17 +170,17 @@ def test_the_decorator_form(app: Hipq, queue: Queue, run: Run) -> None:
     def again(_job: Job[Any], _fault: Fault) -> Retry:
         return Retry(60)
 
-    id = work.enqueue()
+    job_id = work.enqueue()
     run()
-    assert app.job(id).state == "retry"
+    assert app.job(job_id).state == "retry"
 
 
 def test_past_its_lifetime_an_error_is_final(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
-    id, runs = failing(queue, fixed(60, attempts=1000), lifetime=150)
+    job_id, runs = failing(queue, fixed(60, attempts=1000), lifetime=150)
     for _ in range(5):
         run()
         clock.advance(seconds=60)
-    assert (app.job(id).state, len(runs)) == ("final", 4)
+    assert (app.job(job_id).state, len(runs)) == ("final", 4)
 
 
 def test_past_its_lifetime_asking_again_is_final_too(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
@@ -188,11 +188,11 @@ def test_past_its_lifetime_asking_again_is_final_too(app: Hipq, queue: Queue, ru
     def work(_: Job[Any]) -> Retry:
         return Retry(60)
 
-    id = work.enqueue()
+    job_id = work.enqueue()
     for _ in range(4):
         run()
         clock.advance(seconds=60)
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.state, job.attempt, job.code) == ("final", 3, "retry")
     assert job.history[-1]["event"] == "lifetime over"
 
@@ -211,11 +211,11 @@ def test_an_engine_without_the_code_leaves_the_error_to_one_that_has_it(
 
     one.queue("orders").job("work", timeout=10, retry=again)(lambda _: Wait())
     two.queue("orders").job("other")(lambda _: None)
-    id = one.queues[0].enqueue("work")
+    job_id = one.queues[0].enqueue("work")
     one.run(until_empty=True)
     clock.advance(seconds=10)
     two.run(until_empty=True)
-    job = one.job(id)
+    job = one.job(job_id)
     assert (job.state, job.phase, job.owner, asked) == ("error", "judging", 0, [])
     one.run(until_empty=True)
-    assert (one.job(id).state, asked) == ("final", [1])
+    assert (one.job(job_id).state, asked) == ("final", [1])

@@ -19,6 +19,7 @@ from hipq.engine import admit as step
 from hipq.events import Event
 from hipq.job.when import to_datetime
 from hipq.job.windows import Window
+from hipq.stores.base import Claim
 from tests.engine.working import one_store, real_time, until, until_empty, working
 
 MakeApp = Callable[[], Hipq]
@@ -59,7 +60,7 @@ def heard(*names: str, of: list[Hipq]) -> list[Event]:
 
 
 def phases(app: Hipq, ids: list[int]) -> list[str]:
-    return [app.job(id).phase for id in ids]
+    return [app.job(job_id).phase for job_id in ids]
 
 
 def note(queue: Queue) -> str:
@@ -147,9 +148,9 @@ def test_a_job_is_deferred_into_its_window(app: Hipq) -> None:
     hours, opened = around_now(-1, 1)
     queue = app.queue("orders", throttler=lambda due, _running, _now: [defer(job, 7200) for job in due])
     queue.job("work", windows=[hours])(lambda _: None)
-    id = queue.enqueue("work")
+    job_id = queue.enqueue("work")
     until_empty(app)
-    assert app.job(id).scheduled_run_time == opened + timedelta(days=1)
+    assert app.job(job_id).scheduled_run_time == opened + timedelta(days=1)
 
 
 @real_time
@@ -167,9 +168,9 @@ def test_a_deferral_to_the_past_parks(app: Hipq) -> None:
     past = datetime.now(UTC) - timedelta(days=1)
     queue = app.queue("orders", throttler=lambda due, _running, _now: [defer(job, past) for job in due])
     queue.job("work")(lambda _: None)
-    id = queue.enqueue("work")
+    job_id = queue.enqueue("work")
     until_empty(app)
-    assert app.job(id).phase == "parked"
+    assert app.job(job_id).phase == "parked"
 
 
 @real_time
@@ -208,14 +209,14 @@ def test_a_large_payload_comes_through_parking_and_deferring(app: Hipq) -> None:
     queue = app.queue("orders", throttler=throttler)
     ran: list[bool] = []
     queue.job("work")(lambda job: ran.append(job.data == text))
-    id = queue.enqueue("work", text)
+    job_id = queue.enqueue("work", text)
     until_empty(app)
-    assert app.job(id).phase == "parked"
+    assert app.job(job_id).phase == "parked"
     say.append(lambda job: defer(job, 60))
     until_empty(app)
-    assert app.job(id).phase == "scheduled"
+    assert app.job(job_id).phase == "scheduled"
     say.append(admit)
-    app.retry_now(id)
+    app.retry_now(job_id)
     until_empty(app)
     assert ran == [True]
     assert all(seen)
@@ -328,8 +329,8 @@ def test_parked_jobs_at_the_head_are_not_in_the_way_of_a_new_one(app: Hipq, many
         until(lambda: not app.jobs("orders", phase="ready"))
         took: list[float] = []
         while len(took) < 15 and sum(one < 1 for one in took) < 2:  # a busy machine has the more tries
-            id = queue.enqueue("work", "go")
-            took.append(until(lambda id=id: app.job(id).code == "ok"))  # type: ignore[misc]
+            job_id = queue.enqueue("work", "go")
+            took.append(until(lambda one_id=job_id: app.job(one_id).code == "ok"))  # type: ignore[misc]
     assert sorted(took)[1] < 1, "the others are looked at once a second"
 
 
@@ -367,10 +368,10 @@ def test_without_its_throttler_a_queue_starts_what_was_parked(app: Hipq, make_ap
 @real_time
 def test_a_parked_job_can_be_cancelled(app: Hipq) -> None:
     app.queue("orders", throttler=lambda *_: None).job("work")(lambda _: None)
-    id = app.queues[0].enqueue("work")
+    job_id = app.queues[0].enqueue("work")
     until_empty(app)
-    app.cancel(id)
-    assert (app.job(id).code, app.job(id).attempt) == ("failed", 0)
+    app.cancel(job_id)
+    assert (app.job(job_id).code, app.job(job_id).attempt) == ("failed", 0)
 
 
 @real_time
@@ -430,9 +431,9 @@ def test_a_throttler_that_sleeps_delays_no_turn(app: Hipq) -> None:
     mails.job("work")(lambda _: None)
     took: list[float] = []
     with working(app):
-        id = app.queues[0].enqueue("work")
+        job_id = app.queues[0].enqueue("work")
         began = time.monotonic()
-        while app.job(id).code != "ok":
+        while app.job(job_id).code != "ok":
             mail, added = mails.enqueue("work"), time.monotonic()
             until(lambda mail=mail: app.job(mail).code == "ok")  # type: ignore[misc]
             took.append(time.monotonic() - added)
@@ -455,14 +456,14 @@ def test_a_throttler_that_raises_is_asked_again_later_and_later(app: Hipq) -> No
     queue = app.queue("orders", throttler=throttler)
     queue.job("work")(lambda _: None)
     failed = heard("throttler failed", of=[app])
-    id = queue.enqueue("work")
+    job_id = queue.enqueue("work")
     with working(app):
         until(lambda: failed)
         assert "ZeroDivisionError: a bug" in failed[0].details["error"]
         until(lambda: "ZeroDivisionError" in note(queue))
-        assert app.job(id).phase == "ready"
+        assert app.job(job_id).phase == "ready"
         queue.enqueue_many("work", range(3))  # news must not make it hurry
-        until(lambda: app.job(id).code == "ok")
+        until(lambda: app.job(job_id).code == "ok")
         until(lambda: note(queue) == "")
     assert 0.9 < calls[1] - calls[0] < 60
     assert 1.9 < calls[2] - calls[1] < 60
@@ -523,16 +524,16 @@ def test_an_answer_that_comes_after_its_ticket_claims_nothing(
     other = make_app()
     ran: list[str] = []
     app.queue("orders", throttler=slow).job("work")(lambda _: ran.append("late"))
-    id = app.queues[0].enqueue("work")
+    job_id = app.queues[0].enqueue("work")
     with working(app):
         assert slow.asked.wait(60)
         other.queue("orders", throttler=lambda *_: None).job("work")(lambda _: ran.append("other"))
         with working(other):
-            until(lambda: other.job(id).phase == "parked")
+            until(lambda: other.job(job_id).phase == "parked")
             time.sleep(0.4)  # the other engine's own ticket is over too, or handed in
             slow.answer.set()
             until(lambda: slow.calls > 1 or ran)
-    history = [entry["event"] for entry in other.job(id).history]
+    history = [entry["event"] for entry in other.job(job_id).history]
     assert history.count("claimed") == len(ran) <= 1
     assert slow.calls > 1, "what it said too late does not count: it is asked again"
 
@@ -541,16 +542,16 @@ def test_an_answer_that_comes_after_its_ticket_claims_nothing(
 def test_an_engine_without_a_lease_loses_its_ticket_to_others(app: Hipq, make_app: MakeApp, slow: Slow) -> None:
     other = make_app()
     app.queue("orders", throttler=slow).job("work")(lambda _: "the first")
-    id = app.queues[0].enqueue("work")
+    job_id = app.queues[0].enqueue("work")
     with working(app, lease=600) as engines:
         assert slow.asked.wait(60)
         app.store.drop_lease(engines[0].sysid)  # as if it had been killed a lease ago
         other.queue("orders", throttler=admit_all).job("work")(lambda _: "the second")
         with working(other):
-            assert until(lambda: other.job(id).code == "ok") < 40, "a ticket is for a minute"
+            assert until(lambda: other.job(job_id).code == "ok") < 40, "a ticket is for a minute"
             slow.answer.set()
             time.sleep(0.3)
-    assert (other.job(id).result, other.job(id).attempt) == ("the second", 1)
+    assert (other.job(job_id).result, other.job(job_id).attempt) == ("the second", 1)
 
 
 @real_time
@@ -560,7 +561,7 @@ def test_an_engine_whose_hands_are_full_keeps_no_ticket(app: Hipq, make_app: Mak
     release = threading.Event()
     app.queue("orders", throttler=slow).job("work")(lambda _: None)
     app.queue("mails").job("work")(lambda _: release.wait(60) and None)
-    id = app.queues[0].enqueue("work")
+    job_id = app.queues[0].enqueue("work")
     try:
         with working(app, concurrency=1):
             assert slow.asked.wait(60)
@@ -569,7 +570,7 @@ def test_an_engine_whose_hands_are_full_keeps_no_ticket(app: Hipq, make_app: Mak
             slow.answer.set()
             other.queue("orders", throttler=admit_all).job("work")(lambda _: None)
             with working(other):
-                assert until(lambda: other.job(id).code == "ok") < 40, "a ticket is for a minute"
+                assert until(lambda: other.job(job_id).code == "ok") < 40, "a ticket is for a minute"
             release.set()
     finally:
         release.set()
@@ -592,13 +593,13 @@ def test_an_engine_that_is_stopping_keeps_no_ticket(app: Hipq, make_app: MakeApp
     try:
         with working(app) as engines:
             until(lambda: app.job(long).phase == "executing")
-            id = queue.enqueue("work", "short")
+            job_id = queue.enqueue("work", "short")
             assert asked.wait(30)
             engines[0].stop()
             answer.set()
             other.queue("orders", throttler=admit_all).job("work")(lambda _: None)
             with working(other):
-                assert until(lambda: other.job(id).code == "ok") < 40, "a ticket is for a minute"
+                assert until(lambda: other.job(job_id).code == "ok") < 40, "a ticket is for a minute"
             release.set()
     finally:
         answer.set()
@@ -633,7 +634,7 @@ def test_one_engine_at_a_time_is_asked(app: Hipq, make_app: MakeApp) -> None:
         one.queue("orders", throttler=throttler).job("work")(work)
     ids = app.queues[0].enqueue_many("work", range(40))
     with working(*apps):
-        until(lambda: all(app.job(id).code == "ok" for id in ids))
+        until(lambda: all(app.job(job_id).code == "ok" for job_id in ids))
     assert most[0] == 1
     assert peak[0] <= 3, "what it counted as running it could rely on"
 
@@ -642,7 +643,7 @@ def test_one_engine_at_a_time_is_asked(app: Hipq, make_app: MakeApp) -> None:
 @real_time
 def test_limits_hold_for_what_a_throttler_admits(app: Hipq, make_app: MakeApp) -> None:
     apps = [app, make_app()]
-    lock, inside, most = threading.Lock(), {"a": 0, "b": 0}, [0, 0]
+    lock, inside, most = threading.Lock(), {"a": 0.0, "b": 0.0}, [0.0, 0.0]
 
     def work(job: Job[Any]) -> None:
         with lock:
@@ -659,7 +660,7 @@ def test_limits_hold_for_what_a_throttler_admits(app: Hipq, make_app: MakeApp) -
         queue.job("alarm", critical=True)(lambda _: None)
     ids = [app.queues[0].enqueue("work", lane="ab"[n % 2], throttle_factor=1 + n % 3) for n in range(30)]
     with working(*apps):
-        until(lambda: all(app.job(id).code == "ok" for id in ids))
+        until(lambda: all(app.job(job_id).code == "ok" for job_id in ids))
     assert most == [3, 5]
 
 
@@ -679,27 +680,73 @@ def test_a_critical_job_is_admitted_although_the_limit_is_full(app: Hipq) -> Non
 
 
 @real_time
+@pytest.mark.parametrize("how", ["refuses", "raises", "hangs"])
+def test_a_critical_job_is_not_held_back_by_a_throttler(app: Hipq, slow: Slow, how: str) -> None:
+    shown: list[str] = []
+
+    def throttler(due: Jobs, running: Jobs, now: Any) -> list[Any]:
+        shown.extend(job.type for job in due)
+        if how == "raises":
+            raise RuntimeError("no")
+        return [reject(job, "no") for job in due] if how == "refuses" else slow(due, running, now)
+
+    queue = app.queue("orders", throttler=throttler)
+    queue.job("work")(lambda _: None)
+    queue.job("alarm", critical=True)(lambda _: None)
+    queue.enqueue("work")
+    with working(app):
+        until(lambda: shown)
+        alarms = queue.enqueue_many("alarm", range(3))
+        until(lambda: phases(app, alarms) == ["done"] * 3)
+        assert "throttler" not in str(app.why(queue.enqueue("alarm", delay=60)))
+        slow.answer.set()
+    assert set(shown) == {"work"}, "it is not asked about them"
+
+
+@real_time
+def test_what_was_parked_before_its_type_became_critical_starts(app: Hipq, make_app: MakeApp) -> None:
+    app.queue("orders", throttler=lambda _due, _running, _now: []).job("alarm")(lambda _: None)
+    parked = app.queues[0].enqueue("alarm")
+    until_empty(app)
+    assert phases(app, [parked]) == ["parked"]
+    other = make_app()
+    other.queue("orders", throttler=lambda _due, _running, _now: []).job("alarm", critical=True)(lambda _: None)
+    with working(other):
+        until(lambda: other.job(parked).code == "ok")
+
+
+def test_running_jobs_are_not_cut(app: Hipq) -> None:
+    queue = app.queue("orders")
+    queue.job("work")(lambda _: None)
+    queue.enqueue_many("work", range(10_100))
+    sysid = app.store.take_lease(3600, "test")
+    won = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 10_050)], app.store.now()).won
+    assert {job.id for job in queue.running_jobs} == {row.id for row in won}
+    assert len(won) == 10_050
+
+
+@real_time
 def test_a_pause_counts_although_the_throttler_was_asked_before_it(app: Hipq, slow: Slow) -> None:
     queue = app.queue("orders", throttler=slow)
     queue.job("work")(lambda _: None)
-    id = queue.enqueue("work")
+    job_id = queue.enqueue("work")
     with working(app):
         assert slow.asked.wait(60)
         app.pause("orders")
         slow.answer.set()
         time.sleep(0.5)
-        assert app.job(id).state == "initial"
+        assert app.job(job_id).state == "initial"
         app.resume("orders")
-        until(lambda: app.job(id).code == "ok")
+        until(lambda: app.job(job_id).code == "ok")
 
 
 @real_time
 def test_a_throttler_without_handlers_keeps_nobody_busy(app: Hipq) -> None:
     app.queue("orders", throttler=admit_all)
     app.queue("mails").job("work")(lambda _: None)
-    id = app.queues[1].enqueue("work")
+    job_id = app.queues[1].enqueue("work")
     assert until_empty(app) < 30
-    assert app.job(id).code == "ok"
+    assert app.job(job_id).code == "ok"
 
 
 @real_time
@@ -721,14 +768,14 @@ def test_a_throttler_that_never_answers_is_asked_again(app: Hipq, slow: Slow, mo
     questions = count()
     queue = app.queue("orders", throttler=lambda *asked: slow(*asked) if next(questions) < 2 else admit_all(*asked))
     queue.job("work")(lambda _: None)
-    id = queue.enqueue("work")
+    job_id = queue.enqueue("work")
     said = heard("throttler failed", of=[app])
     with working(app):
-        until(lambda: app.job(id).state == "final")
+        until(lambda: app.job(job_id).state == "final")
     errors = [event.details["error"] for event in said]
     assert len(errors) >= 2, "on a busy machine the one that answers may be late, too"
     assert set(errors) == {"it has not answered for 0.3 s"}
-    assert app.job(id).code == "ok"
+    assert app.job(job_id).code == "ok"
 
 
 @one_store
@@ -780,11 +827,11 @@ def test_a_dry_run_shows_all_that_are_parked(app: Hipq) -> None:
 @real_time
 def test_a_dry_run_takes_no_ticket_and_needs_none(app: Hipq, slow: Slow) -> None:
     app.queue("orders", throttler=slow).job("work")(lambda _: None)
-    id = app.queues[0].enqueue("work")
+    job_id = app.queues[0].enqueue("work")
     with working(app):
         assert slow.asked.wait(60)
         before = tables(app)[3]
-        assert [job.id for job in app.dry_run("orders", admit_all).admitted] == [id]
+        assert [job.id for job in app.dry_run("orders", admit_all).admitted] == [job_id]
         assert tables(app)[3] == before
         slow.answer.set()
-        until(lambda: app.job(id).code == "ok")
+        until(lambda: app.job(job_id).code == "ok")

@@ -116,13 +116,13 @@ def test_a_parked_job_whose_window_closed_is_scheduled_for_the_next_opening(app:
     open_now = window(f"{opens:%H}:00", f"{closes:%H}:30", tz="UTC")
     queue = app.queue("orders", throttler=lambda *_: None)
     queue.job("work", windows=[open_now])(lambda _: None)
-    id = queue.enqueue("work")
+    job_id = queue.enqueue("work")
     until_empty(app)
-    assert app.job(id).phase == "parked"
+    assert app.job(job_id).phase == "parked"
     clock.advance(hours=4)
     with working(app):
-        until(lambda: clock.advance(seconds=0.1) or app.job(id).phase == "scheduled")  # type: ignore[func-returns-value]
-    assert app.job(id).scheduled_run_time.timestamp() > clock.now() / 1e6
+        until(lambda: clock.advance(seconds=0.1) or app.job(job_id).phase == "scheduled")  # type: ignore[func-returns-value]
+    assert app.job(job_id).scheduled_run_time.timestamp() > clock.now() / 1e6
 
 
 # -- what programs that add jobs know ---------------------------------------------------------------------------------

@@ -85,7 +85,7 @@ def holder(queue: Queue, gate: threading.Event, name: str = "hold", **options: A
 
 
 def running(app: Hipq, engine: Engine, ids: Sequence[int]) -> None:
-    until(engine, lambda: all(app.job(id).phase == "executing" for id in ids))
+    until(engine, lambda: all(app.job(job_id).phase == "executing" for job_id in ids))
 
 
 def label(engine: Engine) -> str:
@@ -105,7 +105,7 @@ def test_final_says_how_it_ended(app: Hipq, queue: Queue) -> None:
     app.run(until_empty=True)
     found = app.why(first)
     assert (found.reason, found.sentence) == ("final", "it ended with ok at 2027-01-15 08:00:00 UTC")
-    assert found.details == {"code": "ok", "exitcode": 200, "error": None, "attempt": 1, "ended": START}
+    assert found.details == {"code": "ok", "exitcode": 200, "error": "NONE", "attempt": 1, "ended": START}
     found = app.why(second)
     assert found.sentence == "it ended with error at 2027-01-15 08:00:00 UTC: ValueError: two lines"
     assert found.details["error"] == "ValueError: two lines"
@@ -116,10 +116,10 @@ def test_executing_names_the_engine_and_since_when(
 ) -> None:
     hold = holder(queue, gate)
     engine = work()
-    id = hold.enqueue()
-    running(app, engine, [id])
+    job_id = hold.enqueue()
+    running(app, engine, [job_id])
     clock.advance(seconds=5)
-    found = app.why(id)
+    found = app.why(job_id)
     assert found.reason == "executing"
     assert found.sentence == (
         f"it is executing: engine {engine.sysid} ({label(engine)}) has had it since 2027-01-15 08:00:00 UTC"
@@ -132,30 +132,30 @@ def test_executing_names_the_engine_and_since_when(
 def test_executing_in_an_engine_that_died_says_so(app: Hipq, queue: Queue, work: Work, gate: threading.Event) -> None:
     hold = holder(queue, gate)
     engine = work()
-    id = hold.enqueue()
-    running(app, engine, [id])
+    job_id = hold.enqueue()
+    running(app, engine, [job_id])
     app.store.drop_lease(engine.sysid)
-    found = app.why(id)
+    found = app.why(job_id)
     assert found.reason == "executing"
     assert f"engine {engine.sysid} had it since" in found.sentence
     assert "not alive any more: no engine of its queue is there to notice" in found.sentence
     assert (found.details["alive"], found.details["label"]) == (False, None)
     other = app.store.take_lease(60, "other", f'{{"{queue.number}": []}}')
-    assert "an engine will notice that soon" in app.why(id).sentence
+    assert "an engine will notice that soon" in app.why(job_id).sentence
     app.store.drop_lease(other)
 
 
 def test_waiting_says_until_when(app: Hipq, queue: Queue, clock: HandClock) -> None:
     ask = queue.job("ask", timeout=3600)(lambda _: Wait())
-    id = ask.enqueue()
+    job_id = ask.enqueue()
     app.run(until_empty=True)
-    found = app.why(id)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "waiting", "it waits for its answer, until 2027-01-15 09:00:00 UTC at the latest"
     )  # fmt: skip
     assert found.details == {"since": START, "deadline": START + timedelta(hours=1), "attempt": 1}
     clock.advance(hours=2)
-    late = app.why(id)
+    late = app.why(job_id)
     assert late.reason == "waiting"
     assert late.sentence.startswith("no answer came before its time-out at 2027-01-15 09:00:00 UTC: no engine")
 
@@ -164,13 +164,13 @@ def test_judging_names_who_could_ask_its_retry_handler(
     app: Hipq, make_app: Callable[[], Hipq], queue: Queue, clock: HandClock
 ) -> None:
     ask = queue.job("ask", timeout=60, retry=fixed(10))(lambda _: Wait())
-    id = ask.enqueue()
+    job_id = ask.enqueue()
     app.run(until_empty=True)
     clock.advance(seconds=61)
     other = make_app()
     other.queue("orders").job("another")(idle)
     other.run(until_empty=True)
-    found = app.why(id)
+    found = app.why(job_id)
     assert found.reason == "judging"
     assert found.sentence == (
         "it failed, and its retry handler has not been asked: no engine is alive "
@@ -178,9 +178,9 @@ def test_judging_names_who_could_ask_its_retry_handler(
     )
     assert found.details["engines"] == []
     stranger = app.store.take_lease(60, "stranger", f'{{"{queue.number}": ["another"]}}')
-    assert f"no engine that has the code of ask is alive, only engine {stranger} (stranger)" in app.why(id).sentence
+    assert f"no engine that has the code of ask is alive, only engine {stranger} (stranger)" in app.why(job_id).sentence
     friend = app.store.take_lease(60, "friend", f'{{"{queue.number}": ["ask"]}}')
-    found = app.why(id)
+    found = app.why(job_id)
     assert f"that is for engine {friend} (friend) to do" in found.sentence
     assert found.details["engines"] == [{"sysid": friend, "label": "friend"}]
 
@@ -191,16 +191,16 @@ def asking(queue: Queue, **wait: Any) -> JobType:
 
 
 def asked(app: Hipq, ask: JobType, key: str = "k") -> int:
-    id = ask.enqueue(key=key)
+    job_id = ask.enqueue(key=key)
     app.run(until_empty=True)
-    return id
+    return job_id
 
 
 def test_a_heartbeat_says_until_when_a_sign_of_life_must_come(app: Hipq, queue: Queue, clock: HandClock) -> None:
     ask = asking(queue, heartbeat=90)
     ask.answered(lambda _, answer: answer.data or Progress())
-    id = asked(app, ask)
-    found = app.why(id)
+    job_id = asked(app, ask)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "waiting",
         "it waits for its answer: a sign of life must come until 2027-01-15 08:01:30 UTC, "
@@ -213,30 +213,30 @@ def test_a_heartbeat_says_until_when_a_sign_of_life_must_come(app: Hipq, queue: 
     clock.advance(seconds=60)
     ask.answer("k")
     app.run(until_empty=True)
-    assert "must come until 2027-01-15 08:02:30 UTC" in app.why(id).sentence
+    assert "must come until 2027-01-15 08:02:30 UTC" in app.why(job_id).sentence
 
 
 def test_a_heartbeat_that_was_missed(app: Hipq, queue: Queue, clock: HandClock) -> None:
-    id = asked(app, asking(queue, heartbeat=90))
+    job_id = asked(app, asking(queue, heartbeat=90))
     clock.advance(seconds=91)
-    found = app.why(id)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "waiting",
         "no sign of life came for 90 s, until 2027-01-15 08:01:30 UTC: no engine of its queue is there to notice",
     )
     app.store.take_lease(60, "other", f'{{"{queue.number}": []}}')
-    assert app.why(id).sentence.endswith("an engine will notice that soon")
+    assert app.why(job_id).sentence.endswith("an engine will notice that soon")
 
 
 def test_a_heartbeat_longer_than_the_time_that_is_left_does_not_matter(
     app: Hipq, queue: Queue, clock: HandClock
 ) -> None:
-    id = asked(app, asking(queue, heartbeat=7200))
-    found = app.why(id)
+    job_id = asked(app, asking(queue, heartbeat=7200))
+    found = app.why(job_id)
     assert found.sentence == "it waits for its answer, until 2027-01-15 09:00:00 UTC at the latest"
     assert found.details["heartbeat"] == 7200.0
     clock.advance(hours=1)
-    assert app.why(id).sentence.startswith("no answer came before its time-out at 2027-01-15 09:00:00 UTC: ")
+    assert app.why(job_id).sentence.startswith("no answer came before its time-out at 2027-01-15 09:00:00 UTC: ")
 
 
 def broken(_job: Job[Any], _answer: Answer) -> None:
@@ -248,10 +248,10 @@ def test_an_answer_handler_that_failed_says_how_often_and_when_it_is_called_agai
 ) -> None:
     ask = asking(queue)
     ask.answered(broken)
-    id = asked(app, ask)
+    job_id = asked(app, ask)
     ask.answer("k", 1)
     app.run(until_empty=True)
-    found = app.why(id)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "answer failed",
         "its answer handler has failed once, the last time with ValueError: two lines, "
@@ -259,34 +259,34 @@ def test_an_answer_handler_that_failed_says_how_often_and_when_it_is_called_agai
     )
     assert found.details == {"tries": 1, "error": "ValueError: two lines", "again": START + timedelta(seconds=1)}
     clock.advance(seconds=1)
-    assert app.why(id).sentence.endswith(
+    assert app.why(job_id).sentence.endswith(
         "and was to be called again at 2027-01-15 08:00:01 UTC: no engine of its queue is there to notice"
     )
     for times in ("twice", "3 times"):
         app.run(until_empty=True)
-        assert f"has failed {times}, the last time with" in app.why(id).sentence
+        assert f"has failed {times}, the last time with" in app.why(job_id).sentence
         clock.advance(seconds=10)
 
 
 def test_answered_names_who_could_look_at_it(app: Hipq, queue: Queue) -> None:
     ask = asking(queue)
     ask.answered(lambda _, answer: answer.data)
-    id = asked(app, ask)
+    job_id = asked(app, ask)
     ask.answer("k", 1)
-    found = app.why(id)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "answered", "its answer has come, and has not been looked at: no engine is alive"
     )  # fmt: skip
     assert found.details == {"error": None, "engines": []}
     stranger = app.store.take_lease(60, "stranger", f'{{"{queue.number}": ["another"]}}')
-    assert app.why(id).sentence.endswith(
+    assert app.why(job_id).sentence.endswith(
         f"no engine that has the code of ask is alive, only engine {stranger} (stranger)"
     )
     friend = app.store.take_lease(60, "friend", f'{{"{queue.number}": ["ask"]}}')
-    assert app.why(id).sentence.endswith(f"that is for engine {friend} (friend) to do")
+    assert app.why(job_id).sentence.endswith(f"that is for engine {friend} (friend) to do")
     app.pause("orders")
     app.set_limit("orders", 1)
-    assert app.why(id).reason == "answered"  # neither holds an answer up
+    assert app.why(job_id).reason == "answered"  # neither holds an answer up
 
 
 def test_an_answer_to_be_looked_at_again_by_nobody(
@@ -294,14 +294,14 @@ def test_an_answer_to_be_looked_at_again_by_nobody(
 ) -> None:
     ask = asking(queue)
     ask.answered(broken)
-    id = asked(app, ask)
+    job_id = asked(app, ask)
     ask.answer("k", 1)
     app.run(until_empty=True)
     clock.advance(seconds=2)
     other = make_app()
     other.queue("orders").job("another")(idle)
     other.run(until_empty=True)
-    found = app.why(id)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "answered",
         "its answer is to be looked at again: no engine is alive "
@@ -325,7 +325,7 @@ def test_an_answer_that_is_being_looked_at_names_the_engine(
 
     engine = work()
     first, second = ask.enqueue(key="a"), ask.enqueue(key="b")
-    until(engine, lambda: all(app.job(id).phase == "waiting" for id in (first, second)))
+    until(engine, lambda: all(app.job(job_id).phase == "waiting" for job_id in (first, second)))
     clock.advance(seconds=5)
     ask.answer("a", 1)
     until(engine, lambda: len(tries) == 1)
@@ -355,16 +355,16 @@ def test_an_answer_that_is_being_looked_at_names_the_engine(
 def test_calling_off_says_why_and_names_who_could_run_its_code(app: Hipq, queue: Queue) -> None:
     ask = asking(queue)
     ask.cancelled(idle)
-    id = asked(app, ask)
-    app.cancel(id, "not wanted any more")
-    found = app.why(id)
+    job_id = asked(app, ask)
+    app.cancel(job_id, "not wanted any more")
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "calling off",
         "it is given up, and its cancel handler has not run: no engine is alive (why: not wanted any more)",
     )
     assert found.details == {"error": None, "engines": [], "cause": "not wanted any more"}
     friend = app.store.take_lease(60, "friend", f'{{"{queue.number}": ["ask"]}}')
-    assert f"that is for engine {friend} (friend) to do (why: " in app.why(id).sentence
+    assert f"that is for engine {friend} (friend) to do (why: " in app.why(job_id).sentence
 
 
 def test_calling_off_after_a_time_out_that_nobody_has_the_code_for(
@@ -372,13 +372,13 @@ def test_calling_off_after_a_time_out_that_nobody_has_the_code_for(
 ) -> None:
     ask = asking(queue)
     ask.cancelled(idle)
-    id = asked(app, ask)
+    job_id = asked(app, ask)
     clock.advance(hours=1)
     other = make_app()
     other.queue("orders").job("another")(idle)
     other.run(until_empty=True)
     stranger = app.store.take_lease(60, "stranger", f'{{"{queue.number}": ["another"]}}')
-    assert app.why(id).sentence == (
+    assert app.why(job_id).sentence == (
         "it is given up, and its cancel handler has not run: no engine that has the code of ask is alive, "
         f"only engine {stranger} (stranger) (why: TimeoutError: no answer came before its time-out)"
     )
@@ -394,11 +394,11 @@ def test_calling_off_in_hands_names_the_engine(app: Hipq, queue: Queue, work: Wo
         gate.wait(20)
 
     engine = work()
-    id = ask.enqueue()
-    until(engine, lambda: app.job(id).phase == "waiting")
-    app.cancel(id, "not wanted")
+    job_id = ask.enqueue()
+    until(engine, lambda: app.job(job_id).phase == "waiting")
+    app.cancel(job_id, "not wanted")
     until(engine, called.is_set)
-    found = app.why(id)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "calling off",
         f"its cancel handler is running: engine {engine.sysid} ({label(engine)}) has had it since "
@@ -413,9 +413,9 @@ def test_retry_pending_has_the_fault_and_the_time(app: Hipq, queue: Queue) -> No
     def flaky(_: Job[Any]) -> None:
         raise ConnectionError("the bank does not answer")
 
-    id = flaky.enqueue()
+    job_id = flaky.enqueue()
     app.run(until_empty=True)
-    found = app.why(id)
+    found = app.why(job_id)
     assert found.reason == "retry pending"
     assert found.sentence == (
         "it is tried again at 2027-01-15 08:01:30 UTC, after ConnectionError: the bank does not answer"
@@ -432,28 +432,28 @@ def test_a_retry_that_waits_for_its_window_says_both(app: Hipq, queue: Queue, cl
         clock.advance(minutes=2)
         raise ConnectionError("no")
 
-    id = flaky.enqueue()
+    job_id = flaky.enqueue()
     app.run(until_empty=True, lease=3600)
-    found = app.why(id)
+    found = app.why(job_id)
     assert found.reason == "retry pending"
     assert "tried again at 2027-01-16 08:00:00 UTC, when its window opens, after ConnectionError: no" in found.sentence
 
 
 def test_scheduled_for_its_own_time(app: Hipq, queue: Queue, clock: HandClock) -> None:
-    id = queue.job("later")(idle).enqueue(delay=30.5)
-    found = app.why(id)
+    job_id = queue.job("later")(idle).enqueue(delay=30.5)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == ("scheduled", "it is scheduled for 2027-01-15 08:00:30.500 UTC")
     assert found.details == {"scheduled_run_time": START + timedelta(seconds=30.5)}
     clock.advance(seconds=31)
-    assert app.why(id).reason == "no engine"  # nobody is there to make it ready
+    assert app.why(job_id).reason == "no engine"  # nobody is there to make it ready
     app.run(until_empty=True)
-    assert app.why(id).reason == "final"
+    assert app.why(job_id).reason == "final"
 
 
 def test_a_closed_window_says_when_it_opens(app: Hipq, queue: Queue) -> None:
     night = queue.job("night", windows=[window("22:00", "05:00", tz="Europe/Rome")])(idle)
-    id = night.enqueue()
-    found = app.why(id)
+    job_id = night.enqueue()
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "window closed",
         "its window is closed and opens at 2027-01-15 21:00:00 UTC (22:00-05:00 Europe/Rome)",
@@ -477,25 +477,25 @@ def test_a_ready_job_whose_window_closed_says_so_before_and_after_it_is_rolled(
     engine = work(concurrency=1)
     first = hold.enqueue()
     running(app, engine, [first])
-    id = morning.enqueue()
-    assert app.why(id).reason == "next"
+    job_id = morning.enqueue()
+    assert app.why(job_id).reason == "next"
     clock.advance(hours=1)
-    found = app.why(id)
-    assert app.job(id).phase == "ready"
+    found = app.why(job_id)
+    assert app.job(job_id).phase == "ready"
     assert (found.reason, found.details["opens"]) == ("window closed", START.replace(day=16, hour=7))
     gate.set()
-    until(engine, lambda: app.job(id).phase == "scheduled")
-    assert app.why(id) == found
+    until(engine, lambda: app.job(job_id).phase == "scheduled")
+    assert app.why(job_id) == found
 
 
 def test_a_job_that_was_put_off_by_the_throttler_is_scheduled(app: Hipq, work: Work) -> None:
     queue = app.queue(
         "orders", throttler=lambda due, _running, now: [defer(job, now + timedelta(hours=1)) for job in due]
     )
-    id = queue.job("a")(idle).enqueue()
+    job_id = queue.job("a")(idle).enqueue()
     engine = work()
-    until(engine, lambda: app.job(id).phase == "scheduled")
-    found = app.why(id)
+    until(engine, lambda: app.job(job_id).phase == "scheduled")
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "scheduled", "its queue's throttler has put it off until 2027-01-15 09:00:00 UTC"
     )  # fmt: skip
@@ -507,55 +507,55 @@ def test_a_ready_job_is_scheduled_when_the_clock_was_set_back(
 ) -> None:
     job_type = queue.job("a")(idle)
     engine = work()
-    id = job_type.enqueue()
+    job_id = job_type.enqueue()
     clock.step(-3600)
     engine.wake()
     engine.turn()
-    assert app.job(id).phase == "ready"
-    assert app.why(id).reason == "scheduled"
+    assert app.job(job_id).phase == "ready"
+    assert app.why(job_id).reason == "scheduled"
 
 
 # -- its time has come -----------------------------------------------------------------------------------------------
 def test_due_until_an_engine_makes_it_ready(app: Hipq, queue: Queue, work: Work, clock: HandClock) -> None:
     soon = queue.job("soon")(idle)
     engine = work()
-    id = soon.enqueue(delay=30)
+    job_id = soon.enqueue(delay=30)
     clock.advance(seconds=31)
-    found = app.why(id)
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "due", "it is due since 2027-01-15 08:00:30 UTC: an engine makes it ready at its next turn"
     )  # fmt: skip
     assert found.details == {"scheduled_run_time": START + timedelta(seconds=30)}
     app.pause("orders")
-    assert app.why(id).reason == "paused"  # to be ready would not help it
+    assert app.why(job_id).reason == "paused"  # to be ready would not help it
     app.resume("orders")
-    until(engine, lambda: app.job(id).phase == "done")
+    until(engine, lambda: app.job(job_id).phase == "done")
 
 
 def test_no_engine(app: Hipq, queue: Queue, work: Work) -> None:
-    id = queue.job("a")(idle).enqueue()
-    found = app.why(id)
+    job_id = queue.job("a")(idle).enqueue()
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == ("no engine", "no engine is alive")
     assert found.details == {"job_type": "a", "engines": []}
-    until(work(), lambda: app.why(id).reason == "final")
+    until(work(), lambda: app.why(job_id).reason == "final")
 
 
 def test_no_code_names_the_engines_that_are_there(app: Hipq, queue: Queue) -> None:
-    id = queue.enqueue("unheard_of")
+    job_id = queue.enqueue("unheard_of")
     elsewhere = app.store.take_lease(60, "elsewhere:1", "{}")
-    found = app.why(id)
+    found = app.why(job_id)
     assert found.reason == "no code"
     assert found.sentence == f"no engine that works on its queue is alive, only engine {elsewhere} (elsewhere:1)"
     here = app.store.take_lease(60, "here:2", f'{{"{queue.number}": ["other"]}}')
-    found = app.why(id)
+    found = app.why(job_id)
     assert found.sentence == (
         f"no engine that has the code of unheard_of is alive, only engines {elsewhere} (elsewhere:1), {here} (here:2)"
     )
     assert found.details["engines"][1] == {"sysid": here, "label": "here:2"}
     able = app.store.take_lease(60, "able:3", f'{{"{queue.number}": ["other", "unheard_of"]}}')
-    assert app.why(id).reason == "next"
+    assert app.why(job_id).reason == "next"
     app.store.drop_lease(able)
-    assert app.why(id).reason == "no code"
+    assert app.why(job_id).reason == "no code"
 
 
 def test_paused_says_what_is(app: Hipq, queue: Queue, work: Work) -> None:
@@ -564,21 +564,21 @@ def test_paused_says_what_is(app: Hipq, queue: Queue, work: Work) -> None:
     app.pause("orders")
     app.pause("orders", lane="east")
     app.pause("orders", type="a")
-    id = job_type.enqueue(lane="east")
+    job_id = job_type.enqueue(lane="east")
     for pause, sentence, details in (
         ({}, "its queue is paused", {"paused": "queue"}),
         ({"lane": "east"}, "lane east is paused", {"paused": "lane", "lane": "east"}),
         ({"type": "a"}, "job type a is paused", {"paused": "type", "job_type": "a"}),
     ):
-        found = app.why(id)
+        found = app.why(job_id)
         assert (found.reason, found.sentence, found.details) == ("paused", sentence, details)
         for _ in range(3):
             engine.wake()
             engine.turn()
-        assert app.why(id) == found  # and so it is: no turn starts it
+        assert app.why(job_id) == found  # and so it is: no turn starts it
         app.resume("orders", **pause)
-    assert app.why(id).reason == "next"
-    until(engine, lambda: app.why(id).reason == "final")
+    assert app.why(job_id).reason == "next"
+    until(engine, lambda: app.why(job_id).reason == "final")
 
 
 def test_critical_jobs_are_paused_too(app: Hipq, work: Work) -> None:
@@ -586,32 +586,32 @@ def test_critical_jobs_are_paused_too(app: Hipq, work: Work) -> None:
     urgent = queue.job("urgent", critical=True)(idle)
     engine = work()
     app.pause("orders")
-    id = urgent.enqueue()
-    assert app.why(id).reason == "paused"
+    job_id = urgent.enqueue()
+    assert app.why(job_id).reason == "paused"
     app.resume("orders")
-    until(engine, lambda: app.why(id).reason == "final")
+    until(engine, lambda: app.why(job_id).reason == "final")
 
 
 def test_parked_until_the_throttler_admits_it(app: Hipq, work: Work, clock: HandClock) -> None:
     room: list[int] = []
     queue = app.queue("orders", throttler=lambda due, _running, _now: [admit(job) for job in due if job.id in room])
-    id = queue.job("a")(idle).enqueue()
+    job_id = queue.job("a")(idle).enqueue()
     engine = work()
-    until(engine, lambda: app.job(id).phase == "parked")
-    found = app.why(id)
+    until(engine, lambda: app.job(job_id).phase == "parked")
+    found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "parked", "its queue's throttler has not admitted it, and is asked about it again"
     )  # fmt: skip
     assert found.details == {"since": START}
     app.pause("orders")
-    assert app.why(id).reason == "paused"
+    assert app.why(job_id).reason == "paused"
     app.resume("orders")
     app.store.change_rules(queue.number, lambda rules: replace(rules, throttled=False))
-    assert "is gone: an engine makes it ready" in app.why(id).sentence
+    assert "is gone: an engine makes it ready" in app.why(job_id).sentence
     app.store.change_rules(queue.number, lambda rules: replace(rules, throttled=True))
-    room.append(id)
+    room.append(job_id)
     clock.advance(seconds=1)
-    until(engine, lambda: app.why(id).reason == "final")
+    until(engine, lambda: app.why(job_id).reason == "final")
 
 
 def test_a_throttler_that_failed_is_the_reason_for_ready_jobs_and_parked_ones(
@@ -625,21 +625,21 @@ def test_a_throttler_that_failed_is_the_reason_for_ready_jobs_and_parked_ones(
         return [admit(job) for job in due]
 
     queue = app.queue("orders", throttler=throttler)
-    id = queue.job("a")(idle).enqueue()
-    assert app.why(id).reason == "no engine"
+    job_id = queue.job("a")(idle).enqueue()
+    assert app.why(job_id).reason == "no engine"
     engine = work()
     until(engine, lambda: app.store.limits(queue.number).note)
-    found = app.why(id)
-    assert (found.reason, app.job(id).phase) == ("throttler failed", "ready")
+    found = app.why(job_id)
+    assert (found.reason, app.job(job_id).phase) == ("throttler failed", "ready")
     assert found.sentence == "its queue's throttler could not be asked: KeyError: 'server'"
     assert found.details == {"note": "KeyError: 'server'"}
-    parked = app.store.get(id)
+    parked = app.store.get(job_id)
     assert parked is not None
     limits, engines = app.store.limits(queue.number), app.store.engines()
     assert why(replace(parked, phase="parked"), limits, engines, clock.now()).reason == "throttler failed"
     broken.clear()
     clock.advance(seconds=2)
-    until(engine, lambda: app.why(id).reason == "final")
+    until(engine, lambda: app.why(job_id).reason == "final")
 
 
 def test_next_when_nothing_stands_in_its_way(app: Hipq, queue: Queue, work: Work, gate: threading.Event) -> None:
@@ -659,8 +659,8 @@ def test_limit_full_says_who_holds_it(app: Hipq, work: Work, gate: threading.Eve
     engine = work()
     held = [hold.enqueue(throttle_factor=factor) for factor in (3, 1, 1)]
     running(app, engine, held)
-    id = hold.enqueue()
-    found = app.why(id)
+    job_id = hold.enqueue()
+    found = app.why(job_id)
     assert found.reason == "limit full"
     named = ", ".join(map(str, held))
     assert found.sentence == f"its queue's limit 5 is full: 5 of 5 units taken by jobs {named}"
@@ -669,11 +669,11 @@ def test_limit_full_says_who_holds_it(app: Hipq, work: Work, gate: threading.Eve
         "holders": [{"id": held[0], "units": 3}, {"id": held[1], "units": 1}, {"id": held[2], "units": 1}],
     }  # fmt: skip
     app.set_limit("orders", 6)
-    assert app.why(id).reason == "next"
+    assert app.why(job_id).reason == "next"
     app.set_limit("orders", 2)
-    assert app.why(id).sentence.startswith("its queue's limit 2 is full: 5 of 2 units taken")
+    assert app.why(job_id).sentence.startswith("its queue's limit 2 is full: 5 of 2 units taken")
     gate.set()
-    until(engine, lambda: app.why(id).reason == "final")
+    until(engine, lambda: app.why(job_id).reason == "final")
 
 
 def test_a_limit_names_ten_holders_at_most(app: Hipq, work: Work, gate: threading.Event) -> None:
@@ -754,7 +754,7 @@ def test_a_rate_says_when_it_fits_again(app: Hipq, work: Work, clock: HandClock)
     quick = queue.job("quick")(idle)
     engine = work()
     ids = [quick.enqueue() for _ in range(3)]
-    until(engine, lambda: sum(app.job(id).state == "final" for id in ids) == 2)
+    until(engine, lambda: sum(app.job(job_id).state == "final" for job_id in ids) == 2)
     clock.advance(seconds=4)
     found = app.why(ids[2])
     assert (found.reason, found.sentence) == (
@@ -780,9 +780,9 @@ def test_behind_a_heavy_job_that_enough_others_have_passed(
     running(app, engine, [held])
     heavy = hold.enqueue(throttle_factor=4)
     light = [quick.enqueue() for _ in range(4)]
-    until(engine, lambda: all(app.job(id).state == "final" for id in light))
-    id = quick.enqueue()
-    found = app.why(id)
+    until(engine, lambda: all(app.job(job_id).state == "final" for job_id in light))
+    job_id = quick.enqueue()
+    found = app.why(job_id)
     assert found.reason == "behind"
     assert found.sentence == (
         f"it may not pass job {heavy} any more: enough others have, and that one needs 4 units of its queue's limit 4"
@@ -793,23 +793,23 @@ def test_behind_a_heavy_job_that_enough_others_have_passed(
     for _ in range(5):
         engine.wake()
         engine.turn()
-    assert app.why(id) == found  # and so it is: no turn starts it
+    assert app.why(job_id) == found  # and so it is: no turn starts it
     app.pause("orders", type="hold")
-    assert app.why(id).reason == "next"  # claims do not come to what is paused
+    assert app.why(job_id).reason == "next"  # claims do not come to what is paused
     app.resume("orders", type="hold")
     app.cancel(heavy)
-    assert app.why(id).reason == "next"
-    until(engine, lambda: app.why(id).reason == "final")
+    assert app.why(job_id).reason == "next"
+    until(engine, lambda: app.why(job_id).reason == "final")
 
 
 # -- all the rest ----------------------------------------------------------------------------------------------------
 def test_ids_that_are_not_there(app: Hipq, make_app: Callable[[], Hipq], queue: Queue) -> None:
-    id = queue.enqueue("a")
-    for unknown in (id + (1 << 16), id + 1, (1 << 63) - 1):
+    job_id = queue.enqueue("a")
+    for unknown in (job_id + (1 << 16), job_id + 1, (1 << 63) - 1):
         with pytest.raises(NotFound):
             app.why(unknown)
     with pytest.raises(NotFound):
-        make_app().why(id)  # a program that does not have its queue
+        make_app().why(job_id)  # a program that does not have its queue
     for bad in (0, -1, 1 << 63, True, "1"):
         with pytest.raises(Invalid):
             app.why(bad)  # type: ignore[arg-type]
@@ -817,10 +817,10 @@ def test_ids_that_are_not_there(app: Hipq, make_app: Callable[[], Hipq], queue: 
 
 def test_asking_changes_nothing(app: Hipq, queue: Queue, work: Work) -> None:
     work()
-    id = queue.enqueue("a", lane="b")
-    before = app.store.get(id), app.store.limits(queue.number)
-    assert isinstance(app.why(id), Why)
-    assert (app.store.get(id), app.store.limits(queue.number)) == before
+    job_id = queue.enqueue("a", lane="b")
+    before = app.store.get(job_id), app.store.limits(queue.number)
+    assert isinstance(app.why(job_id), Why)
+    assert (app.store.get(job_id), app.store.limits(queue.number)) == before
 
 
 def a_row(app: Hipq, queue: Queue, **changes: Any) -> Row:
@@ -854,8 +854,8 @@ def test_a_claim_takes_the_first_job_in_whose_way_nothing_is_said_to_stand(
     for _ in range(40):
         for _ in range(chance.randint(0, 2)):
             with suppress(Invalid):  # heavier than its lane allows
-                id = queue.enqueue("a", lane=chance.choice("abcd"), throttle_factor=chance.choice([1, 1, 1, 2, 7]))
-                ready.append(app.store.get(id) or pytest.fail("it is gone"))
+                job_id = queue.enqueue("a", lane=chance.choice("abcd"), throttle_factor=chance.choice([1, 1, 1, 2, 7]))
+                ready.append(app.store.get(job_id) or pytest.fail("it is gone"))
         ready.sort(key=lambda row: (row.rank, row.id))
         said = {row.id: app.why(row.id).reason for row in ready}
         assert set(said.values()) <= {"next", "limit full", "lane full", "rate", "behind"}

@@ -45,7 +45,7 @@ def test_a_time_inside_a_window_is_kept_and_one_outside_rolls_forward(app: Hipq,
     assert app.job(work.enqueue(at=at(5, 0, 16))).scheduled_run_time == at(22, 0, 16)
     assert app.job(work.enqueue(delay=timedelta(hours=2))).scheduled_run_time == at(22)
     ids = work.enqueue_many([1, 2], at=at(10), windows=[NOON])
-    assert {app.job(id).scheduled_run_time for id in ids} == {at(12)}
+    assert {app.job(job_id).scheduled_run_time for job_id in ids} == {at(12)}
 
 
 def test_it_starts_when_its_window_opens(queue: Queue, clock: HandClock, run: Run) -> None:
@@ -74,15 +74,15 @@ def test_a_ready_job_whose_window_closed_rolls_to_the_next_opening_without_an_at
     ids = work.enqueue_many(range(3)) + [work.enqueue(lane="east", priority=5)]
     clock.advance(hours=1)  # nobody was there before it closed
     run()
-    for id in ids:
-        job = app.job(id)
+    for job_id in ids:
+        job = app.job(job_id)
         assert (job.state, job.phase, job.attempt) == ("initial", "scheduled", 0)
         assert job.scheduled_run_time == at(7, 0, 16)
         assert job.history[-1]["event"] == "window closed"
     clock.advance(hours=22)
     run()
-    assert {app.job(id).code for id in ids} == {"ok"}
-    assert {app.job(id).attempt for id in ids} == {1}
+    assert {app.job(job_id).code for job_id in ids} == {"ok"}
+    assert {app.job(job_id).attempt for job_id in ids} == {1}
 
 
 def test_a_window_that_closes_before_a_hand_is_free_is_checked_again_at_launch(
@@ -104,17 +104,17 @@ def test_a_window_that_closes_before_a_hand_is_free_is_checked_again_at_launch(
     engine._pace.measure([1] * 1000)  # as if handlers were quick: it claims ahead of free hands
     engine.turn()
     assert started.wait(30)
-    id = work.enqueue()
+    job_id = work.enqueue()
     engine.wake()
     engine.turn()
-    assert app.job(id).phase == "executing"
+    assert app.job(job_id).phase == "executing"
     clock.advance(hours=1)
     release.set()
     thread = threading.Thread(target=engine.run, args=(True,))
     thread.start()
     thread.join(60)
     engine.hands.close()
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.attempt, job.phase, job.scheduled_run_time) == (0, "scheduled", at(7, 0, 16))
 
 
@@ -138,24 +138,24 @@ def test_windows_govern_starts_only(app: Hipq, queue: Queue, clock: HandClock, r
     def waits(_: Job[Any]) -> Wait:
         return Wait()
 
-    id = waits.enqueue()
+    job_id = waits.enqueue()
     run()
     clock.advance(hours=1, minutes=30)  # the window is closed, the job goes on waiting
     run()
-    assert app.job(id).phase == "waiting"
+    assert app.job(job_id).phase == "waiting"
     clock.advance(hours=1)
     run()
-    assert app.job(id).fault is not None
-    assert app.job(id).state == "final"
+    assert app.job(job_id).fault is not None
+    assert app.job(job_id).state == "final"
 
 
 def test_a_job_is_not_hurried_out_of_its_window(app: Hipq, queue: Queue) -> None:
     @queue.job(windows=[NOON])
     def work(_: Job[Any]) -> None: ...
 
-    id = work.enqueue()
+    job_id = work.enqueue()
     with pytest.raises(Conflict, match="12:00"):
-        app.retry_now(id)
+        app.retry_now(job_id)
 
 
 def test_closed_windows_do_not_keep_until_empty_waiting(queue: Queue, clock: HandClock, run: Run) -> None:
@@ -165,7 +165,7 @@ def test_closed_windows_do_not_keep_until_empty_waiting(queue: Queue, clock: Han
     ids = work.enqueue_many(range(2500))  # more than are rolled in one step
     clock.advance(hours=1)
     run()
-    assert {queue.app.job(id).phase for id in (ids[0], ids[-1])} == {"scheduled"}
+    assert {queue.app.job(job_id).phase for job_id in (ids[0], ids[-1])} == {"scheduled"}
     assert not queue.app.jobs(queue.name, phase="ready")
 
 

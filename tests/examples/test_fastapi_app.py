@@ -63,14 +63,14 @@ def drive(client: httpx.Client, key: str) -> None:
     assert became(client, key, GOOD, event="one") == (200, "duplicate")
     added = client.post(f"/orders/{key}", json={"item": "lamp", "count": 3})
     assert added.status_code == 202
-    id = added.json()["id"]
-    result = client.get(f"/jobs/{id}/result", params={"timeout": 60})
+    job_id = added.json()["id"]
+    result = client.get(f"/jobs/{job_id}/result", params={"timeout": 60})
     assert (result.status_code, result.json()["result"]) == (200, {"item": "lamp", "count": 3, "arrives": "Tuesday"})
     assert became(client, key, GOOD, event="one") == (200, "duplicate")
     assert became(client, key, {"available": False}, event="two") == (409, "conflict")
-    shown = client.get(f"/jobs/{id}").json()
+    shown = client.get(f"/jobs/{job_id}").json()
     assert (shown["state"], shown["code"], shown["attempt"]) == ("final", "ok", 1)
-    assert client.delete(f"/jobs/{id}").status_code == 409
+    assert client.delete(f"/jobs/{job_id}").status_code == 409
     assert client.get("/jobs/77").status_code == 404
     assert client.get("/jobs/0").status_code == 422
     assert client.get("/jobs/77/result").status_code == 404

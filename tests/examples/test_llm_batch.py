@@ -31,9 +31,9 @@ def every_prompt_is_answered_or_refused_for_good(database: Path) -> None:
     with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("SELECT id, prompt, state, answer FROM prompts").fetchall()
     assert len(rows) == PROMPTS
-    for id, prompt, state, answer in rows:
+    for job_id, prompt, state, answer in rows:
         wanted = ("failed", "") if "forbidden" in prompt else ("answered", f"{prompt.upper()}!")
-        assert (state, answer) == wanted, id
+        assert (state, answer) == wanted, job_id
 
 
 def each_answer_is_one_job_and_paid_for_once(printed: str, database: Path) -> None:

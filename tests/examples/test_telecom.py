@@ -28,7 +28,7 @@ def test_the_network_is_never_asked_for_too_much(tmp_path: Path) -> None:
     records_delivered_twice_were_known(printed, changes)
 
 
-def most(some: Iterable[Job[Any]]) -> int:
+def most(some: Iterable[Job[Any]]) -> float:
     """The most units that these jobs held at a time. An entry of a history has the time at which its turn began, and
     two workers' turns overlap: so a job counts from the entry after its claim, when it surely had its part."""
     steps = []
@@ -38,7 +38,7 @@ def most(some: Iterable[Job[Any]]) -> int:
                 steps.append((entry["at"], 1, job.throttle_factor))
             if entry["event"] in ("ok", "failed", "error"):
                 steps.append((entry["at"], 0, -job.throttle_factor))
-    held = peak = 0
+    held = peak = 0.0
     for _, _, units in sorted(steps):
         held += units
         peak = max(peak, held)

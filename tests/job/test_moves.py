@@ -21,7 +21,7 @@ FAULT = Fault("error", "no")
 ORDER = ByTime()
 NOW = 2_000_000_000_000_000
 
-READY = blank(New(1, "work", "", "{}", "ready", 5, NOW - 10, NOW - 10), 65537)
+READY = blank(New(1, "work", "", "{}", "ready", "5", NOW - 10, NOW - 10), 65537)
 RUNNING = moves.claimed(READY, 3, NOW)
 WAITING = waits(RUNNING, NOW + 5, NOW)
 ERRORED = moves.errored(RUNNING, FAULT, 500, NOW)
@@ -44,8 +44,9 @@ MOVED: dict[str, tuple[Row, Callable[[Row], Row]]] = {
     "given back unstarted": (RUNNING, lambda row: moves.given_back(row, "x", False, NOW)),
     "given back unjudged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.given_back(row, "x", False, NOW)),
     "rescued": (RUNNING, lambda row: moves.rescued(row, NOW)),
-    "crashed": (RUNNING, lambda row: moves.crashed(row, FAULT, NOW)),
-    "crashed when judged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.crashed(row, FAULT, NOW)),
+    "crashed": (RUNNING, lambda row: moves.crashed(row, FAULT, 500, NOW, judged=False)),
+    "crashed in a used process": (RUNNING, lambda row: moves.suspected(row, FAULT, NOW)),
+    "crashed when judged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.crashed_aside(row, FAULT, NOW)),
     "rescued when judged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.rescued(row, NOW)),
     "hurried": (RETRYING, lambda row: moves.hurried(row, ORDER, NOW)),
     **{
@@ -83,13 +84,25 @@ def test_nobody_owns_a_job_that_is_not_in_somebodys_hands(name: str) -> None:
     assert bool(after.owner) == (name in ("claimed", "claimed again", "taken to be judged"))
 
 
-def test_three_crashes_alone_end_a_job_and_the_first_among_others_does_not_count() -> None:
-    row = moves.rescued(RUNNING, NOW)
-    assert row.suspect
-    for crash in range(3):
-        assert row.state == "retry", crash
-        row = moves.crashed(moves.claimed(row, 3, NOW), FAULT, NOW)
-    assert (row.state, row.code, row.failures) == ("final", "error", 0)
+def test_each_crash_alone_is_a_failure_and_one_among_others_is_not() -> None:
+    for first in (moves.rescued(RUNNING, NOW), moves.suspected(RUNNING, FAULT, NOW)):
+        assert (first.suspect, first.failures, first.crashes) == (True, 0, 1)
+        for judged, counted in ((False, [2, 3, 4]), (True, [2, 2, 2])):
+            row = first
+            for crash in range(3):
+                row = moves.crashed(moves.claimed(row, 3, NOW), FAULT, 500, NOW, judged)
+                assert (row.state, row.phase, row.failures) == ("error", "judging", crash + 1)
+                assert row.crashes == counted[crash]
+                row = moves.retried(row, Again(FAULT), ORDER, NOW)
+                assert row.suspect, "it goes on running apart"
+
+
+def test_a_retry_handler_may_crash_twice_after_its_job_did() -> None:
+    row = moves.crashed(RUNNING, FAULT, 500, NOW, judged=True)
+    row = moves.crashed_aside(moves.claimed(row, 3, NOW), FAULT, NOW)
+    assert (row.state, row.phase, row.failures) == ("error", "judging", 1)
+    row = moves.crashed_aside(moves.claimed(row, 3, NOW), FAULT, NOW)
+    assert (row.state, row.code, row.failures) == ("final", "error", 1)
 
 
 def test_a_run_that_came_to_an_end_clears_a_suspect() -> None:
@@ -117,9 +130,9 @@ def test_history_is_bounded_and_says_what_it_left_out() -> None:
 
 @given(st.integers(1, 2**46), st.integers(1, 65535))
 def test_an_id_knows_its_queue(sequence: int, queue: int) -> None:
-    id = numbered(sequence, queue)
-    assert queue_of(id) == queue
-    assert 0 < id < 2**63
+    job_id = numbered(sequence, queue)
+    assert queue_of(job_id) == queue
+    assert 0 < job_id < 2**63
 
 
 def test_there_is_a_move_into_and_out_of_every_state() -> None:

@@ -7,17 +7,17 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hipq.errors import HipqError, Invalid, StoreUnavailable
 from hipq.job import names, payload
-from hipq.job.order import PRIORITY_MAX, aged, order
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN, aged, order
 from hipq.job.when import LATEST, later, moment, seconds, to_datetime
 
 HUGE = pytest.param(10**5000, id="5,000 digits")
 TIMES = st.integers(0, LATEST)
-PRIORITIES = st.integers(0, PRIORITY_MAX)
+PRIORITIES = st.integers(PRIORITY_MIN, PRIORITY_MAX)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=20),
@@ -27,14 +27,20 @@ JSON = st.recursive(
 
 
 @given(TIMES, PRIORITIES, TIMES, PRIORITIES)
-def test_ranks_sort_as_their_order_says_and_fit_64_bits(t: int, p: int, u: int, q: int) -> None:
-    by_time, by_priority, by_age = order("time"), order("priority"), aged(86_400)
+@example(0, PRIORITY_MIN, LATEST, PRIORITY_MAX)
+@example(0, PRIORITY_MAX, LATEST, PRIORITY_MIN)
+@example(5, -1, 5, 0)
+@example(5, 0, 6, 0)
+def test_ranks_sort_as_their_order_says_for_every_32_bit_priority(t: int, p: int, u: int, q: int) -> None:
     second = 1_000_000
-    assert (by_time.rank(t, p) < by_time.rank(u, q)) == ((t // second, p) < (u // second, q))
-    assert (by_priority.rank(t, p) < by_priority.rank(u, q)) == ((p, t // 1000) < (q, u // 1000))
-    assert (by_age.rank(t, p) < by_age.rank(u, q)) == (t + p * 86_400 * second < u + q * 86_400 * second)
-    for kind in (by_time, by_priority, by_age, order("time", 0.001)):
-        assert -(2**63) <= kind.rank(t, p) < 2**63
+    for grain in (0.001, 1, 86_400):
+        by_time, micros = order("time", grain), round(grain * second)
+        assert (by_time.rank(t, p) < by_time.rank(u, q)) == ((t // micros, p) < (u // micros, q))
+    by_priority = order("priority")
+    assert (by_priority.rank(t, p) < by_priority.rank(u, q)) == ((p, t) < (q, u))
+    for worth in (0.000001, 60, 86_400):
+        by_age, micros = aged(worth), round(worth * second)
+        assert (by_age.rank(t, p) < by_age.rank(u, q)) == (t + p * micros < u + q * micros)
 
 
 @given(JSON)
@@ -76,7 +82,7 @@ def test_a_hundred_levels_are_fine() -> None:
         ({"a\x00": 1}, "NUL"),
         (nested(101), "deeper than 100"),
         (nested_empty(101), "deeper than 100"),
-        ({1: "a", "1": "b"}, "same name"),
+        ({1: "a", "1": "b"}, "has the key 1"),
         (msgspec.Raw(b'{"a": NaN'), "raw text"),
         (nested(100_000), "deeper than 100"),
         (object(), "is not JSON"),
@@ -144,13 +150,13 @@ def test_keys_come_from_outside_so_anything_printable_goes(good: str) -> None:
     assert names.key(good) == good
 
 
-@pytest.mark.parametrize("bad", [-1, 32768, 10**30, HUGE, 1.5, True, "5", None])
+@pytest.mark.parametrize("bad", [-(2**31) - 1, 2**31, 10**30, HUGE, 1.5, True, "5", None])
 def test_bad_priorities(bad: Any) -> None:
-    with pytest.raises(Invalid, match="priority must be a whole number from 0 to 32767"):
+    with pytest.raises(Invalid, match="priority must be a whole number from -2147483648 to 2147483647"):
         names.priority(bad)
 
 
-@pytest.mark.parametrize("bad", [0, -1, 10**7, 1.0])
+@pytest.mark.parametrize("bad", [0, -1, 10**7, 0.0005, 1.0005, 1 / 3, float("nan"), float("inf"), True, "1", None])
 def test_bad_factors(bad: Any) -> None:
     with pytest.raises(Invalid, match="throttle_factor must be"):
         names.throttle_factor(bad)

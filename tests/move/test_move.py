@@ -63,9 +63,9 @@ def test_numbers_go_on_where_they_were(source: str, target: str, before: Any) ->
     with opened(target) as store:
         orders, mails, empty = (queue.number for queue in store.queues())
         for queue in (orders, mails, empty):
-            id = add_one(store, new(queue))
-            assert id > max([row.id for row in before.jobs if queue_of(row.id) == queue], default=0)
-        assert id >> 16 == 1  # the empty one begins at the beginning
+            job_id = add_one(store, new(queue))
+            assert job_id > max([row.id for row in before.jobs if queue_of(row.id) == queue], default=0)
+        assert job_id >> 16 == 1  # the empty one begins at the beginning
         (delivered,) = store.answer([answer(orders, "another")], NOW)
         assert delivered.id > max(kept.id for kept in before.answers)
         assert store.take_lease(60, "the first of this one") > sysid
@@ -96,7 +96,7 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_is_there_twice(
     with opened(source) as store:  # whichever house that leads to by now
         assert contents(store) == before
         moved = store.url != source
-        id = add_one(store, new(before.queues[0].number, "added between"))
+        job_id = add_one(store, new(before.queues[0].number, "added between"))
     assert moved == (point == "open")
     if point == "leave":  # it has arrived, and nobody may use it
         with opened(target) as store, pytest.raises(StoreUnavailable, match="run `hipq move` to its end"):
@@ -105,7 +105,7 @@ def test_killed_at_any_point_nothing_is_lost_and_nothing_is_there_twice(
     assert bool(report.tables) == (not moved)
     with opened(target) as store:
         after = contents(store)
-        assert [row for row in after.jobs if row.id != id] == before.jobs
+        assert [row for row in after.jobs if row.id != job_id] == before.jobs
         assert len(after.jobs) == len(before.jobs) + 1
         assert after._replace(jobs=[]) == before._replace(jobs=[])
     with opened(source) as store:
@@ -167,10 +167,10 @@ def test_a_program_that_was_there_before_goes_on_over_there(
 
 def test_one_that_only_looks_or_only_has_a_transaction_of_its_own(app: Hipq, target: str, path: Path) -> None:
     queue = app.queue("orders")
-    id = queue.enqueue("note", 1)
+    job_id = queue.enqueue("note", 1)
     other = Hipq("shop", app.url)
     other.queue("orders")
-    assert other.job(id).state == "initial"
+    assert other.job(job_id).state == "initial"
     with closing(other), closing(sqlite3.connect(path)) as conn:
         move(app.url, target)
         with pytest.raises(Invalid, match=r"have moved to .*: conn= must be a psycopg\.Connection"):
@@ -178,9 +178,9 @@ def test_one_that_only_looks_or_only_has_a_transaction_of_its_own(app: Hipq, tar
         conn.rollback()
         there = Hipq("shop", target)
         there.queue("orders")
-        there.cancel(id)
+        there.cancel(job_id)
         there.close()
-        assert other.job(id).state == "final"  # and not what the file had
+        assert other.job(job_id).state == "final"  # and not what the file had
 
 
 def test_running_handlers_are_waited_for(app: Hipq, target: str) -> None:
@@ -255,25 +255,25 @@ def test_what_is_added_while_the_file_is_locked_waits(app: Hipq, target: str, mo
 def test_a_fork_while_the_lock_file_is_held(app: Hipq, path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The child must not touch the connection it inherits, and its parent goes on with it."""
     monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.2)
-    id = app.queue("orders").enqueue("note", 1)
+    job_id = app.queue("orders").enqueue("note", 1)
     with open(f"{path}-hipq", "w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         pid = os.fork()
         if pid == 0:
             os._exit(0 if app.store._db._conn is None else 1)  # type: ignore[attr-defined]
         assert os.waitpid(pid, 0)[1] == 0
-        assert app.job(id).state == "initial"
-    app.cancel(id)
-    assert app.job(id).state == "final"
+        assert app.job(job_id).state == "initial"
+    app.cancel(job_id)
+    assert app.job(job_id).state == "final"
 
 
 def test_opening_and_closing_while_the_file_is_locked(app: Hipq, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.2)
-    id = app.queue("orders").enqueue("note", 1)
+    job_id = app.queue("orders").enqueue("note", 1)
     late = Hipq("shop", app.url)
     late.queue("orders")
     states: list[str] = []
-    opening = threading.Thread(target=lambda: states.append(late.job(id).state))
+    opening = threading.Thread(target=lambda: states.append(late.job(job_id).state))
 
     class Slow(Told):
         def step(self, name: str) -> None:

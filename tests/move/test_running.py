@@ -114,7 +114,7 @@ def test_it_is_killed_while_everything_runs_and_nothing_is_lost_or_doubled(
         finally:
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(60) == 0
-        ended = [app.job(id) for id in client.added]
+        ended = [app.job(job_id) for job_id in client.added]
         assert {(job.code, job.attempt) for job in ended} == {("ok", 1)}
         assert [job.result for job in ended] == list(range(len(ended)))
         assert app.count("orders") == app.count("mails") == len(ended)

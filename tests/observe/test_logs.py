@@ -46,7 +46,7 @@ def listening(logger: logging.Logger, level: int, form: str = "text") -> Lines:
 
 
 def row(**changed: Any) -> Row:
-    new = New(1, "charge", "order-17", f'{{"card": "{CANARY}"}}', "ready", 0, 0, 0)
+    new = New(1, "charge", "order-17", f'{{"card": "{CANARY}"}}', "ready", "", 0, 0)
     fields = {name: getattr(blank(new, 65537), name) for name in Row.__struct_fields__}
     return Row(**(fields | changed))
 
@@ -55,7 +55,7 @@ def test_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
     warnings = {"error", "failed", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
                 "lease lost", "store down", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
                 "throttler slow", "throttler failed", "answer failed", "call-off failed", "conflict",
-                "late", "unreadable", "listener down"}  # fmt: skip
+                "late", "unreadable", "listener down", "queue locked", "clock set back"}  # fmt: skip
     information = {*ENGINE_EVENTS, *LISTENER_EVENTS} - {"listener report"}
     for name in ALL_EVENTS:
         expected = logging.WARNING if name in warnings else logging.INFO if name in information else logging.DEBUG

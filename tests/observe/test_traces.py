@@ -18,9 +18,10 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from hipq import DuplicateKey, Failed, Hipq, Invalid, Job, Progress, Queue, Retry, Wait
+from hipq import DuplicateKey, Failed, Hipq, Invalid, Job, Progress, Queue, Retry, Wait, fixed
 from hipq.engine.launch import Running
-from hipq.job.model import HISTORY_LIMIT, traceparent_in
+from hipq.job.meta import traceparent_in
+from hipq.job.model import HISTORY_LIMIT
 from hipq.observe.traces import PROMISED, trace, traceparent_of
 from hipq.testing.clock import HandClock
 from tests.docs.test_readme import blocks, run
@@ -119,10 +120,10 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-def history(app: Hipq, id: int) -> str:
-    row = app.store.get(id)
+def meta(app: Hipq, job_id: int) -> str:
+    row = app.store.get(job_id)
     assert row is not None
-    return row.history
+    return row.meta
 
 
 def in_another_process(code: str, *words: str, **environment: str) -> Any:
@@ -162,12 +163,12 @@ def test_one_trace_from_the_enqueue_to_the_answer_that_another_process_brings(ap
     charge = app.queue("orders").job("charge")(lambda _: Wait())
     charge.answered(lambda _, answer: answer.data)
     with seen.tracer.start_as_current_span("checkout") as checkout:
-        id = charge.enqueue({"card": SECRET}, key="order-17")
+        job_id = charge.enqueue({"card": SECRET}, key="order-17")
     app.run(until_empty=True)
     said = in_another_process(ANSWERING, url, SECRET)
     app.run(until_empty=True)
 
-    assert app.job(id).result == SECRET
+    assert app.job(job_id).result == SECRET
     assert seen.names == ["hipq enqueue charge", "checkout", "hipq run charge", "hipq answer charge"]
     assert seen.traces == {checkout.get_span_context().trace_id}
     enqueue, ran, answered = (seen.one(f"hipq {verb} charge") for verb in ("enqueue", "run", "answer"))
@@ -180,12 +181,12 @@ def test_one_trace_from_the_enqueue_to_the_answer_that_another_process_brings(ap
     assert (wait["trace"], wait["parent"]) == (checkout.get_span_context().trace_id, id_of(enqueue))
     assert web["trace"] != wait["trace"]
     assert wait["links"] == [said["web"]]
-    events = {entry["event"]: entry["at"].timestamp() for entry in app.job(id).history}
+    events = {entry["event"]: entry["at"].timestamp() for entry in app.job(job_id).history}
     assert wait["start"] == pytest.approx(events["waits"] * 1e9, abs=2000)
     assert wait["end"] == pytest.approx(events["answered"] * 1e9, abs=2000)
     assert wait["end"] > wait["start"]
 
-    every = {"messaging.system": "hipq", "hipq.queue": "orders", "hipq.type": "charge", "hipq.job": id,
+    every = {"messaging.system": "hipq", "hipq.queue": "orders", "hipq.type": "charge", "hipq.job": job_id,
              "hipq.key": "order-17"}  # fmt: skip
     assert attributes(enqueue) == every | {"hipq.outcome": "added"}
     assert attributes(ran) == every | {"hipq.attempt": 1, "hipq.outcome": "waits"}
@@ -216,13 +217,13 @@ def test_what_a_handler_does_is_inside_its_span(app: Hipq, queue: Queue, seen: S
             said["inside"] = job.traceparent
             said["the same"] = traceparent_of(job)
 
-    id = work.enqueue()
+    job_id = work.enqueue()
     app.run(until_empty=True)
     ran, inner = seen.one("hipq run work"), seen.one("inner")
     assert parent_of(inner) == id_of(ran)
     assert said["outside"].split("-")[2] == f"{id_of(ran):016x}"
     assert said["inside"].split("-")[2] == said["the same"].split("-")[2] == f"{id_of(inner):016x}"
-    assert app.job(id).traceparent.split("-")[2] == f"{id_of(seen.one('hipq enqueue work')):016x}"
+    assert app.job(job_id).traceparent.split("-")[2] == f"{id_of(seen.one('hipq enqueue work')):016x}"
     assert len(seen.traces) == 1
     assert not spans.get_current_span().get_span_context().is_valid
 
@@ -257,10 +258,10 @@ def test_async_handlers_that_overlap_are_each_in_their_own_span(app: Hipq, queue
     app.run(until_empty=True)
     runs = {attributes(span)["hipq.job"]: span for span in seen.all("hipq run work")}
     assert len(seen.traces) == 2
-    for key, id in zip(("a", "b"), ids, strict=True):
-        assert parent_of(seen.one(f"inner {key}")) == id_of(runs[id])
-        assert app.job(id).result.split("-")[2] == f"{id_of(runs[id]):016x}"
-        assert attributes(runs[id])["hipq.outcome"] == "ok"
+    for key, job_id in zip(("a", "b"), ids, strict=True):
+        assert parent_of(seen.one(f"inner {key}")) == id_of(runs[job_id])
+        assert app.job(job_id).result.split("-")[2] == f"{id_of(runs[job_id]):016x}"
+        assert attributes(runs[job_id])["hipq.outcome"] == "ok"
 
 
 def test_the_retry_handler_of_an_async_job_is_inside_its_span_too(app: Hipq, queue: Queue, seen: Seen) -> None:
@@ -295,9 +296,9 @@ def test_a_handler_in_a_process_of_its_own_has_the_span_of_the_engine(
 
     work = queue.job("work", process=True)(there if is_async else here)
     queue.job("child")(lambda _: None)
-    id = work.enqueue()
+    job_id = work.enqueue()
     app.run(until_empty=True)
-    ran, result = seen.one("hipq run work"), app.job(id).result
+    ran, result = seen.one("hipq run work"), app.job(job_id).result
     assert result["pid"] != os.getpid()
     assert result["under"] == f"{trace_of(ran):032x}-{id_of(ran):016x}"
     assert result["said"][3:-3] == result["under"]
@@ -307,12 +308,13 @@ def test_a_handler_in_a_process_of_its_own_has_the_span_of_the_engine(
 
 
 def test_a_child_that_dies_over_its_job_leaves_a_span(app: Hipq, queue: Queue, seen: Seen) -> None:
-    queue.job("work", process=True)(lambda _: os._exit(9)).enqueue()
+    again = fixed(0, attempts=2)
+    queue.job("work", process=True, retry=again)(lambda _: os._exit(9)).enqueue()
     app.run(until_empty=True)
     found = seen.all("hipq run work")
     assert {attributes(span)["hipq.outcome"] for span in found} == {"crashed"}
     assert {span.status.status_code for span in found} == {spans.StatusCode.ERROR}
-    assert len(found) >= 2
+    assert len(found) == 2
     assert len(seen.traces) == 1
 
 
@@ -489,12 +491,12 @@ def test_many_jobs_share_the_span_of_their_enqueue(app: Hipq, queue: Queue, seen
     for count in (2, 300):
         ids = work.enqueue_many(range(count))
         text = f"{id_of(seen.exporter.get_finished_spans()[-1]):016x}"
-        assert {app.job(id).traceparent.split("-")[2] for id in ids} == {text}
+        assert {app.job(job_id).traceparent.split("-")[2] for job_id in ids} == {text}
     work.enqueue(key="k250")
-    before = history(app, work.enqueue(key="k250", on_duplicate="return"))
+    before = meta(app, work.enqueue(key="k250", on_duplicate="return"))
     some = work.enqueue_many(range(300), keys=[f"k{n}" for n in range(300)], on_duplicate="return")
-    assert len({app.job(id).traceparent for id in some}) == 2
-    assert history(app, some[250]) == before
+    assert len({app.job(job_id).traceparent for job_id in some}) == 2
+    assert meta(app, some[250]) == before
     assert [attributes(span).get("messaging.batch.message_count") for span in seen.all("hipq enqueue work")] == [
         2, 300, None, None, 300,
     ]  # fmt: skip
@@ -512,8 +514,8 @@ def test_async_callers_each_have_a_span_though_they_share_a_transaction(app: Hip
 
     for n, ids in enumerate(asyncio.run(everybody())):
         expected = f"{trace_of(seen.one(f'caller {n}')):032x}"
-        for id in ids:
-            assert app.job(id).traceparent.split("-")[1] == expected
+        for job_id in ids:
+            assert app.job(job_id).traceparent.split("-")[1] == expected
     assert {parent_of(span) for span in seen.all("hipq enqueue work")} == {
         id_of(seen.one(f"caller {n}")) for n in range(5)
     }
@@ -544,9 +546,9 @@ def test_without_tracing_nothing_is_stored_and_nothing_exported(make_app: Callab
     work = app.queue("orders").job("work")(lambda job: job.traceparent)
     with seen.tracer.start_as_current_span("mine"):
         ids = [work.enqueue(), *work.enqueue_many([1, 2]), *work.enqueue_many([0] * 300)]
-    assert {history(app, id) for id in ids} == {"[]"}
+    assert {meta(app, job_id) for job_id in ids} == {"{}"}
     app.run(until_empty=True)
-    assert {app.job(id).result for id in ids} == {""}
+    assert {app.job(job_id).result for job_id in ids} == {""}
     assert seen.names == ["mine"]
 
 
@@ -565,47 +567,55 @@ def test_a_trace_that_is_not_sampled_stays_so(make_app: Callable[..., Hipq], see
     silent = TracerProvider(sampler=ALWAYS_OFF)
     adding = make_app(traced=False)
     trace(adding, silent)
-    id = adding.queue("orders").job("work")(lambda _: None).enqueue()
-    assert adding.job(id).traceparent.endswith(("-00", "-02"))
+    job_id = adding.queue("orders").job("work")(lambda _: None).enqueue()
+    assert adding.job(job_id).traceparent.endswith(("-00", "-02"))
     app = make_app()
     app.queue("orders").job("work")(lambda _: None)
     app.run(until_empty=True)
-    assert app.job(id).code == "ok"
+    assert app.job(job_id).code == "ok"
     assert seen.names == []
 
 
 def test_the_trace_outlives_a_long_history(app: Hipq, queue: Queue, seen: Seen) -> None:
     times = HISTORY_LIMIT + 10
-    id = queue.job("work")(lambda job: Retry(delay=0) if job.attempt < times else None).enqueue()
-    stored = app.job(id).traceparent
+    job_id = queue.job("work")(lambda job: Retry(delay=0) if job.attempt < times else None).enqueue()
+    stored = app.job(job_id).traceparent
     app.run(until_empty=True)
-    assert app.job(id).attempt == times
-    assert len(app.job(id).history) < times
-    assert app.job(id).history[0]["trace"] == app.job(id).traceparent == stored
+    assert app.job(job_id).attempt == times
+    assert len(app.job(job_id).history) < times
+    assert app.job(job_id).traceparent == stored != ""
     assert (len(seen.all("hipq run work")), len(seen.traces)) == (times, 1)
 
 
+def test_a_job_that_is_run_again_is_in_the_trace_of_the_first(app: Hipq, queue: Queue, seen: Seen) -> None:
+    first = queue.job("work")(lambda _: None).enqueue()
+    app.run(until_empty=True)
+    second = app.again(first)
+    app.run(until_empty=True)
+    assert app.job(second).traceparent == app.job(first).traceparent != ""
+    assert (len(seen.all("hipq run work")), len(seen.traces)) == (2, 1)
+
+
 BROKEN = [
-    "[]", "[{}]", "not JSON", "{}", "[1]", '[{"trace":5}]', '[{"trace":""}]', '[{"trace":"garbage"}]',
-    f'[{{"trace":"{STORED.upper()}"}}]', f'[{{"trace":"{STORED}-more"}}]', f'[{{"trace":"ff{STORED[2:]}"}}]',
-    f'[{{"trace":"00-{"0" * 32}-b7ad6b7169203331-01"}}]', f'[{{"trace":"00-{"1" * 32}-{"0" * 16}-01"}}]',
-    f'[{{"trace":"{STORED}\\n"}}]', '[{"trace":"80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1"}]',
-    f'[{{"at":1,"event":"claimed"}},{{"at":2,"event":"added","trace":"{STORED}"}}]',
+    "{}", "[]", "not JSON", "", "1", '{"trace":5}', '{"trace":""}', '{"trace":"garbage"}',
+    f'{{"trace":"{STORED.upper()}"}}', f'{{"trace":"{STORED}-more"}}', f'{{"trace":"ff{STORED[2:]}"}}',
+    f'{{"trace":"00-{"0" * 32}-b7ad6b7169203331-01"}}', f'{{"trace":"00-{"1" * 32}-{"0" * 16}-01"}}',
+    f'{{"trace":"{STORED}\\n"}}', '{"trace":"80f198ee56343ba864fe8b2a57d3eff7-e457b5a2e4d86bd1-1"}',
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_traceparent_that_is_none_is_ignored(broken: str) -> None:
     assert traceparent_in(broken) == ""
-    assert traceparent_in(f'[{{"at":1,"event":"added","trace":"{STORED}"}}]') == STORED
+    assert traceparent_in(f'{{"then":"next","trace":"{STORED}"}}') == STORED
 
 
 def test_a_job_whose_stored_trace_is_broken_runs_in_a_trace_of_its_own(app: Hipq, queue: Queue, seen: Seen) -> None:
     work = queue.job("charge")(lambda job: Wait() if job.traceparent else Failed("not traced"))
     new = work._new(None, "00-garbage", key="a")
-    ((id, _),) = app.store.enqueue([new])
-    assert app.job(id).history[0]["trace"] == "00-garbage"
-    assert app.job(id).traceparent == ""
+    ((job_id, _),) = app.store.enqueue([new])
+    assert meta(app, job_id) == '{"trace":"00-garbage"}'
+    assert app.job(job_id).traceparent == ""
     app.run(until_empty=True)
     assert work.answer("a", 1) == "matched"
     assert seen.names == ["hipq run charge"]

@@ -78,7 +78,7 @@ ANSWER_BUGS = (
     Bug(
         "what came before the last job ended is given to the next",
         "late",
-        ((PENDING, "AND b.arrived > coalesce((", "AND b.arrived > 0 * coalesce(("),),
+        ((PENDING, "AND b.arrived > max(", "AND b.arrived > 0 * max("),),
     ),
     Bug(
         "what comes after a job's end is left for the next",
@@ -89,6 +89,35 @@ ANSWER_BUGS = (
         "what came too long before its job is given to it",
         "late",
         ((PENDING, " AND b.early_until >= json_extract(wanted.value, '$[4]')", ""),),
+    ),
+    Bug(
+        "the key of a wait takes the place of the job's own",
+        "I6",
+        (("stores/sqlite/sql/update.sql", "wait_key = moved.wait_key,",
+          "job_key = iif(moved.wait_key = '', job_key, moved.wait_key),"),),
+    ),
+    Bug(
+        "the key of a wait is gone when its job is tried again",
+        "wait key",
+        (("stores/sqlite/sql/claim.sql", "attempt = attempt + 1,", "attempt = attempt + 1, wait_key = '',"),),
+    ),
+    Bug(
+        "a job waits under a key that another one has",
+        "wait key",
+        (
+            (MATCHING, "    if taken:\n        raise KeyTaken(taken)\n", ""),
+            ("stores/sqlite/migrations/0001_jobs.sql", "UNIQUE INDEX {live}_waited", "INDEX {live}_waited"),
+        ),
+    ),
+    Bug(
+        "a wait does not look under its own key",
+        "answer lost",
+        ((INBOX, "(row.id, row.answer_keys, row.job_type,", "(row.id, (row.job_key,), row.job_type,"),),
+    ),
+    Bug(
+        "what comes under the key of a wait that is over is early again",
+        "late",
+        ((ENDED, "AND wait_key <> ''\n", "AND wait_key <> '' AND 0\n"),),
     ),
     Bug("a used answer is not marked", "I15", ((MATCHING, "    if used:\n", "    if not used:\n"),)),
     Bug(
@@ -134,7 +163,16 @@ ANSWER_BUGS = (
         "fence",
         ((RULES, "attempt != row.attempt and (fence or", "not row.id and (fence or"),),
     ),
-    Bug("old answers are good until they are swept", "ttl", ((PENDING, " AND b.keep_until > :now", " AND :now > 0"),)),
+    Bug(
+        "old answers are good until they are swept",
+        "ttl",
+        (
+            (PENDING, "AND b.keep_until > :now AND b.id > :after\n    ORDER",
+             "AND :now > 0 AND b.id > :after\n    ORDER"),
+            (PENDING, "AND b.keep_until > :now AND b.id > :after\n      AND b.job = 0",
+             "AND :now > 0 AND b.id > :after\n      AND b.job = 0"),
+        ),
+    ),
     Bug(
         "another answer takes the place of the one a job ended with",
         "I15",
@@ -201,10 +239,10 @@ ANSWER_BUGS = (
         (
             (
                 TURN,
-                '        todo = self._pick(conn, "pick_todo", claim, (claim.limit,))\n'
+                '        todo = self._pick(conn, "pick_todo", claim.queue, judging, (claim.limit,))\n'
                 "        ready = self._ready(conn, claim, claim.limit - len(todo), now)\n",
                 "        ready = self._ready(conn, claim, claim.limit, now)\n"
-                '        todo = self._pick(conn, "pick_todo", claim, (claim.limit - len(ready.ids),))\n',
+                '        todo = self._pick(conn, "pick_todo", claim.queue, judging, (claim.limit - len(ready.ids),))\n',
             ),
         ),
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.planted.answers import ANSWER_BUGS
 from tests.planted.bug import Bug
+from tests.planted.handlers import HANDLER_BUGS
 from tests.planted.rules import RULE_BUGS
 
 SQLITE = "stores/sqlite/store.py"
@@ -94,7 +95,7 @@ BUGS = (
     Bug(
         "own rows that are not in memory are kept",
         "I1",
-        (("engine/rescue.py", "        if id not in memory\n", "        if False\n"),),
+        (("engine/rescue.py", "        if job_id not in memory\n", "        if False\n"),),
     ),
     Bug(
         "a run again from memory",
@@ -114,7 +115,8 @@ BUGS = (
         (
             (
                 SETTLE,
-                "children = [child for id, change in first.items() if id in saved for child in change.children]",
+                "children = [child for job_id, change in first.items() if job_id in saved "
+                "for child in change.children]",
                 "children = [child for change in first.values() for child in change.children]",
             ),
         ),
@@ -126,5 +128,6 @@ BUGS = (
          ("stores/sqlite/sql/pick_ready.sql", " AND scheduled_run_time <= ?", " AND ? > 0")),
     ),
     *RULE_BUGS,
+    *HANDLER_BUGS,
     *ANSWER_BUGS,
 )  # fmt: skip

@@ -12,14 +12,14 @@ ADMISSION = "throttlers/admission.py"
 STRANDS = "stores/strands.py"
 TICK = "engine/tick.py"
 MOVES = "job/moves.py"
-HELD = 'return dict(_held.decode(self._read("held", {})))'
+HELD = 'return Held.of(_held.decode(self._read("held", {})))'
 
 RULE_BUGS = (
     Bug(
         "a limit compared with memory, not with rows",
         "I9",
         (
-            (READER, HELD, 'return _known.setdefault(self.conn, dict(_held.decode(self._read("held", {}))))'),
+            (READER, HELD, 'return _known.setdefault(self.conn, Held.of(_held.decode(self._read("held", {}))))'),
             (READER, "class Rulebook:", "_known = {}\n\n\nclass Rulebook:"),
         ),
     ),
@@ -38,7 +38,7 @@ RULE_BUGS = (
     Bug(
         "the share of a lane is forgotten",
         "I9",
-        (("throttlers/share.py", "limit * self.percent.get(lane, self.other) // 100", "limit"),),
+        (("throttlers/share.py", "limit * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "limit"),),
     ),
     Bug(
         "a changed limit is not heard of",
@@ -74,7 +74,7 @@ RULE_BUGS = (
     Bug(
         "a rate goes by the time of the turn",
         "I9",
-        ((ADMIT, "self.critical, held, self.memory, now)", "self.critical, held, self.memory, self.now)"),),
+        ((ADMIT, "held.by_lane, self.memory, now, held", "held.by_lane, self.memory, self.now, held"),),
     ),
     Bug(
         "a critical job holds units",

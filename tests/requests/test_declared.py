@@ -73,14 +73,14 @@ def test_the_data_is_sent_with_the_key_the_job_and_the_attempt(app: Hipq, queue:
     charge = queue.request("charge", to=f"{service.url}/charges", retry=fixed(0))
     service.will(500)
     service.will(200, b'{"receipt": 9}')
-    id = charge.enqueue({"amount": 5}, key="order-17")
+    job_id = charge.enqueue({"amount": 5}, key="order-17")
     run(app)
-    assert (app.job(id).code, app.job(id).result, app.job(id).exitcode) == ("ok", {"receipt": 9}, 200)
+    assert (app.job(job_id).code, app.job(job_id).result, app.job(job_id).exitcode) == ("ok", {"receipt": 9}, 200)
     assert [(way, path, data) for way, path, _, data in service.asked] == [("POST", "/charges", {"amount": 5})] * 2
     for number, (_, _, headers, _) in enumerate(service.asked, 1):
         assert headers["content-type"] == "application/json"
         said = [headers[name] for name in ("hipq-key", "hipq-job", "hipq-attempt")]
-        assert said == ["order-17", str(id), str(number)]
+        assert said == ["order-17", str(job_id), str(number)]
 
 
 def test_templates_fill_url_headers_and_body(app: Hipq, queue: Queue, service: Service) -> None:
@@ -91,9 +91,9 @@ def test_templates_fill_url_headers_and_body(app: Hipq, queue: Queue, service: S
         headers={"X-Ref": "{key}/{id}", "Authorization": "Bearer t0ken"},
         body={"sum": "{data.amount}", "text": "for {key}: {data.amount}", "list": ["{data.tags.1}", 7]},
     )
-    id = charge.enqueue({"customer": "a/b?c", "amount": 5, "tags": ["x", {"y": 1}]}, key="ünï/17 %")
+    job_id = charge.enqueue({"customer": "a/b?c", "amount": 5, "tags": ["x", {"y": 1}]}, key="ünï/17 %")
     run(app)
-    assert app.job(id).code == "ok", app.job(id).error
+    assert app.job(job_id).code == "ok", app.job(job_id).error
     ((way, path, headers, body),) = service.asked
     assert (way, path) == ("PUT", "/customers/a%2Fb%3Fc/charges?ref=%C3%BCn%C3%AF%2F17%20%25&try=1")
     assert headers["authorization"] == "Bearer t0ken"
@@ -103,10 +103,10 @@ def test_templates_fill_url_headers_and_body(app: Hipq, queue: Queue, service: S
 
 def test_data_that_does_not_fill_a_template_is_a_failure_for_good(app: Hipq, queue: Queue, service: Service) -> None:
     charge = queue.request("charge", to=f"{service.url}/{{data.customer}}", retry=fixed(0))
-    id = charge.enqueue({"amount": 5})
+    job_id = charge.enqueue({"amount": 5})
     run(app)
-    assert (app.job(id).code, str(app.job(id).fault)) == ("failed", "the job's data has no customer")
-    assert (app.job(id).attempt, service.asked) == (1, [])
+    assert (app.job(job_id).code, str(app.job(job_id).fault)) == ("failed", "the job's data has no customer")
+    assert (app.job(job_id).attempt, service.asked) == (1, [])
 
 
 def test_a_callback_url_is_sent_that_brings_the_answer(make_app: Any, service: Service) -> None:
@@ -117,7 +117,7 @@ def test_a_callback_url_is_sent_that_brings_the_answer(make_app: Any, service: S
     refund = orders.request("refund", to=service.url, body={"back": "{callback_url}"})
     ids = [charge.enqueue(key="a"), refund.enqueue(key="b")]
     run(app)
-    assert [app.job(id).phase for id in ids] == ["waiting", "waiting"], "200 is not the answer"
+    assert [app.job(job_id).phase for job_id in ids] == ["waiting", "waiting"], "200 is not the answer"
     sent = {headers["hipq-key"]: (headers["hipq-callback"], body) for _, _, headers, body in service.asked}
     first, second = sent["a"][0], sent["b"][0]
     assert first.startswith("https://shop.example/hipq/")
@@ -144,9 +144,9 @@ def test_what_a_status_means(
 ) -> None:
     charge = queue.request("charge", to=service.url, answers="redis://nowhere/answers" if waits else None)
     service.will(status)
-    id = charge.enqueue()
+    job_id = charge.enqueue()
     run(app)
-    job = app.job(id)
+    job = app.job(job_id)
     assert (job.code, job.phase) == (code, phase), job.error
     if code in ("failed", "error") and status >= 400:
         assert job.exitcode == status
@@ -161,31 +161,31 @@ def test_a_service_that_asks_for_time_is_given_it(app: Hipq, queue: Queue, servi
         service.will(status, retry_after="30")
         ids.append(job_type.enqueue())
         run(app)
-    waits = [(app.job(id).scheduled_run_time - app.job(id).update_time).total_seconds() for id in ids]
+    waits = [(app.job(job_id).scheduled_run_time - app.job(job_id).update_time).total_seconds() for job_id in ids]
     assert waits == [30, 30, 100], "it waits as long as it is asked, and as its own rule says"
-    assert [app.job(id).failures for id in ids] == [1, 0, 1]
+    assert [app.job(job_id).failures for job_id in ids] == [1, 0, 1]
     clock.advance(seconds=31)
     run(app)
-    assert [app.job(id).code for id in ids] == ["ok", "ok", "error"]
+    assert [app.job(job_id).code for job_id in ids] == ["ok", "ok", "error"]
 
 
 def test_the_reply_may_name_the_key_of_the_answer(app: Hipq, queue: Queue, service: Service) -> None:
     batch = queue.request("batch", to=service.url, answers="redis://nowhere/answers", reply_key="batch.id")
     service.will(200, b'{"batch": {"id": 77}}')
-    id = batch.enqueue(key="mine")
+    job_id = batch.enqueue(key="mine")
     run(app)
-    assert (app.job(id).phase, app.job(id).key) == ("waiting", "77")
+    assert (app.job(job_id).phase, app.job(job_id).wait_key) == ("waiting", "77")
     assert batch.answer("77", "done") == "matched"
-    assert app.result(id) == "done"
+    assert app.result(job_id) == "done"
 
 
 def test_a_service_that_is_not_there_is_an_error_for_the_retry_handler(app: Hipq, queue: Queue) -> None:
     charge = queue.request("charge", to="http://user:secret@127.0.0.1:9/x?token=secret", retry=fixed(5, attempts=3))
-    id = charge.enqueue()
+    job_id = charge.enqueue()
     run(app)
-    assert app.job(id).state == "retry"
-    assert "127.0.0.1:9" in app.job(id).error
-    assert "secret" not in app.job(id).error
+    assert app.job(job_id).state == "retry"
+    assert "127.0.0.1:9" in app.job(job_id).error
+    assert "secret" not in app.job(job_id).error
 
 
 # -- by a stream -----------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ def test_a_request_by_a_stream_and_its_answer_by_another(app: Hipq, queue: Queue
     try:
         ids = charge.enqueue_many([{"amount": n} for n in (5, 6)], keys=["a", "b"])
         run(app)
-        assert [app.job(id).phase for id in ids] == ["waiting", "waiting"]
+        assert [app.job(job_id).phase for job_id in ids] == ["waiting", "waiting"]
         got = sorted(requests.receive(10, 5), key=lambda message: message.key)
         assert [(one.json, one.key, one.headers["hipq-job"], one.headers["x-sum"]) for one in got] == [
             ({"amount": 5}, "a", str(ids[0]), "5"), ({"amount": 6}, "b", str(ids[1]), "6"),

@@ -41,7 +41,7 @@ def read(some: Floors, moments: Moments, took: float, claimed: int = 0) -> bool:
     with some.reading(1, TYPES) as reading:
         moments.now += took
         reading.claimed = claimed
-        reading.stopped = (5, 5)
+        reading.stopped = ("5", 5)
     return reading.floor == BOTTOM
 
 

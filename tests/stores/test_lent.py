@@ -21,7 +21,7 @@ from tests.servers import clean_database
 
 
 def new(queue: int, key: str = "", data: str = "1") -> New:
-    return New(queue, "task", key, data, READY, 0, 0, 0)
+    return New(queue, "task", key, data, READY, "", 0, 0)
 
 
 class Place:
@@ -38,7 +38,7 @@ class Place:
 
     def ids(self) -> list[int]:
         """What is committed."""
-        return [id for id in range(1 << 16, 40 << 16, 1 << 16) if self.own.get(id + self.queue.number)]
+        return [job_id for job_id in range(1 << 16, 40 << 16, 1 << 16) if self.own.get(job_id + self.queue.number)]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

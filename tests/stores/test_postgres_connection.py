@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from hipq.errors import StoreError
-from hipq.stores.postgres import connection
+from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore
 from tests.servers import clean_database
 
 
 def test_closing_does_not_wait_for_a_connection_that_is_being_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """Both took one lock, and the pool gave up after five seconds: every second program ended that late."""
-    settled, opening = connection._settled, threading.Event()
+    settled, opening = Session.settle_in, threading.Event()
 
     def slowly(conn: Any) -> None:
         opening.set()
         time.sleep(0.3)
         settled(conn)
 
-    monkeypatch.setattr(connection, "_settled", slowly)
+    monkeypatch.setattr(Session, "settle_in", slowly)
     with clean_database() as url:
         store = PostgresStore(url)
 

@@ -19,6 +19,7 @@ from hipq.job.model import Change
 from hipq.stores.base import Claim, QueueTables, Stored
 from hipq.stores.open import without_password
 from hipq.stores.postgres import connection
+from hipq.stores.postgres.session import LOCK_SECONDS
 from hipq.stores.postgres.store import PostgresStore
 from hipq.testing.contract.jobs import NOW, add, add_one, claim, new, row_of
 from hipq.throttlers.limit import limit
@@ -69,7 +70,7 @@ def test_a_program_that_adds_a_job_waits_longer(store: PostgresStore, queue: Que
     with closing(psycopg.connect(url)) as conn:
         ((holder, _),) = store.enqueue([new(queue.number, key)], conn=conn)
         thread.start()
-        thread.join(connection.LOCK_SECONDS + 0.5)
+        thread.join(LOCK_SECONDS + 0.5)
         assert thread.is_alive(), "it gave up"
         conn.commit()
         thread.join(30)
@@ -81,13 +82,13 @@ def test_a_program_that_adds_a_job_waits_longer(store: PostgresStore, queue: Que
 def test_its_patience_ends_too_and_nothing_is_added(
     store: PostgresStore, queue: QueueTables, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "CALLER_SECONDS", connection.LOCK_SECONDS + 0.2)
+    monkeypatch.setattr(connection, "CALLER_SECONDS", LOCK_SECONDS + 0.2)
     with closing(psycopg.connect(url)) as conn:
         store.enqueue([new(queue.number, "taken")], conn=conn)
         with pytest.raises(StoreBusy):
             store.enqueue([new(queue.number, "taken")])
-    id = add_one(store, new(queue.number, "taken"))
-    assert row_of(store, id).job_key == "taken"
+    job_id = add_one(store, new(queue.number, "taken"))
+    assert row_of(store, job_id).job_key == "taken"
     with store._using() as conn:
         assert conn.execute("SHOW lock_timeout").fetchone() == ("1500ms",)  # as before
 
@@ -145,3 +146,24 @@ def test_who_asks_waits_for_a_claim_before_it_takes_the_ticket(store: PostgresSt
     again = store.ask(engine, wanted, HEAD, 60, 500, NOW)
     assert again is not None
     assert again.ticket == first.ticket + 2
+
+
+def test_it_tells_which_queues_somebody_has_locked_or_waits_to_lock(store: PostgresStore, url: str) -> None:
+    """Also where a lock is only asked for: whoever comes after that waits behind it."""
+    one, other = (store.queue("shop", name, f"shop_{name}") for name in ("one", "other"))
+    numbers = [one.number, other.number]
+    assert store.locked(numbers) == set()
+    with closing(psycopg.connect(url)) as reading, closing(psycopg.connect(url)) as altering:
+        reading.execute(f"SELECT FROM {one.table}".encode())
+        assert store.locked(numbers) == set()
+        lock = f"LOCK TABLE {one.table} IN ACCESS EXCLUSIVE MODE".encode()
+        thread = threading.Thread(target=lambda: altering.execute(lock))
+        thread.start()
+        while store.locked(numbers) != {one.number}:
+            assert thread.is_alive()
+        reading.rollback()
+        thread.join(60)
+        assert store.locked(numbers) == {one.number}
+        assert store.locked([other.number]) == set()
+        altering.rollback()
+    assert store.locked(numbers) == set()

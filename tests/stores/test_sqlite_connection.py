@@ -21,6 +21,7 @@ from hipq.stores.sqlite import connection
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.contract.jobs import new
+from tests.small_disk import fill, small_disk
 
 
 def test_an_old_sqlite_writes_only_under_the_lock_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +159,7 @@ def test_what_a_forked_child_was_told_is_stored_stays_stored(tmp_path: Path) -> 
     again = Hipq("shop", url)
     again.queue("orders")
     assert len(set(ids)) == len(ids) == 8, "no id is given out twice"
-    assert [again.job(id).state for id in ids] == ["initial"] * 8
+    assert [again.job(job_id).state for job_id in ids] == ["initial"] * 8
     again.close()
 
 
@@ -250,9 +251,9 @@ def test_a_process_handler_cannot_share_an_in_memory_database() -> None:
     def work(_: Job[Any]) -> None:
         queue.enqueue("other")
 
-    id = work.enqueue()
+    job_id = work.enqueue()
     app.run(until_empty=True)
-    assert "give the app a file" in app.job(id).error
+    assert "give the app a file" in app.job(job_id).error
 
 
 class FailingDisk:
@@ -303,6 +304,23 @@ def test_a_full_disk_is_not_the_end(tmp_path: Path) -> None:
     app.close()
 
 
+def test_a_database_opened_on_a_full_disk_is_used_once_there_is_room(tmp_path: Path) -> None:
+    """Whoever opens a database that nobody has open needs room for two more files."""
+    with small_disk(tmp_path, 4):
+        app = Hipq("shop", f"sqlite:///{tmp_path}/a.db")
+        app.queue("orders").enqueue("work")
+        app.close()
+        fill(tmp_path)
+        app = Hipq("shop", f"sqlite:///{tmp_path}/a.db")
+        queue = app.queue("orders")
+        with pytest.raises(StoreUnavailable, match="full"):
+            queue.enqueue("work")
+        (tmp_path / "ballast").unlink()
+        queue.enqueue("work")
+        assert len(app.jobs("orders")) == 2
+        app.close()
+
+
 def test_a_writer_that_holds_the_database_is_waited_for_then_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -322,7 +340,11 @@ def test_a_writer_that_holds_the_database_is_waited_for_then_named(
 
 @pytest.mark.parametrize(
     ("url", "said"),
-    [("mysql://x", "not a database URL"), ("", "not a database URL"), ("sqlite:relative.db", "not a database URL")],
+    [
+        ("mysql://x", "hipq keeps no jobs in mysql databases"),
+        ("", "not a database URL"),
+        ("sqlite:relative.db", "not a database URL"),
+    ],
 )
 def test_a_bad_url_says_what_a_good_one_is(url: str, said: str) -> None:
     with pytest.raises(Invalid, match=f"{said}.*sqlite:///file.db"):
@@ -344,7 +366,7 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     ("db", "url"),
     [
         ({"driver": "sqlite", "file": "x.db"}, "sqlite:///x.db"),
-        ({"driver": "sqlite"}, "sqlite://"),
+        ({"driver": "sqlite", "database": ":memory:"}, "sqlite://"),
         ({"url": "sqlite:///y.db"}, "sqlite:///y.db"),
         (
             {"driver": "postgresql", "host": "h", "port": 5, "user": "u@", "password": "p/", "database": "d"},

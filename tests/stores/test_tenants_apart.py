@@ -66,8 +66,9 @@ class Scene:
             key = "CASE WHEN n IN (1, 1000001) THEN 'shared' ELSE 'key' || n END" if what is KEPT else "'shared'"
             row = {
                 "id": f"n * 65536 + {self.queue}", "tenant": f"'{tenant}'", "lane": f"'{tenant}/shared'",
-                "job_type": "'shared'", "job_key": key, "job_data": "'null'", "rank": "n", "priority": "100",
-                "throttle_factor": "1", "held": "0", "time_windows": "'[]'", "timeout": "60", "scheduled_run_time": "n",
+                "job_type": "'shared'", "job_key": key, "job_data": "'null'",
+                "rank": "CAST(1000000000000 + n AS TEXT)", "priority": "100", "throttle_factor": "1000",
+                "held": "0", "time_windows": "'[]'", "timeout": "60", "scheduled_run_time": "n",
                 "deadline": "0", "wait": "''", "attempt": "0", "failures": "0", "crashes": "0", "owner": "0",
                 "token": "0", "error": "'NONE'", "exitcode": "0", "result": "''", "history": "'[]'",
                 "create_time": "n", "update_time": "n", **{name: f"'{value}'" for name, value in what.items()},

@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from hipq.stores.base import Claim, Store
-from hipq.stores.postgres import connection
+from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.clock import HandClock
@@ -128,12 +128,12 @@ class WatchedPostgres:
     def __init__(self, url: str, patch: pytest.MonkeyPatch) -> None:
         self._url = url
         self._plans: list[dict[str, Any]] = []
-        self._settled = connection._settled
-        patch.setattr(connection, "_settled", self._settle)
+        self._settled = Session.settle_in
+        patch.setattr(Session, "settle_in", lambda conn: self._settle(conn))
         self.store = PostgresStore(url)
         self.store.migrate()
 
-    def _settle(self, conn: connection.Connection) -> None:
+    def _settle(self, conn: Session) -> None:
         """As hipq does it; but tables of this size, as large ones are, seem worth several processes."""
         self._settled(conn)
         conn.execute("LOAD 'auto_explain'")

@@ -38,17 +38,17 @@ def complaint(raised: pytest.ExceptionInfo[AssertionError]) -> list[str]:
 
 
 def test_ok(charge: JobType, shop: Harness) -> None:
-    id = charge.enqueue(5, key="good")
+    job_id = charge.enqueue(5, key="good")
     shop.run_until_idle()
-    assert shop.assert_ok(id).id == id
+    assert shop.assert_ok(job_id).id == job_id
     assert shop.assert_ok(charge, "good", result={"paid": 5}, attempts=1).key == "good"
     with pytest.raises(AssertionError) as raised:
-        shop.assert_ok(id, result={"paid": 6})
+        shop.assert_ok(job_id, result={"paid": 6})
     assert complaint(raised)[0] == (
         "charge 'good' has the result {'paid': 5}, not {'paid': 6}: it ended with ok at 2027-01-15 08:00:00 UTC"
     )
     with pytest.raises(AssertionError, match="was tried once, not twice"):
-        shop.assert_ok(id, attempts=2)
+        shop.assert_ok(job_id, attempts=2)
 
 
 def test_not_ok_with_history_and_traceback(charge: JobType, shop: Harness) -> None:

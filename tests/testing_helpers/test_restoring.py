@@ -48,13 +48,13 @@ def test_an_app_that_was_used_goes_on_with_its_own_database(app: Hipq, db: str) 
 def test_an_app_in_memory_keeps_what_it_had() -> None:
     app = Hipq("shop", "sqlite://")
     work = app.queue("orders").job("work")(lambda job: job.data)
-    id = work.enqueue("kept")
+    job_id = work.enqueue("kept")
     with harness(app) as shop:
         work.enqueue("other")
         shop.run_until_idle()
     assert [job.data for job in app.jobs("orders")] == ["kept"]
     app.run(until_empty=True)
-    assert app.result(id) == "kept"
+    assert app.result(job_id) == "kept"
     app.close()
 
 

@@ -37,6 +37,26 @@ def test_everything_due_runs_in_the_order_of_the_queue(app: Hipq, db: str) -> No
         assert shop.run_until_idle() == []
 
 
+def test_a_jobs_own_retry_strategy_is_what_judges_it(app: Hipq, db: str) -> None:
+    @app.queue("orders").job(retry=fixed(1, attempts=9))
+    def pack(_job: Job[Any]) -> None:
+        raise ValueError("no")
+
+    @app.retry_strategy("patient")
+    def patient(job: Job[Any], _fault: Any) -> Retry | None:
+        return Retry(3600) if job.failures < 3 else None
+
+    with harness(app, db=db) as shop:
+        pack.enqueue(key="a", retry=fixed(60, attempts=2))
+        pack.enqueue(key="b", retry="patient")
+        pack.enqueue(key="c", retry=None)
+        with pytest.raises(Invalid, match="there are: patient"):
+            pack.enqueue(retry="hasty")
+        ran = shop.advance(hours=5)
+        assert sorted(run.key for run in ran) == ["a", "a", "b", "b", "b", "c"]
+        assert {shop.assert_failed(pack, key).failures for key in "abc"} == {1, 2, 3}
+
+
 def test_each_outcome_is_saved_before_the_next_handler_begins(app: Hipq, shop: Harness) -> None:
     queue = app.queue("orders")
     seen: list[list[str]] = []
@@ -215,11 +235,11 @@ def test_answer_cancel_and_retry_handlers(app: Hipq, db: str) -> None:
         shop.assert_failed(charge, "no", error="we do not like you")
 
         told[:] = []
-        id = charge.enqueue(key="stop")
+        job_id = charge.enqueue(key="stop")
         shop.run_until_idle()
-        app.cancel(id)
+        app.cancel(job_id)
         assert names(shop.run_until_idle()) == ["charge.cancelled"]
-        shop.assert_failed(id, error="cancelled")
+        shop.assert_failed(job_id, error="cancelled")
         shop.assert_empty()
 
 

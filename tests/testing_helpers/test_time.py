@@ -88,13 +88,13 @@ def test_retries_and_time_outs(app: Hipq, db: str) -> None:
         return Wait()
 
     with harness(app, db=db) as shop:
-        id = charge.enqueue(key="17")
+        job_id = charge.enqueue(key="17")
         shop.run_until_idle()
-        shop.assert_scheduled(id, at=timedelta(minutes=5), error="the bank is closed")
+        shop.assert_scheduled(job_id, at=timedelta(minutes=5), error="the bank is closed")
         shop.advance(minutes=5)
-        shop.assert_waiting(id, until=timedelta(hours=2), attempts=2)
+        shop.assert_waiting(job_id, until=timedelta(hours=2), attempts=2)
         shop.advance(hours=2)
-        shop.assert_scheduled(id, at=START + timedelta(hours=2, minutes=10))
+        shop.assert_scheduled(job_id, at=START + timedelta(hours=2, minutes=10))
         ran = shop.advance(days=1)
         assert [(run.name, (run.at - START).total_seconds()) for run in ran] == [
             ("charge", 7800.0),

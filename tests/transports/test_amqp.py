@@ -28,6 +28,7 @@ from pamqp.header import ContentHeader
 from hipq.errors import Invalid, TransportError, TransportUnavailable
 from hipq.transports.address import Address, address
 from hipq.transports.amqp import AmqpSource, check, sender, source
+from hipq.transports.amqp_sender import AmqpSender
 from hipq.transports.base import Message, Outgoing
 from tests.brokers.amqp import OwnRabbit, amqp_url
 from tests.transports.places import Nowhere
@@ -469,13 +470,18 @@ class Wall:
         with suppress(OSError):
             there.shutdown(socket.SHUT_RDWR)
 
+    def cut(self) -> None:
+        """All connections through it break."""
+        for one in self._sockets:
+            with suppress(OSError):
+                one.shutdown(socket.SHUT_RDWR)  # to close it would not wake who waits for it
+
     def close(self) -> None:
         self.open.set()
         self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
+        self.cut()
         for one in self._sockets:
-            with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)  # to close it would not wake who waits for it
             one.close()
         for thread in self._threads:
             thread.join(30)
@@ -510,6 +516,36 @@ def test_what_a_hanging_server_did_not_take_in_time_is_not_sent_when_it_goes_on(
     one.close()
     out.close()
     wall.close()
+
+
+def test_a_server_that_is_back_may_not_have_its_queues_at_once(where: Address) -> None:
+    """RabbitMQ lets clients in before its queues are there again: played by a queue that is away for a while."""
+    wall = Wall()
+    out = sender(address(f"{wall.url}/{where.name}"))
+    listen(where).close()
+    out.send(Outgoing(b"before"), 20)
+
+    async def delete(_: Any, channel: aiormq.abc.AbstractChannel) -> None:
+        await channel.queue_delete(where.name)
+
+    ask(amqp_url(), delete)
+    wall.cut()
+    with ThreadPoolExecutor(1) as pool:
+        sent = pool.submit(_sent_at_last, out, b"after")
+        time.sleep(0.5)  # it comes back to it meanwhile, again and again
+        one = listen(where)
+        sent.result()
+    assert [message.body for message in drained(one, 1)] == [b"after"]
+    one.close()
+    out.close()
+    wall.close()
+
+
+def _sent_at_last(out: AmqpSender, body: bytes) -> None:
+    """The first attempt may meet the connection that broke; no attempt is told that there is no such queue."""
+    with suppress(TransportUnavailable):
+        return out.send(Outgoing(body), 20)
+    return out.send(Outgoing(body), 20)
 
 
 def test_a_source_says_so_when_its_queue_is_deleted(where: Address) -> None:

@@ -83,9 +83,9 @@ def test_three_pollers_killed_at_random_lose_nothing(cloud: Cloud, items: int, k
     claimed: Counter[str] = Counter()
     left = items
     with pollers(cloud, queue) as start:
-        for round in range(kills // 3):
+        for turn in range(kills // 3):
             # The claims of those who were killed have run out for the next ones, and of nobody else.
-            pids = start(round * AFTER_CLAIM, 3)
+            pids = start(turn * AFTER_CLAIM, 3)
             at_most = max(left - items * 3 // kills, 1)
             wait_until_fewer(cloud, queue, chance.randint(at_most, left))
             for pid in pids:

@@ -7,11 +7,12 @@ import threading
 import time
 from datetime import UTC, datetime, timedelta, timezone
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hipq.errors import Invalid, NoTable, TransportUnavailable, WrongTable
+from hipq.errors import Conflict, Invalid, NoTable, TransportUnavailable, WrongTable
 from hipq.waiter import Scheduled, Waiter
 from hipq.waiter.clock import AwsClock
 from tests.brokers.aws import FaultyAws
@@ -320,3 +321,28 @@ def test_nothing_is_sent_or_kept_where_something_else_than_aws_says_yes(cloud: C
         server.shutdown()
         server.server_close()
     assert len(waiter.list(queue)) == 1
+
+
+def test_a_message_that_has_an_id_of_its_own_is_kept_under_it(cloud: Cloud) -> None:
+    queue, waiter = cloud.with_table()
+    at = datetime.now(UTC) + timedelta(days=3)
+    for _ in range(2):  # sent again, it is kept once
+        assert waiter.send(queue, "hello", at=at, job_id="order-17").id == "order-17"
+    assert [one.job_id for one in waiter.list(queue)] == ["order-17"]
+    with pytest.raises(Conflict, match="order-17"):
+        waiter.send(queue, "another", at=at, job_id="order-17")
+    assert waiter.cancel(queue, "order-17").body == "hello"
+    with pytest.raises(Invalid, match="job_id must have"):
+        waiter.send(queue, "hello", at=at, job_id="")
+
+
+@pytest.mark.parametrize(("written", "delay"), [("60", 60.0), ('"2m"', 120.0)])
+def test_the_delay_of_hipq_toml_is_the_waiters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str, delay: float
+) -> None:
+    (tmp_path / "hipq.toml").write_text(f"[waiter]\ndelay = {written}\n")
+    monkeypatch.chdir(tmp_path)
+    assert Waiter(["mailers"]).delay == delay
+    assert Waiter(["mailers"], delay=5).delay == 5
+    (tmp_path / "hipq.toml").unlink()
+    assert Waiter(["mailers"]).delay == 300

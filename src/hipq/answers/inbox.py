@@ -6,11 +6,14 @@ import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from hipq.engine.prune import STEP
 from hipq.errors import Conflict, Invalid, NotFound
 from hipq.events import Events
-from hipq.job import names
+from hipq.job import names, payload
 from hipq.job.answer import LATE, MATCHED, STATES, UNREADABLE, Answer, Answered, Kept, NewAnswer, waited
+from hipq.job.fault import clean
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
 from hipq.job.view import Job
@@ -52,16 +55,33 @@ class Inbox:
         self._queues = queues
 
     # -- answers come -----------------------------------------------------------------------------------------------
-    def come(self, news: Sequence[NewAnswer], *, instead_of: int = 0) -> Sequence[Delivered]:
+    def come(self, news: Sequence[NewAnswer], *, instead_of: int = 0, hooks: bool = True) -> Sequence[Delivered]:
         """Keep these, match them, say so: a thousand in one transaction."""
         delivered: builtins.list[Delivered] = []
         for some in _batches(news):
             now = self._store.now()
-            done = self._store.answer(some, now, instead_of=instead_of)
+            done = self._store.answer(some, now, instead_of=instead_of, patient=hooks)
             for new, one in zip(some, done, strict=True):
                 self._came(new, one, now)
+                if hooks and one.outcome == Answered.LATE:
+                    self._show_late(self._queues[new.queue].known(new.job_type), one)
             delivered += done
         return delivered
+
+    def bring(self, kept: Kept) -> None:
+        """Match an answer that another program put into the inbox in plain SQL (docs/tables.md); one that is not as an
+        answer must be is unreadable from now on. An engine does this, so `on_late`, which may take long, is not
+        called."""
+        queue, named = self._queues[kept.queue], kept.answer_id or None
+        try:
+            data, attempt = payload.parse(kept.data, "an answer's data"), kept.attempt or None
+            new = queue.arrived(
+                kept.job_type, kept.job_key, data, answer_id=named, error=bool(kept.error), attempt=attempt
+            )
+        except Invalid as error:
+            new = queue.arrived("unknown", "unknown", clean(kept.data))
+            new = replace(new, job_type=clean(kept.job_type), job_key="", unreadable=str(error))
+        self.come([replace(new, tenant=clean(kept.tenant))], instead_of=kept.id, hooks=False)
 
     def _came(self, new: NewAnswer, delivered: Delivered, now: int) -> None:
         queue, change = self._queues[new.queue], delivered.change
@@ -78,8 +98,6 @@ class Inbox:
                 self._events.emit(one.state, now, queue.name, row, answer=one.id, key=new.job_key)
         if change:
             self._events.emit("ok" if change.after.state == FINAL else "answered", now, queue.name, change.after)
-        if delivered.outcome == Answered.LATE:
-            self._show_late(queue.known(new.job_type), delivered)
 
     def _show_late(self, spec: Spec | None, delivered: Delivered) -> None:
         if spec is None or spec.on_late is None:
@@ -119,8 +137,8 @@ class Inbox:
             found += self._store.answers(AnswerFilter(number, type, key, state, job, 0, after, limit))
         return [Answer(one) for one in sorted(found, key=lambda one: one.id)[:limit]]
 
-    def show(self, id: int) -> Answer:
-        return Answer(self._kept(id))
+    def show(self, answer_id: int) -> Answer:
+        return Answer(self._kept(answer_id))
 
     def counts(self, queue: str | None = None) -> dict[str, Count]:
         """How many there are in each state."""
@@ -132,26 +150,26 @@ class Inbox:
         return total
 
     # -- changing ---------------------------------------------------------------------------------------------------
-    def replay(self, id: int) -> Replayed:
+    def replay(self, answer_id: int) -> Replayed:
         """Let an answer come again, as if it came now and named no attempt: to the job that has its key now."""
-        kept = self._kept(id)
+        kept = self._kept(answer_id)
         if kept.state == UNREADABLE:
-            raise Conflict(f"answer {id} names no job: `rekey` gives it a key")
+            raise Conflict(f"answer {answer_id} names no job: `rekey` gives it a key")
         return self._again(kept, kept.job_type, kept.job_key)
 
-    def rekey(self, id: int, key: str, *, type: str | None = None) -> Replayed:
+    def rekey(self, answer_id: int, key: str, *, type: str | None = None) -> Replayed:
         """The same for an answer that named the wrong key, or the wrong job type."""
-        kept = self._kept(id)
+        kept = self._kept(answer_id)
         return self._again(kept, kept.job_type if type is None else names.job_type(type), names.key(key))
 
-    def drop(self, id: int) -> None:
+    def drop(self, answer_id: int) -> None:
         """Delete an answer."""
-        kept = self._kept(id)
-        if not self._store.drop_answer(id):
-            kept = self._kept(id)  # or it has gone meanwhile
-            raise Conflict(f"answer {id} cannot be dropped: job {kept.job} has it, and has not looked at it yet")
+        kept = self._kept(answer_id)
+        if not self._store.drop_answer(answer_id):
+            kept = self._kept(answer_id)  # or it has gone meanwhile
+            raise Conflict(f"answer {answer_id} cannot be dropped: job {kept.job} has it, and has not looked at it yet")
         name = self._queues[kept.queue].name
-        self._events.emit("answer dropped", self._store.now(), name, answer=id, key=kept.job_key)
+        self._events.emit("answer dropped", self._store.now(), name, answer=answer_id, key=kept.job_key)
 
     def prune(self) -> int:
         """Delete answers that need not be kept any longer (engines do that every minute); how many."""
@@ -170,11 +188,11 @@ class Inbox:
         (delivered,) = self.come([new], instead_of=kept.id)
         return Replayed(delivered.outcome, delivered.id, delivered.job)
 
-    def _kept(self, id: int) -> Kept:
-        names.whole(id, "the number of an answer", 1, (1 << 63) - 1)
-        found = self._store.answers(AnswerFilter(id=id))
+    def _kept(self, answer_id: int) -> Kept:
+        names.whole(answer_id, "the number of an answer", 1, (1 << 63) - 1)
+        found = self._store.answers(AnswerFilter(id=answer_id))
         if not found or found[0].queue not in self._queues:
-            raise NotFound(f"there is no answer {id}")
+            raise NotFound(f"there is no answer {answer_id}")
         return found[0]
 
     def _of(self, name: str | None) -> Sequence[int]:

@@ -58,6 +58,7 @@ class Listener:
         self._app = app
         self.queue = to.partition(".")[0]
         self._where = where
+        self.stream = where.identity
         self._group = where.options.get("group") or f"hipq-{app}-{to}"
         self._reader = reader
         self._store = store
@@ -102,7 +103,7 @@ class Listener:
             while not self._stopped.is_set():
                 messages = opened.receive(KEYS_AT_ONCE, WAIT)
                 if messages:
-                    self._keep(list(messages))
+                    self.keep(list(messages))
                     opened.done(messages)  # after they are kept: a crash here brings them again, and loses none
                 self._up()
                 self._report(opened)
@@ -110,7 +111,7 @@ class Listener:
             opened.close()
 
     # -- keeping ----------------------------------------------------------------------------------------------------
-    def _keep(self, messages: list[Message]) -> None:
+    def keep(self, messages: list[Message]) -> None:
         """All of them, however long the database is away: nobody else has them meanwhile."""
         pause = FIRST_PAUSE
         while True:

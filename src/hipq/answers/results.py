@@ -92,13 +92,13 @@ class Results:
         finally:
             self._give_up(row.id, future)
 
-    def _ending(self, id: int) -> Future[Row]:
+    def _ending(self, job_id: int) -> Future[Row]:
         """The row of a job once it is final."""
         if self._pid != os.getpid():
             self._start()  # a fork does not bring the looking thread along
         future: Future[Row] = Future()
         with self._lock:
-            self._waiting.setdefault(id, _Waiting()).futures.append(future)
+            self._waiting.setdefault(job_id, _Waiting()).futures.append(future)
             start, self._looking = not self._looking, True
         if start:
             threading.Thread(target=self._look, name="hipq-results", daemon=True).start()
@@ -106,13 +106,13 @@ class Results:
             self._news.set()
         return future
 
-    def _give_up(self, id: int, future: Future[Row]) -> None:
+    def _give_up(self, job_id: int, future: Future[Row]) -> None:
         with self._lock:
-            waiting = self._waiting.get(id)
+            waiting = self._waiting.get(job_id)
             if waiting and future in waiting.futures:
                 waiting.futures.remove(future)
                 if not waiting.futures:
-                    del self._waiting[id]
+                    del self._waiting[job_id]
 
     def _ended(self, event: Event) -> None:
         """In the thread that made the change."""
@@ -131,9 +131,9 @@ class Results:
                 if not self._waiting or self._closed:
                     self._looking = False
                     return
-                due = [id for id, one in self._waiting.items() if one.look_at <= now]
-                for id in due:
-                    one = self._waiting[id]
+                due = [job_id for job_id, one in self._waiting.items() if one.look_at <= now]
+                for job_id in due:
+                    one = self._waiting[job_id]
                     one.look_at = now + min(max(FIRST, (now - one.since) * QUARTER), RAREST)
             if due:
                 self._ask(due)
@@ -154,17 +154,17 @@ class Results:
         """One that has not ended for long may be gone: it ended, and was pruned at once. Of all of them one a look."""
         with self._lock:
             long_ago = time.monotonic() - LONG
-            old = [id for id in ids if id in self._waiting and self._waiting[id].since < long_ago]
+            old = [job_id for job_id in ids if job_id in self._waiting and self._waiting[job_id].since < long_ago]
         if old:
-            id = old[self._looks % len(old)]
+            job_id = old[self._looks % len(old)]
             self._looks += 1
-            if self._store.get(id) is None:
-                self._give([id], NotFound(f"there is no job {id} any more"))
+            if self._store.get(job_id) is None:
+                self._give([job_id], NotFound(f"there is no job {job_id} any more"))
 
     def _give(self, ids: list[int], found: Row | Exception) -> None:
-        for id in ids:
+        for job_id in ids:
             with self._lock:
-                waiting = self._waiting.pop(id, None)
+                waiting = self._waiting.pop(job_id, None)
             for future in waiting.futures if waiting else ():
                 if future.set_running_or_notify_cancel():
                     if isinstance(found, Exception):
@@ -186,5 +186,5 @@ def _result(row: Row) -> Any:
     return job.result
 
 
-def _too_long(id: int, seconds: float | None) -> TimeoutError:
-    return TimeoutError(f"job {id} has not ended within {seconds:g} s")
+def _too_long(job_id: int, seconds: float | None) -> TimeoutError:
+    return TimeoutError(f"job {job_id} has not ended within {seconds:g} s")

@@ -14,13 +14,13 @@ from hipq.answers.arrive import arrive
 from hipq.answers.inbox import AnyQueue, Inbox
 from hipq.callback.request import Refused, Request
 from hipq.callback.signing import Claims, Expired, Forbidden, Signer
-from hipq.errors import Conflict, HipqError, Invalid, NotFound
+from hipq.errors import Invalid
 from hipq.events import Events
 from hipq.job.answer import Answered, NewAnswer
 from hipq.job.model import Row, queue_of
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
-from hipq.stores.base import Delivered, Store
+from hipq.stores.base import Store
 
 
 class NumberedQueue(AnyQueue, Protocol):
@@ -72,21 +72,7 @@ class Bringing:
         queues: dict[int, AnyQueue] = {**self._undeclared, **{queue.number: queue for queue in self._app.queues}}
         inbox = Inbox(self._app.store, self._app.events, queues)
         delivered = inbox.come(news)
-        return [self._settled(inbox, new, one) for new, one in zip(news, delivered, strict=True)]
-
-    def _settled(self, inbox: Inbox, new: NewAnswer, delivered: Delivered) -> Answered | Exception:
-        """Late is also what comes for a job that got another key after it was looked at: then it comes again."""
-        if delivered.outcome != Answered.LATE:
-            return delivered.outcome
-        try:
-            row = self._app.store.get(new.job)
-            if row is None or row.state == FINAL or row.job_key == new.job_key:
-                return delivered.outcome
-            return inbox.come([replace(new, job_key=row.job_key)], instead_of=delivered.id)[0].outcome
-        except (Conflict, NotFound):  # somebody else has taken care of it
-            return delivered.outcome
-        except HipqError as error:  # its own: the others are kept
-            return error
+        return [one.outcome for one in delivered]
 
     def _queue(self, number: int) -> AnyQueue | None:
         """Its queue. One that other programs declare and this one does not is no reason to lose an answer."""

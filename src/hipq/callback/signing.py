@@ -140,20 +140,20 @@ class Signer:
         self._change(lambda keys: (*keys, new)[-LIVE:])
         return KeySeen(new.id, new.made)
 
-    def drop(self, id: str) -> None:
+    def drop(self, key_id: str) -> None:
         """Accept nothing more that this key signed: here at once, in other processes within half a minute."""
-        if id not in [key.id for key in self._look()]:
-            raise NotFound(f"there is no signing key {id!r:.40}")
-        self._change(lambda keys: tuple(key for key in keys if key.id != id))
+        if key_id not in [key.id for key in self._look()]:
+            raise NotFound(f"there is no signing key {key_id!r:.40}")
+        self._change(lambda keys: tuple(key for key in keys if key.id != key_id))
 
     def __repr__(self) -> str:
         return f"<Signer {self._app}>"
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def _key(self, id: str) -> Key | None:
-        found = _of(self._fresh_keys(), id)
+    def _key(self, key_id: str) -> Key | None:
+        found = _of(self._fresh_keys(), key_id)
         if found is None and self._steady() - self._looked >= AGAIN:
-            found = _of(self._look(), id)
+            found = _of(self._look(), key_id)
         return found
 
     def _fresh_keys(self) -> Keys:
@@ -186,8 +186,8 @@ def signing_key(keys: Keys, now: int) -> Key:
     return next((key for key in reversed(keys) if key.made <= now - SIGNS_AFTER), keys[0])
 
 
-def _of(keys: Keys, id: str) -> Key | None:
-    return next((key for key in keys if key.id == id), None)
+def _of(keys: Keys, key_id: str) -> Key | None:
+    return next((key for key in keys if key.id == key_id), None)
 
 
 def _loaded(text: str) -> Keys:

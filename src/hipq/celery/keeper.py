@@ -16,7 +16,7 @@ from typing import Any, Final
 from celery.app.task import Context
 from kombu.serialization import loads as deserialized
 from kombu.utils.json import loads
-from msgspec import convert, to_builtins
+from msgspec import convert, json
 
 from hipq import Hipq
 from hipq.celery.message import Message, eta_of, message
@@ -55,9 +55,10 @@ class Keeper:
     def keep(self, wanted: Message) -> None:
         """Store it, unless this run of this task is waiting to be published already."""
         eta = eta_of(({"eta": wanted.eta}, {}, (), None), None, self._app)
+        data = json.decode(json.encode(wanted))  # as Celery would send it: its headers may have tuples in them
         for key in keys(wanted.id):
             try:
-                self._publish.enqueue(to_builtins(wanted), key=key, at=eta)
+                self._publish.enqueue(data, key=key, at=eta)
                 return
             except DuplicateKey as taken:
                 if self._is_waiting(taken.id, wanted):

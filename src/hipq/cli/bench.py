@@ -14,7 +14,7 @@ from hipq.cli.commands import examples
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration
 from hipq.cli.show import print_json
-from hipq.cli.target import json_option, shown
+from hipq.cli.target import given_db, json_option, shown
 
 if TYPE_CHECKING:
     from hipq.cli.benchmark.place import Place
@@ -32,7 +32,9 @@ _LABELS: Final = 34
         "hipq bench --json > before.json",
     ),
 )
-@click.option("--db", metavar="URL", help="The database; else $HIPQ_DATABASE_URL, else a new SQLite file here.")
+@click.option(
+    "--db", metavar="URL", callback=given_db, help="The database; else $HIPQ_DATABASE_URL, else a new SQLite file here."
+)
 @click.option(
     "--seconds", type=Duration("seconds", 1), default="60", show_default=True, help="About how long it takes."
 )

@@ -8,13 +8,24 @@ from typing import IO, Any
 import click
 
 from hipq.cli.commands import examples
-from hipq.cli.complain import nearest, note
-from hipq.cli.inputs import Duration, Moment, Whole, data_argument, data_file_option, given_data
+from hipq.cli.inputs import (
+    Duration,
+    Moment,
+    Retries,
+    TimeWindow,
+    Units,
+    Whole,
+    data_argument,
+    data_file_option,
+    given_data,
+)  # fmt: skip
 from hipq.cli.show import print_json
 from hipq.cli.target import AppCommand, announced, app_argument, json_option, load, others
 from hipq.errors import Invalid
-from hipq.job.names import FACTOR_MAX
-from hipq.job.order import PRIORITY_MAX
+from hipq.job.names import FACTOR_MAX, FACTOR_MIN
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
+from hipq.job.retries import Strategy
+from hipq.job.windows import Window
 
 
 @click.command(
@@ -22,7 +33,7 @@ from hipq.job.order import PRIORITY_MAX
     epilog=examples(
         """hipq enqueue shop:app orders charge '{"amount": 5}' --key order-17""",
         "hipq enqueue shop:app orders receipt --data-file receipt.json --delay 12h",
-        "hipq enqueue shop:app orders charge --key order-17 --on-duplicate return",
+        "hipq enqueue shop:app orders reindex --window 22:00-05:00@Europe/Rome",
     ),
 )
 @app_argument
@@ -33,12 +44,21 @@ from hipq.job.order import PRIORITY_MAX
 @click.option("--key", help="At most one live job of a type has it.")
 @click.option("--at", type=Moment(), help="Not before this moment, like 2027-01-15T08:00:00+01:00.")
 @click.option("--delay", type=Duration("delay"), help="Not before so long from now: seconds, or 90s, 5m, 12h, 30d.")
-@click.option("--priority", type=Whole("priority", 0, PRIORITY_MAX), help="Lower goes first.")
+@click.option(
+    "--priority", type=Whole("priority", PRIORITY_MIN, PRIORITY_MAX), help="Lower goes first; may be negative."
+)
 @click.option("--lane", help="The lane it belongs to; without it, what the queue's lane_by says.")
-@click.option("--throttle-factor", type=Whole("throttle_factor", 1, FACTOR_MAX), help="How many units it counts as.")
+@click.option("--throttle-factor", type=Units("throttle_factor", FACTOR_MIN, FACTOR_MAX),
+              help="How many units it counts as: 2, or 0.5.")  # fmt: skip
+@click.option("--window", "windows", type=TimeWindow(), multiple=True,
+              help="Start only then: 22:00-05:00@Europe/Rome. As often as wanted.")  # fmt: skip
 @click.option("--timeout", type=Duration("timeout", 0.001), help="How long an attempt may take.")
+@click.option("--retry", type=Retries(), help="What becomes of it if it fails, whatever its type says: backoff:5 "
+              "(attempts), fixed:60s:3 (delay, attempts), schedule:1s,5m,1h (delays), none, or the name of a "
+              "registered strategy.")  # fmt: skip
 @click.option("--on-duplicate", type=click.Choice(["raise", "return"]), default="raise", show_default=True,
               help="When a live job has the key: refuse, or print that one's id.")  # fmt: skip
+@click.option("--force", is_flag=True, help="Add it although nobody knows a job type of this name.")
 @json_option
 def enqueue(
     app: str,
@@ -51,9 +71,12 @@ def enqueue(
     delay: float | None,
     priority: int | None,
     lane: str | None,
-    throttle_factor: int | None,
+    throttle_factor: float | None,
+    windows: tuple[Window, ...],
     timeout: float | None,
+    retry: Strategy | str | None,
     on_duplicate: str,
+    force: bool,
     as_json: bool,
 ) -> None:
     """Add a job to QUEUE and print its id. Without data it is null."""
@@ -65,12 +88,17 @@ def enqueue(
         raise Invalid(f"{app} declares no queue {queue!r:.60}{others(queue, there)}")
     announced(loaded)
     options: dict[str, Any] = {"key": key, "at": at, "delay": delay, "priority": priority, "timeout": timeout}
-    options |= {"lane": lane, "throttle_factor": throttle_factor}
-    declared = [one.name for one in target.job_types]
-    id = target.enqueue(job_type, value, on_duplicate=on_duplicate, **options)
+    options |= {"lane": lane, "throttle_factor": throttle_factor, "windows": windows or None}
+    if retry is not None:
+        options["retry"] = retry
+    if not force and not target.is_known(job_type):
+        declared = [one.name for one in target.job_types]
+        raise Invalid(
+            f"queue {queue} has no job type {job_type!r:.60}{others(job_type, declared)}; to add the job for a program "
+            "that has code for it, say --force"
+        )
+    job_id = target.enqueue(job_type, value, on_duplicate=on_duplicate, **options)
     if as_json:
-        print_json({"id": id, "queue": queue, "type": job_type})
+        print_json({"id": job_id, "queue": queue, "type": job_type})
     else:
-        click.echo(id)
-    if job_type not in declared and (meant := nearest(job_type, declared)):  # by design no error: others may have it
-        note(f"{app} has no code for {job_type}{meant}")
+        click.echo(job_id)

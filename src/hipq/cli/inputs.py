@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import re
 from datetime import datetime
-from typing import IO, TYPE_CHECKING, Any, Final
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from hipq.errors import Invalid
 from hipq.job import payload
 from hipq.job.names import whole
-from hipq.job.when import moment, seconds
+from hipq.job.retries import Strategy, backoff, fixed, schedule
+from hipq.job.units import Number, given
+from hipq.job.when import duration, moment
+from hipq.job.windows import Window, window
 
 if TYPE_CHECKING:
     Type = click.ParamType[Any]
 else:
     Type = click.ParamType  # generic only in later releases of click
-
-_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
 class Whole(Type):
@@ -37,6 +38,20 @@ class Whole(Type):
                 f"{self._what} must be a whole number from {self._least} to {self._most}, not {value!r:.40}"
             ) from None
         return whole(number, self._what, self._least, self._most)
+
+
+class Units(Type):
+    """A number of units of a limit: whole, or with up to three decimals."""
+
+    name = "number"
+
+    def __init__(self, what: str, least: float, most: int) -> None:
+        self._what, self._least, self._most = what, least, most
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Number:
+        if re.fullmatch(r"-?[0-9]{1,12}(?:\.[0-9]{1,12})?", str(value)) is None:
+            raise Invalid(f"{self._what} must be a number from {self._least} to {self._most}, not {value!r:.40}")
+        return given(float(value), self._what, self._least, self._most)
 
 
 class JobId(Whole):
@@ -58,10 +73,36 @@ class Duration(Type):
         self._what, self._least = what, least
 
     def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> float:
-        match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)", str(value))
-        if not match:
-            raise Invalid(f"{self._what} must be a number of seconds, or like 90s, 5m, 12h or 30d, not {value!r:.40}")
-        return seconds(float(match[1]) * _UNITS[match[2]], self._what, least=self._least)
+        return duration(value, self._what, least=self._least)
+
+
+class Retries(Type):
+    """A retry strategy: backoff:5, fixed:60s:3, schedule:1s,5m,1h, none, or a registered name."""
+
+    name = "strategy"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Strategy | str:
+        if not isinstance(value, str):
+            found: Strategy = value
+            return found
+        name, *given = value.split(":")
+        match name, len(given):
+            case "backoff", 0 | 1:
+                return backoff(*map(_attempts, given))
+            case "fixed", 1 | 2:
+                return fixed(Duration("delay").convert(given[0], None, None), *map(_attempts, given[1:]))
+            case "schedule", 1:
+                return schedule([Duration("delay").convert(one, None, None) for one in given[0].split(",")])
+            case _, 0 if name not in ("fixed", "schedule"):
+                return name
+        raise Invalid(
+            "retry must be like backoff:5, fixed:60s:3, schedule:1s,5m,1h, none or a registered name, "
+            f"not {value!r:.60}"
+        )
+
+
+def _attempts(given: str) -> int:
+    return Whole("attempts", 1, 1_000_000).convert(given, None, None)
 
 
 class Moment(Type):
@@ -79,6 +120,21 @@ class Moment(Type):
             raise Invalid(f"{self._what} must be a moment like 2027-01-15T08:00:00+01:00, not {value!r:.40}") from None
         moment(found, self._what)
         return found
+
+
+class TimeWindow(Type):
+    """A time of day: 22:00-05:00, 22:00-05:00@Europe/Rome, or 12:00-13:00 on sat,sun."""
+
+    name = "window"
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Window:
+        match = re.fullmatch(r"([^-@ ]+)-([^-@ ]+)(?:@([^ ]+))?(?: on ([a-z, ]+))?", str(value))
+        if not match:
+            raise Invalid(f"a window is like 22:00-05:00@Europe/Rome, or 12:00-13:00 on sat,sun, not {value!r:.60}")
+        try:
+            return window(match[1], match[2], match[3] or "UTC", re.split("[, ]+", match[4]) if match[4] else None)
+        except Invalid as error:
+            raise Invalid(f"window {value!r:.60}: {error}") from None
 
 
 # -- data ------------------------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from hipq.cli.target import AppCommand, app_argument, db_option, find, instances
 from hipq.errors import NotFound
 from hipq.job import names
 from hipq.job.model import queue_of
-from hipq.job.order import PRIORITY_MAX
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.observe.logs import escaped
 
 
@@ -45,14 +45,14 @@ def job() -> None:
     ),
 )
 @app_argument
-@click.argument("id", type=JobId())
+@click.argument("job_id", metavar="ID", type=JobId())
 @db_option
 @json_option
-def show(app: str, id: int, db: str | None, as_json: bool) -> None:
+def show(app: str, job_id: int, db: str | None, as_json: bool) -> None:
     """A job, what has happened to it, and the answers that came for it."""
-    target, found = find(instances(app, db), id)
+    target, found = find(instances(app, db), job_id)
     more = {"traceback": found.fault.traceback or None} if found.fault else {"traceback": None}
-    _print(target, found, as_json, more | answers_of(target, id))
+    _print(target, found, as_json, more | answers_of(target, job_id))
 
 
 @job.command(
@@ -106,15 +106,15 @@ def _whole(found: list[tuple[str, str, Job[Any]]]) -> Iterator[dict[str, Any]]:
     ),
 )
 @app_argument
-@click.argument("id", type=JobId())
+@click.argument("job_id", metavar="ID", type=JobId())
 @db_option
 @json_option
-def why(app: str, id: int, db: str | None, as_json: bool) -> None:
+def why(app: str, job_id: int, db: str | None, as_json: bool) -> None:
     """Why a job does not run now, or what it is doing, in one sentence."""
-    target, _ = find(instances(app, db), id)
-    found = target.why(id)
+    target, _ = find(instances(app, db), job_id)
+    found = target.why(job_id)
     if as_json:
-        print_json({"id": id, "reason": found.reason, "sentence": found.sentence, "details": found.details})
+        print_json({"id": job_id, "reason": found.reason, "sentence": found.sentence, "details": found.details})
     else:
         click.echo(escaped(found.sentence))
 
@@ -153,7 +153,7 @@ def cancel(
     names.reason(reason)
     return done_to(
         instances(app, db), ids, chosen, "cancel",
-        one=lambda target, id: target.cancel(id, reason),
+        one=lambda target, job_id: target.cancel(job_id, reason),
         many=lambda target, queue, **wanted: target.cancel_all(queue, reason, **wanted),
         yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip
@@ -179,7 +179,7 @@ def retry(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool
     find."""
     return done_to(
         instances(app, db), ids, chosen, "hurry",
-        one=lambda target, id: target.retry_now(id),
+        one=lambda target, job_id: target.retry_now(job_id),
         many=lambda target, queue, **wanted: target.retry_all(queue, **wanted),
         yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip
@@ -198,7 +198,9 @@ def retry(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool
 @filters
 @click.option("--at", type=Moment(), help="Not before this moment, like 2027-01-15T08:00:00+01:00.")
 @click.option("--delay", type=Duration("delay"), help="Not before so long from now: seconds, or 90s, 5m, 12h, 30d.")
-@click.option("--priority", type=Whole("priority", 0, PRIORITY_MAX), help="Lower goes first.")
+@click.option(
+    "--priority", type=Whole("priority", PRIORITY_MIN, PRIORITY_MAX), help="Lower goes first; may be negative."
+)
 @yes_option
 @quiet_option
 @db_option
@@ -223,7 +225,7 @@ def change(
         raise click.UsageError("give --at or --delay, not both", click.get_current_context())
     return done_to(
         instances(app, db), ids, chosen, "change",
-        one=lambda target, id: target.change(id, at=at, delay=delay, priority=priority),
+        one=lambda target, job_id: target.change(job_id, at=at, delay=delay, priority=priority),
         many=lambda target, queue, **wanted: target.change_all(queue, at=at, delay=delay, priority=priority, **wanted),
         yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip
@@ -249,7 +251,7 @@ def again(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool
     it is. Where a live job has the same key, none is added."""
     return done_to(
         instances(app, db), ids, chosen, "add again",
-        one=lambda target, id: target.again(id),
+        one=lambda target, job_id: target.again(job_id),
         many=lambda target, queue, **wanted: target.again_all(queue, **wanted),
         live=False, yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip

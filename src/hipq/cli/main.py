@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+import traceback
 from collections.abc import Sequence
 
 import click
@@ -29,6 +30,7 @@ from hipq.cli.migrate import migrate
 from hipq.cli.move import move_jobs
 from hipq.cli.prune import prune
 from hipq.cli.queue import queue
+from hipq.cli.restored import restored
 from hipq.cli.serve import serve
 from hipq.cli.signing import signing
 from hipq.cli.streams import give_up, open_closed_ones
@@ -36,6 +38,7 @@ from hipq.cli.tenant import tenant
 from hipq.cli.waiter import waiter
 from hipq.cli.worker import worker
 from hipq.errors import HipqError, Invalid
+from hipq.stores.password import without_password
 
 _HELP = ["-h", "--help"]
 
@@ -82,6 +85,7 @@ for command in (
     move_jobs,
     prune,
     queue,
+    restored,
     serve,
     signing,
     tenant,
@@ -101,19 +105,23 @@ def main() -> None:
 
 def run(arguments: Sequence[str]) -> int:
     """Run one command line; its exit status."""
+
+    def complaint(text: str, status: int, more: str = "") -> int:
+        return complain(_hidden(text, arguments), status, more)
+
     try:
         status = cli.main(list(arguments), "hipq", standalone_mode=False, obj=tuple(arguments))
         sys.stdout.flush()
         return status if isinstance(status, int) else 0
     except click.UsageError as error:
         where = f" (see {error.ctx.command_path} --help)" if error.ctx else ""
-        return complain(error.format_message().rstrip("."), 2, where)
+        return complaint(error.format_message().rstrip("."), 2, where)
     except click.ClickException as error:
-        return complain(error.format_message(), 2)
+        return complaint(error.format_message(), 2)
     except Invalid as error:
-        return complain(str(error), 2)
+        return complaint(str(error), 2)
     except HipqError as error:
-        return complain(advised(str(error)), 1)
+        return complaint(advised(str(error)), 1)
     except (click.Abort, KeyboardInterrupt):
         return 130
     except BrokenPipeError:  # the reader of our output has gone, which is nothing to complain of
@@ -124,15 +132,42 @@ def run(arguments: Sequence[str]) -> int:
         return complain(_said(error), 1)
 
 
+def _hidden(text: str, arguments: Sequence[str]) -> str:
+    """What is said of a command line, without the password of a database in one of its words: a message may quote the
+    word that is wrong, or its beginning."""
+    for word in arguments:
+        hidden = without_password(word)
+        for quoted in (word, repr(word)[1:-1]) if hidden != word else ():
+            begins = quoted[: _alike(quoted, hidden) + 1]
+            before, found, after = text.partition(begins)
+            if found:
+                rest = quoted.removeprefix(begins)
+                text = before + hidden + after[_alike(rest, after) :]
+    return text
+
+
+def _alike(one: str, other: str) -> int:
+    """How many characters two texts begin with alike."""
+    return next((n for n, (a, b) in enumerate(zip(one, other, strict=False)) if a != b), min(len(one), len(other)))
+
+
 def _said(error: OSError) -> str:
-    """What a file, standard output or the current folder is up to."""
+    """What a file, standard output or the current folder is up to, or the operating system."""
     try:
         os.getcwd()
     except OSError:
         return "the current folder is not there any more: go to another one"
-    if error.filename is None:  # an error of opening a file names it; only to standard output commands write themselves
-        return f"cannot write to standard output: {error.strerror or error}"
-    return f"{error.strerror}: {error.filename}"
+    if error.filename is not None:
+        return f"{error.strerror}: {error.filename}"
+    said = str(error.strerror or error)
+    return f"cannot write to standard output: {said}" if _is_output(error) else f"a system call failed: {said}"
+
+
+def _is_output(error: OSError) -> bool:
+    """An error of opening a file names it; and all that commands write themselves goes to standard output."""
+    frames = list(traceback.walk_tb(error.__traceback__))
+    raised_in = str(frames[-1][0].f_globals.get("__name__")) if frames else ""
+    return raised_in == "__main__" or raised_in.startswith(("click.", "hipq.cli."))
 
 
 if __name__ == "__main__":

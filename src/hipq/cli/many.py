@@ -125,14 +125,14 @@ def _to_each(
 ) -> int:
     """One after the other; what cannot be done to one does not keep the others from it."""
     failed: dict[int, str] = {}
-    for id in dict.fromkeys(ids):
+    for job_id in dict.fromkeys(ids):
         try:
-            one(find(apps, id)[0], id)
+            one(find(apps, job_id)[0], job_id)
         except HipqError as error:
-            failed[id] = str(error)
+            failed[job_id] = str(error)
     done = len(dict.fromkeys(ids)) - len(failed)
     if as_json:
-        print_json({"changed": done, "failed": [{"id": id, "error": why} for id, why in failed.items()]})
+        print_json({"changed": done, "failed": [{"id": job_id, "error": why} for job_id, why in failed.items()]})
     else:
         for why in failed.values():
             click.echo(f"hipq: {escaped(why)}", err=True)

@@ -7,7 +7,7 @@ import click
 from hipq.app import Hipq
 from hipq.cli.commands import examples
 from hipq.cli.show import print_json
-from hipq.cli.target import AppCommand, announced, app_argument, database, json_option, load
+from hipq.cli.target import AppCommand, announced, app_argument, database, given_db, json_option, load
 
 
 @click.command(
@@ -18,7 +18,7 @@ from hipq.cli.target import AppCommand, announced, app_argument, database, json_
     ),
 )
 @app_argument
-@click.option("--db", metavar="URL", help="The database, instead of MODULE:APP.")
+@click.option("--db", metavar="URL", callback=given_db, help="The database, instead of MODULE:APP.")
 @json_option
 def migrate(app: str, db: str | None, as_json: bool) -> None:
     """Create or update hipq's tables. SQLite does so by itself; on PostgreSQL run this once, and after an upgrade."""

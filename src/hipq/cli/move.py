@@ -10,6 +10,7 @@ from hipq.cli.progress import Bar, progress, quiet_option
 from hipq.cli.show import print_json, print_table
 from hipq.cli.target import json_option, shown
 from hipq.move import WAIT, Told, move
+from hipq.stores.open import url_of
 
 _WORDS = {
     "drain": "no more jobs start; waiting for handlers that run",
@@ -63,6 +64,7 @@ def move_jobs(source: str, target: str, wait: float, quiet: bool, as_json: bool)
     file is locked, and then all of them go on with TARGET by themselves. Every table is read back and compared before
     anything is switched. Interrupted at any point it can be run again: nothing is lost, and nothing is there twice.
     """
+    source, target = url_of(source), url_of(target)
     click.echo(f"from {shown(source)}\nto   {shown(target)}", err=True)
     silent = quiet or as_json
     with progress("rows", 0, quiet=silent) as bar:

@@ -10,13 +10,14 @@ import click
 
 from hipq import Hipq, Queue, limit, per_lane, rate, share
 from hipq.cli.commands import Commands, examples
-from hipq.cli.inputs import Duration, Whole
+from hipq.cli.inputs import Duration, Units, Whole
 from hipq.cli.show import next_page, print_json, print_lines, print_table
 from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instances, json_option
 from hipq.errors import Invalid
+from hipq.job.units import Number, counted, number
 from hipq.job.when import to_datetime
 from hipq.stores.base import Glance, Limits
-from hipq.throttlers.limit import MOST, PerLane
+from hipq.throttlers.limit import LEAST, MOST, PerLane
 from hipq.throttlers.rate import Rate
 from hipq.throttlers.rules import AnyLimit, Rules
 from hipq.throttlers.share import Share
@@ -76,7 +77,7 @@ def _print_queues(rows: list[dict[str, Any]]) -> None:
 def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
     served = {one.number: tuple(each.name for each in one.job_types if each.spec.fn) for one in queues}
     tables = {known.number: known.table for known in app.store.queues(app.name)}
-    glances = {one.queue: one for one in app.store.glance(list(served.items()))}
+    glances = {one.queue: one for one in app.store.glance(list(served.items()), tuple(app.strategies))}
     return [
         {
             "app": app.name,
@@ -181,34 +182,42 @@ def _pauses(state: dict[str, Any]) -> list[str]:
 )
 @app_argument
 @_queue_argument
-@click.argument("n", metavar="[N]", required=False, type=Whole("the limit", 0, MOST))
-@click.option("--per-lane", type=Whole("per-lane", 1, MOST), help="At most so many units of each lane.")
+@click.argument("n", metavar="[N]", required=False, type=Units("the limit", 0, MOST))
+@click.option("--per-lane", type=Units("per-lane", LEAST, MOST), help="At most so many units of each lane.")
 @click.option("--share", "shares", metavar="L=P,L=P", help="Parts of the limit, in percent: east=40,west=60.")
-@click.option("--other", type=Whole("other", 1, 100), help="The part of all lanes that --share does not name.")
+@click.option("--other", type=Units("other", LEAST, 100), help="The part of all lanes that --share does not name.")
 @click.option("--rate", "rates", metavar="N/S", multiple=True, help="N units start in any S seconds: 50/1, or 1000/1h.")
+@click.option("--none", "unlimited", is_flag=True, help="No limit of the whole queue; its other limits stay.")
 @click.option("--default", is_flag=True, help="Back to what the code says.")
 @db_option
 @json_option
 def set_limit(
     app: str,
     name: str,
-    n: int | None,
-    per_lane: int | None,
+    n: float | None,
+    per_lane: float | None,
     shares: str | None,
-    other: int | None,
+    other: float | None,
     rates: tuple[str, ...],
+    unlimited: bool,
     default: bool,
     db: str | None,
     as_json: bool,
 ) -> None:
-    """Show the limits of QUEUE, or change them while it runs. N alone replaces the limit of the whole queue (0 = none)
-    and leaves the others; with options, all limits are replaced by what is given."""
+    """Show the limits of QUEUE, or change them while it runs. N alone replaces the limit of the whole queue, --none
+    removes it, and both leave the others; with other options, all limits are replaced by what is given."""
+    if n is not None and n <= 0:
+        raise click.UsageError(
+            "a limit of 0 lets nothing run: say --none to remove the limit, or use `hipq queue pause`"
+        )
     given = _given(n, per_lane, shares, other, rates)
-    if default and (given or n is not None):
-        raise click.UsageError("give limits, or --default to go back to those of the code, not both")
+    if (default or unlimited) and (given or n is not None or (default and unlimited)):
+        raise click.UsageError("give limits, --none to remove one, or --default to go back to the code's: one of these")
     target, found = chosen(app, db, name)
     if default:
         target.set_limit(found.name, None)
+    elif unlimited:
+        target.set_limit(found.name, 0)
     elif given:
         target.set_limit(found.name, given)
     elif n is not None:
@@ -217,7 +226,7 @@ def set_limit(
 
 
 def _given(
-    n: int | None, lane: int | None, shares: str | None, other: int | None, rates: Sequence[str]
+    n: float | None, lane: float | None, shares: str | None, other: float | None, rates: Sequence[str]
 ) -> list[AnyLimit]:
     """The whole list, if anything but N is given."""
     if other is not None and shares is None:
@@ -230,23 +239,23 @@ def _given(
     return [limit(n), *found] if found and n else found
 
 
-def _percentages(text: str) -> dict[str, int]:
-    found: dict[str, int] = {}
+def _percentages(text: str) -> dict[str, float]:
+    found: dict[str, float] = {}
     for part in text.split(","):
-        match = re.fullmatch(r"\s*(.*?)\s*=\s*([0-9]{1,9})\s*", part)
+        match = re.fullmatch(r"\s*(.*?)\s*=\s*([0-9]{1,9}(?:\.[0-9]{1,9})?)\s*", part)
         if not match:
             raise Invalid(f"share must be like east=40,west=60, in percent, not {part!r:.40}")
         if match[1] in found:
             raise Invalid(f"share names lane {match[1]!r:.40} twice")
-        found[match[1]] = int(match[2])
+        found[match[1]] = float(match[2])
     return found
 
 
 def _rate(text: str) -> Rate:
-    match = re.fullmatch(r"([0-9]{1,12})/(.+)", text)
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)/(.+)", text)
     if not match:
         raise Invalid(f"rate must be like 50/1 or 1000/1h, units in a time, not {text!r:.40}")
-    return rate(int(match[1]), Duration("the time of a rate", 0.001).convert(match[2], None, None))
+    return rate(float(match[1]), Duration("the time of a rate", 0.001).convert(match[2], None, None))
 
 
 def _print_limits(app: Hipq, found: Queue, as_json: bool) -> None:
@@ -255,8 +264,8 @@ def _print_limits(app: Hipq, found: Queue, as_json: bool) -> None:
     code = found.declared.limits or rules.limits  # this program's may be newer than what the last engine brought
     state = {
         "app": app.name, "queue": found.name, "limits": list(rules.in_force), "changed": rules.changed is not None,
-        "code": list(code), "code_is_newer": code != rules.limits, "used": sum(limits.held.values()), "lanes": lanes,
-        "throttled": rules.throttled, "throttler_error": limits.note if rules.throttled else "",
+        "code": list(code), "code_is_newer": code != rules.limits, "used": number(sum(limits.held.values())),
+        "lanes": lanes, "throttled": rules.throttled, "throttler_error": limits.note if rules.throttled else "",
     }  # fmt: skip
     if as_json:
         print_json(state)
@@ -278,13 +287,13 @@ def _lanes(limits: Limits) -> list[dict[str, Any]]:
     rules = limits.rules
     shares = [one for one in rules.in_force if isinstance(one, Share)]
     names = sorted({*limits.held, *(lane for one in shares for lane in one.percent)})
-    return [{"lane": lane, "used": limits.held.get(lane, 0), "most": _most(rules, lane)} for lane in names]
+    return [{"lane": lane, "used": number(limits.held.get(lane, 0)), "most": _most(rules, lane)} for lane in names]
 
 
-def _most(rules: Rules, lane: str) -> int | None:
-    caps = [one.n for one in rules.in_force if isinstance(one, PerLane)]
-    caps += [one.cap(lane, rules.most) for one in rules.in_force if isinstance(one, Share) and rules.most]
-    return min(caps, default=None)
+def _most(rules: Rules, lane: str) -> Number | None:
+    caps = [counted(one.n) for one in rules.in_force if isinstance(one, PerLane)]
+    caps += [one.cap(lane, counted(rules.most)) for one in rules.in_force if isinstance(one, Share) and rules.most]
+    return number(min(caps)) if caps else None
 
 
 def _text(limits: Sequence[AnyLimit]) -> str:

@@ -15,7 +15,7 @@ from hipq.cli.callbacks import BACKLOG, bound
 from hipq.cli.commands import examples
 from hipq.cli.complain import note
 from hipq.cli.inputs import Whole
-from hipq.cli.target import shown, usual_database
+from hipq.cli.target import given_db, shown, usual_database
 from hipq.errors import HipqError, Invalid
 from hipq.observe import logs
 from hipq.signals import each_meant
@@ -39,7 +39,10 @@ _DAY: Final = 86_400
     )
 )
 @click.option(
-    "--db", metavar="URL", help="The database; else $HIPQ_DATABASE_URL, or database of hipq.toml, or daemon.db."
+    "--db",
+    metavar="URL",
+    callback=given_db,
+    help="The database; else $HIPQ_DATABASE_URL, or database of hipq.toml, or daemon.db.",
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=Whole("port", 0, 65_535), default=8000, show_default=True, help="0: any that is free.")

@@ -16,6 +16,9 @@ import msgspec
 from hipq import Job
 from hipq.cli.complain import is_terminal, note
 from hipq.cli.table import laid_out, text_of
+from hipq.job.retries import in_words
+from hipq.job.states import NONE
+from hipq.job.windows import describe
 from hipq.observe.logs import escaped
 from hipq.stores.password import without_password
 
@@ -24,8 +27,9 @@ GIVEN: Final = "hipq.given"
 
 _BRIEF = ("id", "queue", "type", "key", "state", "phase", "code", "attempt", "scheduled_run_time")
 _FIELDS = (
-    "id", "type", "key", "state", "phase", "attempt", "failures", "crashes", "code", "exitcode", "priority",
+    "id", "type", "key", "wait_key", "state", "phase", "attempt", "failures", "crashes", "code", "exitcode", "priority",
     "throttle_factor", "timeout", "scheduled_run_time", "deadline", "create_time", "update_time", "owner",
+    "time_windows", "lane", "tenant",
 )  # fmt: skip
 
 
@@ -36,7 +40,7 @@ def outlined(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
         "app": app,
         "queue": queue,
         **{name: getattr(job, name) for name in _FIELDS},
-        "error": str(fault) if fault else None,
+        "error": str(fault) if fault else NONE,
     }
 
 
@@ -44,6 +48,9 @@ def described(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
     """A job as JSON can have it, whole."""
     return {
         **outlined(app, queue, job),
+        "retry": job.retry,
+        "then": job.then,
+        "traceparent": job.traceparent,
         "data": job.data,
         "result": job.result,
         "history": job.history,
@@ -98,8 +105,18 @@ def next_page(after: int | str) -> None:
     given = without_option(context.meta.get(GIVEN, []), "--after")
     more = ["--after", str(after)]
     words = [*more, *given] if "--" in given else [*given, *more]  # behind -- nothing is an option
-    line = shlex.join([*context.command_path.split(), *map(without_password, words)])
+    line = shlex.join([*context.command_path.split(), *without_passwords(words)])
     note(f"there is more: {escaped(line)}")
+
+
+def without_passwords(words: Sequence[str]) -> list[str]:
+    """A command line's words; those of them that name a database without its password."""
+    found: list[str] = []
+    for word in words:
+        option, is_one, value = word.partition("=") if word.startswith("--db=") else ("", "", word)
+        is_db = is_one or (found and found[-1] == "--db")
+        found.append(option + is_one + without_password(value) if is_db else word)
+    return found
 
 
 def without_option(words: Sequence[str], option: str) -> list[str]:
@@ -138,9 +155,16 @@ def _whole(value: Any) -> str:
 
 def print_job(job: dict[str, Any]) -> None:
     """A job and what happened to it, line by line."""
-    for name in ("app", "queue", *_FIELDS):
-        if job[name] not in (None, ""):
-            click.echo(f"{name.replace('_', ' '):<19}{_whole(job[name])}")
+    windows = describe(msgspec.json.encode(job["time_windows"]).decode())
+    said = {name: job[name] for name in ("app", "queue", *_FIELDS)} | {"time_windows": windows}
+    for name, value in (said | {name: said[name] or "(none)" for name in ("lane", "tenant")}).items():
+        if value not in (None, ""):
+            click.echo(f"{name.replace('_', ' '):<19}{_whole(value)}")
+    if job["retry"]:
+        click.echo(f"{'retry':<19}{escaped(in_words(job['retry']))}")
+    for name in ("then", "traceparent"):
+        if job[name]:
+            click.echo(f"{name:<19}{escaped(job[name])}")
     for name in ("data", "result", "error"):
         if job[name] is not None:
             text = job[name] if name == "error" else json.dumps(job[name])
@@ -160,8 +184,7 @@ def print_job(job: dict[str, Any]) -> None:
 
 
 def timeline(job: dict[str, Any]) -> list[tuple[datetime, str]]:
-    is_there = job["history"] and job["history"][0]["event"] == "added"  # with the trace it belongs to
-    found = [] if is_there else [(job["create_time"], "added")]
+    found = [(job["create_time"], "added")]
     for entry in job["history"]:
         details = " ".join(f"{k}={_whole(v)}" for k, v in entry.items() if k not in ("at", "event"))
         found.append((entry["at"], escaped(f"{entry['event']} {details}".strip())))

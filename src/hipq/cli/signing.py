@@ -71,8 +71,8 @@ def rotate(app: str, yes: bool, db: str | None, as_json: bool) -> None:
         print_json({"app": target.name, "key": new.id, "dropped": dropped})
         return
     click.echo(f"key {new.id} signs a minute from now")
-    for id in dropped:
-        click.echo(f"dropped key {id}")
+    for job_id in dropped:
+        click.echo(f"dropped key {job_id}")
 
 
 @signing.command(

@@ -16,7 +16,7 @@ import click
 from hipq import Hipq, Invalid, Job, NotFound, Queue, config
 from hipq.cli.complain import nearest, note
 from hipq.cli.show import GIVEN
-from hipq.stores.open import open_store, without_password
+from hipq.stores.open import open_store, url_of, without_password
 
 _APP = re.compile(r"(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>[A-Za-z_]\w*(\.\w+)*)")
 
@@ -42,7 +42,9 @@ class AppCommand(click.Command):
             return super().parse_args(ctx, args)
         except click.UsageError as error:
             if "unexpected extra argument" in error.message and first and ":" not in first:
-                said = f"{first!r:.60} is too much; an application is given as MODULE:APP, like shop:app"
+                said = (
+                    f"{without_password(first)!r:.60} is too much; an application is given as MODULE:APP, like shop:app"
+                )
                 raise click.UsageError(said, ctx) from None
             raise
 
@@ -68,20 +70,22 @@ def usual_app() -> str:
 
 def usual_database() -> str:
     """The database of a command that has no application; "" if nothing says which."""
-    return os.environ.get("HIPQ_DATABASE_URL") or config.read().settings.database or ""
+    found = os.environ.get("HIPQ_DATABASE_URL") or config.read().settings.database
+    return url_of(found) if found else ""
 
 
 def app_argument(command: Callable[..., Any]) -> Callable[..., Any]:
     return click.argument("app", metavar="[MODULE:APP]")(command)
 
 
-def _given(ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+def given_db(ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    """The callback of every --db: its URL, in whatever form the database was given."""
     if value == "":  # a variable of a script that is not set: another database is not what was meant
         raise click.UsageError("--db is empty: give a URL, or leave it out", ctx)
-    return value
+    return value if value is None or ctx.resilient_parsing else url_of(value)
 
 
-db_option = click.option("--db", metavar="URL", callback=_given,
+db_option = click.option("--db", metavar="URL", callback=given_db,
                          help="A database instead of MODULE:APP: all that is registered in it.")  # fmt: skip
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 
@@ -98,7 +102,10 @@ def load_any(where: str, kind: type[T]) -> T:
     hipq.toml that names it."""
     match = _APP.fullmatch(where)
     if not match:
-        raise Invalid(f"an application is given as MODULE:APP, like shop:app, not {where!r:.80}")
+        raise Invalid(
+            f"an application is given as MODULE:APP, like shop:app, not {without_password(where)!r:.80}; "
+            "a database is given with --db"
+        )
     configured = config.read()
     folders = [str(configured.file.parent)] if configured.file and configured.settings.app == where else []
     for folder in (*folders, os.getcwd()):
@@ -139,7 +146,7 @@ def announced(app: Hipq) -> Hipq:
 
 def shown(url: str) -> str:
     """A database URL for people: paths in full, passwords not at all."""
-    if url in ("sqlite://", "sqlite:///:memory:"):
+    if url in ("sqlite://", "sqlite:///:memory:", ":memory:"):
         return "sqlite:// (in memory: gone when this command ends)"
     if url.startswith("sqlite:///"):
         return f"sqlite:///{os.path.abspath(url.removeprefix('sqlite:///'))}"
@@ -187,11 +194,11 @@ def _registered(db: str) -> list[Hipq]:
     return list(apps.values())
 
 
-def find(apps: list[Hipq], id: int) -> tuple[Hipq, Job[Any]]:
+def find(apps: list[Hipq], job_id: int) -> tuple[Hipq, Job[Any]]:
     for app in apps:
         with suppress(NotFound):
-            return app, app.job(id)
-    raise NotFound(f"there is no job {id} here")
+            return app, app.job(job_id)
+    raise NotFound(f"there is no job {job_id} here")
 
 
 def of_name(apps: list[Hipq], queue: str | None) -> list[tuple[Hipq, Queue]]:

@@ -13,7 +13,7 @@ from hipq.cli.complain import note
 from hipq.cli.inputs import Whole
 from hipq.cli.progress import confirm, yes_option
 from hipq.cli.show import print_json, print_lines, print_table
-from hipq.cli.target import json_option, shown, usual_database
+from hipq.cli.target import given_db, json_option, shown, usual_database
 from hipq.daemon.tenants import ADMIN, Quotas, Tenant, Tenants, Token, described
 from hipq.errors import Invalid
 from hipq.job.when import to_datetime
@@ -24,14 +24,8 @@ USUAL = "sqlite:///daemon.db"
 _MOST = 10**12
 
 
-def _given(ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    if value == "":  # a variable of a script that is not set: another database is not what was meant
-        raise click.UsageError("--db is empty: give a URL, or leave it out", ctx)
-    return value
-
-
 db_option = click.option(
-    "--db", metavar="URL", callback=_given,
+    "--db", metavar="URL", callback=given_db,
     help="The daemon's database; else $HIPQ_DATABASE_URL, or database of hipq.toml, or daemon.db.",
 )  # fmt: skip
 
@@ -157,12 +151,12 @@ def revoke(names: tuple[str, ...], admin: bool, db: str | None, as_json: bool) -
     """Let a token be good for nothing: at every daemon within a second."""
     if len(names) != (1 if admin else 2):
         raise click.UsageError("say NAME and TOKEN-ID, or --admin and TOKEN-ID")
-    owner, id = (ADMIN, names[0]) if admin else names
-    _tenants(db).revoke(owner, id)
+    owner, job_id = (ADMIN, names[0]) if admin else names
+    _tenants(db).revoke(owner, job_id)
     if as_json:
-        print_json({"tenant": None if admin else owner, "revoked": id})
+        print_json({"tenant": None if admin else owner, "revoked": job_id})
     else:
-        click.echo(f"revoked token {id}")
+        click.echo(f"revoked token {job_id}")
 
 
 @tenant.command("remove", epilog=examples("hipq tenant remove acme", "hipq tenant remove acme --yes --json"))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LARGEST: Final = 1 << 20
 """Bytes that SQS takes at most."""
 
-_id_argument = click.argument("id", metavar="ID")
+_id_argument = click.argument("item_id", metavar="ID")
 _at_option = click.option("--at", type=Moment(), help="A moment with its time zone: 2027-01-15T08:00:00+01:00.")
 _ATTRIBUTE: Final = re.compile(r"(?P<name>[^:=]+)(:(?P<type>[^=]+))?=(?P<value>.*)", re.DOTALL)
 
@@ -98,11 +98,11 @@ def _plain(attribute: Any) -> dict[str, str]:
 @_id_argument
 @yes_option
 @json_option
-def cancel(app: str, queue: str, id: str, yes: bool, as_json: bool, **where: Any) -> None:
+def cancel(app: str, queue: str, item_id: str, yes: bool, as_json: bool, **where: Any) -> None:
     """Delete a message that waits in the table of QUEUE. One that SQS has already cannot be called off."""
     target = found(app, (queue,), **where)
-    confirm(f"Delete the message {id} for {queue}?", yes)
-    gone = target.cancel(queue, id)
+    confirm(f"Delete the message {item_id} for {queue}?", yes)
+    gone = target.cancel(queue, item_id)
     if gone.maybe_sent:
         note("a poller died while it sent this message: it may arrive all the same")
     if as_json:
@@ -126,12 +126,12 @@ def cancel(app: str, queue: str, id: str, yes: bool, as_json: bool, **where: Any
 @click.option("--delay", type=Duration("delay"), help="Or so long from now: 90s, 5m, 12h or 30d.")
 @json_option
 def reschedule(
-    app: str, queue: str, id: str, at: datetime | None, delay: float | None, as_json: bool, **where: Any
+    app: str, queue: str, item_id: str, at: datetime | None, delay: float | None, as_json: bool, **where: Any
 ) -> None:
     """Give a message that waits in the table of QUEUE another time."""
     if (at is None) == (delay is None):
         raise click.UsageError("say when: --at or --delay")
-    changed = found(app, (queue,), **where).reschedule(queue, id, at=at, delay=delay)
+    changed = found(app, (queue,), **where).reschedule(queue, item_id, at=at, delay=delay)
     if as_json:
         print_json(described(changed))
     else:

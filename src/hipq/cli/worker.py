@@ -7,7 +7,9 @@ import os
 import signal
 import sys
 import threading
+import time
 import traceback
+from collections.abc import Callable
 from typing import Final
 
 import click
@@ -21,12 +23,15 @@ from hipq.cli.supervisor import Supervisor
 from hipq.cli.target import AppCommand, announced, app_argument, load, others
 from hipq.engine.loop import Engine
 from hipq.engine.pulse import LEASE
-from hipq.errors import Invalid
+from hipq.errors import Invalid, StoreUnavailable
 from hipq.observe import logs
 from hipq.signals import each_meant
 
 STUCK: Final = 3
-"""Exit status of a process whose threads are all held by handlers that outlived their run_timeout: replace it."""
+"""Exit status of a process that must be replaced: of no use any more, as the engine's `unfit` says."""
+
+PAUSE: Final = 1.0
+"""Seconds between looks whether the database is there."""
 
 
 @click.command(
@@ -45,6 +50,10 @@ STUCK: Final = 3
               help="One that dies, or whose threads are all stuck, is replaced.")  # fmt: skip
 @click.option("--lease", type=Duration("lease", 0.1), default=LEASE, show_default=True,
               help="Seconds a process may be silent before its jobs are given to others.")  # fmt: skip
+@click.option("--wait", type=Duration("wait"), show_default="as long as it takes",
+              help="Seconds to wait for a database that is away when it starts; 0 = fail at once.")  # fmt: skip
+@click.option("--drain", type=Duration("drain"), show_default="until handlers end; 30 if the database is away",
+              help="Seconds a stop may take: then handlers that still run are given back.")  # fmt: skip
 @click.option("--listen/--no-listen", "listens", default=True, show_default=True,
               help="Also keep answers that come as messages (app.listen); not with --until-empty.")  # fmt: skip
 @click.option("--until-empty", is_flag=True, help="End when nothing is due and nothing executes.")
@@ -59,6 +68,8 @@ def worker(
     concurrency: int,
     processes: int,
     lease: float,
+    wait: float | None,
+    drain: float | None,
     listens: bool,
     until_empty: bool,
     log_level: str,
@@ -67,7 +78,8 @@ def worker(
 ) -> int:
     """Run jobs until SIGINT or SIGTERM. The first lets running handlers finish, a second gives their jobs back.
 
-    Exit 0: asked to stop, or empty. 1: failed. 3: every thread is held by a handler past its run_timeout.
+    Exit 0: asked to stop, or empty. 1: failed. 3: the process must be replaced: every thread is held by a handler past
+    its run_timeout, no child process can be started, or a handler closed the worker's own file descriptors.
     """
     logs.configure(log_level, log_format)
     wanted = queues.split(",") if queues is not None else None
@@ -79,12 +91,31 @@ def worker(
         command += ["-q", queues] if queues is not None else []
         command += ["--until-empty"] if until_empty else []
         command += [] if listens else ["--no-listen"]
+        command += [] if wait is None else ["--wait", str(wait)]
+        command += [] if drain is None else ["--drain", str(drain)]
         return Supervisor(command, processes, until_empty).run()
     found = _checked(app, wanted)
     if lifeline is None and log_format == "text":
         announced(found)  # supervised, it has been said; in JSON, "engine started" says it
-    engine = found.engine(wanted, concurrency, lease=lease)
+    engine = _patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
     return _work(found, engine, until_empty, lifeline, found.listeners(wanted) if listens and not until_empty else [])
+
+
+def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Engine:
+    """Try until the database is there, and say so."""
+    until = None if wait is None else time.monotonic() + wait
+    said = ""
+    while True:
+        try:
+            return make()
+        except StoreUnavailable as error:
+            app.close()  # its threads must not be there when the next engine forks
+            if app.url.startswith("sqlite") or (until is not None and time.monotonic() >= until):
+                raise  # a file that cannot be opened is not away: somebody must mend that
+            if said != str(error):
+                said = str(error)
+                logs.LOGGER.warning(logs.Line("store down", {"error": said, "waiting": "to start"}))
+            time.sleep(PAUSE)
 
 
 def _checked(where: str, wanted: list[str] | None) -> Hipq:
@@ -137,7 +168,10 @@ def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, li
         with listening(listeners):
             engine.run(until_empty)
     finally:
-        engine.hands.close()
+        if not engine.torn:
+            engine.hands.close()
+    if engine.torn:
+        complain(f"{engine.unfit}: this process ends, and its jobs run again once its lease has run out", STUCK)
     if engine.stopping > 1 or engine.unfit:
         logging.shutdown()
         sys.stdout.flush()

@@ -36,7 +36,7 @@ class Client:
     # -- jobs -------------------------------------------------------------------------------------------------------
     def add(self, type: str, *payloads: Any, **options: Any) -> list[str]:
         """Add a job for each payload: bytes and text as they are, anything else as JSON. Their ids, in order. Options
-        are key, at, delay, priority, timeout and then; and once=False, for which see `add_many`."""
+        are key, at, delay, priority, timeout, windows and then; and once=False, for which see `add_many`."""
         return self._do(self._verbs.add(type, payloads, options))
 
     def add_many(self, jobs: Iterable[Mapping[str, Any]], *, once: bool = True) -> list[str]:
@@ -45,25 +45,25 @@ class Client:
         not, which is faster, and works while its database is away; but then a lost reply is an error."""
         return self._do(self._verbs.add_many(jobs, once))
 
-    def job(self, id: str | int) -> dict[str, Any]:
-        return self._do(self._verbs.job(id))
+    def job(self, job_id: str | int) -> dict[str, Any]:
+        return self._do(self._verbs.job(job_id))
 
     def jobs(self, **filters: Any) -> list[dict[str, Any]]:
         """Jobs by type, state, phase, code and key, after an id, up to a limit."""
         return self._do(self._verbs.jobs(filters))
 
-    def result(self, id: str | int, timeout: float | None = None) -> Result:
+    def result(self, job_id: str | int, timeout: float | None = None) -> Result:
         """The result of a job, when it has ended. JobFailed if it did not succeed; TimeoutError."""
-        return self._do(self._verbs.result(id, timeout))
+        return self._do(self._verbs.result(job_id, timeout))
 
-    def why(self, id: str | int) -> dict[str, Any]:
-        return self._do(self._verbs.why(id))
+    def why(self, job_id: str | int) -> dict[str, Any]:
+        return self._do(self._verbs.why(job_id))
 
-    def cancel(self, id: str | int, reason: str = "") -> dict[str, Any]:
-        return self._do(self._verbs.cancel(id, reason))
+    def cancel(self, job_id: str | int, reason: str = "") -> dict[str, Any]:
+        return self._do(self._verbs.cancel(job_id, reason))
 
-    def retry(self, id: str | int) -> dict[str, Any]:
-        return self._do(self._verbs.retry(id))
+    def retry(self, job_id: str | int) -> dict[str, Any]:
+        return self._do(self._verbs.retry(job_id))
 
     def answer(self, type: str, key: str, data: Any, **options: Any) -> str:
         """Bring the answer to a job: matched, buffered, duplicate, conflict or late. Options are answer_id, error and

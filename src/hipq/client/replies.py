@@ -106,12 +106,15 @@ def _said(response: Response) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def result(id: str, response: Response) -> Result | None:
+def result(job_id: str, response: Response) -> Result | None:
     """How the job ended; None if it has not. JobFailed if it has no result that is one."""
     if good(response).status == 202:
         return None
     found = Result(
-        id, response.headers.get("x-hipq-code", ""), int(response.headers.get("x-hipq-exitcode", "0")), response.body
+        job_id,
+        response.headers.get("x-hipq-code", ""),
+        int(response.headers.get("x-hipq-exitcode", "0")),
+        response.body,
     )
     if found.code != "ok":
         raise JobFailed(found)

@@ -36,7 +36,7 @@ class AsyncClient:
     # -- jobs -------------------------------------------------------------------------------------------------------
     async def add(self, type: str, *payloads: Any, **options: Any) -> list[str]:
         """Add a job for each payload: bytes and text as they are, anything else as JSON. Their ids, in order. Options
-        are key, at, delay, priority, timeout and then; and once=False, for which see `add_many`."""
+        are key, at, delay, priority, timeout, windows and then; and once=False, for which see `add_many`."""
         return await self._do(self._verbs.add(type, payloads, options))
 
     async def add_many(self, jobs: Iterable[Mapping[str, Any]], *, once: bool = True) -> list[str]:
@@ -45,25 +45,25 @@ class AsyncClient:
         not, which is faster, and works while its database is away; but then a lost reply is an error."""
         return await self._do(self._verbs.add_many(jobs, once))
 
-    async def job(self, id: str | int) -> dict[str, Any]:
-        return await self._do(self._verbs.job(id))
+    async def job(self, job_id: str | int) -> dict[str, Any]:
+        return await self._do(self._verbs.job(job_id))
 
     async def jobs(self, **filters: Any) -> list[dict[str, Any]]:
         """Jobs by type, state, phase, code and key, after an id, up to a limit."""
         return await self._do(self._verbs.jobs(filters))
 
-    async def result(self, id: str | int, timeout: float | None = None) -> Result:
+    async def result(self, job_id: str | int, timeout: float | None = None) -> Result:
         """The result of a job, when it has ended. JobFailed if it did not succeed; TimeoutError."""
-        return await self._do(self._verbs.result(id, timeout))
+        return await self._do(self._verbs.result(job_id, timeout))
 
-    async def why(self, id: str | int) -> dict[str, Any]:
-        return await self._do(self._verbs.why(id))
+    async def why(self, job_id: str | int) -> dict[str, Any]:
+        return await self._do(self._verbs.why(job_id))
 
-    async def cancel(self, id: str | int, reason: str = "") -> dict[str, Any]:
-        return await self._do(self._verbs.cancel(id, reason))
+    async def cancel(self, job_id: str | int, reason: str = "") -> dict[str, Any]:
+        return await self._do(self._verbs.cancel(job_id, reason))
 
-    async def retry(self, id: str | int) -> dict[str, Any]:
-        return await self._do(self._verbs.retry(id))
+    async def retry(self, job_id: str | int) -> dict[str, Any]:
+        return await self._do(self._verbs.retry(job_id))
 
     async def answer(self, type: str, key: str, data: Any, **options: Any) -> str:
         """Bring the answer to a job: matched, buffered, duplicate, conflict or late. Options are answer_id, error and

@@ -62,34 +62,34 @@ class Verbs:
         found = yield from self._ask(Request("POST", path, headers=headers, body=body, again=once))
         return list(found["ids"])
 
-    def job(self, id: str | int) -> Steps[Seen]:
-        return (yield from self._get("jobs", str(id)))
+    def job(self, job_id: str | int) -> Steps[Seen]:
+        return (yield from self._get("jobs", str(job_id)))
 
     def jobs(self, filters: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
         return list((yield from self._get("jobs", **filters))["jobs"])
 
-    def why(self, id: str | int) -> Steps[Seen]:
-        return (yield from self._get("jobs", str(id), "why"))
+    def why(self, job_id: str | int) -> Steps[Seen]:
+        return (yield from self._get("jobs", str(job_id), "why"))
 
-    def cancel(self, id: str | int, reason: str) -> Steps[Seen]:
-        path = yield from self._place("jobs", str(id), "cancel")
+    def cancel(self, job_id: str | int, reason: str) -> Steps[Seen]:
+        path = yield from self._place("jobs", str(job_id), "cancel")
         return (yield from self._ask(Request("POST", path, _query({"reason": reason}))))
 
-    def retry(self, id: str | int) -> Steps[Seen]:
-        path = yield from self._place("jobs", str(id), "retry")
+    def retry(self, job_id: str | int) -> Steps[Seen]:
+        path = yield from self._place("jobs", str(job_id), "retry")
         return (yield from self._ask(Request("POST", path)))
 
-    def result(self, id: str | int, timeout: float | None) -> Steps[Result]:
-        path = yield from self._place("jobs", str(id), "result")
+    def result(self, job_id: str | int, timeout: float | None) -> Steps[Result]:
+        path = yield from self._place("jobs", str(job_id), "result")
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = POLL if until is None else max(0.0, min(POLL, until - time.monotonic()))
             request = Request("GET", path, {"wait": f"{left:.3f}"}, again=True, seconds=left + 30)
-            found = result(str(id), (yield from patiently(request, self._patience)))
+            found = result(str(job_id), (yield from patiently(request, self._patience)))
             if found is not None:
                 return found
             if until is not None and time.monotonic() >= until:
-                raise TimeoutError(f"job {id} has not ended within {timeout:g} seconds")
+                raise TimeoutError(f"job {job_id} has not ended within {timeout:g} seconds")
 
     def answer(self, type: str, key: str, data: Any, options: Mapping[str, Any]) -> Steps[str]:
         path = yield from self._place("answers", type, key)

@@ -78,12 +78,8 @@ class Adding:
 
     async def _add(self, tenant: str, wanted: Wanted) -> list[int]:
         count, size = len(wanted.payloads), wanted.size
-        await self._gate.enter(tenant, count, size)
-        try:
+        async with self._gate.entered(tenant, count, size):
             ids = await self._stored(tenant, wanted)
-        except BaseException:
-            self._gate.leave(tenant, count, size)
-            raise
         self._counts.added(tenant, count, size)
         return ids
 
@@ -101,12 +97,8 @@ class Adding:
             return found
         check_payloads(wanted)
         count, size = sum(len(one.payloads) for one in wanted), sum(one.size for one in wanted)
-        await self._gate.enter(tenant, count, size)
-        try:
+        async with self._gate.entered(tenant, count, size):
             ids = await self._turns.call(tenant, lambda: self._once.add(asked, tenant, wanted))
-        except BaseException:
-            self._gate.leave(tenant, count, size)
-            raise
         self._counts.added(tenant, count, size)
         return ids
 

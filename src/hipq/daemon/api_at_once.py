@@ -70,6 +70,7 @@ class AtOnce:
                 self._gate.leave(head.tenant, count, size)
                 said = self._api.refused(ADD, outcome)
             else:
+                self._gate.kept(head.tenant, count, size)
                 self._api.counts.added(head.tenant, count, size)
                 said = added(outcome)
             self._api.count(ADD, head.tenant, said)

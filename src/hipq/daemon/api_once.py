@@ -80,7 +80,7 @@ class Once:
             if found is not None:
                 return found
             jobs = self._made(tenant, wanted, now)
-            ids = [id for id, _ in jobs]
+            ids = [job_id for job_id, _ in jobs]
             mine = Given(asked.key, asked.body, now, runs(ids))
             try:
                 stored = self._store.ingest(jobs, asked.note, before, _written((*_left(before, now), mine)))
@@ -90,7 +90,7 @@ class Once:
                     raise
                 return found
             if stored:
-                self._announces.added([new for _, new in jobs], [Stored(id) for id in ids])
+                self._announces.added([new for _, new in jobs], [Stored(job_id) for job_id in ids])
                 return ids
         raise StoreBusy("too many requests with an Idempotency-Key at once; try again")
 
@@ -130,11 +130,11 @@ def check_payloads(wanted: Sequence[Wanted]) -> None:
 def runs(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Ids in short: a hundred thousand that follow each other are two numbers."""
     found: list[tuple[int, int]] = []
-    for id in ids:
-        if found and id == found[-1][0] + (found[-1][1] << QUEUE_BITS):
+    for job_id in ids:
+        if found and job_id == found[-1][0] + (found[-1][1] << QUEUE_BITS):
             found[-1] = (found[-1][0], found[-1][1] + 1)
         else:
-            found.append((id, 1))
+            found.append((job_id, 1))
     return tuple(found)
 
 

@@ -32,7 +32,10 @@ JOB: Final = {
         "at": {"type": "string", "format": "date-time"},
         "created": {"type": "string", "format": "date-time"},
         "updated": {"type": "string", "format": "date-time"},
-        "error": {"type": ["string", "null"]},
+        "error": {"type": "string"},
+        "tenant": {"type": "string"},
+        "lane": {"type": "string"},
+        "time_windows": {"type": "array", "items": {"type": "object"}},
     },
 }
 
@@ -54,17 +57,22 @@ def brief(row: Brief) -> dict[str, Any]:
         "at": to_datetime(row.scheduled_run_time),
         "created": to_datetime(row.create_time),
         "updated": to_datetime(row.update_time),
-        "error": None if row.error == NONE else str(Fault.load(row.error)),
+        "error": NONE if row.error == NONE else str(Fault.load(row.error)),
+        "tenant": row.tenant,
+        "lane": row.lane,
+        "time_windows": Job[Any](row).time_windows,
     }
 
 
 def whole(row: Row, jobs: Jobs) -> dict[str, Any]:
+    job = Job[Any](row)
     return {
         **brief(row),
         **in_json("payload", jobs.payload(row)),
         **in_json("result", jobs.result(row) if row.result else None),
         "deadline": to_datetime(row.deadline) if row.deadline else None,
-        "history": Job[Any](row).history,
+        "then": job.then,
+        "history": job.history,
     }
 
 

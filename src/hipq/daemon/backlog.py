@@ -41,6 +41,8 @@ class Backlog:
         self._counted: Usage = {}
         self._since: dict[str, tuple[int, int]] = {}
         """What was added here since the count began."""
+        self._entering: dict[str, tuple[int, int]] = {}
+        """What is on its way into the journal or the store."""
         self._again = -1e9
         self._counts = 0
 
@@ -85,14 +87,40 @@ class Backlog:
                 if now != (jobs, size):
                     self._since[tenant] = (now[0] - jobs, now[1] - size)
 
-    def add(self, tenant: str, jobs: int, size: int, most: tuple[int, int] = (0, 0)) -> int:
-        """Count these as added, and return -1; unless there were more than `most` then, jobs and bytes (0 = any
-        number): which of the two, 0 or 1. What makes nothing more never is too much."""
+    def enter(self, tenant: str, jobs: int, size: int, most: tuple[int, int] = (0, 0)) -> int:
+        """Count these jobs as on their way in, and return -1; unless there are more than `most` then, jobs and bytes
+        (0 = any number): which of the two, 0 or 1. What makes nothing more never is too much.
+
+        Each `enter` is followed by `kept` or `leave`. Until then no count in the store can have seen the jobs, so none
+        replaces what was entered: a quota may be used up too early, never too late."""
         more = (jobs, size)
         with self._lock:
             counted, since = self._counted.get(tenant, (0, 0)), self._since.get(tenant, (0, 0))
+            entering = self._entering.get(tenant, (0, 0))
             for which in (0, 1):
-                if most[which] and more[which] > 0 and counted[which] + since[which] + more[which] > most[which]:
+                there = counted[which] + since[which] + entering[which]
+                if most[which] and more[which] > 0 and there + more[which] > most[which]:
                     return which
-            self._since[tenant] = (since[0] + jobs, since[1] + size)
+            self._entering[tenant] = (entering[0] + jobs, entering[1] + size)
         return -1
+
+    def kept(self, tenant: str, jobs: int, size: int) -> None:
+        """These jobs, which entered, are in the journal or in the store: the next count finds them."""
+        with self._lock:
+            if self._left(tenant, jobs, size):
+                since = self._since.get(tenant, (0, 0))
+                self._since[tenant] = (since[0] + jobs, since[1] + size)
+
+    def leave(self, tenant: str, jobs: int, size: int) -> None:
+        """These jobs, which entered, were not added after all."""
+        with self._lock:
+            self._left(tenant, jobs, size)
+
+    def _left(self, tenant: str, jobs: int, size: int) -> bool:
+        """Whether they had entered: a tenant may have got its quota only afterwards."""
+        entering = self._entering.pop(tenant, None)
+        if entering is None:
+            return False
+        if entering != (jobs, size):
+            self._entering[tenant] = (entering[0] - jobs, entering[1] - size)
+        return True

@@ -168,7 +168,7 @@ class Daemon:
     def _stored(self, jobs: Sequence[tuple[int, New]]) -> None:
         """Taken in: the engine need not look for them."""
         news = [new for _, new in jobs]
-        self.app.added(news, [Stored(id) for id, _ in jobs])  # before it is claimed, for those who watch
+        self.app.added(news, [Stored(job_id) for job_id, _ in jobs])  # before it is claimed, for those who watch
         self._notice(news)
 
     def _notice(self, news: Sequence[New]) -> None:

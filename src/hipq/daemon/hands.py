@@ -17,7 +17,7 @@ from hipq.engine.launch import Launcher, Running
 from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
 from hipq.job.answer import Answer
 from hipq.job.ending import Crashed, Ending, Errored, GivenBack, Refused, Succeeded, Waits
-from hipq.job.fault import Fault, clean
+from hipq.job.fault import Fault, clean, crash
 from hipq.job.model import New
 from hipq.job.states import EXECUTING
 from hipq.runners.contexts import Handler, Report, Task
@@ -51,8 +51,8 @@ class Contexts(Protocol):
         started: Callable[[Task], None],
         ended: Callable[[Report], None],
     ) -> list[Task]: ...
-    def abandon(self, id: str) -> None: ...
-    def withdraw(self, id: str) -> bool: ...
+    def abandon(self, job_id: str) -> None: ...
+    def withdraw(self, job_id: str) -> bool: ...
     def close(self) -> None: ...
 
 
@@ -262,7 +262,7 @@ class ContextHands:
         status = report.status
         message = clean(report.error or report.data[:1000].decode("utf-8", "replace"))
         if report.crashed and status != 504:
-            return Crashed(Fault("crash", message or "its context died"), status)
+            return Crashed(crash(message or "its context died"), status)
         if status == WAITS:
             return Waits()
         if 200 <= status < 300:

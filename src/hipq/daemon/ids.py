@@ -23,10 +23,18 @@ START: Final = 1 << 24
 GAP: Final = 64
 """and those among which each next one is."""
 
+SKIPPED: Final = 10_000
 
-def is_given_out(id: int) -> bool:
+
+def is_given_out(job_id: int) -> bool:
     """Whether this may be the id of a job that was acknowledged before the store had it."""
-    return sequence_of(id) >= FIRST
+    return sequence_of(job_id) >= FIRST
+
+
+def skip(store: Store) -> None:
+    """In a database that is an older copy of itself: leave out what daemons may have reserved since."""
+    for queue in store.notes(KIND):
+        store.change_note(KIND, queue, lambda before: str(int(before) + SKIPPED * BLOCK))
 
 
 class Ids:

@@ -189,9 +189,9 @@ class Ingest:
         jobs, why = self._made(batch)
         for start in range(0, len(jobs), TRIED):
             found = self._store.refusals(jobs[start : start + TRIED])
-            why |= {sequence_of(id): reason for id, reason in found.items()}
+            why |= {sequence_of(job_id): reason for job_id, reason in found.items()}
         return (
-            [(id, job) for id, job in jobs if sequence_of(id) not in why],
+            [(job_id, job) for job_id, job in jobs if sequence_of(job_id) not in why],
             [
                 Refused(one, f"{self._jobs.described(one)}: {why[one.first]}")
                 for one in _alone(batch)

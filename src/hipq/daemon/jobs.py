@@ -112,10 +112,10 @@ class Jobs:
         return f"{which} of {batch.tenant}-{batch.jobtype}"
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def get(self, tenant: str, id: int) -> Row:
-        row = self._app.store.get(id)
+    def get(self, tenant: str, job_id: int) -> Row:
+        row = self._app.store.get(job_id)
         if row is None or row.tenant != tenant:
-            raise NotFound(f"there is no job {id}")
+            raise NotFound(f"there is no job {job_id}")
         return row
 
     def payload(self, row: Row) -> bytes:
@@ -155,9 +155,9 @@ class Jobs:
         found = self._app.store.usage(self._queue.number, tenants)
         return {name: (one.jobs, one.size) for name, one in found.items()}
 
-    def why(self, tenant: str, id: int) -> dict[str, Any]:
-        self.get(tenant, id)
-        return dict(msgspec.to_builtins(self._app.why(id), enc_hook=str))
+    def why(self, tenant: str, job_id: int) -> dict[str, Any]:
+        self.get(tenant, job_id)
+        return dict(msgspec.to_builtins(self._app.why(job_id), enc_hook=str))
 
     def seen(self, row: Row) -> dict[str, Any]:
         """As seed 003 shows a job: `dt` is when it may start, when its run is timed out, or when it ended."""
@@ -173,24 +173,24 @@ class Jobs:
             "done_dt": _iso(row.update_time) if final else None,
         }
 
-    async def result_of(self, tenant: str, id: int, seconds: float) -> Row:
+    async def result_of(self, tenant: str, job_id: int, seconds: float) -> Row:
         """The job when it is final; or as it is, when that takes longer."""
-        row = await asyncio.to_thread(self.get, tenant, id)
+        row = await asyncio.to_thread(self.get, tenant, job_id)
         if row.state != FINAL and seconds > 0:
             found = await self._app.endings.ended(row, seconds)
-            row = found if found is not None else await asyncio.to_thread(self.get, tenant, id)
+            row = found if found is not None else await asyncio.to_thread(self.get, tenant, job_id)
         return row
 
     # -- changing ---------------------------------------------------------------------------------------------------
-    def cancel(self, tenant: str, id: int, reason: str = "") -> Row:
-        self.get(tenant, id)
-        self._app.cancel(id, reason or "cancelled over HTTP")
-        return self.get(tenant, id)
+    def cancel(self, tenant: str, job_id: int, reason: str = "") -> Row:
+        self.get(tenant, job_id)
+        self._app.cancel(job_id, reason or "cancelled over HTTP")
+        return self.get(tenant, job_id)
 
-    def retry(self, tenant: str, id: int) -> Row:
-        self.get(tenant, id)
-        self._app.retry_now(id)
-        return self.get(tenant, id)
+    def retry(self, tenant: str, job_id: int) -> Row:
+        self.get(tenant, job_id)
+        self._app.retry_now(job_id)
+        return self.get(tenant, job_id)
 
     def answer(
         self, tenant: str, type: str, key: str, data: bytes, *, answer_id: str = "", error: bool = False,

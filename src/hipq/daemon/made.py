@@ -7,10 +7,13 @@ from typing import Final
 import msgspec
 
 from hipq.daemon import payloads
-from hipq.job.model import New, Row, remember
+from hipq.job.meta import PLAIN as NO_META
+from hipq.job.meta import Meta, load
+from hipq.job.model import New, Row
 from hipq.job.order import ByTime
 from hipq.job.states import READY, SCHEDULED
 from hipq.job.when import later
+from hipq.job.windows import ALWAYS, opening
 from hipq.throttlers.tenants import BETWEEN
 
 ORDER: Final = ByTime()
@@ -27,6 +30,8 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     priority: int = 100
     timeout: float = 0.0
     """Seconds one attempt may take, its wait for an answer included; 0 = a day."""
+    windows: str = ALWAYS
+    """As a row keeps them: see `hipq.job.windows`."""
     then: str = ""
     """The jobtype of the job that is added with its result, once it is ok."""
 
@@ -45,6 +50,7 @@ def lane(tenant: str, jobtype: str) -> str:
 
 def job(queue: int, tenant: str, jobtype: str, payload: bytes, options: Options, now: int) -> New:
     start = options.at or (later(now, options.delay) if options.delay else now)
+    start = opening(options.windows, start)
     return New(
         queue=queue,
         job_type=jobtype,
@@ -58,20 +64,11 @@ def job(queue: int, tenant: str, jobtype: str, payload: bytes, options: Options,
         timeout=options.timeout or TIMEOUT,
         lane=lane(tenant, jobtype),
         tenant=tenant,
-        history=remember("[]", now, "added", then=options.then) if options.then else "[]",
+        meta=Meta(then=options.then).dump() if options.then else NO_META,
+        time_windows=options.windows,
     )
-
-
-class _Added(msgspec.Struct):
-    then: str = ""
-
-
-_first = msgspec.json.Decoder(list[_Added])
 
 
 def chained_to(row: Row) -> str:
     """The jobtype it is to be followed by, if it is ok; "" = none."""
-    if '"then":' not in row.history:
-        return ""
-    entries = _first.decode(row.history)
-    return entries[0].then if entries else ""
+    return load(row.meta).then

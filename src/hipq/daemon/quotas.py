@@ -8,14 +8,15 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from anyio import CapacityLimiter, to_thread
 
 from hipq.daemon.backlog import Backlog
 from hipq.daemon.tenants import Quotas, Tenants
-from hipq.errors import Invalid, OverQuota
+from hipq.errors import Invalid, OverQuota, StoreUnavailable
 
 BURST: Final = 1.0
 """Seconds' worth of jobs that may come at once."""
@@ -35,7 +36,7 @@ def _check_at_all(quotas: Quotas, jobs: int, size: int, who: str) -> None:
 
 def _enter(backlog: Backlog, tenant: str, quotas: Quotas, jobs: int, size: int) -> None:
     most = (quotas.waiting, quotas.bytes)
-    over = backlog.add(tenant, jobs, size, most)
+    over = backlog.enter(tenant, jobs, size, most)
     if over >= 0:
         what = ("waiting jobs", "bytes of waiting jobs")[over]
         raise OverQuota(f"the tenant's quota of {most[over]:,} {what} is used up; try again later", RETRY)
@@ -56,7 +57,9 @@ class Chained:
             return
         _check_at_all(found.quotas, jobs, size, "it asked for")
         self._backlog.count()
-        _enter(self._backlog, tenant, found.quotas, jobs - freed[0], size - freed[1])
+        jobs, size = jobs - freed[0], size - freed[1]
+        _enter(self._backlog, tenant, found.quotas, jobs, size)
+        self._backlog.kept(tenant, jobs, size)
 
 
 class Gate:
@@ -111,11 +114,27 @@ class Gate:
                 self.leave(tenant, jobs, size)
                 raise
 
+    @asynccontextmanager
+    async def entered(self, tenant: str, jobs: int, size: int) -> AsyncIterator[None]:
+        """Around adding these jobs: `enter` before, `kept` or `leave` after."""
+        await self.enter(tenant, jobs, size)
+        try:
+            yield
+        except (asyncio.CancelledError, StoreUnavailable):
+            self.kept(tenant, jobs, size)  # they may be stored all the same: the next count knows
+            raise
+        except BaseException:
+            self.leave(tenant, jobs, size)
+            raise
+        self.kept(tenant, jobs, size)
+
+    def kept(self, tenant: str, jobs: int, size: int) -> None:
+        """These jobs are in the journal or in the store, where a count finds them."""
+        self._backlog.kept(tenant, jobs, size)
+
     def leave(self, tenant: str, jobs: int, size: int) -> None:
-        """They were not added after all."""
-        found = self._tenants.latest.tenants.get(tenant)
-        if found is not None and (found.quotas.waiting or found.quotas.bytes):
-            self._backlog.add(tenant, -jobs, -size)
+        """These jobs were not added after all."""
+        self._backlog.leave(tenant, jobs, size)
 
     def _take(self, tenant: str, jobs: int, rate: int) -> None:
         """A request larger than what may come at once leaves a debt: the average is what counts."""

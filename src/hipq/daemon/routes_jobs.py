@@ -27,7 +27,7 @@ from hipq.daemon.routes_table import (
 )
 from hipq.job import names
 from hipq.job.model import Row
-from hipq.job.order import PRIORITY_MAX
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.job.states import FINAL, PHASES
 
 IDS: Final = {
@@ -38,7 +38,7 @@ IDS: Final = {
 IDEMPOTENCY: Final = text(
     "Idempotency-Key", "The same key with the same body gives the same ids for 24 hours, at every daemon.", 200
 )
-PRIORITY: Final = number("priority", "The lower, the earlier; 100 if it is not given.", 0, PRIORITY_MAX)
+PRIORITY: Final = number("priority", "The lower, the earlier; 100 if it is not given.", PRIORITY_MIN, PRIORITY_MAX)
 
 
 # -- adding ----------------------------------------------------------------------------------------------------------
@@ -55,7 +55,7 @@ async def add_jobs(call: Call) -> Reply:
     if not ids:
         return problem
     said = msgspec.json.decode(problem.body)
-    return reply({**said, "ids": [str(id) for id in ids]}, problem.status, problem.headers)
+    return reply({**said, "ids": [str(job_id) for job_id in ids]}, problem.status, problem.headers)
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from hipq.daemon.routes_table import TYPE, WHEN, read_moment
 from hipq.daemon.tenants import jobtype_name
 from hipq.errors import Invalid
 from hipq.job import names
-from hipq.job.order import PRIORITY_MAX
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.job.when import LONGEST
+from hipq.job.windows import Window, dump
 
 DURATION: Final = {"minimum": 0, "maximum": LONGEST}
 
@@ -34,8 +35,10 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
     key: Annotated[str, Meta(extra_json_schema={"maxLength": names.KEY_LIMIT})] = ""
     at: Annotated[str | float | None, Meta(extra_json_schema=WHEN)] = None
     delay: Annotated[float, Meta(extra_json_schema=DURATION)] = 0
-    priority: Annotated[int, Meta(extra_json_schema={"minimum": 0, "maximum": PRIORITY_MAX})] = 100
+    priority: Annotated[int, Meta(extra_json_schema={"minimum": PRIORITY_MIN, "maximum": PRIORITY_MAX})] = 100
     timeout: Annotated[float, Meta(extra_json_schema=DURATION)] = 0
+    windows: tuple[Window, ...] = ()
+    """Times of day in which it may start; without any, at all times."""
     then: Annotated[str, Meta(extra_json_schema={"pattern": f"^$|{TYPE['pattern']}"})] = ""
 
     def bytes(self) -> bytes:
@@ -57,6 +60,7 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
             delay=_within("delay", self.delay),
             priority=names.priority(self.priority),
             timeout=_within("timeout", self.timeout),
+            windows=dump(self.windows),
             then=jobtype_name(self.then) if self.then else "",
         )
 

@@ -236,8 +236,8 @@ class Call:
 
 def checked_params(params: Mapping[str, str]) -> Reply | None:
     """What is wrong with the parts of a path; None if nothing is."""
-    id = params.get("id")
-    if id is not None and (not _ID.fullmatch(id) or int(id) > ID_LIMIT):
+    job_id = params.get("id")
+    if job_id is not None and (not _ID.fullmatch(job_id) or int(job_id) > ID_LIMIT):
         return NO_JOB
     for name, check in _CHECKS.items():
         if name in params:

@@ -76,7 +76,7 @@ class SeedStore:
         if how not in HOW:
             raise Invalid(f"jobs are released by {', '.join(HOW)}, not {how!r:.40}")
         now = self._store.now()
-        rows = [self._held.pop(id) for id in ids if id in self._held]
+        rows = [self._held.pop(job_id) for job_id in ids if job_id in self._held]
         changes = [Change(row, _released(row, how, now), (), how) for row in rows]
         lost = self._store.turn(self.sysid, changes, [], now).lost if changes else frozenset[int]()
         self._store.ring()

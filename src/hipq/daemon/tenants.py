@@ -177,14 +177,14 @@ class Tenants:
         self._change(name, change)
         return new, secret
 
-    def revoke(self, name: str, id: str) -> None:
+    def revoke(self, name: str, token_id: str) -> None:
         """Its token is good for nothing: here at once, at other daemons within a second."""
 
         def change(before: Tenant | None) -> Tenant:
             tenant = _there(before, name)
-            left = tuple(token for token in tenant.tokens if token.id != id)
+            left = tuple(token for token in tenant.tokens if token.id != token_id)
             if len(left) == len(tenant.tokens):
-                raise NotFound(f"{_called(name)} has no token {shown(id)}")
+                raise NotFound(f"{_called(name)} has no token {shown(token_id)}")
             return msgspec.structs.replace(tenant, tokens=left)
 
         self._change(name, change)

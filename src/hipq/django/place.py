@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from urllib.parse import quote, urlencode
 
 from django.db import connections
 
 from hipq.app import Hipq
 from hipq.errors import Invalid
 from hipq.stores.base import Store
-from hipq.stores.open import open_guest
+from hipq.stores.open import open_guest, url_of
 
 KINDS: Final = ("sqlite", "postgresql")
 _NOT_FOR_URLS: Final = frozenset({"client_encoding", "context", "cursor_factory", "prepare_threshold"})
@@ -65,18 +64,10 @@ class Place:
 
 
 def _postgres_url(params: dict[str, Any], role: str | None) -> str:
-    rest = {name: value for name, value in params.items() if name not in _NOT_FOR_URLS and value is not None}
-    database = quote(str(rest.pop("dbname", "")), safe="")
-    user, password = (quote(str(rest.pop(name, "")), safe="") for name in ("user", "password"))
-    who = f"{user}{':' if password else ''}{password}{'@' if user or password else ''}"
+    given = {name: value for name, value in params.items() if name not in _NOT_FOR_URLS}
     if role:
-        rest["options"] = f"{rest.get('options', '')} -c role={role}".strip()
-    query = urlencode({name: _text(value) for name, value in rest.items()}, quote_via=quote)  # a host may be a folder
-    return f"postgresql://{who}/{database}{'?' if query else ''}{query}"
-
-
-def _text(value: Any) -> str:
-    return str(int(value)) if isinstance(value, bool) else str(value)
+        given["options"] = f"{given.get('options', '')} -c role={role}".strip()
+    return url_of({"driver": "postgresql", **given})
 
 
 def let_go() -> None:

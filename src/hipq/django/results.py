@@ -17,7 +17,8 @@ from hipq.job.view import Job
 TYPE: Final = "task"
 """The job type of all tasks: a worker need not know a task before it meets one."""
 MIDDLE: Final = 100
-"""hipq's priority of Django's 0: theirs go from -100 to 100, the highest first; ours from 0, the lowest first."""
+"""hipq's priority of Django's 0: theirs go from -100 to 100, the highest first; of ours the lowest goes
+first."""
 TRIED_ELSEWHERE: Final = "unknown"
 """In the place of a worker of which nothing was kept."""
 _SOME_FAILURE: Final = "hipq.errors.JobFailed"

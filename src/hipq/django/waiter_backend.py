@@ -72,12 +72,17 @@ class WaiterBackend(TaskBackend):
         """Send it, now: a message is in no transaction of a database."""
         self.validate_task(task)
         self.usable()
-        id, at = uuid4().hex, now()
-        data = {"id": id, "enqueued_at": at.isoformat(), **data_of(task, self.alias, args, kwargs)}
-        fifo = {"group": self.options.get("group", GROUP), "dedup": id} if task.queue_name.endswith(".fifo") else {}
+        job_id, at = uuid4().hex, now()
+        data = {"id": job_id, "enqueued_at": at.isoformat(), **data_of(task, self.alias, args, kwargs)}
+        fifo = {"group": self.options.get("group", GROUP), "dedup": job_id} if task.queue_name.endswith(".fifo") else {}
         after = None if task.run_after is None else moment_of(task.run_after)
         self._waiter.send(
-            task.queue_name, payload.encode(data), at=after, fallback=self.options.get("fallback"), **fifo
+            task.queue_name,
+            payload.encode(data),
+            at=after,
+            fallback=self.options.get("fallback"),
+            job_id=job_id,
+            **fifo,
         )
         result = _result(task, data, TaskResultStatus.READY)
         task_enqueued.send(type(self), task_result=result)

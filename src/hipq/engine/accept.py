@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from msgspec.structs import replace
 
 from hipq.errors import DuplicateKey, Invalid, shown
-from hipq.job import names, payload
-from hipq.job.model import New, blank, remember
+from hipq.job import names
+from hipq.job.meta import PLAIN, Meta
+from hipq.job.model import New, blank
 from hipq.job.order import Order
+from hipq.job.outcome import UNSET
+from hipq.job.retries import Strategy, stored
 from hipq.job.spec import Spec
 from hipq.job.states import READY, SCHEDULED
 from hipq.job.view import Job
@@ -40,21 +43,21 @@ def accept(
     at: datetime | None = None,
     delay: float | timedelta | None = None,
     priority: int | None = None,
-    throttle_factor: int | None = None,
+    throttle_factor: float | None = None,
     timeout: float | timedelta | None = None,
     windows: Iterable[Window] | None = None,
     lane: str | None = None,
     lane_by: LaneBy | None = None,
     rules: Rules = NO_RULES,
     look_again: Callable[[], Rules] | None = None,
+    retry: Strategy | str | None = UNSET,
     trace: str = "",
 ) -> New:
     """`rules` are as this program knows them; before a job is refused by them, they are looked at again. `trace`: the
     traceparent of the span in which it is added."""
     if at is not None and delay is not None:
         raise Invalid("give at or delay, not both")
-    text = payload.encode(data)
-    spec.check(text)
+    text = spec.dump(data)
     start = moment(at) if at is not None else later(now, seconds(delay, "delay")) if delay is not None else now
     wanted = spec.priority if priority is None else names.priority(priority)
     hours = spec.windows if windows is None else dump(windows)
@@ -74,7 +77,7 @@ def accept(
         timeout=spec.timeout if timeout is None else seconds(timeout, "timeout", least=0.001),
         time_windows=hours,
         lane="" if lane is None else names.lane(lane),
-        history=remember("[]", now, "added", trace=trace) if trace else "[]",
+        meta=PLAIN if retry is UNSET and not trace else _meta(spec, retry, trace),
     )
     if lane is None and lane_by:
         new = replace(new, lane=_lane(lane_by, new, spec))
@@ -83,6 +86,12 @@ def accept(
         if why := refusal(rules, new.lane, new.throttle_factor):
             raise Invalid(why)
     return new
+
+
+def _meta(spec: Spec, retry: Strategy | str | None, trace: str) -> str:
+    # A program without the type's handler only adds its jobs: another one runs them, and has registered what they name.
+    elsewhere = spec.fn is None and not spec.strategies
+    return Meta(trace=trace, retry=None if retry is UNSET else stored(retry, spec.strategies, elsewhere)).dump()
 
 
 def _lane(lane_by: LaneBy, new: New, spec: Spec) -> str:

@@ -36,7 +36,7 @@ OCCUPIED: Final = 250_000
 FEW_FAILURES: Final = 3
 """After so many in a row, a program that runs until its queues are empty does not wait for it any more."""
 LONGEST_BACKOFF: Final = 30_000_000
-HEAD: Final = (-(1 << 63), 0)
+HEAD: Final = ("", 0)
 
 Aside = Callable[[Callable[[], None]], None]
 """Runs something in another thread."""
@@ -215,7 +215,8 @@ class Throttling:
     def _claims(self, asked: Asked, answer: Verdict, room: int) -> list[Claim]:
         ids = tuple(row.id for row in answer.admitted)
         queue = self._queue
-        return [Claim(queue.number, queue.types, room, queue.critical, asked.ticket, ids)]
+        judged = tuple(queue.strategies)
+        return [Claim(queue.number, queue.types, room, queue.critical, asked.ticket, ids, strategies=judged)]
 
     def _changes(self, answer: Verdict, now: int) -> list[Change]:
         order = self._queue.order

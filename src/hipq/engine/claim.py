@@ -7,7 +7,7 @@ after all it gives back, at no cost to the job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 
 from hipq.engine.lanes import Round
 from hipq.engine.queues import EngineQueue
@@ -53,7 +53,9 @@ class Pace:
 class Hunger:
     """Which queues may have something to claim. A claim that came back short means: not until something changes."""
 
-    def __init__(self, queues: Sequence[EngineQueue], store: Store) -> None:
+    def __init__(self, queues: Sequence[EngineQueue], store: Store, without: Container[int] = ()) -> None:
+        """`without`: queues that nothing can be claimed from just now."""
+        self._without = without
         self._queues = list(queues)
         self._with_code = {queue.number for queue in queues if queue.types}
         self._hungry = set(self._with_code)
@@ -64,7 +66,7 @@ class Hunger:
         self.everywhere()
 
     def __bool__(self) -> bool:
-        return bool(self._hungry)
+        return any(queue not in self._without for queue in self._hungry)
 
     def everywhere(self) -> None:
         for queue in self._with_code:
@@ -84,7 +86,8 @@ class Hunger:
     def claims(self, room: int, hands: int) -> list[Claim]:
         """Ask each queue for an equal part of the room; who was asked first is asked last the next time."""
         self._queues.append(self._queues.pop(0))
-        asked = [queue for queue in self._queues if queue.number in self._hungry][: max(room, 0)]
+        hungry = [queue for queue in self._queues if queue.number in self._hungry]
+        asked = [queue for queue in hungry if queue.number not in self._without][: max(room, 0)]
         share, more = divmod(room, len(asked)) if asked else (0, 0)
         claims: list[Claim] = []
         for index, queue in enumerate(asked):
@@ -92,7 +95,8 @@ class Hunger:
             if queue.number in self._rounds:
                 claims += self._next_lanes(queue.number, part, hands)
             else:
-                claims.append(Claim(queue.number, queue.types, part, queue.critical, hands=hands))
+                judged = tuple(queue.strategies)
+                claims.append(Claim(queue.number, queue.types, part, queue.critical, hands=hands, strategies=judged))
         return claims
 
     def _next_lanes(self, queue: int, room: int, hands: int) -> list[Claim]:

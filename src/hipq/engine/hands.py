@@ -95,14 +95,16 @@ class RealHands:
         self._end(running)
 
     def _run_in_child(self, running: Running) -> None:
+        own = False
         try:
             with self._nursery.child(reuse=not running.row.suspect) as child:
+                own = child.turn == 0  # else a job before it may have left something behind that kills the process
                 running.handle = partial(child.end, child.turn)
                 if running.abandoned:
                     return
                 self._launcher.run_in_child(running, child.exchange)
         except ChildProcessError as error:
-            self._launcher.child_died(running, error)
+            self._launcher.child_died(running, error, own)
         except NurseryGone as error:
             self.broken = True
             running.ending = GivenBack(str(error), started=False)

@@ -7,6 +7,7 @@ handler of its answer, and the one that calls it off.
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -23,6 +24,7 @@ from hipq.job.ending import (
     Again,
     CalledOff,
     Crashed,
+    Edits,
     Ending,
     Errored,
     GivenBack,
@@ -35,12 +37,13 @@ from hipq.job.ending import (
     answer_ending,
     ending_of,
 )
-from hipq.job.fault import Fault, clean
+from hipq.job.fault import Fault, clean, crash
 from hipq.job.model import New, Row
 from hipq.job.outcome import Failed, Progress, Retry
+from hipq.job.retries import NotRegistered, RetryHandler
 from hipq.job.spec import Spec
 from hipq.job.states import ERROR
-from hipq.job.view import Job
+from hipq.job.view import Job, edits_of
 from hipq.job.when import later
 from hipq.job.windows import ALWAYS, is_open
 
@@ -184,10 +187,12 @@ class Launcher:
             return
         if not in_child and self._shut(running):
             return
+        here = os.getpid()
         try:
             value = self._called(running)
         except BaseException as error:  # SystemExit too: a handler may not end the worker
             value = error
+        _end_forked(here, value)
         ending = _ending(running, value)
         if isinstance(ending, Errored) and not running.abandoned:
             ending = self._judged(running, ending)
@@ -197,13 +202,16 @@ class Launcher:
         running.started = self._steady()
         if not in_child and self._shut(running):
             return
+        here = os.getpid()
         try:
             value = await self._called(running)
         except BaseException as error:
+            _end_forked(here, error)
             if running.abandoned:
                 running.stopped = self._steady()
                 raise
             value = error
+        _end_forked(here, value)
         ending = _ending(running, value)
         if isinstance(ending, Errored):
             ending = await _in_thread(partial(self._judged, running, ending))
@@ -225,9 +233,10 @@ class Launcher:
             ending = self._judged(running, ending)
         self._end(running, ending)
 
-    def child_died(self, running: Running, error: ChildProcessError) -> None:
-        """Its process died over it, and it was alone in there."""
-        self._end(running, Crashed(Fault("crash", clean(str(error)))))
+    def child_died(self, running: Running, error: ChildProcessError, own: bool = True) -> None:
+        """Its process died over it. `own`: no other job ran in there before, so it was this one's doing. Its retry
+        handler is asked later, in another process: that handler may be what killed this one."""
+        self._end(running, Crashed(crash(str(error)), own=own))
 
     def serve(self, request: bytes, is_told: Callable[[], bool], spec_of: Callable[[str, str], Spec]) -> bytes:
         """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
@@ -289,22 +298,47 @@ class Launcher:
         running.stopped = self._steady()
         running.ending = ending
 
-    def _judged(self, running: Running, ending: Errored) -> Judged:
-        """Ask the retry handler about an error, with a copy of the job as it would be stored."""
+    def _judged(self, running: Running, ending: Errored) -> Ending:
+        """Ask the retry handler about an error, with a copy of the job as it would be stored. Where that handler is
+        code of another program, the error is stored, and the job is left to that program."""
         row, spec, now = running.row, running.spec, self._now()
         fault = ending.fault
         copy = row if running.judges else moves.errored(row, fault, ending.exitcode, now)
         if spec.lifetime and now >= later(row.create_time, spec.lifetime):
             return Judged(fault, ending.exitcode)
-        if spec.retry is None:
-            asked = ending.exitcode < 200
-            return Judged(fault, ending.exitcode, Again(fault, delay=AGAIN_AFTER) if asked else None)
+        job: Job[Any] = Job(copy, spec, is_draft=True)
+        here = os.getpid()
         try:
-            return _judgement(spec.retry(Job(copy, spec), fault), ending)
+            retry = self._retry_of(running)
+            if retry is None:
+                pause = AGAIN_AFTER if ending.exitcode < 200 else _crash_pause(copy, fault)
+                return Judged(fault, ending.exitcode, Again(fault, delay=pause) if pause else None)
+            verdict = retry(job, fault)
+            _end_forked(here, verdict)
+            return _judgement(verdict, ending, edits_of(job), spec)
+        except NotRegistered as name:
+            unknown = f"the retry strategy {name} is not registered here"
+            return GivenBack(unknown, started=False) if running.judges else ending
         except BaseException as error:
+            _end_forked(here, error)
             raised = Fault.of(error)
             message = f"its retry handler raised {raised} when asked about: {fault}"
             return Judged(Fault("error", clean(message), raised.type, raised.kinds, raised.traceback), 500)
+
+    def _retry_of(self, running: Running) -> RetryHandler | None:
+        return running.spec.retry_of(running.row)
+
+
+def _end_forked(here: int, value: object) -> None:
+    """A process that a job's code forked, and in which that code has come to its end, ends here: the job, the engine's
+    threads and its database are the business of the process that it was forked from."""
+    if os.getpid() == here:
+        return
+    if isinstance(value, BaseException) and not isinstance(value, SystemExit):
+        import traceback
+
+        traceback.print_exception(value)
+    os._exit(1 if isinstance(value, BaseException) else 0)
 
 
 @contextmanager
@@ -361,23 +395,34 @@ def _ending(running: Running, value: Any) -> Ending:
         return value
     if running.row.phase == states.CALLING_OFF:
         return CalledOff(Fault.of(value) if isinstance(value, BaseException) else None)
-    return answer_ending(value) if running.row.phase == states.ANSWERED else ending_of(value)
+    make = answer_ending if running.row.phase == states.ANSWERED else ending_of
+    return make(value, running.spec.dump)
 
 
 def _stored_error(row: Row) -> Errored:
     return Errored(Fault.load(row.error), row.exitcode)
 
 
-def _judgement(verdict: Any, ending: Errored) -> Judged:
+def _crash_pause(row: Row, fault: Fault) -> float:
+    """Seconds until a job without a retry handler runs again after a crash; 0 = it does not."""
+    if fault.kind != "crash" or row.crashes > moves.CRASHES_ALLOWED:
+        return 0.0
+    return moves.CRASH_PAUSES[max(row.crashes - 2, 0)]
+
+
+def _judgement(verdict: Any, ending: Errored, edits: Edits | None, spec: Spec) -> Judged:
+    """What a retry handler said. A time or data in its `Retry(...)` count more than what it changed in its copy."""
     match verdict:
         case Retry():
-            chosen = again(verdict)
+            chosen = again(verdict, spec.dump)
+            if edits and edits.at is not None and verdict.delay is None and verdict.at is None:
+                chosen = replace(chosen, at=edits.at)
             if not chosen.at and chosen.delay < ending.rest:
                 chosen = replace(chosen, delay=ending.rest)
-            return Judged(ending.fault, ending.exitcode, chosen)
+            return Judged(ending.fault, ending.exitcode, chosen, edits)
         case None | False:
-            return Judged(ending.fault, ending.exitcode)
+            return Judged(ending.fault, ending.exitcode, edits=edits)
         case Failed():
-            return Judged(Fault("failed", clean(str(verdict.reason))), ending.exitcode)
+            return Judged(Fault("failed", clean(str(verdict.reason))), ending.exitcode, edits=edits)
         case _:
             raise TypeError(f"a retry handler returns Retry(...), Failed(...) or None, not {type(verdict).__name__}")

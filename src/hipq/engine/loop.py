@@ -16,7 +16,8 @@ import os
 import random
 import socket
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,22 +25,24 @@ import msgspec
 from hipq.engine import prune, rescue
 from hipq.engine.admit import Aside, Throttling, aside
 from hipq.engine.claim import PATIENCE, Hunger, Pace
+from hipq.engine.descriptors import Descriptors
 from hipq.engine.hands import Hands
 from hipq.engine.launch import Running
+from hipq.engine.locked import LockedQueues
 from hipq.engine.pulse import LEASE, LINGER, POLL, Looks
 from hipq.engine.queues import EngineQueue
 from hipq.engine.settle import overran, save_apart, settle
-from hipq.engine.stage import STEP, stage
-from hipq.errors import StoreBusy, StoreRefused, StoreUnavailable
+from hipq.engine.stage import STEP, rank, stage
+from hipq.errors import Conflict, NotFound, StoreBusy, StoreRefused, StoreUnavailable
 from hipq.events import Events
 from hipq.job import moves
-from hipq.job.answer import MATCHED, waited
+from hipq.job.answer import MATCHED, Kept, waited
 from hipq.job.ending import Ending, GivenBack
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.moves import CANCELLED
 from hipq.job.states import ANSWERED, CALLING_OFF, DONE, ERROR, FINAL, JUDGING, READY, SCHEDULED, WAITING
 from hipq.job.windows import is_open
-from hipq.stores.base import Claim, Glance, Store, Stored, Turned
+from hipq.stores.base import STRATEGIES, Claim, Glance, Store, Stored, Turned
 from hipq.stores.matching import KEYS_AT_ONCE
 
 if TYPE_CHECKING:
@@ -51,6 +54,12 @@ PRUNE_EVERY = 60_000_000
 """Microseconds between looks for answers that came too late, or need not be kept any longer."""
 TIDYING = 5_000_000
 """Microseconds in which a handler that was told to stop, since its time was over, may end by itself."""
+BROUGHT = 50
+"""Answers in plain SQL that a turn matches, each in a transaction of its own: no lease may end meanwhile."""
+NOTABLE = 5_000_000
+"""Microseconds by which a calendar must be set back to be worth a word."""
+STORE_AWAY = 30_000_000
+"""Microseconds that a stop waits for a store that is away, unless `drain` says otherwise."""
 FEW_QUEUES = 8
 """Up to so many queues are asked directly when something wakes the engine; more are glanced at first."""
 
@@ -67,8 +76,10 @@ class Engine:
         concurrency: int = 10,
         lease: float = LEASE,
         poll: float = POLL,
+        drain: float | None = None,
         chance: random.Random | None = None,
         added: Callable[[Sequence[New], Sequence[Stored]], None] = lambda _news, _stored: None,
+        bring: Callable[[Kept], None] | None = None,
         run_aside: Aside = aside,
     ) -> None:
         self.store = store
@@ -79,12 +90,20 @@ class Engine:
         self.concurrency = concurrency
         self.lease = lease
         self.poll = poll
+        self.drain = drain
+        """Seconds a stop may take: then handlers that still run are given back. None = they are waited for."""
         self.added = added
         """Told of the jobs that handlers added."""
+        self._bring = bring
+        """Matches an answer that another program put into the inbox in plain SQL."""
+        self._next_bring = 0
+        self._more_brought = False
         self._chance = chance or random.Random()
         self.sysid = 0
         self.now = 0
         """The store's time at the last turn."""
+        self._ahead = -(1 << 63)
+        """By how much the calendar was ahead of the steady clock then."""
         self.memory: dict[int, Running] = {}
         """The current batch: claimed here and not yet saved. Nothing else remembers them but their rows."""
         self.stopping = 0
@@ -93,12 +112,15 @@ class Engine:
         """Nothing was due and nothing executed at the last look."""
         self.unfit = ""
         """Why this process must be replaced, once it must."""
+        self.torn = False
+        """Descriptors of this process were closed by a handler: nothing that has some is to be used or closed."""
         self._stopped: list[Running] = []
         self._blocked: list[Running] = []
         """Ended, but somebody else's transaction is in the way of saving them: tried again every so often."""
         self._next_blocked = 0
         self._pace = Pace(concurrency)
-        self._hunger = Hunger(queues, store)
+        self._locked = LockedQueues(store, self.queues)
+        self._hunger = Hunger(queues, store, self._locked)
         self._next_start = dict.fromkeys(self.queues, 0)
         self._next_deadline = dict.fromkeys(self.queues, 0)
         self._ticks: Ticks | None = None
@@ -108,7 +130,9 @@ class Engine:
         self._refused: dict[int, int] = {}
         """Queues whose rules kept jobs from starting at the last claim, and when to claim again (0 = not by time)."""
         self._closed: dict[int, frozenset[str]] = {}
-        """By queue, windows of ready jobs that were found closed."""
+        """By queue, windows of ready jobs that were found closed,"""
+        self._closed_types: dict[int, set[str]] = {}
+        """and the types that were claimed there."""
         self._owned = True
         """Some engine had a job when we last looked, or nobody has looked yet."""
         self._next_roll = 0
@@ -125,17 +149,33 @@ class Engine:
     # -- one turn ---------------------------------------------------------------------------------------------------
     def turn(self) -> float:
         """One turn; the seconds nothing needs doing after it, unless something wakes us."""
+        before = set(self._locked)
+        try:
+            return self._turn()
+        except StoreBusy:
+            if not (set(self._locked) - before or self._leave_out_locked()):
+                raise
+            return 0.0  # and once more, without them
+
+    def _turn(self) -> float:
         self.now = now = self.store.now()
         steady = self.steady()
+        self._watch_calendar(now, steady)
+        if self._locked:
+            self._take_back_freed(now)
         if steady >= self._next_sweep:
             self._sweep(now, steady)
         if steady >= self._next_prune:
-            more = prune.answers(self.store, self.queues, self.events, now)
+            more = prune.answers(self.store, self._locked.others(), self.events, now)
             self._next_prune = steady + (0 if more else PRUNE_EVERY)
+        if self._bring and steady >= self._next_bring:
+            self._bring_answers(steady)
         if self._blocked and steady >= self._next_blocked:
             self._save_blocked(now, steady)
         changes = self._due(now, steady)
         self._take_stopped(now, steady)
+        if self._locked:
+            self._hold_back(steady)
         changes += [self._settled(running, now) for running in self._stopped]
         claims = [] if self.stopping else self._claims(changes, now, steady)
         if self.stopping:
@@ -154,6 +194,26 @@ class Engine:
                 self._glance_later(steady + LINGER if self.memory else 0)  # at once if that was perhaps all
         return self._until_next(now, steady)
 
+    def _watch_calendar(self, now: int, steady: int) -> None:
+        """Say it when the calendar was set back: jobs and schedules wait until it has caught up."""
+        back = self._ahead - (now - steady)
+        if back > NOTABLE:
+            self.events.emit("clock set back", now, seconds=round(back / 1e6))
+        self._ahead = now - steady
+
+    def _bring_answers(self, steady: int) -> None:
+        """Answers that other programs brought in plain SQL (docs/tables.md) are matched now."""
+        assert self._bring
+        self._next_bring = steady + round(self.poll * 1e6)
+        found = self.store.brought(self._locked.others(), BROUGHT)
+        for one in found:
+            with suppress(NotFound, Conflict, StoreBusy):  # another engine was faster; or its job is locked, so later
+                self._bring(one)
+                self._hungry(one.queue)
+        self._more_brought = len(found) == BROUGHT
+        if self._more_brought:
+            self._next_bring = steady
+
     def _claims(self, changes: list[Change], now: int, steady: int) -> list[Claim]:
         """What to ask for: of each hungry queue some, and what code throttlers have admitted (and decided else). Where
         rules kept jobs from starting, they may start when these changes are saved: in the same transaction."""
@@ -163,7 +223,9 @@ class Engine:
                 self._hunger.at(queue)
         room = self._room()
         admitted: list[Claim] = []
-        for throttling in self._throttling.values():
+        for number, throttling in self._throttling.items():
+            if number in self._locked:
+                continue
             if throttling.hung:
                 self._retire("a throttler has not answered, time and again")
             claims, decided = throttling.answered(room, now, steady)
@@ -183,12 +245,15 @@ class Engine:
         step = max((STEP // 10 if self.memory else STEP) // len(self._closed), 1)
         more = set(self._closed)
         for number, windows in self._closed.items():
+            if number in self._locked:
+                continue
             queue = self.queues[number]
-            rows = self.store.shut_out(number, queue.types, tuple(windows), step)
+            rows = self.store.shut_out(number, tuple(self._closed_types[number]), tuple(windows), step)
             shut = [row for row in rows if not is_open(row.time_windows, now)]
             found += [Change(row, moves.rolled(row, queue.order, now), (), "window closed") for row in shut]
             if len(shut) < step:
                 more.discard(number)
+                del self._closed_types[number]
         self._closed = {number: self._closed[number] for number in more}
         return found
 
@@ -197,16 +262,18 @@ class Engine:
         changes: list[Change] = []
         self._tick(now)
         for number, again in self._refused.items():
-            if 0 < again <= now:
+            if 0 < again <= now and number not in self._locked:
                 self._hungry(number)
         if self._closed and steady >= self._next_roll:
             changes += self._roll(now)
             self._next_roll = steady + round(self.poll * 1e6) if self.memory else 0
-        for queue in self.queues:
+        for queue in self._locked.others():
             if 0 < self._next_start[queue] <= now:
                 count, more = stage(self.store, queue, now)
                 self._next_start[queue] = now if more else 0
-                if count:  # else somebody has them locked: look again at the next poll
+                if not more:  # what is due still was added in plain SQL; or somebody has it locked, until the next poll
+                    changes += rank(self.store, queue, self.queues[queue].order, now)
+                if count:
                     self._hungry(queue)
                     self.events.emit("staged", now, self.queues[queue].name, count=count)
                     self._glance_later(0)
@@ -271,7 +338,9 @@ class Engine:
         return settle(running, self.queues[queue_of(running.row.id)].order, now)
 
     def _hands_free(self) -> int:
-        return self.concurrency - len(self.memory) + len(self._stopped)
+        """Those that only wait to be saved hold no hand; but memory is not without end."""
+        waiting = len(self._stopped) + min(len(self._blocked), self.concurrency)
+        return self.concurrency - len(self.memory) + waiting
 
     def _room(self) -> int:
         return self._pace.room(self._hands_free())
@@ -282,7 +351,10 @@ class Engine:
         try:
             if len(changes) <= KEYS_AT_ONCE:
                 return self.store.turn(self.sysid, changes, claims, now)
-        except (StoreRefused, StoreBusy):
+        except StoreBusy:
+            if self._leave_out_locked():
+                raise
+        except StoreRefused:
             pass
         saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
         self._blocked += [running for running in self._stopped if running.row.id in blocked]
@@ -293,12 +365,49 @@ class Engine:
 
     def _save_blocked(self, now: int, steady: int) -> None:
         """Apart from the turn: while they are in nobody's way, everything else goes on."""
-        changes = [self._settled(running, now) for running in self._blocked]
-        saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
-        self._forget(running for running in self._blocked if running.row.id not in blocked)
-        self._blocked = [running for running in self._blocked if running.row.id in blocked]
         self._next_blocked = steady + BLOCKED_FOR
+        held = [running for running in self._blocked if self._needs_locked(running)]
+        tried = [running for running in self._blocked if not self._needs_locked(running)]
+        changes = [self._settled(running, now) for running in tried]
+        saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
+        self._forget(running for running in tried if running.row.id not in blocked)
+        self._blocked = held + [running for running in tried if running.row.id in blocked]
         self._announce(saved, turned, now)
+
+    # -- queues that somebody has locked ----------------------------------------------------------------------------
+    def _leave_out_locked(self) -> bool:
+        """Something stood in the way: leave out the queues that are locked; whether there are any."""
+        found = self._locked.found(self.steady())
+        for queue in found:
+            self.events.emit("queue locked", self.now, self.queues[queue].name)
+        return bool(found)
+
+    def _take_back_freed(self, now: int) -> None:
+        for queue in self._locked.freed(self.steady):
+            ours = [running for running in self.memory.values() if queue_of(running.row.id) == queue]
+            self._part(self._adopt([one for one in ours if one.row.owner != self.sysid], self.sysid, now), now)
+            self.events.emit("queue free", now, self.queues[queue].name)
+            self._next_blocked = 0
+            self._hungry(queue)
+            self._glance_by(0)
+
+    def _needs_locked(self, running: Running) -> bool:
+        """Whether it cannot be saved now: its own queue, or that of a job it added, is locked."""
+        return any(
+            queue in self._locked for queue in (queue_of(running.row.id), *(one.queue for one in running.children))
+        )
+
+    def _hold_back(self, steady: int) -> None:
+        """What ended and cannot be saved now stays in memory; its lease is renewed like that of all others."""
+        self._blocked += [running for running in self._stopped if self._needs_locked(running)]
+        self._stopped = [running for running in self._stopped if not self._needs_locked(running)]
+        self._next_blocked = self._next_blocked or steady + BLOCKED_FOR
+
+    def _reachable(self) -> list[Running]:
+        """What is in memory, but for jobs of queues that are locked."""
+        if not self._locked:
+            return list(self.memory.values())
+        return [running for running in self.memory.values() if queue_of(running.row.id) not in self._locked]
 
     def _forget(self, saved: Iterable[Running]) -> None:
         for running in saved:
@@ -339,11 +448,11 @@ class Engine:
 
     def _announce_answers(self, changes: Sequence[Change], turned: Turned, now: int) -> None:
         """Answers that were early and have found their jobs; and those that jobs left behind."""
-        rows = {change.before.id: change.after for change in changes} if turned.placed else {}
+        by_id = {change.before.id: change for change in changes} if turned.placed else {}
         for one in turned.placed:
-            row = turned.answered.get(one.job, rows[one.job])
+            row = turned.answered.get(one.job, by_id[one.job].after)
             if self.events.wanted(one.state):
-                more = {"waited": waited(row, now)} if one.state == MATCHED else {}
+                more = {"waited": waited(by_id[one.job].before, now)} if one.state == MATCHED else {}
                 self.events.emit(one.state, now, self._name(row), row, answer=one.id, key=row.job_key, **more)
 
     def _made_room(self, queue: int) -> None:
@@ -386,6 +495,8 @@ class Engine:
             if claim.admitted:
                 self._throttling[claim.queue].claimed(got[claim.queue, None])
             self._refused.pop(claim.queue, None)
+            if claim.queue in turned.closed:  # an engine that serves whatever there is learns here what that is
+                self._closed_types.setdefault(claim.queue, set()).update(claim.types)
         self._refused |= turned.refused
         self._closed |= turned.closed
 
@@ -400,14 +511,16 @@ class Engine:
         owned = self._owned or self.memory or steady > self._glances.ended + self.lease / 3 * 1e6
         if owned and steady >= self._rescues.rested:
             began = self.steady()
-            orphans = rescue.orphans(self.store, self.queues, now)
-            back, taken = rescue.forgotten(self.store, list(self.queues), self.sysid, self.memory, now)
+            served = self._locked.others()
+            orphans = rescue.orphans(self.store, {queue: self.queues[queue] for queue in served}, now)
+            memory = {running.row.id: running for running in self._reachable()}
+            back, taken = rescue.forgotten(self.store, served, self.sysid, memory, now)
             changes = orphans + back
             if len(orphans) < rescue.STEP:
                 self._rescues.looked(began, self.steady())
-        for running in taken:
-            if running.ending is None:  # one that has ended is about to be saved; its token decides
-                self._drop(running, now)
+        self._part(
+            [running for running in taken if running.ending is None], now
+        )  # the others' tokens decide when saved
         if changes:
             self._announce(changes, self._save(changes, [], now), now)
         if len(orphans) < rescue.STEP:  # else more are waiting: sweep again at once
@@ -418,30 +531,42 @@ class Engine:
     def _new_lease(self, now: int) -> None:
         """The lease ran out, so our jobs may be somebody else's; their tokens say which. What nobody took goes on under
         a new lease; the rest is dropped."""
-        serves = msgspec.json.encode({str(queue.number): queue.published for queue in self.queues.values()}).decode()
+        served = {str(queue.number): queue.published for queue in self.queues.values()}
+        serves = msgspec.json.encode(served | {STRATEGIES: self._strategies}).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"
         expired, sysid = self.sysid, self.store.take_lease(self.lease, label, serves)
-        held = dict(self.memory)  # those that have ended too: else we would take them for a dead engine's
-        changes = [Change(r.row, moves.adopted(r.row, sysid, now), (), "claimed") for r in held.values()]
-        lost = self.store.turn(sysid, changes, [], now).lost if changes else frozenset[int]()
+        held = self._reachable()  # those that have ended too: else we would take them for a dead engine's
+        lost = self._adopt(held, sysid, now)
         self.sysid = sysid  # only now: rows of a lease whose adoption was not confirmed must not look unstarted to us
         if expired:
             self.events.emit("lease lost", now, sysid=expired, jobs=len(held))
-        for change in changes:
-            running = held[change.before.id]
-            if change.before.id in lost:
-                self._drop(running, now)
-            else:
+        self._part(lost, now)
+
+    def _adopt(self, held: Sequence[Running], sysid: int, now: int) -> list[Running]:
+        """Jobs of an older lease of ours are taken into this one; those that somebody else has taken."""
+        changes = [Change(r.row, moves.adopted(r.row, sysid, now), (), "claimed") for r in held]
+        gone = self.store.turn(sysid, changes, [], now).lost if changes else frozenset[int]()
+        for running, change in zip(held, changes, strict=True):
+            if change.before.id not in gone:
                 running.row = change.after
+        return [running for running in held if running.row.id in gone]
 
     def _call_back(self, now: int, steady: int) -> None:
         """Handlers whose jobs were cancelled, or taken from us, are told: nobody waits for what they come to. Those
         that have hardly begun can wait for the next look: they may well be through by then."""
-        some = [r for r in self.memory.values() if r.ending is None and steady - r.launched >= LINGER]
+        some = [r for r in self._reachable() if r.ending is None and steady - r.launched >= LINGER]
         tokens = self.store.tokens([running.row.id for running in some]) if some else {}
-        for running in some:
-            if running.ending is None and tokens.get(running.row.id) != running.row.token:
-                self._drop(running, now, "lost" if running.row.id in tokens else "told to stop")
+        gone = [r for r in some if r.ending is None and tokens.get(r.row.id) != r.row.token]
+        self._part(gone, now, tokens)
+
+    def _part(self, gone: Sequence[Running], now: int, tokens: Mapping[int, int] | None = None) -> None:
+        """Their rows are not ours any more. One that is not live was cancelled: its handler is told, and may tidy up,
+        whoever notices it first. One that is live is another engine's by now. `tokens`: of those that are live."""
+        if tokens is None:
+            tokens = self.store.tokens([running.row.id for running in gone]) if gone else {}
+        for running in gone:
+            told = running.ending is None and running.row.id not in tokens
+            self._drop(running, now, "told to stop" if told else "lost")
 
     def _drop(self, running: Running, now: int, event: str = "lost") -> None:
         """Its claim was lost: whatever it comes to, or has come to, nothing of it is kept."""
@@ -458,16 +583,22 @@ class Engine:
     def _until_next(self, now: int, steady: int) -> float:
         if steady >= self._next_glance:
             self._glance(now)
-        times = [t - now for t in (*self._next_start.values(), *self._next_deadline.values()) if t]
+        served = self._locked.others()
+        times = [t - now for queue in served for t in (self._next_start[queue], self._next_deadline[queue]) if t]
         if self._room() > 0 and not self.stopping:
             if self._hunger:
                 return 0.0
-            times += [again - now for again in self._refused.values() if again]
-            times += [one.next_ask - steady for one in self._throttling.values() if one.next_ask]
-        if self._ticks and self._ticks.next:
-            times.append(self._ticks.next - now)
-        if self._closed:
+            times += [again - now for queue, again in self._refused.items() if again and queue in served]
+            asking = [one for queue, one in self._throttling.items() if queue in served]
+            times += [one.next_ask - steady for one in asking if one.next_ask]
+        if self._ticks and (tick := self._ticks.next(self._locked)):
+            times.append(tick - now)
+        if any(queue in served for queue in self._closed):
             times.append(self._next_roll - steady)
+        if self._bring:
+            times.append(self._next_bring - steady)
+        if self._locked:
+            times.append(self._locked.next_look - steady)
         times += [self._next_sweep - steady, self._next_glance - steady, self._next_prune - steady]
         if self._blocked:
             times.append(self._next_blocked - steady)
@@ -477,7 +608,8 @@ class Engine:
 
     def _glance(self, now: int) -> None:
         began = self.steady()
-        found = self.store.glance([(queue.number, queue.types) for queue in self.queues.values()])
+        wanted = [(queue, self.queues[queue].types) for queue in self._locked.others()]
+        found = self.store.glance(wanted, self._strategies)
         self._call_back(now, began)
         self._glances.looked(began, self.steady())
         for glance in found:
@@ -485,14 +617,14 @@ class Engine:
                 self._hunger.at(glance.queue)
             self._next_start[glance.queue] = glance.next_start
             self._next_deadline[glance.queue] = glance.next_deadline
-        self._owned = any(glance.owned for glance in found)
+        self._owned = bool(self._locked) or any(glance.owned for glance in found)
         due = self._owned or any(0 < time <= now for g in found for time in (g.next_start, g.next_deadline))
         due |= any((g.ready and self._refused.get(g.queue, 1)) for g in found)
         for glance in found:
             if glance.parked or glance.ready:
                 due |= self._remind(glance)
         asking = any(one.busy for one in self._throttling.values())
-        self.idle = not (self.memory or due or asking or self._closed)
+        self.idle = not (self.memory or due or asking or self._closed or self._more_brought)
         self._next_glance = began + round(self.poll * 1e6)
         if not self._awaited:
             self._next_glance = max(self._next_glance, self._glances.rested)
@@ -520,7 +652,7 @@ class Engine:
             from hipq.engine.tick import Ticks  # what reads cron expressions costs an import most can do without
 
             self._ticks = Ticks(self.store, self.queues.values(), self.events)
-        if self._ticks.turn(now, self.added):
+        if self._ticks.turn(now, self.added, self._locked):
             self._hunger.everywhere()
             self._glance_by(0)
 
@@ -547,6 +679,11 @@ class Engine:
         """The same where that can wait, if looks have become dear; but not while somebody waits for the end of work."""
         self._glance_by(steady if self._awaited else max(steady, self._glances.rested))
 
+    @property
+    def _strategies(self) -> tuple[str, ...]:
+        """The retry strategies that are registered here."""
+        return tuple(sorted({name for queue in self.queues.values() for name in queue.strategies}))
+
     def _name(self, row: Row) -> str:
         return self.queues[queue_of(row.id)].name
 
@@ -554,7 +691,7 @@ class Engine:
         """For whoever turns the clocks by hand: when there is something to do by the calendar, and when by the steady
         clock (a throttler is to be asked); 0 = never. Leases, polls and pruning can wait for the turn after."""
         self._glance(self.now)
-        ticks = self._ticks.next if self._ticks else 0
+        ticks = self._ticks.next() if self._ticks else 0
         times = (*self._next_start.values(), *self._next_deadline.values(), *self._refused.values(), ticks)
         asking = [one.next_ask or 1 for one in self._throttling.values() if one.next_ask or one.busy]
         return min(filter(None, times), default=0), min(asking, default=0)
@@ -567,13 +704,43 @@ class Engine:
 
     def run(self, until_empty: bool = False) -> None:
         """Turn after turn, until asked to stop (or, with `until_empty`, until nothing is due and nothing executes)."""
-        self.events.emit("engine started", self.store.now(), url=self.store.url)
         self._awaited = until_empty
+        descriptors, is_store_there = Descriptors(), True
+        try:
+            is_store_there = self._turns(until_empty, descriptors)
+        except Exception:
+            if descriptors.intact:
+                descriptors.close()
+                raise
+        if descriptors.intact:
+            if is_store_there:
+                self._leave()
+            descriptors.close()
+        else:  # what the store writes to may be another file by now: nothing is saved, and the lease runs out
+            self.torn = True
+            self._retire("a handler has closed file descriptors that are not its own")
+            self.events.emit("engine stopping", self.now, jobs=len(self.memory), why=self.unfit)
+
+    def _turns(self, until_empty: bool, descriptors: Descriptors) -> bool:
+        """Until it is over; whether the store is there then."""
         down = 0
         announced = 0
-        while True:
+        started = False
+        stop_by: int | None = None
+        """When a stop ends whatever else: jobs that cannot be saved by then are left to their lease."""
+        away_since: int | None = None
+        while descriptors.intact:
+            if self.stopping and stop_by is None:
+                stop_by = self.steady() + (STORE_AWAY if self.drain is None else round(self.drain * 1e6))
+            over = stop_by is not None and self.steady() >= stop_by
+            if over and self.drain is not None:
+                self.stopping = max(self.stopping, 2)
             try:
+                if not started:
+                    self.events.emit("engine started", self.store.now(), url=self.store.url)
+                    started = True
                 pause = self.turn()
+                away_since = None
                 if down:
                     self.events.emit("store back", self.store.now(), after=down)
                     down = 0
@@ -583,18 +750,25 @@ class Engine:
                     self.events.emit("engine stopping", self.store.now(), jobs=len(self.memory), why=why)
                 if (self.stopping or (until_empty and self.idle)) and not self.memory and not self._stopped:
                     break
-                if self.stopping > 1 and len(self.memory) == len(self._blocked):
+                if (self.stopping > 1 or over) and len(self.memory) == len(self._blocked):
+                    self.stopping = 2
                     break  # nobody waits for those who hold them up: the lease will run out
             except StoreUnavailable as error:
                 down += 1
                 pause = min(0.05 * 2**down, 2.0) * self._chance.uniform(0.5, 1.0)
                 if down == 1:
                     self.events.emit("store down", self.now, error=str(error))
-                if self.stopping > 1 or (self.stopping and not self.memory):
-                    break  # the store is away and nobody waits: the lease will run out
-            if pause > 0 and self.store.wait(pause):
+                if away_since is None:
+                    away_since = self.steady()
+                over = (
+                    over and self.steady() - away_since >= STORE_AWAY
+                )  # not at the first blip: handlers are waited for
+                if self.stopping > 1 or (self.stopping and (over or not self.memory)):
+                    self.stopping = max(self.stopping, 2 if self.memory else 1)
+                    return False  # nobody waits: the lease will run out
+            if pause > 0 and descriptors.intact and self.store.wait(pause):
                 self.wake()
-        self._leave()
+        return True
 
     def _leave(self) -> None:
         if self.stopping < 2 and not self.unfit:

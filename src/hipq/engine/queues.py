@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hipq.job.model import New
 from hipq.job.order import Order
+from hipq.job.retries import RetryHandler
 from hipq.job.spec import Spec
 from hipq.stores.base import ANY_TYPE
 from hipq.throttlers.code import Throttler
@@ -38,6 +39,8 @@ class EngineQueue:
     throttler: Throttler | None = None
     crons: Sequence[Schedule] = ()
     """Read anew at each look: a schedule may be declared after the engine was made."""
+    strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
+    """Retry strategies that are registered, by name. Read anew, as well."""
     scheduler: Scheduler | None = None
     """Says which lane is next, where whatever there is is served: `specs` has a spec for every type then."""
 

@@ -51,8 +51,10 @@ def forgotten(
     reason = "claimed, but the claim was never confirmed"
     back = [
         Change(row, moves.given_back(row, reason, False, now), (), "given back")
-        for id, row in owned.items()
-        if id not in memory
+        for job_id, row in owned.items()
+        if job_id not in memory
     ]
-    taken = [running for id, running in memory.items() if id not in owned or owned[id].token != running.row.token]
+    taken = [
+        running for job_id, running in memory.items() if job_id not in owned or owned[job_id].token != running.row.token
+    ]
     return back, taken

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
+import msgspec
 from msgspec.structs import replace
 
 from hipq.engine.launch import Running
@@ -27,14 +28,15 @@ from hipq.job.fault import Fault, clean, timeout
 from hipq.job.matching import Placed
 from hipq.job.model import Change, New, Row, remember
 from hipq.job.order import Order
+from hipq.job.retries import NotRegistered
 from hipq.job.spec import Spec
-from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, FINAL, RETRY, WAITING
+from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, FINAL, INITIAL, RETRY
 from hipq.job.when import later
 from hipq.stores.base import Store, Stored, Turned
 from hipq.stores.matching import KEYS_AT_ONCE
 
 KEEPS_ITS_ANSWER = (Unread, Crashed, GivenBack)
-"""Endings after which a job has its answer still before it, if it has not ended."""
+"""Endings after which a job has its answer still before it, if it neither ended nor failed."""
 
 
 def settle(running: Running, order: Order, now: int) -> Change:
@@ -54,7 +56,7 @@ def settle(running: Running, order: Order, now: int) -> Change:
             after, event = moves.asked_again(row, ending, order, now), "again"
         case Waits():
             latest = row.deadline if row.phase == EXECUTING else waiting.load(row.wait).until
-            wait = waiting.begun(ending, latest, _life(running), running.spec.answered is None, now)
+            wait = waiting.begun(ending, latest, waiting.since(row), _life(running), running.spec.answered is None, now)
             after, event = awaiting.waits(row, wait, now, ending.key), "waits"
         case Progressed():
             after, event = awaiting.progressed(row, ending.extend, now), "progress"
@@ -71,19 +73,18 @@ def settle(running: Running, order: Order, now: int) -> Change:
             after, event = moves.errored(row, ending.fault, ending.exitcode, now), "error"
         case Judged():
             errored = row if running.judges else moves.errored(row, ending.fault, ending.exitcode, now)
+            copy = moves.edited(errored, ending.edits) if ending.edits else errored
             if ending.again:
-                after, event = moves.retried(errored, ending.again, order, now), "again"
+                after, event = moves.retried(copy, ending.again, order, now), "again"
             elif _outlived(running, now):
-                after, event = moves.gave_up(errored, ending.fault, now), "lifetime over"
+                after, event = moves.gave_up(copy, ending.fault, now), "lifetime over"
             else:
-                after, event = moves.gave_up(errored, ending.fault, now), "gave up"
+                after, event = moves.gave_up(copy, ending.fault, now), "gave up"
         case Crashed() if row.phase == CALLING_OFF and row.crashes >= moves.CRASHES_ALLOWED:
             after, event = awaiting.call_ended(row, ending.fault, order, now), "call-off failed"
         case Crashed():
-            after = moves.crashed(row, ending.fault, now, ending.exitcode)
+            after = _crashed(running, ending, now)
             event = "gave up" if after.state == FINAL else "crashed"
-            if row.phase == EXECUTING and after.state == FINAL:
-                errored = replace(moves.errored(row, ending.fault, ending.exitcode, now), crashes=1)
         case GivenBack():
             after, event = moves.given_back(row, ending.reason, ending.started, now), "given back"
         case _:
@@ -92,10 +93,32 @@ def settle(running: Running, order: Order, now: int) -> Change:
         after = replace(after, history=remember(after.history, now, "ran", **running.note))
     if after.state != FINAL and (running.spec.fence or running.spec.cancelled):
         after = _agreed(after, running.spec)
-    kept = isinstance(ending, KEEPS_ITS_ANSWER) and after.state != FINAL
+    kept = isinstance(ending, KEEPS_ITS_ANSWER) and after.state == row.state
     used = 0 if running.answer is None or kept else running.answer.id
     seeking = _seeking(running, errored, after, event)
     return Change(row, _one_write(row, after), tuple(running.children), event, used, seeking)
+
+
+def _crashed(running: Running, ending: Crashed, now: int) -> Row:
+    """A crash is an error like any other: of the handler, for the retry handler; of the answer handler, after which it
+    is called again. What else crashed is called again, too, and not for ever."""
+    row, judged = running.row, _is_judged(running)
+    if running.judges or row.phase == CALLING_OFF:
+        return moves.crashed_aside(row, ending.fault, now)
+    if row.phase == ANSWERED:
+        return awaiting.crashed(row, ending.fault, ending.exitcode, now, judged)
+    if not ending.own:
+        return moves.suspected(row, ending.fault, now)
+    return moves.crashed(row, ending.fault, ending.exitcode, now, judged)
+
+
+def _is_judged(running: Running) -> bool:
+    """Whether anything decides about an error of this job: if not this program, then one that has its strategy, or can
+    read what a newer program has stored."""
+    try:
+        return running.spec.retry_of(running.row) is not None
+    except (NotRegistered, msgspec.DecodeError):
+        return True
 
 
 def _seeking(running: Running, errored: Row | None, after: Row, event: str) -> Row | None:
@@ -145,13 +168,15 @@ def save_apart(store: Store, sysid: int, changes: list[Change], now: int) -> tup
         some = todo.pop(0)
         try:
             turned = store.turn(sysid, some, [], now)
+        except KeyTaken as error:
+            taken = error.holders
+            todo.insert(0, [key_taken(one, taken[i], now) if (i := one.before.id) in taken else one for one in some])
+            continue
         except StoreRefused as error:
             if len(some) > 1:
                 todo[:0] = [[change] for change in some]
             elif some[0].event == "unstorable":
                 raise
-            elif isinstance(error, KeyTaken) and some[0].after.phase == WAITING:
-                todo.insert(0, [key_taken(some[0], now)])
             else:
                 todo.insert(0, [unstorable(some[0], str(error), now)])
             continue
@@ -166,10 +191,12 @@ def save_apart(store: Store, sysid: int, changes: list[Change], now: int) -> tup
     return saved, Turned(frozenset(lost), [], children, answered=answered, placed=placed), blocked
 
 
-def key_taken(change: Change, now: int) -> Change:
+def key_taken(change: Change, holder: int, now: int) -> Change:
     """It wants to wait for its answer under a key that another live job has: an error, for its retry handler."""
-    row, key = change.before, change.after.job_key
-    fault = Fault("error", f"another live {row.job_type} job has the key {key!r}, under which it wanted to wait")
+    row, key = change.before, change.after.wait_key
+    fault = Fault(
+        "error", f"another live {row.job_type} job (id {holder}) has the key {key!r}, under which it wanted to wait"
+    )
     errored = _one_write(row, moves.errored(row, fault, 500, now))
     seeking = replace(errored, wait=change.after.wait)  # which says what is agreed for its answers
     return Change(row, errored, (), "error", change.answer, seeking)
@@ -179,7 +206,9 @@ def unstorable(change: Change, reason: str, now: int) -> Change:
     """The store will never take this outcome: the job ends with an error that says so."""
     row = change.before
     fault = Fault("error", clean(f"its outcome could not be stored: {reason}"))
-    errored = moves.errored(row, fault, 500, now) if row.state != "error" else row
+    if row.state in (INITIAL, RETRY):  # nothing ran: what was to be changed is its place in the queue
+        return Change(row, moves.rejected(row, fault.message, now), (), "unstorable")
+    errored = moves.errored(row, fault, 500, now) if row.state != ERROR else row
     return Change(row, _one_write(row, moves.gave_up(errored, fault, now)), (), "unstorable")
 
 

@@ -5,6 +5,9 @@ Until then it is in no index a claim reads: a million jobs for next week cost a 
 
 from __future__ import annotations
 
+from hipq.job import moves
+from hipq.job.model import Change
+from hipq.job.order import Order
 from hipq.stores.base import Store
 
 STEP = 1_000
@@ -15,3 +18,8 @@ def stage(store: Store, queue: int, now: int) -> tuple[int, bool]:
     """Stage one step; how many, and whether more may be due."""
     count = store.stage(queue, now, STEP)
     return count, count == STEP
+
+
+def rank(store: Store, queue: int, order: Order, now: int) -> list[Change]:
+    """Jobs that are due and were added in plain SQL (docs/tables.md) get their rank; then they can be staged."""
+    return [Change(row, moves.ranked(row, order, now)) for row in store.unranked(queue, now, STEP)]

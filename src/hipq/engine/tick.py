@@ -6,7 +6,7 @@ transaction, if nobody has: so each tick is added once, by one engine, or, after
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,6 +18,10 @@ from hipq.job.model import New
 from hipq.job.when import SECOND
 from hipq.stores.base import Store, Stored
 
+SET_BACK: Final = 86_400 * SECOND
+"""A last tick further ahead than this is of a clock that was wrong: the schedule begins anew. Up to then the ticks
+between now and the last one were added already: by this clock before it was set back, or by a process whose clock is
+ahead."""
 LATE: Final = 60 * SECOND
 """A tick found later than this was missed: nobody was there."""
 AT_ONCE: Final = 100
@@ -37,23 +41,27 @@ class Ticks:
         self._events = events
         self._known: dict[tuple[int, str], _Known] = {}
 
-    def turn(self, now: int, added: Callable[[Sequence[New], Sequence[Stored]], None]) -> bool:
+    def turn(
+        self, now: int, added: Callable[[Sequence[New], Sequence[Stored]], None], without: Container[int] = ()
+    ) -> bool:
         """Add what is due; whether anything was."""
         found = False
         for queue in self._queues:
+            if queue.number in without:
+                continue
             for schedule in list(queue.crons):
                 known = self._known.get((queue.number, schedule.name)) or self._look(queue, schedule, now)
-                if known.last > now + LATE and known.last > self._store.now() + LATE:  # we may have been stopped since
-                    self._store.tick(queue.number, schedule.name, known.last, now, [])  # the calendar was set back
+                if known.last > now + SET_BACK and known.last > self._store.now() + SET_BACK:  # `now` may be long ago
+                    self._store.tick(queue.number, schedule.name, known.last, now, [])
                     known = self._look(queue, schedule, now)
                 if 0 < known.next <= now:
                     found |= self._tick(queue, schedule, known.last, now, added)
         return found
 
-    @property
-    def next(self) -> int:
+    def next(self, without: Container[int] = ()) -> int:
         """When the next tick is due; 0 = never."""
-        return min((known.next for known in self._known.values() if known.next), default=0)
+        known = (one.next for (queue, _), one in self._known.items() if queue not in without)
+        return min(filter(None, known), default=0)
 
     def _look(self, queue: EngineQueue, schedule: Schedule, now: int) -> _Known:
         last = self._store.cron(queue.number, schedule.name, now)

@@ -12,9 +12,10 @@ from typing import Any, Final
 import msgspec
 
 from hipq.errors import Invalid
-from hipq.job import states, waiting, windows
+from hipq.job import meta, states, waiting, windows
 from hipq.job.fault import Fault, clean
 from hipq.job.model import Row, queue_of
+from hipq.job.units import UNIT, counted, number
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND, to_datetime
 from hipq.job.why import Why
@@ -38,7 +39,7 @@ _remembered = msgspec.json.Decoder(Remembered)
 def why(
     row: Row, limits: Limits, engines: Sequence[EngineSeen], now: int, critical: bool = False, heavy: Iterable[Row] = ()
 ) -> Why:
-    """`critical`: limits do not hold this job. `heavy`: the jobs that `passed` names."""
+    """`critical`: limits and throttlers do not hold this job. `heavy`: the jobs that `passed` names."""
     if row.phase == states.DONE:
         return _final(row)
     if row.owner:
@@ -53,8 +54,8 @@ def why(
         _barred(row, limits.rules, engines, now)
         or _due(row)
         or (None if critical else _limited(row, limits, engines, now, heavy))
-        or _throttled(row, limits)
-        or _next(limits.rules)
+        or (None if critical and row.phase != states.PARKED else _throttled(row, limits))
+        or _next(limits.rules.throttled and not critical)
     )
 
 
@@ -62,14 +63,14 @@ def passed(row: Row, limits: Limits) -> list[int]:
     """The heavy jobs which, as claims remember, others pass in the limits that this job is under."""
     found = _remembered.decode(limits.memory).passed
     places = [found[name] for name in _by_pool(limits.rules, row.lane) if name in found]
-    return [id for id, _, _ in places if id != row.id]
+    return [job_id for job_id, _, _ in places if job_id != row.id]
 
 
 # -- it has started --------------------------------------------------------------------------------------------------
 def _final(row: Row) -> Why:
     error = _fault(row)
     sentence = f"it ended with {row.code} at {_at(row.update_time)}" + (f": {error}" if error else "")
-    found = {"code": row.code, "exitcode": row.exitcode, "error": error, "attempt": row.attempt}
+    found = {"code": row.code, "exitcode": row.exitcode, "error": error or states.NONE, "attempt": row.attempt}
     return Why("final", sentence, found | {"ended": to_datetime(row.update_time)})
 
 
@@ -163,9 +164,13 @@ _LEFT: Final = {
 
 def _left(row: Row, engines: Sequence[EngineSeen]) -> Why:
     """Neither limits nor pauses hold that up."""
-    able, error = _serving(row, engines), _fault(row)
+    serving, error, strategy = _serving(row, engines), _fault(row), _strategy(row)
+    able = [one for one in serving if not strategy or strategy in one.strategies]
     who = f"that is for {_engines(able)} to do" if able else _lacking(row, engines)
     before, more = _led_here(row)
+    if serving and not able:
+        more["strategy"] = strategy
+        who = f"no engine in which the retry strategy {strategy} is registered is alive, only {_engines(engines)}"
     what = "its answer is to be looked at again" if "tries" in more else _LEFT[row.phase]
     before = before or (f"its error: {error}" if error else "")
     sentence = f"{what}: {who}" + (f" ({before})" if before else "")
@@ -259,8 +264,8 @@ def _throttled(row: Row, limits: Limits) -> Why | None:
     return Why("parked", sentence, {"since": to_datetime(row.update_time)})
 
 
-def _next(rules: Rules) -> Why:
-    leave = ", with the leave of its queue's throttler" if rules.throttled else ""
+def _next(throttled: bool) -> Why:
+    leave = ", with the leave of its queue's throttler" if throttled else ""
     return Why("next", f"nothing stands in its way: it starts when it is its turn and a hand is free{leave}", {})
 
 
@@ -279,8 +284,9 @@ def _limited(row: Row, limits: Limits, engines: Sequence[EngineSeen], now: int, 
     pool, limit = refusal.pool, _by_pool(rules, row.lane)[refusal.pool.name]
     which = _which(limit, row.lane)
     holders = [one for one in limits.holders if _counts(one, limit, row.lane)]
-    found = {"limit": str(limit), "cap": pool.cap, "used": pool.used, "needs": row.throttle_factor, "lane": row.lane,
-             "holders": [{"id": one.id, "units": one.held} for one in holders[:HOLDERS]]}  # fmt: skip
+    found = {"limit": str(limit), "cap": number(pool.cap), "used": number(pool.used),
+             "needs": number(row.throttle_factor), "lane": row.lane,
+             "holders": [{"id": one.id, "units": number(one.held)} for one in holders[:HOLDERS]]}  # fmt: skip
     if refusal.behind:
         return Why("behind", _queued(ahead[refusal.behind], row, rules, which), found | {"behind": refusal.behind})
     if isinstance(limit, Rate):
@@ -300,7 +306,7 @@ def _turns(other: Row, row: Row, rules: Rules) -> bool:
     return rules.lanes == "fair" and other.lane != row.lane
 
 
-def _place(row: Row) -> tuple[int, int]:
+def _place(row: Row) -> tuple[str, int]:
     return row.rank, row.id
 
 
@@ -319,7 +325,7 @@ def _by_pool(rules: Rules, lane: str) -> dict[str, AnyLimit]:
                 if one.knows(lane):
                     found[one.pool(lane, {}).name] = one
             case Share():
-                found[one.pool(lane, {}, rules.most).name] = one
+                found[one.pool(lane, {}, counted(rules.most)).name] = one
     return found
 
 
@@ -356,12 +362,12 @@ def _queued(heavy: Row, row: Row, rules: Rules, which: str) -> str:
 
 
 def _no_room(which: str, pool: Pool, factor: int, holders: Sequence[Holder]) -> str:
-    by = f" by {_ids(holders)}" if holders else ""
+    by, used = f" by {_ids(holders)}" if holders else "", number(pool.used)
     if factor > pool.cap:
-        return f"it needs {_units(factor)} and {which} has {pool.cap}, so it runs alone: {pool.used} taken{by}"
+        return f"it needs {_units(factor)} and {which} has {number(pool.cap)}, so it runs alone: {used} taken{by}"
     if pool.full:
-        return f"{which} is full: {pool.used} of {_units(pool.cap)} taken{by}"
-    return f"it needs {_units(factor)} of {which}, and {pool.cap - pool.used} are left: {pool.used} taken{by}"
+        return f"{which} is full: {used} of {_units(pool.cap)} taken{by}"
+    return f"it needs {_units(factor)} of {which}, and {number(pool.cap - pool.used)} are left: {used} taken{by}"
 
 
 # -- words -----------------------------------------------------------------------------------------------------------
@@ -371,7 +377,7 @@ def _at(moment: int) -> str:
 
 
 def _units(count: int) -> str:
-    return f"{count} unit" if count == 1 else f"{count} units"
+    return f"{number(count)} unit" if count == UNIT else f"{number(count)} units"
 
 
 def _lane(lane: str) -> str:
@@ -407,6 +413,12 @@ def _on_queue(row: Row, engines: Sequence[EngineSeen]) -> bool:
 def _serving(row: Row, engines: Sequence[EngineSeen]) -> list[EngineSeen]:
     queue = str(queue_of(row.id))
     return [one for one in engines if {row.job_type, ANY_TYPE} & set(one.serves.get(queue, ()))]
+
+
+def _strategy(row: Row) -> str:
+    """The registered retry strategy that is to judge it; "" = any engine that has its code can."""
+    own = meta.load(row.meta).retry if row.phase == states.JUDGING else None
+    return str(own.get("registered", "")) if own else ""
 
 
 def _fault(row: Row) -> str | None:

@@ -11,7 +11,7 @@ import msgspec
 from hipq.job import payload
 from hipq.job.fault import Fault, clean
 from hipq.job.model import Row
-from hipq.job.when import to_datetime
+from hipq.job.when import SECOND, to_datetime
 
 
 class Answered(enum.StrEnum):
@@ -25,6 +25,7 @@ class Answered(enum.StrEnum):
     UNREADABLE = "unreadable"
 
 
+NEW: Final = "new"
 BUFFERED: Final = "buffered"
 MATCHED: Final = "matched"
 PROGRESS: Final = "progress"
@@ -36,6 +37,7 @@ LATE: Final = "late"
 UNREADABLE: Final = "unreadable"
 
 STATES: Final = {
+    NEW: "another program brought it in plain SQL, and no engine has looked at it yet",
     BUFFERED: "kept until a job wants it",
     MATCHED: "its job has it, and has not looked at it yet",
     PROGRESS: "its job looked at it and goes on waiting",
@@ -47,7 +49,7 @@ STATES: Final = {
     UNREADABLE: "its message does not say which job it is for, or cannot be read: its note says why",
 }
 """Where an answer in the inbox can be."""
-REPLAYABLE: Final = (BUFFERED, CONFLICT, LATE, UNREADABLE)
+REPLAYABLE: Final = (NEW, BUFFERED, CONFLICT, LATE, UNREADABLE)
 """Of those, the ones in which nobody has used it, or has it before them."""
 
 
@@ -240,8 +242,8 @@ def fault_of(answer: Kept) -> Fault:
     return Fault("error", clean(said if isinstance(said, str) else answer.data), "answer", ("answer",))
 
 
-def waited(row: Row, now: int) -> float:
-    """Seconds since a job was claimed, or first changed: about the time since it sent its request."""
-    history: list[dict[str, Any]] = payload.decode(row.history)
-    began = next((entry["at"] for entry in reversed(history) if entry["event"] == "claimed"), row.create_time)
-    return max(now - began, 0) / 1e6
+def waited(before: Row, now: int) -> float:
+    """Seconds from the claim of a job that has sent its request to the answer that it did not have `before`."""
+    from hipq.job.waiting import since  # most programs bring no answers
+
+    return max(now - (since(before) or before.update_time), 0) / SECOND

@@ -15,8 +15,16 @@ from hipq.job.when import later
 
 
 def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
-    """Its request is sent. Nobody owns it now, so no engine's crash can touch it."""
-    return _waits(replace(row, job_key=key or row.job_key), wait, now, "waits")
+    """Its request is sent. Nobody owns it now, so no engine's crash can touch it.
+
+    `key`: one more key under which answers find it, in place of the one of its last wait, which it has had until now:
+    that answer might have come while it was tried again. If its answer handler lets it wait anew, it is still the same
+    request whose answer it waits for: it keeps the key unless it is given another."""
+    if key == row.job_key:
+        key = ""
+    elif not key and row.phase == ANSWERED:
+        key = row.wait_key
+    return _waits(replace(row, wait_key=key), wait, now, "waits", **({"key": key} if key else {}))
 
 
 def progressed(row: Row, extend: float, now: int) -> Row:
@@ -59,6 +67,15 @@ def unread(row: Row, fault: Fault, now: int) -> Row:
         phase=WAITING, owner=0, crashes=0, wait=wait.dump(), deadline=later(now, unread_pause(wait.tries)),
         token=row.token + 1, history=remember(row.history, now, "answer failed", **details(fault)), update_time=now,
     )  # fmt: skip
+
+
+def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
+    """Its answer handler took a process down: it looks at its answer again a while later, apart. After some such
+    crashes that is an error of the job."""
+    crashes = max(row.crashes, 1) + 1
+    if crashes > moves.CRASHES_ALLOWED:
+        return moves.crashed(row, fault, exitcode, now, judged)
+    return replace(unread(row, fault, now), crashes=crashes)
 
 
 def looks_again(row: Row, now: int) -> Row:
@@ -126,9 +143,9 @@ def _silence(row: Row) -> Fault:
     return timeout("no answer came before its time-out")
 
 
-def _waits(row: Row, wait: Waiting, now: int, event: str) -> Row:
+def _waits(row: Row, wait: Waiting, now: int, event: str, **more: str) -> Row:
     return replace(
         row,
         phase=WAITING, owner=0, crashes=0, wait=wait.dump(), deadline=wait.deadline(now), token=row.token + 1,
-        history=remember(row.history, now, event), update_time=now,
+        history=remember(row.history, now, event, **more), update_time=now,
     )  # fmt: skip

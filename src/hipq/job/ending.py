@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -69,6 +70,15 @@ class CalledOff(msgspec.Struct, frozen=True, tag=True, gc=False):
     fault: Fault | None = None
 
 
+class Edits(msgspec.Struct, frozen=True, gc=False):
+    """What a retry handler changed in its copy of a job; None = it left that alone."""
+
+    data: str | None = None
+    priority: int | None = None
+    at: int | None = None
+    """The scheduled_run_time it set, in microseconds."""
+
+
 class Errored(msgspec.Struct, frozen=True, tag=True, gc=False):
     """It failed and the retry handler has not been asked."""
 
@@ -84,13 +94,17 @@ class Judged(msgspec.Struct, frozen=True, tag=True, gc=False):
     fault: Fault
     exitcode: int = 500
     again: Again | None = None
+    edits: Edits | None = None
+    """What the retry handler changed in its copy of the job."""
 
 
 class Crashed(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The child process that ran it, and it alone, died."""
+    """The process that ran it died."""
 
     fault: Fault
     exitcode: int = 500
+    own: bool = True
+    """Only this job can have killed it: no other job ran in that process before."""
 
 
 class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -103,15 +117,19 @@ class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
 Ending = Succeeded | Refused | Again | Waits | Progressed | Errored | Judged | Unread | CalledOff | Crashed | GivenBack
 
 
-def again(retry: Retry) -> Again:
-    data = "" if retry.data is UNSET else payload.encode(retry.data, "Retry's data")
+Write = Callable[[Any, str], str]
+"""Makes JSON of a job's data, by the type that its handler gives it."""
+
+
+def again(retry: Retry, write: Write = payload.encode) -> Again:
+    data = "" if retry.data is UNSET else write(retry.data, "Retry's data")
     fault = Fault("retry", clean(retry.reason))
     if retry.at is not None:
         return Again(fault, retry.exitcode, at=moment(retry.at, "Retry's at"), data=data)
     return Again(fault, retry.exitcode, delay=seconds(retry.delay or 0, "Retry's delay"), data=data)
 
 
-def ending_of(value: Any) -> Ending:
+def ending_of(value: Any, write: Write = payload.encode) -> Ending:
     """What a handler returned or raised, as an ending. A result that cannot be kept is an error like any other."""
     try:
         match value:
@@ -120,14 +138,13 @@ def ending_of(value: Any) -> Ending:
             case Ok():
                 return Succeeded(payload.encode(value.result, "the result"), value.exitcode)
             case Failed():
-                reason = value.reason if isinstance(value.reason, str) else payload.encode(value.reason, "the reason")
-                return Refused(Fault("failed", clean(reason)), value.exitcode)
+                return Refused(Fault("failed", clean(_reason(value.reason))), value.exitcode)
             case Retry() if value.delay is None and value.at is None and value.data is UNSET:
                 return Errored(Fault("retry", clean(value.reason)), value.exitcode)
             case Retry():
-                return again(value)
+                return again(value, write)
             case Wait():
-                return _waits(value)
+                return _waits(value, write)
             case Progress():
                 raise Invalid("Progress is what an answer handler returns; a job that goes on waiting returns Wait")
             case ServiceError():
@@ -141,8 +158,20 @@ def ending_of(value: Any) -> Ending:
         return Errored(Fault.of(error))
 
 
-def _waits(wait: Wait) -> Waits:
-    chosen = ending_of(wait.on_timeout) if isinstance(wait.on_timeout, Ok | Failed | Retry) else None
+def _reason(given: Any) -> str:
+    """Why a job failed, for people to read: whatever it is, it must not become an error that is tried again."""
+    if isinstance(given, str):
+        return given
+    try:
+        return payload.encode(given)
+    except Invalid:
+        return str(given)
+
+
+def _waits(wait: Wait, write: Write) -> Waits:
+    chosen = ending_of(wait.on_timeout, write) if isinstance(wait.on_timeout, Ok | Failed | Retry) else None
+    if isinstance(chosen, Errored) and chosen.exitcode >= 500:
+        raise Invalid(f"Wait's on_timeout: {chosen.fault.message}")
     if not isinstance(chosen, Chosen) and wait.on_timeout is not None:
         raise Invalid(f"Wait's on_timeout must be Ok, Failed or Retry with a time, not {shown(wait.on_timeout)}")
     return Waits(
@@ -157,7 +186,7 @@ def _seconds(value: float | timedelta | None, name: str) -> float:
     return 0.0 if value is None else seconds(value, name, least=0.001)
 
 
-def answer_ending(value: Any) -> Ending:
+def answer_ending(value: Any, write: Write = payload.encode) -> Ending:
     """What an answer handler returned or raised. If it failed, it is called again: the answer is not lost, and the
     request not sent again. A Retry is no failure of it."""
     try:
@@ -165,5 +194,5 @@ def answer_ending(value: Any) -> Ending:
             return Progressed(_seconds(value.extend, "Progress's extend"))
     except Invalid as error:
         return Unread(Fault.of(error))
-    ending = ending_of(value)
+    ending = ending_of(value, write)
     return Unread(ending.fault) if isinstance(ending, Errored) and ending.exitcode >= 500 else ending

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +12,8 @@ TEXT_LIMIT: Final = 4_000
 """Characters kept of a message and of a traceback: an error is stored on the row, many times over in the history."""
 
 
-def _qualified(kind: type) -> str:
+def qualified(kind: type) -> str:
+    """The name by which a class is known in other processes."""
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
 
 
@@ -23,6 +25,8 @@ def clean(text: str, limit: int = TEXT_LIMIT) -> str:
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error of a job. `kind` is error, retry, timeout, crash, given back, rescued or cancelled.
+
+    A crash is the death of the process that ran the job; its message names the signal, or the exit status.
 
     `kinds` names the exception's classes, so that a retry policy can filter by class in any process.
     """
@@ -37,13 +41,13 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(cls, error: BaseException) -> Fault:
         import traceback  # not needed by those who only add jobs
 
-        kinds = [_qualified(k) for k in type(error).__mro__ if k not in (object, BaseException)]
+        kinds = [qualified(k) for k in type(error).__mro__ if k not in (object, BaseException)]
         trace = "".join(traceback.format_exception(error))
         try:
             message = str(error)
         except BaseException as broken:  # a __str__ that raises must not lose the job's outcome
             message = f"(its message could not be had: {type(broken).__name__})"
-        return cls("error", clean(message), kinds[0] if kinds else _qualified(type(error)), tuple(kinds), clean(trace))
+        return cls("error", clean(message), kinds[0] if kinds else qualified(type(error)), tuple(kinds), clean(trace))
 
     @classmethod
     def load(cls, text: str) -> Fault:
@@ -57,8 +61,13 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         return msgspec.json.encode(self).decode()
 
     def is_a(self, *classes: builtins.type[BaseException]) -> bool:
-        """Whether the exception was of one of these classes. A time-out counts as TimeoutError."""
-        return any(_qualified(kind) in self.kinds for kind in classes)
+        """Whether the exception was of one of these classes. A time-out counts as TimeoutError, a crash as
+        ChildProcessError."""
+        return self.is_named([qualified(kind) for kind in classes])
+
+    def is_named(self, names: Iterable[str]) -> bool:
+        """The same, by the names of classes."""
+        return not set(names).isdisjoint(self.kinds)
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.type else self.message
@@ -66,6 +75,10 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 def timeout(message: str) -> Fault:
     return Fault("timeout", message, "TimeoutError", ("TimeoutError", "OSError", "Exception"))
+
+
+def crash(message: str) -> Fault:
+    return Fault("crash", clean(message), "ChildProcessError", ("ChildProcessError", "OSError", "Exception"))
 
 
 def details(fault: Fault) -> dict[str, Any]:

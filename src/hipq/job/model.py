@@ -1,28 +1,29 @@
 """What is stored. `Row` is a job as the database has it; `New` is one about to be added. Pure: no I/O, no clock.
 
 Moments are whole microseconds since 1970 (UTC), in the database and in the core; datetimes live at the public edge.
-Durations are seconds.
+Durations are seconds. What a job takes of limits (`throttle_factor`, `held`) is in whole thousandths of a unit.
 """
 
 from __future__ import annotations
 
-import re
 from typing import Any, Final
 
 import msgspec
 
+from hipq.job.meta import PLAIN
 from hipq.job.states import NONE
+from hipq.job.units import UNIT
 
 QUEUE_BITS: Final = 16
 """The low bits of an id are the number of its queue, so an id finds its tables without a search."""
 
 
-def queue_of(id: int) -> int:
-    return id & ((1 << QUEUE_BITS) - 1)
+def queue_of(job_id: int) -> int:
+    return job_id & ((1 << QUEUE_BITS) - 1)
 
 
-def sequence_of(id: int) -> int:
-    return id >> QUEUE_BITS
+def sequence_of(job_id: int) -> int:
+    return job_id >> QUEUE_BITS
 
 
 def numbered(sequence: int, queue: int) -> int:
@@ -37,16 +38,16 @@ class New(msgspec.Struct, frozen=True, gc=False):
     job_key: str
     job_data: str
     phase: str
-    rank: int
+    rank: str
     scheduled_run_time: int
     create_time: int
     priority: int = 100
-    throttle_factor: int = 1
+    throttle_factor: int = UNIT
     timeout: float = 86_400.0
     lane: str = ""
     tenant: str = ""
     time_windows: str = "[]"
-    history: str = "[]"
+    meta: str = PLAIN
 
 
 class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -60,7 +61,7 @@ class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
     job_key: str
     state: str
     phase: str
-    rank: int
+    rank: str
     priority: int
     throttle_factor: int
     held: int
@@ -69,6 +70,7 @@ class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
     scheduled_run_time: int
     deadline: int
     wait: str
+    wait_key: str
     attempt: int
     failures: int
     crashes: int
@@ -80,12 +82,18 @@ class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
     create_time: int
     update_time: int
 
+    @property
+    def answer_keys(self) -> tuple[str, ...]:
+        """The keys under which answers find it: its own, which never changes, and that of its wait, if it has one."""
+        return (self.job_key, self.wait_key) if self.wait_key else (self.job_key,)
+
 
 class Row(Brief, array_like=True, frozen=True, gc=False):
     """A job as stored. Frozen: a change is another Row (`hipq.job.moves`)."""
 
     job_data: str
     result: str
+    meta: str
     history: str
 
     @property
@@ -96,7 +104,9 @@ class Row(Brief, array_like=True, frozen=True, gc=False):
 
 COLUMNS: Final = Row.__struct_fields__
 LISTED: Final = Brief.__struct_fields__
-UNCHANGING: Final = ("id", "tenant", "lane", "job_type", "create_time", "time_windows", "timeout", "throttle_factor")
+UNCHANGING: Final = (
+    "id", "tenant", "lane", "job_type", "job_key", "create_time", "time_windows", "timeout", "throttle_factor", "meta",
+)  # fmt: skip
 """Columns no move ever changes: a settled row is written without them."""
 
 
@@ -143,35 +153,13 @@ def _shortened(history: str) -> str:
     return msgspec.json.encode([*head, note, *tail]).decode()
 
 
-class _Entry(msgspec.Struct):
-    trace: str = ""
-
-
-_entries = msgspec.json.Decoder(list[_Entry])
-_TRACEPARENT: Final = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
-
-
-def is_traceparent(text: str) -> bool:
-    """Whether it names a span as W3C's Trace Context does, in the version that all know."""
-    return _TRACEPARENT.fullmatch(text) is not None
-
-
-def traceparent_in(history: str) -> str:
-    """The span in which a job was added: the first entry of its history has it, if that was traced; else ""."""
-    try:
-        entries = _entries.decode(history)
-    except msgspec.DecodeError:  # not what hipq has written: a job is not to fail for that
-        return ""
-    return entries[0].trace if entries and is_traceparent(entries[0].trace) else ""
-
-
-def blank(new: New, id: int) -> Row:
+def blank(new: New, job_id: int) -> Row:
     """The row a new job becomes."""
     return Row(
-        id=id, tenant=new.tenant, lane=new.lane, job_type=new.job_type, job_key=new.job_key or str(id),
+        id=job_id, tenant=new.tenant, lane=new.lane, job_type=new.job_type, job_key=new.job_key or str(job_id),
         job_data=new.job_data, state="initial", phase=new.phase, rank=new.rank, priority=new.priority,
         throttle_factor=new.throttle_factor, held=0, time_windows=new.time_windows, timeout=new.timeout,
-        scheduled_run_time=new.scheduled_run_time, deadline=0, wait="", attempt=0, failures=0, crashes=0, owner=0,
-        token=0, error=NONE, code=NONE, exitcode=0, result="", history=new.history, create_time=new.create_time,
-        update_time=new.create_time,
+        scheduled_run_time=new.scheduled_run_time, deadline=0, wait="", wait_key="", attempt=0, failures=0,
+        crashes=0, owner=0, token=0, error=NONE, code=NONE, exitcode=0, result="", meta=new.meta, history="[]",
+        create_time=new.create_time, update_time=new.create_time,
     )  # fmt: skip

@@ -8,8 +8,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hipq.job import states
-from hipq.job.ending import Again
-from hipq.job.fault import Fault, details
+from hipq.job.ending import Again, Edits
+from hipq.job.fault import Fault, crash, details
 from hipq.job.model import Row, remember
 from hipq.job.order import Order
 from hipq.job.states import (
@@ -34,7 +34,10 @@ from hipq.job.windows import opening
 CANCELLED = 499
 """The exitcode of a job that was cancelled."""
 CRASHES_ALLOWED = 3
-"""Crashes of a process that ran this job alone. `crashes` is one more than those: its first unit means "suspect"."""
+"""How often a job without a retry handler may crash before it is final; other code of a job than its handler, too.
+`crashes` is one more than the crashes counted so far: its first unit means "suspect"."""
+CRASH_PAUSES = (5.0, 30.0)
+"""Seconds until the next try after the first and the second crash of a job without a retry handler."""
 
 
 def succeeded(row: Row, result: str, exitcode: int, now: int) -> Row:
@@ -51,14 +54,24 @@ def refused(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
     return _ended(row, fault, "failed", exitcode, now, "failed", FINAL)
 
 
-def errored(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
+def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = "error") -> Row:
     """It failed; its retry handler gets this copy. It had its own run, so it is a suspect no longer."""
     return replace(
         row,
         state=walk(row.state, ERROR), phase=JUDGING, owner=0, held=0, token=row.token + 1,
         failures=row.failures + 1, crashes=0, error=fault.dump(), code="error" if exitcode >= 500 else "retry",
-        exitcode=exitcode, history=remember(row.history, now, "error", **details(fault)), update_time=now,
+        exitcode=exitcode, history=remember(row.history, now, event, **details(fault)), update_time=now,
     )  # fmt: skip
+
+
+def edited(row: Row, edits: Edits) -> Row:
+    """An errored job with what its retry handler changed in its copy. Not a move: the verdict is saved with it."""
+    return replace(
+        row,
+        job_data=row.job_data if edits.data is None else edits.data,
+        priority=row.priority if edits.priority is None else edits.priority,
+        scheduled_run_time=row.scheduled_run_time if edits.at is None else edits.at,
+    )
 
 
 def gave_up(row: Row, fault: Fault, now: int) -> Row:
@@ -100,14 +113,27 @@ def rescued(row: Row, now: int) -> Row:
     return replace(_back(row, fault, now, "rescued"), crashes=max(row.crashes, 1))
 
 
-def crashed(row: Row, fault: Fault, now: int, exitcode: int = 500) -> Row:
-    """Alone in a process, its code took that process down: its handler, or the one for errors, answers, call-offs."""
+def suspected(row: Row, fault: Fault, now: int) -> Row:
+    """The process that ran it died, but had run other jobs before: it may be their doing. So this costs the job
+    nothing, and it runs apart from now on."""
+    return replace(_back(row, fault, now, "crashed"), crashes=max(row.crashes, 1))
+
+
+def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
+    """Alone in a process, its handler took that process down: an error, and it goes on running apart. `judged`: it has
+    a retry handler, which counts failures as it likes; without one, its crashes are counted."""
+    crashes = 2 if judged else max(row.crashes, 1) + 1
+    return replace(errored(row, fault, exitcode, now, "crashed"), crashes=crashes)
+
+
+def crashed_aside(row: Row, fault: Fault, now: int) -> Row:
+    """Its retry handler or its cancel handler took a process down: it is called again, apart. A job whose retry handler
+    cannot be asked ends with its error."""
     crashes = max(row.crashes, 1) + 1
-    if crashes > CRASHES_ALLOWED:
-        path = (FINAL,) if row.state == ERROR else (ERROR, FINAL)
-        return replace(_ended(row, fault, "error", exitcode, now, "crashed", *path), crashes=crashes)
-    back = given_back(row, "", False, now) if _looked_at(row) else _back(row, fault, now, "crashed")
-    return replace(back, crashes=crashes)
+    if row.state == ERROR and crashes > CRASHES_ALLOWED:
+        message = f"its retry handler crashed ({fault.message}) when asked about: {Fault.load(row.error)}"
+        return replace(gave_up(row, crash(message), now), crashes=crashes)
+    return replace(given_back(row, "", False, now), crashes=crashes)
 
 
 def cancelled(row: Row, reason: str, now: int) -> Row:
@@ -118,6 +144,11 @@ def cancelled(row: Row, reason: str, now: int) -> Row:
 def adopted(row: Row, owner: int, now: int) -> Row:
     """Its engine lost its lease but nobody took the job: it goes on under the engine's new one."""
     return replace(row, owner=owner, token=row.token + 1, update_time=now)
+
+
+def ranked(row: Row, order: Order, now: int) -> Row:
+    """It was added in plain SQL, by a program that does not know the order of its queue."""
+    return replace(row, rank=order.rank(row.scheduled_run_time, row.priority), token=row.token + 1, update_time=now)
 
 
 def rolled(row: Row, order: Order, now: int) -> Row:

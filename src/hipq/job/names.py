@@ -7,15 +7,18 @@ from collections.abc import Callable, Iterable
 from typing import Final
 
 from hipq.errors import Invalid, shown
-from hipq.job.order import PRIORITY_MAX
+from hipq.job import units
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 
 TableNaming = Callable[[str, str], str]
 
 _NAME: Final = re.compile(r"[a-z][a-z_]{0,39}")
 _TABLE: Final = re.compile(r"[a-z_][a-z0-9_]{0,49}")
+_TAKEN: Final = ("hipq_", "sqlite_", "pg_")
 _TYPE: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}")
 KEY_LIMIT: Final = 500
 LANE_LIMIT: Final = 300
+FACTOR_MIN: Final = 0.001
 FACTOR_MAX: Final = 1_000_000
 
 
@@ -28,9 +31,19 @@ def name(value: str, what: str) -> str:
     return value
 
 
+def instance(value: str) -> str:
+    """The name of an instance whose tables are named after it."""
+    if f"{value}_".startswith(_TAKEN):
+        raise Invalid(
+            f"an instance cannot be named {value}: its tables would begin with {value}_, like those of hipq or of the "
+            'database itself; name it after your application, like Hipq("shop")'
+        )
+    return value
+
+
 def table(value: str) -> str:
     """A table name made by a naming strategy; short enough that index names fit PostgreSQL's 63 characters."""
-    if not isinstance(value, str) or not _TABLE.fullmatch(value) or value.startswith(("hipq_", "sqlite_", "pg_")):
+    if not isinstance(value, str) or not _TABLE.fullmatch(value) or value.startswith(_TAKEN):
         raise Invalid(
             "a table name must be 1 to 50 lower case letters, digits and underscores and not start with "
             f"hipq_, sqlite_ or pg_, not {shown(value)}"
@@ -45,6 +58,12 @@ def default_table_naming(hipq: str, queue: str) -> str:
 def job_type(value: str) -> str:
     if not isinstance(value, str) or not _TYPE.fullmatch(value):
         raise Invalid(f"a job type must be 1 to 200 letters, digits, '_', '.' or '-', not {shown(value)}")
+    return value
+
+
+def strategy(value: str) -> str:
+    if not isinstance(value, str) or not _TYPE.fullmatch(value):
+        raise Invalid(f"a retry strategy's name must be 1 to 200 letters, digits, '_', '.' or '-', not {shown(value)}")
     return value
 
 
@@ -88,8 +107,9 @@ def whole(value: int, what: str, least: int, most: int) -> int:
 
 
 def priority(value: int) -> int:
-    return whole(value, "priority", 0, PRIORITY_MAX)
+    return whole(value, "priority", PRIORITY_MIN, PRIORITY_MAX)
 
 
-def throttle_factor(value: int) -> int:
-    return whole(value, "throttle_factor", 1, FACTOR_MAX)
+def throttle_factor(value: float) -> int:
+    """In thousandths of a unit."""
+    return units.thousandths(value, "throttle_factor", FACTOR_MIN, FACTOR_MAX)

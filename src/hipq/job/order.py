@@ -1,8 +1,11 @@
-"""In which order due jobs start: one number a job, its rank. Lower goes first; equal ranks go by id.
+"""In which order due jobs start: one text a job, its rank. Lower goes first, byte by byte; equal ranks go by id.
 
 time      time rounded down to the grain, then priority: seed 000's table
 priority  priority, then time
 aged(s)   time + priority * s: each point of priority is worth s seconds of waiting, so nothing starves
+
+A time and a 32-bit priority do not fit into the 64 bits of a database's integer. So a rank is written in hexadecimal
+digits, as many for every job of an order: then the order of the texts is the order of the numbers, in every database.
 """
 
 from __future__ import annotations
@@ -14,33 +17,38 @@ import msgspec
 from hipq.errors import Invalid, shown
 from hipq.job.when import SECOND, seconds
 
-PRIORITY_BITS: Final = 15
-MILLI_BITS: Final = 48  # milliseconds up to the year 9999
-PRIORITY_MAX: Final = (1 << PRIORITY_BITS) - 1
+PRIORITY_MIN: Final = -(1 << 31)
+PRIORITY_MAX: Final = (1 << 31) - 1
+BEHIND: Final = "~"
+"""Sorts behind every rank."""
+_MOST_WORTH: Final = 86_400
+"""Seconds a point of priority is worth at most."""
+UNRANKED: Final = ""
+"""The rank, by the database's default, of a job that another program added in plain SQL: engines give it its own."""
 
 
 class Order(Protocol):
-    def rank(self, scheduled: int, priority: int) -> int: ...
+    def rank(self, scheduled: int, priority: int) -> str: ...
 
 
 class ByTime(msgspec.Struct, frozen=True, tag=True):
     grain: int = SECOND
 
-    def rank(self, scheduled: int, priority: int) -> int:
-        return scheduled // self.grain << PRIORITY_BITS | priority
+    def rank(self, scheduled: int, priority: int) -> str:
+        return f"{scheduled // self.grain:012x}{priority - PRIORITY_MIN:08x}"
 
 
 class ByPriority(msgspec.Struct, frozen=True, tag=True):
-    def rank(self, scheduled: int, priority: int) -> int:
-        return priority << MILLI_BITS | scheduled // 1000
+    def rank(self, scheduled: int, priority: int) -> str:
+        return f"{priority - PRIORITY_MIN:08x}{scheduled:015x}"
 
 
 class Aged(msgspec.Struct, frozen=True, tag=True):
     worth: int
     """Microseconds a point of priority is worth."""
 
-    def rank(self, scheduled: int, priority: int) -> int:
-        return scheduled + priority * self.worth
+    def rank(self, scheduled: int, priority: int) -> str:
+        return f"{scheduled + priority * self.worth - PRIORITY_MIN * _MOST_WORTH * SECOND:018x}"
 
 
 AnyOrder = ByTime | ByPriority | Aged
@@ -49,8 +57,8 @@ AnyOrder = ByTime | ByPriority | Aged
 def aged(seconds_per_point: float) -> Aged:
     """An order in which a job of priority p starts before one of priority 0 that came p * seconds later."""
     worth = seconds(seconds_per_point, "aged")
-    if worth > 86_400:
-        raise Invalid("aged: a point of priority is worth at most 86400 seconds")
+    if worth > _MOST_WORTH:
+        raise Invalid(f"aged: a point of priority is worth at most {_MOST_WORTH} seconds")
     return Aged(round(worth * SECOND))
 
 

@@ -82,9 +82,9 @@ class ServiceError(Exception):
 class Wait:
     """The request was sent; the answer comes later. The job holds its place until then, or until `timeout` seconds.
 
-    `key`: what the answer will name, where that is known only now; it becomes the job's key. `heartbeat`: seconds
-    without a sign of life (an answer that is `Progress`) after which it is over before that. `on_timeout`: what no
-    answer means, as Ok, Failed or Retry; without it, an error.
+    `key`: what the answer will name, where that is known only now. Answers find the job under this key and under its
+    own, which does not change. `heartbeat`: seconds without a sign of life (an answer that is `Progress`) after which
+    it is over before that. `on_timeout`: what no answer means, as Ok, Failed or Retry; without it, an error.
     """
 
     __slots__ = ("heartbeat", "key", "on_timeout", "timeout")

@@ -1,4 +1,5 @@
-"""Payloads and results are JSON, checked before anything is acknowledged. What one store would refuse, all refuse."""
+"""Payloads and results are JSON, checked before anything is acknowledged: what would come back as something else is
+refused. What one store would refuse, all refuse."""
 
 from __future__ import annotations
 
@@ -10,19 +11,23 @@ from typing import Any, Final
 import msgspec
 
 from hipq.errors import Invalid
+from hipq.job.same import check_same, culprit
 
 DEPTH_LIMIT: Final = 100
 SIZE_LIMIT: Final = 16 << 20
 INT_MAX: Final = (1 << 63) - 1
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
+ANY: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
+"""Reads plain JSON."""
 
 
-def encode(data: Any, what: str = "data") -> str:
+def encode(data: Any, what: str = "data", reader: msgspec.json.Decoder[Any] = ANY) -> str:
     """JSON text of this value, or one sentence saying why not.
 
-    The encoder is fast and lenient (NaN becomes null); a walk over the value follows only where its output shows
-    that something may be wrong.
+    The encoder is lenient: a set becomes a list, a Decimal a string, NaN null. So the text is read back, by `reader`,
+    as whoever gets the data will; and where something else comes out, the value is walked to find what is different. A
+    reader of a type raises msgspec.ValidationError, if the value does not fit that.
     """
     try:
         text = msgspec.json.encode(data)
@@ -35,27 +40,22 @@ def encode(data: Any, what: str = "data") -> str:
     except (TypeError, ValueError) as error:
         if "digits" in str(error):  # Python will not even print it
             raise Invalid(f"{what} contains an integer outside 64 bits; send it as a string") from None
-        raise Invalid(f"{what} is not JSON: {error}") from None
-    if not _reads_back(text):
-        raise Invalid(f"{what} is not plain JSON: two keys of one object have the same name, or it contains raw text")
+        raise Invalid(f"{culprit(data, what)} is not JSON: {error}") from None
     if len(text) > SIZE_LIMIT:
         raise Invalid(f"{what} has {len(text):,} bytes of JSON; the limit is {SIZE_LIMIT:,}")
-    if (
-        b"null" in text
-        or b"\\u0000" in text
-        or text.count(b"[") + text.count(b"{") > DEPTH_LIMIT
-        or _LONG_NUMBER.search(text)
-    ):
-        _walk(msgspec.to_builtins(data) if not isinstance(data, (dict, list, str, float, int)) else data, what, 0)
-    return text.decode()
-
-
-def _reads_back(text: bytes) -> bool:
-    """Whether it means what it says: read and written again it is the same text."""
+    if text.count(b"[") + text.count(b"{") > DEPTH_LIMIT or b"\\u0000" in text or _LONG_NUMBER.search(text):
+        _walk(data, what, 0)
     try:
-        return msgspec.json.encode(msgspec.json.decode(text)) == text
+        back = reader.decode(text)
+    except msgspec.ValidationError:
+        _walk(data, what, 0)  # which says it better, if it is NaN
+        raise
     except (msgspec.DecodeError, UnicodeError):
-        return False
+        raise Invalid(f"{what} contains raw text that is not JSON") from None
+    if data != back:
+        _walk(data, what, 0)
+        check_same(data, back, what)
+    return text.decode()
 
 
 def _walk(value: Any, what: str, depth: int) -> None:
@@ -78,7 +78,15 @@ def _walk(value: Any, what: str, depth: int) -> None:
         for item in value:
             _walk(item, what, depth + 1)
     elif value is not None:
-        _walk(msgspec.to_builtins(value), what, depth)
+        _walk(_plain(value), what, depth)
+
+
+def _plain(value: Any) -> Any:
+    """What JSON has in the place of a value that it does not have."""
+    try:
+        return msgspec.to_builtins(value)
+    except (TypeError, ValueError, RecursionError):  # a msgspec.Raw
+        return None
 
 
 def parse(text: str | bytes, what: str = "data") -> Any:

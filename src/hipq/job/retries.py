@@ -1,17 +1,22 @@
-"""Retry policies: small pure functions of a job and its fault that say `Retry(...)`, or None to give up.
+"""Retry strategies: what becomes of a failed job. Each is a function of the job and its fault that says `Retry(...)`,
+or None to give up.
 
 Any code will do; these are the common ones. They count `job.failures`, which being given back at a shutdown or
-rescued from somebody else's crash does not raise.
+rescued from somebody else's crash does not raise. They are data, too, so that a job can be stored with its own.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from hipq.errors import Invalid
+import msgspec
+
+from hipq.errors import Invalid, shown
+from hipq.job import names
+from hipq.job.fault import qualified
 from hipq.job.names import whole
 from hipq.job.outcome import Retry
 from hipq.job.when import LONGEST, seconds
@@ -24,22 +29,67 @@ RetryHandler = Callable[["Job[Any]", "Fault"], Any]
 Classes = type[BaseException] | Sequence[type[BaseException]]
 
 
-def _tuple(classes: Classes | None) -> tuple[type[BaseException], ...]:
+def _names(classes: Classes | None) -> tuple[str, ...]:
     if classes is None:
         return ()
-    return (classes,) if isinstance(classes, type) else tuple(classes)
+    return tuple(qualified(kind) for kind in ((classes,) if isinstance(classes, type) else classes))
 
 
-def _policy(delay: Callable[[Job[Any]], float | None], on: Classes | None, never: Classes | None) -> RetryHandler:
-    wanted, unwanted = _tuple(on), _tuple(never)
+class Strategy(msgspec.Struct, frozen=True, kw_only=True, tag_field="strategy"):
+    """A ready-made retry handler: a name and its parameters, so that it can be stored with a job."""
 
-    def policy(job: Job[Any], fault: Fault) -> Retry | None:
-        if (wanted and not fault.is_a(*wanted)) or (unwanted and fault.is_a(*unwanted)):
+    on: tuple[str, ...] = ()
+    """The names of the exceptions after which the job is tried again; none = after all;"""
+    never: tuple[str, ...] = ()
+    """and of those after which it is not."""
+
+    def __call__(self, job: Job[Any], fault: Fault) -> Retry | None:
+        if (self.on and not fault.is_named(self.on)) or fault.is_named(self.never):
             return None
-        pause = delay(job)
+        pause = self.pause(job)
         return None if pause is None else Retry(pause)
 
-    return policy
+    def pause(self, job: Job[Any]) -> float | None:
+        """Seconds until it is tried again; None = it is not."""
+        raise NotImplementedError
+
+
+class Backoff(Strategy, frozen=True, kw_only=True, tag="backoff"):
+    attempts: int = 5
+    base: float = 1.0
+    factor: float = 2.0
+    cap: float = 3600.0
+    jitter: float = 0.1
+
+    def pause(self, job: Job[Any]) -> float | None:
+        if job.failures >= self.attempts:
+            return None
+        try:
+            pause = min(self.base * self.factor ** (job.failures - 1), self.cap)
+        except OverflowError:
+            pause = self.cap
+        draw = zlib.crc32(b"%d/%d" % (job.id, job.failures)) / 2**32  # drawn from the job: pure, replays exactly
+        return min(pause * (1 + self.jitter * draw), LONGEST)
+
+
+class Fixed(Strategy, frozen=True, kw_only=True, tag="fixed"):
+    delay: float
+    attempts: int = 5
+
+    def pause(self, job: Job[Any]) -> float | None:
+        return self.delay if job.failures < self.attempts else None
+
+
+class Schedule(Strategy, frozen=True, kw_only=True, tag="schedule"):
+    delays: tuple[float, ...]
+
+    def pause(self, job: Job[Any]) -> float | None:
+        return self.delays[job.failures - 1] if job.failures <= len(self.delays) else None
+
+
+class NoRetry(Strategy, frozen=True, kw_only=True, tag="none"):
+    def pause(self, job: Job[Any]) -> float | None:  # noqa: ARG002
+        return None
 
 
 def backoff(
@@ -51,7 +101,7 @@ def backoff(
     jitter: float = 0.1,
     on: Classes | None = None,
     never: Classes | None = None,
-) -> RetryHandler:
+) -> Strategy:
     """base, base * factor, base * factor² ... seconds, at most `cap`, each up to `jitter` longer by a fixed draw.
 
     `attempts` counts every failure, the first included. `on` retries only these exceptions, `never` all but these.
@@ -60,32 +110,81 @@ def backoff(
     first, most = seconds(base, "base"), seconds(cap, "cap")
     if not 1.0 <= factor <= 1000.0 or not 0.0 <= jitter <= 1.0:
         raise Invalid("backoff: factor must be 1 to 1000, jitter 0 to 1")
-
-    def delay(job: Job[Any]) -> float | None:
-        if job.failures >= attempts:
-            return None
-        try:
-            pause = min(first * factor ** (job.failures - 1), most)
-        except OverflowError:
-            pause = most
-        draw = zlib.crc32(b"%d/%d" % (job.id, job.failures)) / 2**32  # drawn from the job: pure, replays exactly
-        return min(pause * (1 + jitter * draw), LONGEST)
-
-    return _policy(delay, on, never)
+    return Backoff(
+        attempts=attempts, base=first, factor=factor, cap=most, jitter=jitter, on=_names(on), never=_names(never)
+    )
 
 
 def fixed(
     delay: float | timedelta, attempts: int = 5, *, on: Classes | None = None, never: Classes | None = None
-) -> RetryHandler:
+) -> Strategy:
     """The same pause each time."""
     pause = seconds(delay, "delay")
     whole(attempts, "attempts", 1, 1_000_000)
-    return _policy(lambda job: pause if job.failures < attempts else None, on, never)
+    return Fixed(delay=pause, attempts=attempts, on=_names(on), never=_names(never))
 
 
 def schedule(
     delays: Sequence[float | timedelta], *, on: Classes | None = None, never: Classes | None = None
-) -> RetryHandler:
+) -> Strategy:
     """These pauses, one after the other, then give up."""
-    pauses = [seconds(delay, "delay") for delay in delays]
-    return _policy(lambda job: pauses[job.failures - 1] if job.failures <= len(pauses) else None, on, never)
+    pauses = tuple(seconds(delay, "delay") for delay in delays)
+    return Schedule(delays=pauses, on=_names(on), never=_names(never))
+
+
+# -- a job's own ----------------------------------------------------------------------------------------------------
+NO_RETRY: Final = NoRetry()
+NONE: Final = "none"
+"""How no retry at all is called, where a name is wanted."""
+RESERVED: Final = (NONE, "backoff", "fixed", "schedule")
+"""Names of ready-made strategies: no code is registered under them."""
+_READY_MADE: Any = Backoff | Fixed | Schedule | NoRetry
+
+
+def stored(
+    retry: Strategy | str | None, registered: Mapping[str, RetryHandler], may_be_elsewhere: bool
+) -> dict[str, Any]:
+    """A job's own strategy as its `meta` has it: a ready-made one with its parameters, or the name of registered code.
+    `may_be_elsewhere`: the program that runs the job may be another, which has registered what this one has not."""
+    if retry is None or retry == NONE:
+        retry = NO_RETRY
+    if isinstance(retry, Strategy):
+        parameters: dict[str, Any] = msgspec.to_builtins(retry)
+        return {name: value for name, value in parameters.items() if value or name not in ("on", "never")}
+    if not isinstance(retry, str):
+        what = (
+            "register this function with @app.retry_strategy(name) and give its name"
+            if callable(retry)
+            else (f"not {shown(retry)}")
+        )
+        raise Invalid(f"a job's retry is backoff(...), fixed(...), schedule(...), a registered name, or None: {what}")
+    if retry in RESERVED:
+        raise Invalid(f"write retry={retry}(...), with its parameters: the name alone is that of registered code")
+    if retry not in registered and not may_be_elsewhere:
+        known = ", ".join(sorted(registered)) or "none"
+        raise Invalid(
+            f"no retry strategy is registered under the name {shown(retry)} (there are: {known}): "
+            f"register it with @app.retry_strategy({retry!r:.60})"
+        )
+    return {"registered": names.strategy(retry)}
+
+
+def in_words(own: Mapping[str, Any]) -> str:
+    """A stored strategy for people: `patient`, `none`, `fixed(delay=60.0, attempts=3)`."""
+    name = own.get("registered") or own.get("strategy")
+    given = ", ".join(f"{name}={value}" for name, value in own.items() if name not in ("registered", "strategy"))
+    return f"{name}({given})" if given else str(name)
+
+
+class NotRegistered(LookupError):
+    """A job is to be judged by code that is registered in another program."""
+
+
+def handler(own: Mapping[str, Any], registered: Mapping[str, RetryHandler]) -> RetryHandler:
+    """What a job's own strategy stands for."""
+    if "registered" not in own:
+        found: Strategy = msgspec.convert(own, _READY_MADE)
+        return found
+    if own["registered"] not in registered:
+        raise NotRegistered(own["registered"])
+    return registered[own["registered"]]

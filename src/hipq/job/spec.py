@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
+import re
+import types
 import typing
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from hipq.errors import Invalid
-from hipq.job.retries import RetryHandler
+from hipq.errors import Invalid, shown
+from hipq.job import meta, payload
+from hipq.job.retries import RetryHandler, handler
+from hipq.job.units import UNIT
 
 if TYPE_CHECKING:
     from hipq.job.answer import Answer
@@ -41,7 +46,8 @@ class Spec:
     lifetime: float = 0.0
     """Seconds from create_time after which the next error is final; 0 = no bound."""
     priority: int = 100
-    throttle_factor: int = 1
+    throttle_factor: int = UNIT
+    """In thousandths of a unit."""
     windows: str = "[]"
     critical: bool = False
     """Limits do not count it and do not hold it up."""
@@ -50,40 +56,109 @@ class Spec:
     is_async: bool = False
     callback: Callable[[Row, float | timedelta | None], str] | None = None
     """Makes the URL by which the answer to one of its jobs can be brought."""
-    payload: Any = Any
-    """The type a handler's annotation gives its data: `Job[Charge]`."""
+    strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
+    """Retry strategies by the names they are registered under: a job may name one of its own."""
+    reader: msgspec.json.Decoder[Any] = payload.ANY
+    """Reads its data as the type that its handler's annotation says: `Job[Charge]`."""
 
     def load(self, text: str) -> Any:
         """The payload as the handler wants it."""
-        return msgspec.json.decode(text, type=self.payload)
+        return self.reader.decode(text)
 
-    def check(self, text: str) -> None:
-        if self.payload is not Any:
-            try:
-                self.load(text)
-            except msgspec.ValidationError as error:
-                raise Invalid(f"data does not fit {self.name}'s {_shown(self.payload)}: {error}") from None
+    def retry_of(self, row: Row) -> RetryHandler | None:
+        """What decides about a job that failed: its own strategy or, without one, that of its type. NotRegistered, if
+        that is code of another program."""
+        own = meta.load(row.meta).retry
+        return self.retry if own is None else handler(own, self.strategies)
+
+    def dump(self, data: Any, what: str = "data") -> str:
+        """A payload as JSON; Invalid, if the handler would get something else than this."""
+        try:
+            return payload.encode(data, what, self.reader)
+        except msgspec.ValidationError as error:
+            raise Invalid(f"{what} does not fit {self.name}'s {_shown(self.reader.type)}: {error}") from None
 
 
 def _shown(kind: Any) -> str:
     return getattr(kind, "__name__", None) or str(kind)
 
 
+def takes(code: Any, what: str, parameters: str) -> Any:
+    """The code, if it is code that can be called with these parameters, as "job, answer"."""
+    if not callable(code):
+        raise Invalid(f"{what} must be a function that takes ({parameters}), not {shown(code)}")
+    try:
+        inspect.signature(code).bind(*parameters.split(", "))
+    except ValueError:
+        pass  # a builtin, which does not say what it takes
+    except TypeError:
+        name = getattr(code, "__name__", "it")
+        raise Invalid(f"{what} is called with ({parameters}): write def {name}({parameters})") from None
+    return code
+
+
 def payload_of(fn: Handler, job_class: type) -> Any:
     """The T of a first parameter annotated `Job[T]`; Any without one."""
+    hint = _first_hint(fn)
+    if typing.get_origin(hint) is not job_class:
+        return Any
+    (kind,) = typing.get_args(hint)
+    if kind is Any or isinstance(kind, typing.TypeVar):
+        return Any
     try:
-        hints = typing.get_type_hints(fn)
-        first = next(iter(inspect.signature(fn).parameters), None)
-    except (NameError, TypeError, ValueError):
-        return Any  # an annotation that cannot be resolved is no reason to refuse a handler
-    hint = hints.get(first) if first else None
-    if typing.get_origin(hint) is job_class:
-        (kind,) = typing.get_args(hint)
-        if isinstance(kind, typing.TypeVar):
-            return Any
-        try:
-            msgspec.json.Decoder(kind)
-        except TypeError as error:
-            raise Invalid(f"{fn.__name__}: Job[{_shown(kind)}] cannot be read from JSON: {error}") from None
-        return kind
-    return Any
+        msgspec.json.Decoder(kind)
+        strange = _strange(kind)
+    except Exception as error:  # of a class whose own annotations are not right
+        raise Invalid(f"{_called(fn)}: Job[{_shown(kind)}] cannot be read from JSON: {error}") from None
+    if strange is not None:
+        raise Invalid(
+            f"{_called(fn)}: Job[{_shown(kind)}] cannot be read from JSON, for hipq cannot make a {strange}: write a "
+            "dataclass, a TypedDict or a msgspec.Struct of types that JSON can carry"
+        )
+    return kind
+
+
+def _first_hint(fn: Handler) -> Any:
+    """What the first parameter is annotated with. Other annotations need not mean anything when the program runs."""
+    try:
+        first = next(iter(inspect.signature(fn).parameters.values()), None)
+    except ValueError:
+        return None
+    hint = None if first is None else first.annotation
+    code = inspect.unwrap(fn)
+    while isinstance(code, functools.partial):
+        code = code.func
+    if not hasattr(code, "__globals__"):
+        code = getattr(code, "__func__", type(code).__call__)
+    holder = types.SimpleNamespace(__annotations__={"job": hint})
+    try:
+        return typing.get_type_hints(holder, getattr(code, "__globals__", {}))["job"]
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
+        if re.search(r"\bJob\[(?!\s*(?:typing\.)?Any\s*\])", str(hint)):
+            raise Invalid(
+                f"{_called(fn)}: {hint} means nothing when the program runs ({error}): define or import its names at "
+                "the top of the module, not under TYPE_CHECKING"
+            ) from None
+        return None
+
+
+def _strange(kind: Any) -> str | None:
+    """The name of a class in this type that JSON cannot become."""
+    from msgspec import inspect as looking  # only who types payloads needs it
+
+    seen: set[int] = set()
+
+    def look(part: Any) -> str | None:
+        if isinstance(part, looking.CustomType) and part.cls is not object:
+            return _shown(part.cls)
+        if not isinstance(part, looking.Type | looking.Field | tuple) or id(part) in seen:
+            return None
+        seen.add(id(part))
+        parts = part if isinstance(part, tuple) else [getattr(part, name) for name in part.__struct_fields__]
+        return next((found for one in parts if (found := look(one))), None)
+
+    return look(looking.type_info(kind))
+
+
+def _called(fn: Handler) -> str:
+    return str(getattr(fn, "__name__", None) or type(fn).__name__)

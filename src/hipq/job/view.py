@@ -1,4 +1,5 @@
-"""`Job`: a job as its handler and its owner see it. The row underneath never changes."""
+"""`Job`: a job as its handler and its owner see it. The row underneath never changes; what a retry handler changes in
+its copy is in `edits_of`."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from hipq.errors import Invalid
-from hipq.job import payload
+from hipq.job import names, payload
+from hipq.job.ending import Edits
 from hipq.job.fault import Fault
-from hipq.job.model import Brief, Row, traceparent_in
+from hipq.job.meta import load, traceparent_in
+from hipq.job.model import Brief, Row
 from hipq.job.states import NONE
-from hipq.job.when import to_datetime
+from hipq.job.units import Number, number
+from hipq.job.when import moment, to_datetime
 
 if TYPE_CHECKING:
     from hipq.job.spec import Spec
@@ -35,7 +39,7 @@ _UNREAD: Any = object()
 class Job(Generic[T]):
     """One job. `Job[Charge]` as a handler's annotation types its data, and is checked when the job is added."""
 
-    __slots__ = ("_chain", "_data", "_look", "_row", "_run", "_spec", "_whole")
+    __slots__ = ("_chain", "_data", "_edits", "_look", "_row", "_run", "_spec", "_whole")
 
     def __init__(
         self,
@@ -44,9 +48,10 @@ class Job(Generic[T]):
         chain: Chain | None = None,
         run: Wanted | None = None,
         look: Callable[[int], Row] | None = None,
+        is_draft: bool = False,
     ) -> None:
         """`look` reads the whole row of a job that is in a list: what it carries may be large, and is read when it is
-        asked for."""
+        asked for. `is_draft`: it is the copy a retry handler may change."""
         self._row = row
         self._whole = row if isinstance(row, Row) else None
         self._look = look
@@ -54,6 +59,7 @@ class Job(Generic[T]):
         self._chain = chain
         self._run = run
         self._data: Any = _UNREAD
+        self._edits: dict[str, Any] | None = {} if is_draft else None
 
     @property
     def _carried(self) -> Row:
@@ -84,8 +90,21 @@ class Job(Generic[T]):
         if self._data is _UNREAD:  # when it is asked for: a retry handler need not be able to read it
             text = self._carried.job_data
             self._data = self._spec.load(text) if self._spec else payload.decode(text)
+            if self._edits is not None:
+                self._edits["read"] = _text(self._data, self._spec)
         found: T = self._data
         return found
+
+    @data.setter
+    def data(self, value: T) -> None:
+        self._draft()
+        self._data = value
+
+    def _draft(self) -> dict[str, Any]:
+        """Where changes are noted, if this is a copy that may be changed."""
+        if self._edits is None:
+            raise Invalid("only the copy of a job that its retry handler gets can be changed; elsewhere use app.change")
+        return self._edits
 
     @property
     def id(self) -> int:
@@ -96,10 +115,16 @@ class Job(Generic[T]):
         return self._row.job_key
 
     @property
-    def type(self) -> str:
+    def wait_key(self) -> str:
+        """The key of its wait (`Wait(key=...)`), under which answers find it as under its own; "" if that has none."""
+        return self._row.wait_key
+
+    @property
+    def job_type(self) -> str:
         return self._row.job_type
 
-    job_key, job_type, job_data = key, type, data
+    job_key, job_data = key, data
+    type = job_type
 
     @property
     def state(self) -> str:
@@ -166,15 +191,31 @@ class Job(Generic[T]):
     def traceparent(self) -> str:
         """What a request says of the trace it belongs to, in its header of that name; "" = there is none. Inside a
         handler that is traced it names the span of this moment, else the one in which the job was added."""
-        return (self._run.traceparent() if self._run is not None else "") or traceparent_in(self._carried.history)
+        return (self._run.traceparent() if self._run is not None else "") or traceparent_in(self._carried.meta)
+
+    @property
+    def retry(self) -> dict[str, Any] | None:
+        """The retry strategy it was added with: its name and its parameters. None = what its type says."""
+        return load(self._carried.meta).retry
+
+    @property
+    def then(self) -> str:
+        """In the daemon: the type of the job that is added with its result, once it is ok; "" = none."""
+        return load(self._carried.meta).then
 
     @property
     def priority(self) -> int:
-        return self._row.priority
+        changed: int = self._row.priority if self._edits is None else self._edits.get("priority", self._row.priority)
+        return changed
+
+    @priority.setter
+    def priority(self, value: int) -> None:
+        self._draft()["priority"] = names.priority(value)
 
     @property
-    def throttle_factor(self) -> int:
-        return self._row.throttle_factor
+    def throttle_factor(self) -> Number:
+        """How many units it counts as where its queue has limits."""
+        return number(self._row.throttle_factor)
 
     @property
     def timeout(self) -> float:
@@ -203,7 +244,12 @@ class Job(Generic[T]):
 
     @property
     def scheduled_run_time(self) -> datetime:
-        return to_datetime(self._row.scheduled_run_time)
+        time = self._row.scheduled_run_time
+        return to_datetime(time if self._edits is None else self._edits.get("at", time))
+
+    @scheduled_run_time.setter
+    def scheduled_run_time(self, value: datetime) -> None:
+        self._draft()["at"] = moment(value, "scheduled_run_time")
 
     @property
     def deadline(self) -> datetime | None:
@@ -220,3 +266,25 @@ class Job(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.type} {self.key!r} {self.state}/{self.phase} attempt {self.attempt}>"
+
+
+def edits_of(job: Job[Any]) -> Edits | None:
+    """What a retry handler changed in its copy, by assigning or in place; None = nothing. Raises Invalid if its data
+    cannot be stored or does not fit its type."""
+    noted = job._edits or {}
+    data, before = None, noted.get("read", job._carried.job_data)
+    if job._data is not _UNREAD and (before or _text(job._data, job._spec)):
+        write = job._spec.dump if job._spec else payload.encode
+        text = write(job._data, "the data that the retry handler left")
+        if text != before:
+            data = text
+    found = Edits(data, noted.get("priority"), noted.get("at"))
+    return None if found == Edits() else found
+
+
+def _text(data: Any, spec: Spec | None) -> str:
+    """Data as it would be stored; "" if it cannot be, as some that another program stored."""
+    try:
+        return spec.dump(data) if spec else payload.encode(data)
+    except Invalid:
+        return ""

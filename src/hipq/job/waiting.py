@@ -6,7 +6,9 @@ import msgspec
 
 from hipq.job.ending import Chosen, Waits
 from hipq.job.fault import Fault
-from hipq.job.when import later
+from hipq.job.model import Row
+from hipq.job.states import EXECUTING
+from hipq.job.when import SECOND, later
 
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -28,6 +30,8 @@ class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     """How often its answer handler has failed with the answer it has; while it waits, it waits for the next try."""
     cause: Fault | None = None
     """Why it is being called off."""
+    since: int = 0
+    """When the job was claimed that sent the request."""
 
     def deadline(self, now: int) -> int:
         return min(self.until, later(now, self.heartbeat)) if self.heartbeat else self.until
@@ -45,7 +49,12 @@ def load(text: str) -> Waiting:
     return _decoder.decode(text) if text else NOT_YET
 
 
-def begun(waits: Waits, latest: int, life: int, direct: bool, now: int) -> Waiting:
+def since(row: Row) -> int:
+    """When a job was claimed that sent its request, or is about to; 0 = it has never waited."""
+    return row.deadline - round(row.timeout * SECOND) if row.phase == EXECUTING else load(row.wait).since
+
+
+def begun(waits: Waits, latest: int, since: int, life: int, direct: bool, now: int) -> Waiting:
     """A wait that begins. `latest`: when the job's own time is over."""
     until = later(now, waits.timeout) if waits.timeout else latest
-    return Waiting(until, waits.heartbeat, waits.on_timeout, direct, life=life)
+    return Waiting(until, waits.heartbeat, waits.on_timeout, direct, life=life, since=since)

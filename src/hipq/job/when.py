@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -12,6 +13,7 @@ SECOND: Final = 1_000_000
 LATEST: Final = 253_402_300_799 * SECOND  # 9999-12-31T23:59:59Z
 LONGEST: Final = 3_155_760_000.0  # a hundred years, in seconds
 
+_UNITS: Final = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 
@@ -38,6 +40,14 @@ def seconds(value: float | timedelta, name: str, *, least: float = 0.0) -> float
     if not (isinstance(value, int) or math.isfinite(value)) or not least <= value <= LONGEST:
         raise Invalid(f"{name} must be between {least:g} seconds and a hundred years, not {shown(value)}")
     return float(value)
+
+
+def duration(value: str | float, name: str, *, least: float = 0.0) -> float:
+    """Seconds, from a number or a text like 90s, 5m, 12h or 30d."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([smhdw]?)", str(value))
+    if not match:
+        raise Invalid(f"{name} must be a number of seconds, or like 90s, 5m, 12h or 30d, not {value!r:.40}")
+    return seconds(float(match[1]) * _UNITS[match[2]], name, least=least)
 
 
 def later(now: int, delay: float) -> int:

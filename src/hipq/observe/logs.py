@@ -26,9 +26,9 @@ ERROR_LIMIT: Final = 300
 
 _WARNINGS: Final = frozenset({
     "failed", "error", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
-    "lease lost", "store down", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
+    "lease lost", "store down", "queue locked", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
     "throttler slow", "throttler failed", "answer failed", "call-off failed", "conflict", "late",
-    "unreadable", "listener down",
+    "unreadable", "listener down", "clock set back",
 })  # fmt: skip
 
 

@@ -28,7 +28,8 @@ from hipq.engine.launch import Running
 from hipq.events import Event, Events
 from hipq.job import ending
 from hipq.job.fault import Fault
-from hipq.job.model import New, Row, is_traceparent, remember, traceparent_in
+from hipq.job.meta import is_traceparent, load, traceparent_in
+from hipq.job.model import New, Row
 from hipq.job.payload import decode
 from hipq.job.states import ANSWERED, CALLING_OFF, EXECUTING, FINAL
 from hipq.job.view import Job
@@ -84,8 +85,8 @@ class Traces:
 
     def promised(self, new: New) -> New:
         """A job that is stored a moment later, if at all: one that a handler adds with its outcome, or a tick. It gets
-        a span, which belongs to the one that its history names, and is over when the job is stored."""
-        span = self.start("enqueue", new.job_type, spans.SpanKind.PRODUCER, traceparent_in(new.history))
+        a span, which belongs to the one that it names, and is over when the job is stored."""
+        span = self.start("enqueue", new.job_type, spans.SpanKind.PRODUCER, traceparent_in(new.meta))
         text = _text(span)
         if not text:
             return new
@@ -94,13 +95,13 @@ class Traces:
                 self._promised[text] = span
                 if len(self._promised) > PROMISED:
                     del self._promised[next(iter(self._promised))]
-        return replace(new, history=remember("[]", new.create_time, "added", trace=text))
+        return replace(new, meta=replace(load(new.meta), trace=text).dump())
 
     def _added(self, event: Event) -> None:
         if not self._promised or event.job is None:
             return
         with self._lock:
-            span = self._promised.pop(traceparent_in(event.job.history), None)
+            span = self._promised.pop(traceparent_in(event.job.meta), None)
         if span is not None:
             span.set_attributes(_attributes(event.queue, event.job) | {"hipq.outcome": "added"})
             _end(span)
@@ -115,7 +116,7 @@ class Traces:
             span: spans.Span = spans.NonRecordingSpan(_context(under))
         else:
             verb = "judge" if running.judges else _VERBS.get(row.phase, "run")
-            parent, attributes = traceparent_in(row.history), _attributes(running.spec.queue, row)
+            parent, attributes = traceparent_in(row.meta), _attributes(running.spec.queue, row)
             span = self.start(verb, row.job_type, spans.SpanKind.CONSUMER, parent, attributes)
         running.trace = self.current
         token = contexts.attach(spans.set_span_in_context(span))
@@ -156,7 +157,7 @@ class Traces:
         """A span of what is over when an event tells of it, linked to whatever the answer came with. A job that nobody
         traced when it was added has no trace that this could belong to."""
         row = event.job
-        parent = traceparent_in(row.history) if row is not None else ""
+        parent = traceparent_in(row.meta) if row is not None else ""
         if row is None or not parent:
             return
         here = spans.get_current_span().get_span_context()

@@ -47,7 +47,7 @@ class Sandbox(msgspec.Struct, frozen=True):
         """Whom a context must become, inside."""
         return _spare_user() if self.own_user else None
 
-    def arguments(self, binds: Mapping[str, str], scratch: int, network: bool, filter: int, info: int) -> list[str]:
+    def arguments(self, binds: Mapping[str, str], scratch: int, network: bool, wanted: int, info: int) -> list[str]:
         """All of bubblewrap's arguments but the command. `binds` are more paths to be seen, read-only, and where;
         `filter` and `info` are descriptors, or -1."""
         options = ["--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
@@ -58,7 +58,7 @@ class Sandbox(msgspec.Struct, frozen=True):
             options += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
         else:
             options += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
-            if filter < 0:
+            if wanted < 0:
                 options.append("--disable-userns")
         seen = [*SYSTEM, *SETTINGS, *(FOR_NETWORK if network else ())]
         options += _mounts({path: path for path in seen})
@@ -68,8 +68,8 @@ class Sandbox(msgspec.Struct, frozen=True):
         options += ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
         options += _mounts(binds)  # after that: an interpreter may be installed there
         options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]  # else: scratch without limit
-        if filter >= 0:
-            options += ["--seccomp", str(filter)]
+        if wanted >= 0:
+            options += ["--seccomp", str(wanted)]
         if info >= 0:
             options += ["--info-fd", str(info)]
         return options

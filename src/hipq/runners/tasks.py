@@ -3,14 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 DEAF = 5.0
 """Seconds without an answer after which the event loop counts as blocked."""
+
+
+_log = logging.getLogger("hipq")
+_loops: weakref.WeakSet[asyncio.AbstractEventLoop] = weakref.WeakSet()
+
+
+def _stop_in_child() -> None:
+    """In a process that a handler forked: it has a copy of the loop, and must not go on with the jobs of others."""
+    for loop in list(_loops):
+        loop.stop()
+
+
+os.register_at_fork(after_in_child=_stop_in_child)
 
 
 class Tasks:
@@ -24,13 +40,23 @@ class Tasks:
         self._stuck: dict[asyncio.Task[None], Any] = {}
         self._asked_at = 0.0
         """When the loop was asked to cancel something and has not answered since; 0 = it has."""
+        self._closing = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._serve, name="hipq-loop", daemon=True)
         self._thread.start()
+        _loops.add(self._loop)
 
     def _serve(self) -> None:
+        """A handler may call `loop.stop()`, or start a task that raises SystemExit: the loop goes on for the others."""
+        here = os.getpid()
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
+        while not (self._closing or self._loop.is_closed()):
+            try:
+                self._loop.run_forever()
+            except BaseException:
+                _log.exception("a task that a handler started wanted to end the worker")
+            if os.getpid() != here:
+                os._exit(0)  # a process that a handler forked: see `_stop_in_child`
 
     def launch(self, tasks: Iterable[Any]) -> None:
         self._pending.extend(tasks)
@@ -93,6 +119,7 @@ class Tasks:
 
     def close(self) -> None:
         def stop() -> None:
+            self._closing = True
             for hand in self._hands:
                 hand.cancel()
             self._loop.call_soon(self._loop.stop)

@@ -5,10 +5,12 @@ In the transaction of the claim, under the queue's admission lock if it has limi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
+from hipq.job.units import UNIT
+from hipq.stores.base import Claim
 from hipq.stores.strands import Head, Place, Seen, Strand, Turns, in_order, seen
 from hipq.throttlers.admission import FRESH, Admission
 from hipq.throttlers.rules import Rules
@@ -30,11 +32,25 @@ _LONGEST_REST: Final = FRESH // 4
 """and no longer than this: those who wait for a heavy job go by when it was last met."""
 
 
+class Held(NamedTuple):
+    """What counts against a queue's limits, in thousandths of units."""
+
+    by_lane: dict[str, int]
+    lightest: int
+    """The least that any job has of it."""
+
+    @classmethod
+    def of(cls, lanes: Iterable[tuple[str, int, int]]) -> Held:
+        """From each lane's sum and its least."""
+        found = list(lanes)
+        return cls({lane: units for lane, units, _ in found}, min((least for _, _, least in found), default=UNIT))
+
+
 class Reader(Protocol):
     """What a claim reads of one queue."""
 
-    def held(self) -> dict[str, int]:
-        """The units that count against limits, by lane."""
+    def held(self) -> Held:
+        """What counts against limits."""
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
         """The heads of these types' strands behind a place, up to so many strands a type, in order within each type."""
@@ -53,7 +69,7 @@ class LaneReader:
     reader: Reader
     lane: str
 
-    def held(self) -> dict[str, int]:
+    def held(self) -> Held:
         return self.reader.held()
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
@@ -75,6 +91,11 @@ class LaneReader:
 
 def reading(reader: Reader, lane: str | None) -> Reader:
     return reader if lane is None else LaneReader(reader, lane)
+
+
+def unasked(claim: Claim) -> Claim:
+    """What of a claim may start without a throttler's leave: critical jobs."""
+    return claim._replace(types=tuple(name for name in claim.types if name in claim.critical))
 
 
 class Picked(NamedTuple):
@@ -124,7 +145,7 @@ class Admit:
 
     def pick(self) -> Picked:
         """The first jobs that may start."""
-        if self.rules.paused:
+        if self.rules.paused or not self.types:
             return Picked([], self.memory, refused=True)
         if self.past.summing > _DEAR and not self.reader.heads(self.types, START, 1):
             return Picked([], self.memory)
@@ -174,7 +195,7 @@ class Admit:
         began = self.clock()
         held, now = self.reader.held(), self.clock()
         self.past.summing = now - began
-        admission = Admission(self.rules, self.critical, held, self.memory, now)
+        admission = Admission(self.rules, self.critical, held.by_lane, self.memory, now, held.lightest)
         if admission.passed:
             able = seen(self.reader.these(admission.passed), self.rules, self.now).able
             admission.still([(head.strand.job_type, head.place) for head in able], self.types, met=met)

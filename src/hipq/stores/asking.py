@@ -11,8 +11,6 @@ from hipq.stores.base import Asked
 from hipq.stores.strands import is_known_open
 from hipq.throttlers.rules import Rules
 
-MANY_RUNNING: Final = 10_000
-"""Running jobs a throttler is shown at most."""
 BESIDE_NEW: Final = 25
 """Parked jobs that are asked about along with jobs that nobody has asked about yet."""
 HOLDERS: Final = 100

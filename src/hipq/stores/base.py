@@ -55,7 +55,7 @@ UNCHOSEN: Final = "\x1f"
 def renamed(jobs: Sequence[tuple[int, New]], added: Collection[int]) -> list[tuple[int, New]]:
     """Of jobs that came with their ids those that could not be added, since somebody chose such an id as a key: their
     ids are promised, so they get keys that nobody can choose, since they cannot be printed."""
-    return [(id, replace(job, job_key=f"{id}{UNCHOSEN}")) for id, job in jobs if id not in added]
+    return [(job_id, replace(job, job_key=f"{job_id}{UNCHOSEN}")) for job_id, job in jobs if job_id not in added]
 
 
 def taken(ids: Sequence[int]) -> StoreRefused:
@@ -81,6 +81,8 @@ class Claim(NamedTuple):
     """Of this lane only, if one is given: whoever goes round lanes by a plan of its own claims one after the other."""
     hands: int = 1 << 30
     """Free hands: where a rate counts starts no more are claimed, since they would not start at once."""
+    strategies: tuple[str, ...] = ()
+    """Retry strategies that are registered here: a job to be judged by another one is left to those who have it."""
 
 
 class Asked(NamedTuple):
@@ -90,7 +92,7 @@ class Asked(NamedTuple):
     due: list[Row]
     """Ready and parked jobs, in the queue's order."""
     running: list[Row]
-    last_parked: tuple[int, int] | None
+    last_parked: tuple[str, int] | None
     """Rank and id of the last parked job that was read; None = there are no more."""
     more: bool
     """There may be more ready ones."""
@@ -106,6 +108,7 @@ class Holder(NamedTuple):
     id: int
     lane: str
     held: int
+    """Thousandths of a unit."""
     owner: int
 
 
@@ -115,7 +118,7 @@ class Limits(NamedTuple):
     rules: Rules
     memory: str
     held: dict[str, int]
-    """Units by lane."""
+    """Thousandths of units, by lane."""
     holders: list[Holder]
     """Who holds them, the heaviest first; not all, if they are very many."""
     note: str
@@ -149,6 +152,10 @@ class Usage(NamedTuple):
     """Bytes of payload, as they are stored."""
 
 
+STRATEGIES: Final = "strategies"
+"""In what an engine says that it serves, beside its queues: the retry strategies that are registered there."""
+
+
 class EngineSeen(NamedTuple):
     """An engine that is alive."""
 
@@ -158,16 +165,20 @@ class EngineSeen(NamedTuple):
     """The job types it has code for, by the number of their queue."""
     critical: Mapping[str, list[str]] = MappingProxyType({})
     """Of those the ones that limits do not hold up."""
+    strategies: tuple[str, ...] = ()
+    """The retry strategies that are registered there."""
 
     @classmethod
     def of(cls, sysid: int, label: str, serves: str) -> EngineSeen:
         """From what `take_lease` was given; a critical type has a `!` before its name there."""
         found: dict[str, list[str]] = msgspec.json.decode(serves)
+        strategies = found.pop(STRATEGIES, [])
         return cls(
             sysid,
             label,
             {queue: [name.lstrip("!") for name in types] for queue, types in found.items()},
             {queue: [name[1:] for name in types if name.startswith("!")] for queue, types in found.items()},
+            tuple(strategies),
         )
 
 
@@ -334,6 +345,12 @@ class Store(Protocol):
         that only add jobs are not seen: one that goes on by the old number must not find a new queue's tables under
         the old names, so give a queue that comes after it other ones."""
 
+    def restored(self, margin: int) -> None:
+        """The database is an older copy of itself: whatever counts (ids of jobs, answers and engines, tokens of live
+        jobs) moves on by so many, so that nothing is given out a second time. Conflict while an engine is alive. With a
+        margin of 0 nothing moves, engines or not: it is a copy, and nothing is missing. Either way it is noted where
+        the database lives now."""
+
     def close(self) -> None: ...
 
     # -- the life of a job ------------------------------------------------------------------------------------------
@@ -352,6 +369,9 @@ class Store(Protocol):
     def stage(self, queue: int, now: int, limit: int) -> int:
         """Make due scheduled jobs ready, earliest first; how many."""
 
+    def unranked(self, queue: int, now: int, limit: int) -> list[Row]:
+        """Due scheduled jobs that were added in plain SQL and have no rank yet, earliest first. `stage` leaves them."""
+
     def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         """Save what stopped and claim what is next, in one transaction. Without a live lease nothing is claimed."""
 
@@ -362,10 +382,13 @@ class Store(Protocol):
         """Ready jobs of these types that have one of these windows."""
 
     # -- answers ----------------------------------------------------------------------------------------------------
-    def answer(self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0) -> list[Delivered]:
+    def answer(
+        self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0, patient: bool = True
+    ) -> list[Delivered]:
         """Keep answers that came, up to a thousand, and match them with their jobs, in one transaction. With
         `instead_of` it is an answer of the inbox that comes again: that one goes. NotFound, if it is not there any
-        more; Conflict, if it has been used."""
+        more; Conflict, if it has been used. Who is not `patient`, as an engine whose lease goes on, waits for nobody's
+        lock: StoreBusy."""
 
     def answers(self, wanted: AnswerFilter) -> list[Kept]:
         """Answers by filter, in the order they came."""
@@ -373,7 +396,11 @@ class Store(Protocol):
     def count_answers(self, queue: int) -> dict[str, tuple[int, int]]:
         """How many answers there are in each state, and how often in all they came."""
 
-    def drop_answer(self, id: int) -> bool:
+    def brought(self, queues: Sequence[int], limit: int) -> list[Kept]:
+        """Answers in plain SQL that nobody has looked at yet, in the order they came: `answer` with `instead_of`
+        does."""
+
+    def drop_answer(self, answer_id: int) -> bool:
         """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
 
     def late_answers(self, queues: Sequence[int], limit: int) -> int:
@@ -397,7 +424,7 @@ class Store(Protocol):
         """Read, change and write the rules; every claim from now on goes by them. `change` is pure."""
 
     def ask(
-        self, sysid: int, claim: Claim, after: tuple[int, int], seconds: float, page: int, now: int
+        self, sysid: int, claim: Claim, after: tuple[str, int], seconds: float, page: int, now: int
     ) -> Asked | None:
         """Take the queue's ticket for so many seconds, and read what its throttler is to be asked about: the first
         ready jobs, and the parked ones after a place. None while another engine has the ticket. With 0 seconds it only
@@ -454,8 +481,9 @@ class Store(Protocol):
         """Jobs this engine owns: one statement for all queues."""
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]]) -> list[Glance]:
-        """What there is to do in each queue for an engine that has these types: one statement for all of them."""
+    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Glance]:
+        """What there is to do in each queue for an engine that has these types, and these registered retry strategies:
+        one statement for all of them."""
 
     def tenants(self, queue: int, before: str, most: int) -> list[str]:
         """Tenants before this one that have jobs which are ready, the last first, up to so many. Jobs of no tenant do
@@ -472,7 +500,7 @@ class Store(Protocol):
         """What each of these tenants has there; of all, if none are named. It reads every live job they have: not to
         be asked often."""
 
-    def get(self, id: int) -> Row | None:
+    def get(self, job_id: int) -> Row | None:
         """A job, live or final."""
 
     def find(self, wanted: Filter) -> list[Row]:
@@ -483,6 +511,10 @@ class Store(Protocol):
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""
+
+    def locked(self, queues: Sequence[int]) -> set[int]:
+        """Those of these queues whose tables somebody has locked, or is about to lock: who writes there has to wait.
+        It does not wait itself."""
 
     def tokens(self, ids: Sequence[int]) -> dict[int, int]:
         """The tokens of those of these jobs that are live: one statement for all of them."""

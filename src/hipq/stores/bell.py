@@ -44,8 +44,8 @@ class Bell:
     def _wake(self) -> None:
         try:
             os.write(self._writing, b"!")
-        except BlockingIOError:
-            pass  # the pipe is full of rings nobody has heard yet
+        except OSError:
+            pass  # the pipe is full of rings nobody has heard yet; or a handler closed it, which the engine notices
 
     def wait(self, seconds: float, also: Sequence[int] = ()) -> tuple[bool, list[int]]:
         """Sleep, until a ring or a nudge; whether the bell rang, and those of the other descriptors that have something

@@ -186,6 +186,10 @@ class Health:
     """Where its jobs have moved to, with a password if that has one; "" = they are here."""
     incoming: bool = False
     """It has a copy of jobs that are still elsewhere: a move to here was not finished."""
+    noted_place: dict[str, str] = field(default_factory=dict)
+    """Where it was when it was made, or when `hipq restored` ran last;"""
+    place: dict[str, str] = field(default_factory=dict)
+    """and where it is. What either does not have was not known then, or is not now."""
     level: Level | None = None
     engines: list[EngineHealth] = field(default_factory=list)
     queues: list[QueueHealth] = field(default_factory=list)

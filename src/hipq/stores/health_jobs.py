@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hipq.job.model import COLUMNS, Row
+from hipq.job.order import BEHIND
 from hipq.stores import migrations
 from hipq.stores.asking import HOLDERS
 from hipq.stores.base import Holder, Limits, QueueTables
@@ -34,10 +35,14 @@ HEAVY: Final = 50
 """jobs that others pass;"""
 ANSWERS: Final = 10 * COUNTED
 """and answers, of all queues."""
-_HIGHEST: Final = (1 << 63) - 1
 
 _COLUMNS: Final = ", ".join("''" if name == "job_data" else name for name in COLUMNS)  # nobody here reads a payload
 _LEFT: Final = "phase IN ('judging', 'answered', 'calling off') AND owner = 0"
+_STRATEGY: Final = {
+    True: "coalesce(CASE WHEN phase = 'judging' THEN json_extract(meta, '$.retry.registered') END, '')",
+    False: "coalesce(CASE WHEN phase = 'judging' THEN CAST(meta AS jsonb) #>> '{retry,registered}' END, '')",
+}
+"""As the index _todo has it, in SQLite and in PostgreSQL."""
 _remembered = msgspec.json.Decoder(Remembered)
 
 
@@ -74,13 +79,13 @@ class Jobs:
             "AND throttle_factor = :factor"
         )
         found: list[Sample] = []
-        place: dict[str, Any] = {"type": job_type, "lane": "", "windows": "", "factor": 0, "rank": -_HIGHEST}
+        place: dict[str, Any] = {"type": job_type, "lane": "", "windows": "", "factor": 0, "rank": ""}
         for _ in range(STRANDS):
             rows = self._rows(head, **place)
             if not rows:
                 break
             (row,) = rows
-            place |= {"lane": row.lane, "windows": row.time_windows, "factor": row.throttle_factor, "rank": _HIGHEST}
+            place |= {"lane": row.lane, "windows": row.time_windows, "factor": row.throttle_factor, "rank": BEHIND}
             found.append(Sample(row, row.scheduled_run_time, self._count(same, **place)))
         return found
 
@@ -106,15 +111,23 @@ class Jobs:
         return [Sample(row, row.deadline, self._count(over, now=now)) for row in rows]
 
     def left(self) -> list[Sample]:
-        """For their retry handler, answer handler or cancel handler: the first of each type."""
-        query = f"SELECT {_COLUMNS} FROM {{_todo}} WHERE {_LEFT} AND job_type > :after ORDER BY job_type, id LIMIT 1"
+        """For their retry handler, answer handler or cancel handler: the first of each type and retry strategy."""
+        strategy = _STRATEGY[self._by_name]
+        queries = [  # two, since SQLite reads all of a type to find the next strategy by (job_type, ...) > (...)
+            f"SELECT {strategy}, {_COLUMNS} FROM {{_todo}} WHERE {_LEFT} AND {after} "
+            f"ORDER BY job_type, {strategy}, id LIMIT 1"
+            for after in (f"job_type = :type AND {strategy} > :strategy", "job_type > :type")
+        ]
+        same = f"{{_todo}} WHERE {_LEFT} AND job_type = :type AND {strategy} = :strategy"
         found: list[Sample] = []
+        place = {"type": "", "strategy": ""}
         for _ in range(TYPES):
-            rows = self._rows(query, after=found[-1].row.job_type if found else "")
-            if not rows:
+            heads = self._ask(queries[0], **place) or self._ask(queries[1], **place)
+            if not heads:
                 break
-            count = self._count(f"{{_todo}} WHERE {_LEFT} AND job_type = :type", type=rows[0].job_type)
-            found.append(Sample(rows[0], rows[0].update_time, count))
+            row = Row(*heads[0][1:])
+            place = {"type": row.job_type, "strategy": heads[0][0]}
+            found.append(Sample(row, row.update_time, self._count(same, **place)))
         return found
 
     def orphans(self, alive: set[int]) -> list[Sample]:
@@ -147,7 +160,7 @@ class Jobs:
 
     def heavy(self, limits: Limits) -> list[Row]:
         passed = _remembered.decode(limits.memory).passed
-        return self._by_id(sorted({id for id, _, _ in passed.values()})[:HEAVY])
+        return self._by_id(sorted({job_id for job_id, _, _ in passed.values()})[:HEAVY])
 
     def latest(self) -> int:
         """When its newest rows were written: those that were added last, and those that ended last (index _time)."""
@@ -165,7 +178,9 @@ class Jobs:
 
     # -- how --------------------------------------------------------------------------------------------------------
     def _by_id(self, ids: list[int]) -> list[Row]:
-        return [row for id in ids for row in self._rows(f"SELECT {_COLUMNS} FROM {{live}} WHERE id = :id", id=id)]
+        return [
+            row for job_id in ids for row in self._rows(f"SELECT {_COLUMNS} FROM {{live}} WHERE id = :id", id=job_id)
+        ]
 
     def _rows(self, query: str, **values: Any) -> list[Row]:
         return [Row(*found) for found in self._ask(query, **values)]

@@ -18,6 +18,11 @@ from hipq.stores.health_parts import expected
 T = TypeVar("T")
 
 
+def noted(rows: Sequence[tuple[str]]) -> dict[str, str]:
+    """Of a database's note of where it is: a row or none."""
+    return {name: text for (facts,) in rows for name, text in msgspec.json.decode(facts, type=dict[str, str]).items()}
+
+
 class Reading:
     """`errors`: what the database raises. `apart`: what a part is read in, lest its failure be that of the next."""
 

@@ -8,6 +8,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from hipq.job.model import Change, Row
+from hipq.job.order import UNRANKED
 
 PAYLOAD_LIMIT: Final = 8192
 """Characters of JSON a row carries itself."""
@@ -19,12 +20,22 @@ def inline(data: str) -> str:
 
 
 def oversized(payloads: Iterable[tuple[int, str]]) -> list[tuple[int, str]]:
-    return [(id, data) for id, data in payloads if len(data) > PAYLOAD_LIMIT]
+    return [(job_id, data) for job_id, data in payloads if len(data) > PAYLOAD_LIMIT]
 
 
 def changed(changes: Iterable[Change]) -> list[tuple[int, str]]:
-    """Payloads a change replaced, by id."""
-    return [(c.after.id, c.after.job_data) for c in changes if c.after.job_data is not c.before.job_data]
+    """Payloads to be put where they belong, by id: those that a change replaced, and those of jobs that were added in
+    plain SQL, which are in the row whatever their size until an engine ranks the job."""
+    return [
+        (change.after.id, change.after.job_data)
+        for change in changes
+        if change.after.job_data is not change.before.job_data or change.before.rank == UNRANKED
+    ]
+
+
+def rewritten(change: Change) -> str | None:
+    """What the row's own column says of a payload that a change replaced; None = it is as it was."""
+    return None if change.after.job_data is change.before.job_data else inline(change.after.job_data)
 
 
 def absent(rows: Iterable[Row]) -> list[int]:
@@ -32,4 +43,4 @@ def absent(rows: Iterable[Row]) -> list[int]:
 
 
 def filled(rows: list[Row], payloads: Mapping[int, str]) -> list[Row]:
-    return [row if row.job_data else replace(row, job_data=payloads[row.id]) for row in rows]
+    return [row if row.job_data else replace(row, job_data=payloads.get(row.id, "")) for row in rows]

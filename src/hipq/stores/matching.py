@@ -6,13 +6,13 @@ else an answer and a job that come at the same moment may both look before eithe
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
 from msgspec.structs import replace
 
-from hipq.errors import Conflict, NotFound
+from hipq.errors import Conflict, KeyTaken, NotFound
 from hipq.job import awaiting
 from hipq.job.answer import APPLIED, BUFFERED, MATCHED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
 from hipq.job.matching import Ended, Found, Pending, Placed, is_useless, meeting, seeks, takes, use_of, verdict
@@ -26,7 +26,7 @@ LOOKED_AT: Final = 100
 """Answers to one job that are looked at together when it begins to wait, or fails."""
 
 Key = tuple[int, str, str, str]
-"""Queue, tenant, job type and job key."""
+"""Queue, tenant, job type and a key of a job: its own, or that of its wait."""
 
 
 Numbered = Sequence[tuple[int, NewAnswer]]
@@ -40,9 +40,12 @@ class Mail(Protocol):
     """What is read and written, in one transaction; the keys are locked."""
 
     def live(self, answers: Numbered) -> dict[int, Row]:
-        """The live jobs that have their keys, locked."""
+        """The live jobs that have their keys, locked: as their own or, where no job has that, for their waits."""
 
-    def withdraw(self, id: int, states: Sequence[str]) -> str:
+    def holders(self, rows: Sequence[Row]) -> dict[int, int]:
+        """By the id of each job that wants to wait under a key which another live job has, the id of that one."""
+
+    def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
         """Take an answer out of the inbox, if it is in one of these states; else its state, or "none"."""
 
     def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
@@ -58,10 +61,8 @@ class Mail(Protocol):
         self, rows: Sequence[Row], now: int, after: int, applied: Applied = NONE_APPLIED
     ) -> dict[int, list[Pending]]:
         """What is kept for jobs that take answers, by their ids: some for each, in the order it came, behind an answer.
+        That is what came under their keys and, under whatever key they had then, what belongs to them already.
         `applied`: some have just looked at one, and are to be tried again because of it."""
-
-    def bound(self, rows: Sequence[Row], now: int) -> dict[int, list[Pending]]:
-        """What is kept for jobs and named them, under whatever key it came."""
 
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         """Put them into the inbox; their ids."""
@@ -95,21 +96,23 @@ def by_queue(answers: Numbered) -> list[tuple[int, Numbered]]:
 
 # -- the answer comes ------------------------------------------------------------------------------------------------
 def deliver(mail: Mail, answers: Sequence[NewAnswer], now: int, instead_of: int = 0) -> list[Delivered]:
-    """What becomes of answers that come; several to one key are taken one after the other."""
+    """What becomes of answers that come; several to one key, or to one job, are taken one after the other."""
     delivered: dict[int, Delivered] = {}
     todo = list(enumerate(answers))
     while todo:
         first: dict[Key, tuple[int, NewAnswer]] = {}
-        rest = [one for one in todo if first.setdefault(one[1].whole_key, one) is not one]
+        for one in todo:
+            first.setdefault(one[1].whole_key, one)
         delivered |= _deliver(mail, list(first.values()), now, instead_of)
-        todo, instead_of = rest, 0
+        todo, instead_of = [one for one in todo if one[0] not in delivered], 0
     return [delivered[number] for number in range(len(answers))]
 
 
 def _deliver(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int, Delivered]:
-    """Of each key one."""
+    """Of each key one, and of each job: what comes under the other key of a job is left for the next round."""
     found = _found(mail, answers, now, instead_of)
-    verdicts = {number: verdict(new, found.get(number, Found()), now) for number, new in answers}
+    answers = [one for one in answers if one[0] in found]
+    verdicts = {number: verdict(new, found[number], now) for number, new in answers}
     fresh = [(number, new) for number, new in answers if not verdicts[number].same]
     rows = [kept(new, verdicts[n].state, verdicts[n].job, verdicts[n].note) for n, new in fresh]
     ids = dict(zip((number for number, _ in fresh), mail.insert(rows), strict=True))
@@ -128,6 +131,12 @@ def _found(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int
     for number, new in keyed:
         if new.job and number in live and live[number].id != new.job:
             del live[number]  # another job has its key now
+    first: dict[int, int] = {}
+    for number in sorted(live):
+        first.setdefault(live[number].id, number)
+    answers = [one for one in answers if one[0] not in live or first[live[one[0]].id] == one[0]]
+    keyed = [one for one in answers if not one[1].unreadable]
+    live = {number: live[number] for number in first.values()}
     if instead_of:
         _withdraw(mail, instead_of)
     named = [(number, new) for number, new in answers if new.answer_id]
@@ -153,12 +162,12 @@ def _found(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int
     }
 
 
-def _withdraw(mail: Mail, id: int) -> None:
-    state = mail.withdraw(id, REPLAYABLE)
+def _withdraw(mail: Mail, answer_id: int) -> None:
+    state = mail.withdraw(answer_id, REPLAYABLE)
     if state == "none":
-        raise NotFound(f"there is no answer {id}")
+        raise NotFound(f"there is no answer {answer_id}")
     if state:
-        raise Conflict(f"answer {id} is {state}: {STATES[state]}")
+        raise Conflict(f"answer {answer_id} is {state}: {STATES[state]}")
 
 
 def _pending(
@@ -188,32 +197,33 @@ class Met(NamedTuple):
 
     def found(self, lost: frozenset[int]) -> dict[int, Row]:
         """Those whose change was not lost."""
-        return {id: row for id, row in self.answered.items() if id not in lost}
+        return {job_id: row for job_id, row in self.answered.items() if job_id not in lost}
 
 
 def sought(changes: Sequence[Change]) -> list[Key]:
-    """The keys to lock before these changes are saved: also the ones that jobs give up for another."""
-    found = [(change.before.job_key, row) for change in changes if (row := seeks(change))]
-    keys = [(row, key) for before, row in found for key in {before, row.job_key}]
-    return [(queue_of(row.id), row.tenant, row.job_type, key) for row, key in keys]
+    """The keys to lock before these changes are saved: those of jobs that look into the inbox, also where a job gives
+    up one for another."""
+    return [
+        (queue_of(row.id), row.tenant, row.job_type, key)
+        for change in changes
+        if (row := seeks(change))
+        for key in {*change.before.answer_keys, *row.answer_keys}
+    ]
 
 
 def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
     """A job that begins to wait looks into the inbox: its answer may have been faster. So does one that failed: it may
-    have sent its request before that."""
+    have sent its request before that. KeyTaken, if one wants to wait under a key that another live job has."""
     if not any(change.answer or seeks(change) for change in changes):
         return Met(changes, {}, {}, {})
     first: dict[int, Change] = {}
     for change in changes:
         first.setdefault(change.before.id, change)  # no other is saved
-    seeking = {id: row for id, change in first.items() if (row := seeks(change))}
-    used = {id: use_of(change.after) for id, change in first.items() if change.answer}
-    applied = {id: first[id].answer for id, use in used.items() if use == APPLIED}
+    seeking = {job_id: row for job_id, change in first.items() if (row := seeks(change))}
+    used = {job_id: use_of(change.after) for job_id, change in first.items() if change.answer}
+    applied = {job_id: first[job_id].answer for job_id, use in used.items() if use == APPLIED}
+    _check_wait_keys(mail, first.values())
     pending = _pending(mail, list(seeking.values()), {}, now, applied)
-    moved = [row for id, row in seeking.items() if row.job_key != first[id].before.job_key]
-    for job, some in (mail.bound(moved, now) if moved else {}).items():  # they came while it had another key
-        every = {one.id: one for one in (*some, *pending.get(job, ()))}
-        pending[job] = [every[id] for id in sorted(every)]
     placed: dict[int, list[Placed]] = {}
     answered: dict[int, Row] = {}
     for job, some in pending.items():
@@ -224,6 +234,22 @@ def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
             answered[job] = replace(row, token=token, held=held)
     instead = {id(first[job]): replace(first[job], after=row) for job, row in answered.items()}
     return Met([instead.get(id(change), change) for change in changes], used, placed, answered)
+
+
+def _check_wait_keys(mail: Mail, changes: Iterable[Change]) -> None:
+    """An answer finds one job: so a key that another live job has, as its own or for its wait, is not free. (A job that
+    is added later may have it as its own all the same, since adding one takes no lock: then answers find that one.)"""
+    wanted = [one.after for one in changes if one.after.wait_key not in ("", one.before.wait_key)]
+    if not wanted:
+        return
+    taken = mail.holders(wanted)
+    first: dict[Key, int] = {}
+    for row in wanted:
+        holder = first.setdefault((queue_of(row.id), row.tenant, row.job_type, row.wait_key), row.id)
+        if holder != row.id:
+            taken.setdefault(row.id, holder)
+    if taken:
+        raise KeyTaken(taken)
 
 
 def tidy(mail: Mail, saved: Sequence[Change], met: Met, now: int) -> list[Placed]:

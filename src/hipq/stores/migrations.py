@@ -84,6 +84,15 @@ def check_left(queue: QueueTables, engines: Iterable[EngineSeen], owners: set[in
             )
 
 
+QUEUES_LOST = 100
+"""How many numbers of queues a restored database leaves out: queues that were added after the copy had them."""
+
+
+def check_stopped(engines: Iterable[EngineSeen]) -> None:
+    for engine in engines:
+        raise Conflict(f"engine {engine.sysid} ({engine.label}) is alive: stop the programs that use this database")
+
+
 def check_version(found: int, accepts: int, known: list[Migration], url: str) -> None:
     """Raise unless this program can work on a database at that schema."""
     mine = known[-1].number

@@ -2,68 +2,203 @@
 
 from __future__ import annotations
 
+import os
 import re
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from difflib import get_close_matches
+from typing import Any, Final
+from urllib.parse import quote, urlencode
 
 from hipq.errors import Invalid, Moved, StoreUnavailable, shown
+from hipq.job import payload
 from hipq.stores.base import Store
 from hipq.stores.clock import Clock
 from hipq.stores.password import without_password
 
-__all__ = ["open_guest", "open_store", "url_of", "without_password"]
+__all__ = ["located", "open_guest", "open_store", "url_of", "without_password"]
 
-_FORMS = "use sqlite:///file.db, sqlite:// (in memory) or postgresql://user@host/database"
+_FORMS: Final = "use sqlite:///file.db, sqlite:// (in memory) or postgresql://user@host/database"
+_IN_MEMORY: Final = ("sqlite://", "sqlite:///:memory:", ":memory:")
+_SCHEME: Final = re.compile(r"([A-Za-z][\w+.-]{0,30})://")
+_POSTGRES: Final = re.compile(r"postgres(?:ql)?://(?P<authority>[^/?]*)(?P<path>[^?]*)\??(?P<query>.*)", re.DOTALL)
+_HOST: Final = r"(?:\[[^\]]*\]|[^:@\[\],]*)(?::[0-9]*)?"
+
+
+# No message here shows what was given, but for names and keys: a password may be anywhere in it.
 
 
 def url_of(db: str | Mapping[str, Any]) -> str:
-    """The URL of a database. A mapping has `url`; or `driver` with `file` or host, port, user, password, database."""
-    if isinstance(db, str):
-        return db
-    if not isinstance(db, Mapping):
+    """The URL of a database, however it was given; Invalid, if there is no such database.
+
+    A mapping has `driver` and, for sqlite, `database` (or `file`), a path; for postgresql `database` and any key that
+    libpq knows, such as host, port, user, password, sslmode. Or it has a `url`. A string is a URL, such a mapping in
+    JSON, or libpq's `key=value` words.
+    """
+    if isinstance(db, Mapping):
+        return _of_mapping(db)
+    if not isinstance(db, str):
         raise Invalid(f"db must be a URL or a mapping, not {type(db).__name__}; {_FORMS}")
-    known = {"url", "driver", "file", "host", "port", "user", "password", "database"}
-    if unknown := set(db) - known:
-        raise Invalid(
-            f"db has {', '.join(sorted(map(str, unknown)))}, which means nothing; known: {', '.join(sorted(known))}"
-        )
-    if "url" in db:
-        return str(db["url"])
-    driver = db.get("driver")
-    if driver == "sqlite":
-        return f"sqlite:///{db['file']}" if db.get("file") else "sqlite://"
-    if driver in ("postgresql", "postgres"):
-        from urllib.parse import quote
-
-        user = quote(str(db.get("user", "")), safe="")
-        password = f":{quote(str(db['password']), safe='')}" if db.get("password") else ""
-        at = "@" if user or password else ""
-        port = f":{db['port']}" if db.get("port") else ""
-        return (
-            f"postgresql://{user}{password}{at}{db.get('host', '')}{port}/{quote(str(db.get('database', '')), safe='')}"
-        )
-    raise Invalid(f"db's driver must be sqlite or postgresql, not {shown(driver)}")
-
-
-def open_store(url: str, clock: Clock | None = None) -> Store:
-    if "\x00" in url or not url.isprintable():
+    if db.lstrip().startswith("{"):
+        return _of_mapping(payload.parse(db, "db"))
+    if "\x00" in db or not db.isprintable():
         raise Invalid("a database URL must not contain control characters or broken Unicode")
-    if url in ("sqlite://", "sqlite:///:memory:"):
+    if db in _IN_MEMORY:
+        return "sqlite://"
+    if re.fullmatch(r"sqlite:///.+", db):
+        return db
+    if match := _POSTGRES.fullmatch(db):
+        _check_postgres(db, match)
+        return db
+    if not _SCHEME.match(db) and re.match(r"\s*\w+\s*=", db):
+        return _postgres_url(_read(db))
+    raise _refusal(db)
+
+
+def _of_mapping(db: Mapping[str, Any]) -> str:
+    given = {name: value for name, value in db.items() if value is not None}
+    if "url" in given:
+        _known(given, ["url"])
+        if not isinstance(given["url"], str):
+            raise Invalid(f"db's url must be a string, not {type(given['url']).__name__}")
+        return url_of(given["url"])
+    driver = given.pop("driver", None)
+    if driver == "sqlite":
+        _known(given, ["driver", "database", "file"])
+        path = _text("database", given.get("database", given.get("file", "")))
+        if len(given) != 1 or not path:
+            raise Invalid('db must name one file: {"driver": "sqlite", "database": "shop.db"}, or ":memory:" for none')
+        return url_of("sqlite://" if path == ":memory:" else f"sqlite:///{path}")
+    if driver in ("postgresql", "postgres"):
+        if {"database", "dbname"} <= given.keys():
+            raise Invalid("db has database and dbname, which are the same: give one of them")
+        keys = _libpq_keys()
+        _known(given, ["driver", "database", *keys])
+        texts = {name: _text(name, value) for name, value in given.items()}
+        if "database" in texts:
+            texts["dbname"] = texts.pop("database")
+        return url_of(_postgres_url({name: text for name, text in texts.items() if text}))
+    said = f", not {driver}" if isinstance(driver, str) and re.fullmatch(r"[\w+-]{1,30}", driver) else ""
+    raise Invalid(f"db's driver must be sqlite or postgresql{said}")
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, (str, int)):
+        raise Invalid(f"db's {name} must be a string or a whole number, not {type(value).__name__}")
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _known(given: Iterable[Any], keys: list[str]) -> None:
+    for name in given:
+        if name not in keys:
+            word = name if isinstance(name, str) and re.fullmatch(r"\w{1,40}", name) else "a key that is no word"
+            near = get_close_matches(word, keys, 1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise Invalid(f"db has {word}, which is unknown; {hint}known are {', '.join(keys)}")
+
+
+def _refusal(db: str) -> Invalid:
+    """What is said of a string that is no database, without showing what may be a password."""
+    if (match := _SCHEME.match(db)) and match[1] not in ("sqlite", "postgres", "postgresql"):
+        return Invalid(f"hipq keeps no jobs in {match[1]} databases: {_FORMS}")
+    if re.fullmatch(r"[\w./-]+\.(?:db|sqlite3?)", db):
+        return Invalid(f"{db} is not a database URL: write sqlite:///{db}")
+    if "@" in db and not match:
+        return Invalid("a database URL begins with its kind: write postgresql://user:password@host/database")
+    return Invalid(f"this is not a database URL: {_FORMS}")
+
+
+# -- PostgreSQL ------------------------------------------------------------------------------------------------------
+@contextmanager
+def _psycopg() -> Iterator[None]:
+    """Around an import of it, or of what needs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("psycopg"):
+            raise Invalid("PostgreSQL needs psycopg: pip install 'hipq[postgres]'") from None
+        raise
+
+
+def _read(db: str) -> dict[str, str]:
+    """What libpq makes of it. What it says about mistakes is not shown: it quotes what it does not understand."""
+    with _psycopg():
+        import psycopg
+        from psycopg.conninfo import conninfo_to_dict
+    try:
+        return {name: str(value) for name, value in conninfo_to_dict(db).items()}
+    except psycopg.ProgrammingError:
+        pass  # to raise here would keep its error as the context of ours
+    raise Invalid(
+        "this is not a PostgreSQL URL: write postgresql://user:password@host:5432/database, with % and whatever else "
+        "means something in a URL percent-encoded; or a mapping"
+    )
+
+
+def _libpq_keys() -> list[str]:
+    _read("")  # which says what is missing, if psycopg is
+    from psycopg.pq import Conninfo
+
+    return sorted(option.keyword.decode() for option in Conninfo.get_defaults())
+
+
+def _check_postgres(url: str, parts: re.Match[str]) -> None:
+    """Refuse what libpq would understand otherwise than its author: it would quote a part of the password as a host."""
+    who, _, hosts = parts["authority"].rpartition("@")
+    if "@" in who + parts["path"] + parts["query"]:
+        raise Invalid(
+            "a user or a password with @ / ? or % in it is percent-encoded in a URL: write %40 for @, %2F for /"
+        )
+    if not re.fullmatch(f"{_HOST}(?:,{_HOST})*", hosts):
+        raise Invalid(
+            "the port in a PostgreSQL URL must be a number: write postgresql://user:password@host:5432/database"
+        )
+    if parts["query"]:
+        _known([pair.partition("=")[0] for pair in parts["query"].split("&")], [*_libpq_keys(), "ssl"])
+    _read(url)
+
+
+def _postgres_url(given: Mapping[str, str]) -> str:
+    """A URL that says the same as these keys of libpq. Several hosts, a socket's folder, and whatever else has no place
+    of its own in a URL, are in its query."""
+    rest = dict(given)
+    user, password, database = (quote(rest.pop(name, ""), safe="") for name in ("user", "password", "dbname"))
+    who = f"{user}{':' if password else ''}{password}{'@' if user or password else ''}"
+    where, host, port = "", rest.get("host", ""), rest.get("port", "")
+    if re.fullmatch(r"[\w.-]+|[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*", host, re.ASCII) and re.fullmatch("[0-9]*", port):
+        where = (f"[{host}]" if ":" in host else host) + (f":{port}" if port else "")
+        rest = {name: text for name, text in rest.items() if name not in ("host", "port")}
+    query = urlencode(rest, quote_via=quote)
+    return f"postgresql://{who}{where}/{database}{'?' if query else ''}{query}"
+
+
+def located(url: str) -> str:
+    """The URL that means the same database from any folder: a program may change its folder before it opens one."""
+    match = re.fullmatch(r"sqlite:///(?!:memory:)([^/].*)", url, re.DOTALL)
+    return f"sqlite:///{os.path.abspath(match[1])}" if match else url
+
+
+# -- opening it ------------------------------------------------------------------------------------------------------
+def open_store(db: str | Mapping[str, Any], clock: Clock | None = None) -> Store:
+    url = url_of(db)
+    if url == "sqlite://":
         from hipq.stores.sqlite.store import SqliteStore
 
         return SqliteStore("", clock)
-    if match := re.fullmatch(r"sqlite:///(.+)", url, re.DOTALL):
-        return _file(match[1], clock)
-    if re.match(r"postgres(ql)?://", url):
-        try:
-            from hipq.stores.postgres.store import PostgresStore
-        except ModuleNotFoundError as error:
-            if error.name and error.name.startswith("psycopg"):
-                raise Invalid("PostgreSQL needs psycopg: pip install 'hipq[postgres]'") from None
-            raise
-        return PostgresStore(url, clock)
-    raise Invalid(f"not a database URL: {re.sub(r'://.*', '://…', url):.60}; {_FORMS}")
+    if url.startswith("sqlite:///"):
+        return _file(url.removeprefix("sqlite:///"), clock)
+    with _psycopg():
+        from hipq.stores.postgres.store import PostgresStore
+    return PostgresStore(url, clock, listen_url=os.environ.get("HIPQ_LISTEN_URL", ""), answer_seconds=_answer_seconds())
+
+
+def _answer_seconds() -> float:
+    """How long a server may be silent before it counts as away."""
+    given = os.environ.get("HIPQ_STORE_TIMEOUT", "15")
+    if not re.fullmatch(r"\d{1,4}(\.\d+)?", given) or not 4 <= float(given) <= 3600:
+        raise Invalid(f"HIPQ_STORE_TIMEOUT must be seconds from 4 to 3600, not {shown(given)}")
+    return float(given)
 
 
 def open_guest(kind: str, lend: Callable[[], Any], url: str) -> Store:
@@ -89,16 +224,16 @@ def _file(path: str, clock: Clock | None) -> Store:
     def there(url: str) -> Store:
         return open_store(url, clock)
 
-    until = 0.0
+    real, until = os.path.realpath(path), 0.0
     while True:
         try:
-            found: Any = Following(SqliteStore(path, clock), there, lambda: is_moving(path))
+            found: Any = Following(SqliteStore(path, clock), there, lambda: is_moving(real))
             store: Store = found
             return store
         except Moved as moved:
             return followed(f"sqlite:///{path}", moved, there)
         except StoreUnavailable:  # an old SQLite's lock file is held
             until = until or time.monotonic() + PATIENCE
-            if not is_moving(path) or time.monotonic() >= until:
+            if not is_moving(real) or time.monotonic() >= until:
                 raise
             time.sleep(PAUSE)

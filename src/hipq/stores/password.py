@@ -1,11 +1,50 @@
-"""The one way to hide a password. Apart from `open`, which knows every store: a store may not."""
+"""How a database is named to people: without its password, in whatever form it was given. Apart from `open`, which
+knows every store: a store may not."""
 
 from __future__ import annotations
 
+import json
 import re
+from typing import Any, Final
+
+_SECRET: Final = r"\w*(?:pas+w|pwd|secret)\w*|scram_(?:client|server)_key"
+"""Names of what is hidden: all that libpq has, and mistyped ones."""
+_HIDDEN: Final = "…"
+_SCHEME: Final = re.compile(r"[A-Za-z][\w+.-]*://")
+_IN_QUERY: Final = re.compile(rf"\b({_SECRET})=[^&]*", re.IGNORECASE)
+_IN_WORDS: Final = re.compile(
+    rf"\b({_SECRET})\s*=\s*(?:'(?:[^'\\]|\\.)*(?:'|$)|.*?(?=\s+\w+\s*=|$))", re.IGNORECASE | re.DOTALL
+)
+"""In `user=ann password='a b'`: a quoted value, or all up to the next key."""
+_HOSTS: Final = r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?"
 
 
-def without_password(url: str) -> str:
-    """A URL for people."""
-    url = re.sub(r"^(\w+://[^:@/]*):.*@", r"\1:…@", url, flags=re.DOTALL)  # to the last @: one may be in a password
-    return re.sub(r"(password=)[^&]*", r"\1…", url, flags=re.IGNORECASE)
+def without_password(db: str) -> str:
+    """A database for people: its URL, `key=value` words or JSON with `…` in the place of each password."""
+    if db.lstrip().startswith("{"):
+        return _json(db)
+    scheme = found[0] if (found := _SCHEME.match(db)) else ""
+    rest = db.removeprefix(scheme)
+    if not scheme and "=" in rest:
+        return _IN_WORDS.sub(rf"\1={_HIDDEN}", rest)
+    who, at, where = rest.rpartition("@")  # the last one: an @ may be in a password
+    user, colon, _ = who.partition(":")
+    if colon:
+        rest = f"{user}:{_HIDDEN}@{where}"
+    elif scheme and not at and not re.fullmatch(rf"{_HOSTS}(?:,{_HOSTS})*", re.split("[/?]", rest, maxsplit=1)[0]):
+        rest = f"{rest.partition(':')[0]}:{_HIDDEN}"  # what follows the colon is no port
+    return scheme + _IN_QUERY.sub(rf"\1={_HIDDEN}", rest)
+
+
+def _json(text: str) -> str:
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return f"{{{_HIDDEN}}}"
+    return json.dumps({name: _value(name, value) for name, value in found.items()}, ensure_ascii=False)
+
+
+def _value(name: str, value: Any) -> Any:
+    if re.fullmatch(_SECRET, name, re.IGNORECASE) or isinstance(value, (dict, list)):
+        return _HIDDEN
+    return without_password(value) if isinstance(value, str) else value

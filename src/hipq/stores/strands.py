@@ -16,7 +16,7 @@ from hipq.job import windows
 from hipq.throttlers.admission import Admission
 from hipq.throttlers.rules import Rules
 
-Place = tuple[int, int]
+Place = tuple[str, int]
 """A job's rank and id: where it stands in its queue."""
 
 

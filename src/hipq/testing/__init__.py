@@ -8,11 +8,15 @@ if TYPE_CHECKING:
     from hipq.testing.clock import HandClock
     from hipq.testing.inline import Ran
     from hipq.testing.replies import Reply
+    from hipq.testing.sent import Sent
     from hipq.testing.under_test import Harness, harness
 
-__all__ = ["HandClock", "Harness", "Ran", "Reply", "harness"]
+__all__ = ["HandClock", "Harness", "Ran", "Reply", "Sent", "harness"]
 
-_WHERE = {"HandClock": "clock", "Harness": "under_test", "Ran": "inline", "Reply": "replies", "harness": "under_test"}
+_WHERE = {
+    "HandClock": "clock", "Harness": "under_test", "Ran": "inline", "Reply": "replies", "Sent": "sent",
+    "harness": "under_test",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

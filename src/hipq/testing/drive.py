@@ -23,6 +23,7 @@ from hipq.job_type import JobType
 from hipq.testing.clock import HandClock
 from hipq.testing.inline import InlineHands, InlineLauncher, Ran, called, is_for_the_test
 from hipq.testing.replies import Replies
+from hipq.testing.sent import Outbox, Sender
 
 MINUTE: Final = 60 * SECOND
 """A throttler that says nothing of a job is asked again at every full minute; one in production, every second."""
@@ -64,6 +65,7 @@ class Drive:
     apps: Sequence[Hipq]
     clock: HandClock
     replies: Replies
+    outbox: Outbox
     max_jobs: int
     ran: list[Ran] = field(default_factory=list)
     _driven: dict[int, Driven] = field(default_factory=dict)
@@ -162,6 +164,7 @@ class Drive:
         while hands.pending:
             running = hands.pending.pop(0)
             row, name, error = running.row, called(running), None
+            self.outbox.sender = Sender(driven.app, running)
             try:
                 if running.is_async and not running.judges:
                     yield launcher, running
@@ -169,6 +172,7 @@ class Drive:
                     launcher.run(running)
                 error = launcher.raised
             finally:
+                self.outbox.sender = None
                 if running.ending is None:
                     hands.pending.insert(0, running)  # nobody could await it: it has not begun
                 else:
@@ -231,6 +235,7 @@ class Drive:
             lease=A_DAY if real else LONGEST,
             chance=random.Random(0),
             added=app.added,
+            bring=lambda kept: app.inbox.bring(kept),
             run_aside=lambda work: work(),
         )
         return Driven(app, engine, hands, serves)

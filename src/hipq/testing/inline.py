@@ -6,14 +6,14 @@ import asyncio
 import inspect
 import sys
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from hipq.engine.launch import Launcher, Running
 from hipq.job import states
-from hipq.job.ending import Errored, GivenBack, Judged
+from hipq.job.ending import GivenBack
 from hipq.job.outcome import Failed, Retry
+from hipq.job.retries import NotRegistered, RetryHandler
 from hipq.job.when import SECOND
 
 NEVER_FAST: Final = SECOND
@@ -84,8 +84,8 @@ class InlineLauncher(Launcher):
             self._note(error)
             raise
 
-    def _judged(self, running: Running, ending: Errored) -> Judged:
-        handler = running.spec.retry
+    def _retry_of(self, running: Running) -> RetryHandler | None:
+        handler = super()._retry_of(running)
 
         def judge(job: Any, fault: Any) -> Any:
             assert handler
@@ -95,9 +95,7 @@ class InlineLauncher(Launcher):
                 self.raised = error  # it says more than what it was asked about
                 raise
 
-        if handler:
-            running.spec = replace(running.spec, retry=judge)
-        return super()._judged(running, ending)
+        return judge if handler else None
 
     def _note(self, error: BaseException) -> None:
         if self.raised is None and not isinstance(error, (Failed, Retry)):
@@ -145,12 +143,19 @@ def called(running: Running) -> str:
     """The name of the code that is called for it; "" if there is none."""
     name, spec = running.row.job_type, running.spec
     if running.judges or (running.answer and running.answer.error):
-        return f"{name}.retry" if spec.retry else ""
+        return f"{name}.retry" if _has_retry(running) else ""
     if running.row.phase == states.ANSWERED:
         return f"{name}.answered" if spec.answered and running.answer else ""
     if running.row.phase == states.CALLING_OFF:
         return f"{name}.cancelled" if spec.cancelled else ""
     return name
+
+
+def _has_retry(running: Running) -> bool:
+    try:
+        return running.spec.retry_of(running.row) is not None
+    except NotRegistered:
+        return False
 
 
 def is_for_the_test(error: BaseException | None) -> bool:

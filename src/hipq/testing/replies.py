@@ -82,11 +82,11 @@ class Replies:
         """A job has sent its request, and is about to wait."""
         if not isinstance(running.ending, Waits) or job_type not in self._says:
             return
-        row = replace(running.row, job_key=running.ending.key or running.row.job_key)
+        row = replace(running.row, wait_key=running.ending.key)
         for reply in self._says[job_type](Job(row, running.spec)):
             number = next(self._numbers)
             letter = _Letter(
-                job_type.queue.app, job_type.queue.name, row.job_type, row.job_key, row.attempt, reply,
+                job_type.queue.app, job_type.queue.name, row.job_type, row.wait_key or row.job_key, row.attempt, reply,
                 f"{self._name}-{number}",
             )  # fmt: skip
             if reply.early:

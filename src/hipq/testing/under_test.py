@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 from hipq.app import Hipq
 from hipq.errors import Invalid, shown
+from hipq.job import payload
 from hipq.job.names import whole
 from hipq.job.when import moment, to_datetime
 from hipq.job_type import JobType
@@ -20,19 +22,29 @@ from hipq.testing.expect import Expectations, of_these
 from hipq.testing.inline import Ran
 from hipq.testing.replies import Replies
 from hipq.testing.results import ResultsNow
+from hipq.testing.sent import Outbox, Sent
+from hipq.transports import Message, address
+from hipq.transports.recording import recording
 
 IN_MEMORY = "sqlite://"
 
 
 @contextmanager
 def harness(
-    *apps: Hipq, db: str | Mapping[str, Any] = IN_MEMORY, start: datetime | None = None, max_jobs: int = 10_000
+    *apps: Hipq,
+    db: str | Mapping[str, Any] = IN_MEMORY,
+    start: datetime | None = None,
+    max_jobs: int = 10_000,
+    send_for_real: bool = False,
 ) -> Iterator[Harness]:
     """Until the block ends these apps are on a database in memory, each on its own, and on a clock that stands still
     until a test turns it. Then they have their own again, whatever happened.
 
+    hipq sends nothing meanwhile: what a declared request or `transports.send` would send is in `sent` instead.
+
     `db`: another database, which should be empty. `start`: what time it is at first (2027-01-15 08:00 UTC, a Friday).
-    `max_jobs`: how many may run while no time passes; more are taken for an endless loop.
+    `max_jobs`: how many may run while no time passes; more are taken for an endless loop. `send_for_real`: requests
+    and messages leave the process, and `sent` stays empty.
     """
     if not apps or not all(isinstance(app, Hipq) for app in apps):
         raise Invalid(f"give the apps to test, not {shown(apps[0]) if len(apps) == 1 else 'nothing'}")
@@ -41,7 +53,8 @@ def harness(
     with ExitStack() as stack:
         for app in apps:
             stack.enter_context(app.elsewhere(db, clock))
-        made = Harness(apps, clock, max_jobs)
+        made = Harness(apps, clock, max_jobs, send_for_real)
+        stack.enter_context(recording(made._outbox))
         stack.callback(made.close)
         for app in apps:
             app.migrate()
@@ -52,10 +65,11 @@ def harness(
 class Harness(Expectations):
     """Lets an application's jobs run in the thread of the test, when the test says so."""
 
-    def __init__(self, apps: Sequence[Hipq], clock: HandClock, max_jobs: int) -> None:
+    def __init__(self, apps: Sequence[Hipq], clock: HandClock, max_jobs: int, send_for_real: bool) -> None:
         super().__init__(apps, clock)
         self._replies = Replies()
-        self._drive = Drive(apps, clock, self._replies, max_jobs)
+        self._outbox = Outbox(lambda: self.now, lambda job: self._find(job, None), send_for_real)
+        self._drive = Drive(apps, clock, self._replies, self._outbox, max_jobs)
         self._running = False
         self._loop: asyncio.Runner | None = None
 
@@ -172,6 +186,30 @@ class Harness(Expectations):
         """
         of_these(self._apps, job_type)
         self._replies.say(job_type, reply, after=after, error=error, times=times, early=early)
+
+    @property
+    def sent(self) -> list[Sent]:
+        """The requests and messages that would have been sent, in order; `sent[0].answer(...)` answers one of them."""
+        return self._outbox.sent
+
+    def responds(
+        self, to: str, reply: Any = None, *, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        """From now on requests by HTTP to URLs that begin with `to` get this reply: JSON data, bytes, or a function of
+        the `Sent` that returns either. (Without this the reply is 200, and empty.) An exception is raised where the
+        request is sent, on streams too: `TransportUnavailable("no route to the bank")`."""
+        self._outbox.respond(to, reply, whole(status, "status", 200, 599), headers or {})
+
+    def receive(self, url: str, data: Any = None, *, key: str = "", headers: Mapping[str, str] | None = None) -> None:
+        """A message comes on a stream that `listen` or `answers=` names. It is read as they say, and its answer kept.
+        `data` is sent as JSON, bytes as they are; `key` is the message's own."""
+        where = address(url).identity
+        found = [one for app in self._apps for one in app.listeners() if one.stream == where]
+        if not found:
+            raise Invalid(f"nobody listens to {where}")
+        body = data if isinstance(data, bytes) else payload.encode(data, "the message").encode()
+        for listener in found:
+            listener.keep([Message(body, uuid4().hex, key=key, headers=headers, subject=address(url).name)])
 
     def close(self) -> None:
         """End what runs for this test. `harness` does it."""

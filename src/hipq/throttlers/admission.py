@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from hipq.job.units import UNIT, counted
 from hipq.throttlers.limit import Limit, PerLane
 from hipq.throttlers.pool import Pool
 from hipq.throttlers.rate import Log, Rate, remembered, room_at
@@ -49,16 +50,26 @@ MOST_REMEMBERED: Final = 200
 
 
 class Admission:
-    def __init__(self, rules: Rules, critical: tuple[str, ...], held: Mapping[str, int], memory: str, now: int) -> None:
+    def __init__(
+        self,
+        rules: Rules,
+        critical: tuple[str, ...],
+        held: Mapping[str, int],
+        memory: str,
+        now: int,
+        lightest: int = UNIT,
+    ) -> None:
+        """`held`: what runs, by lane, and `lightest` the least that any job has of it, all in thousandths of units."""
         self._rules = rules
         self._critical = frozenset(critical)
         self._held = held
+        self._lightest = min(lightest, UNIT)
         self._now = now
         self.unchanged = memory
         before = _decoder.decode(memory)
         self._rates = before.rates
         self._passed = before.passed
-        self._ahead: dict[str, tuple[tuple[int, int], int]] = {}
+        self._ahead: dict[str, tuple[tuple[str, int], int]] = {}
         """By pool: the place of the job that others pass, and until when it is waited for (0 = as long as it waits)."""
         self._shared: dict[str, Pool] = {}
         """Pools of the whole queue, and of several lanes."""
@@ -71,29 +82,29 @@ class Admission:
     @property
     def passed(self) -> list[int]:
         """The jobs that others pass, as is remembered."""
-        return [id for id, _, _ in self._passed.values()]
+        return [job_id for job_id, _, _ in self._passed.values()]
 
     def still(
-        self, waiting: Collection[tuple[str, tuple[int, int]]], types: Collection[str], *, met: bool = True
+        self, waiting: Collection[tuple[str, tuple[str, int]]], types: Collection[str], *, met: bool = True
     ) -> None:
         """Of those jobs these, by their type and place, wait still. This claim is for these types; those jobs of them
         are `met`, unless somebody has chosen what it is for."""
         known = {place[1]: (job_type, place) for job_type, place in waiting}
         kept = {}
-        for pool, (id, units, before) in self._passed.items():
-            job_type, place = known.get(id, ("", (0, 0)))
+        for pool, (job_id, units, before) in self._passed.items():
+            job_type, place = known.get(job_id, ("", ("", 0)))
             ours = job_type in types
             last = self._met(before) if ours and met else before
             if ours or abs(self._now - last) < FRESH:  # it may be later than now: calendars are set back
-                kept[pool] = (id, units, last)
+                kept[pool] = (job_id, units, last)
                 if job_type:
                     self._ahead[pool] = place, 0 if ours else last + FRESH
         self._passed = kept
 
     @property
     def room(self) -> int:
-        """Units, and so jobs at most, that the limits of the whole queue leave."""
-        return min((max(pool.cap - pool.used, 0) for pool in self._whole), default=UNLIMITED)
+        """About how many jobs the limits of the whole queue leave room for, if each takes a unit."""
+        return min((max(pool.cap - pool.used, 0) // UNIT for pool in self._whole), default=UNLIMITED)
 
     @property
     def full(self) -> bool:
@@ -103,7 +114,7 @@ class Admission:
             self._refuse(self._later(pool, 1))
         return bool(blocked)
 
-    def admits(self, job_type: str, lane: str, factor: int, place: tuple[int, int]) -> bool:
+    def admits(self, job_type: str, lane: str, factor: int, place: tuple[str, int]) -> bool:
         """Whether this job starts. Asked in the order of the queue: what is refused now fits no more in this claim."""
         if job_type in self._critical:
             return True
@@ -111,6 +122,7 @@ class Admission:
         if refusal:
             self._refuse(refusal)
             return False
+        self._lightest = min(self._lightest, factor)
         for pool in self._pools(lane):
             pool.take(factor, place)
             if self._passed.get(pool.name, _NOBODY)[0] == place[1]:
@@ -118,13 +130,13 @@ class Admission:
                 pool.heavy = None if pool.heavy == place else pool.heavy
         return True
 
-    def refusal(self, lane: str, factor: int, place: tuple[int, int]) -> Refusal | None:
+    def refusal(self, lane: str, factor: int, place: tuple[str, int]) -> Refusal | None:
         for pool in self._pools(lane):
             ahead, _ = self._ahead.get(pool.name, (place, 0))
             if place > ahead:
                 self._pass(pool, ahead)
             if not pool.fits(factor):
-                if factor > 1:  # what is refused a single unit is passed by nobody
+                if factor > self._lightest or not pool.full:  # else nobody is light enough to pass it
                     self._pass(pool, place)
                 return self._later(pool, factor)
         for pool in self._pools(lane):
@@ -162,7 +174,7 @@ class Admission:
             return self.unchanged
         return msgspec.json.encode(Remembered(rates, passed)).decode()
 
-    def _pass(self, pool: Pool, place: tuple[int, int]) -> None:
+    def _pass(self, pool: Pool, place: tuple[str, int]) -> None:
         """Those behind this job pass it. The count goes on if another was passed before: engines that have other types
         come to other jobs first, and must not begin anew with each of them."""
         if pool.came and self._ahead.get(pool.name, (None, 0))[0] == place:
@@ -172,10 +184,10 @@ class Admission:
         if pool.heavy is None or place < pool.heavy:
             pool.heavy = place
 
-    def _met_at(self, pool: str, id: int) -> int:
+    def _met_at(self, pool: str, job_id: int) -> int:
         """When the job that is passed there was met: now, unless it was known before."""
         known, _, before = self._passed.get(pool, _NOBODY)
-        return before if id == known and pool in self._ahead else self._met(before)
+        return before if job_id == known and pool in self._ahead else self._met(before)
 
     def _met(self, before: int) -> int:
         """When it was met, if that is now: not to the microsecond, or every claim would have to write it."""
@@ -213,5 +225,5 @@ class Admission:
             case Share():
                 if OTHERS in self._shared and lane not in one.percent:
                     return self._shared[OTHERS]
-                found = one.pool(lane, self._held, self._rules.most)
+                found = one.pool(lane, self._held, counted(self._rules.most))
         return self._shared.setdefault(found.name, found)

@@ -7,38 +7,39 @@ from typing import Final
 
 import msgspec
 
-from hipq.job.names import whole
+from hipq.job.units import Number, counted, given
 from hipq.throttlers.pool import Pool
 
+LEAST: Final = 0.001
 MOST: Final = 1_000_000_000
 WHOLE_QUEUE: Final = "limit"
 
 
 class Limit(msgspec.Struct, frozen=True, tag="limit"):
-    n: int
+    n: Number
 
     def pool(self, held: Mapping[str, int]) -> Pool:
-        return Pool(WHOLE_QUEUE, self.n, sum(held.values()))
+        return Pool(WHOLE_QUEUE, counted(self.n), sum(held.values()))
 
     def __str__(self) -> str:
         return f"limit {self.n}"
 
 
 class PerLane(msgspec.Struct, frozen=True, tag="per lane"):
-    n: int
+    n: Number
 
     def pool(self, lane: str, held: Mapping[str, int]) -> Pool:
-        return Pool(f"lane {lane}", self.n, held.get(lane, 0))
+        return Pool(f"lane {lane}", counted(self.n), held.get(lane, 0))
 
     def __str__(self) -> str:
         return f"{self.n} a lane"
 
 
-def limit(n: int) -> Limit:
+def limit(n: float) -> Limit:
     """At most n units of the queue run at a time, over all engines."""
-    return Limit(whole(n, "limit", 1, MOST))
+    return Limit(given(n, "limit", LEAST, MOST))
 
 
-def per_lane(n: int) -> PerLane:
+def per_lane(n: float) -> PerLane:
     """At most n units of each lane run at a time, over all engines."""
-    return PerLane(whole(n, "per_lane", 1, MOST))
+    return PerLane(given(n, "per_lane", LEAST, MOST))

@@ -1,4 +1,5 @@
 """A pool is what one limit counts in: so many units, some of them used. A job takes its `throttle_factor` of them.
+Units are counted in whole thousandths here.
 
 Limits are lists of pools by lane; what the pools have in common is here, so that a claim need not know any limit.
 """
@@ -16,7 +17,7 @@ class Pool:
     used: int = 0
     rate: tuple[int, list[list[int]]] | None = None
     """For a pool of starts: the span in microseconds, and what was started in it (see `hipq.throttlers.rate`)."""
-    heavy: tuple[int, int] | None = None
+    heavy: tuple[str, int] | None = None
     """The place of the first job that is too heavy for what is left: those behind it pass it."""
     passed: int = 0
     """Units that have passed that job, in this claim and in those before."""
@@ -33,10 +34,10 @@ class Pool:
         """A job heavier than the whole pool (the limit was lowered since it was added) runs alone in it."""
         return self.used + factor <= self.cap or (factor > self.cap and self.used == 0)
 
-    def passes(self, place: tuple[int, int]) -> bool:
+    def passes(self, place: tuple[str, int]) -> bool:
         return self.heavy is not None and place > self.heavy
 
-    def take(self, factor: int, place: tuple[int, int]) -> None:
+    def take(self, factor: int, place: tuple[str, int]) -> None:
         self.used += factor
         self.taken += factor
         if self.passes(place):

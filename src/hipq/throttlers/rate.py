@@ -12,18 +12,18 @@ from typing import Final
 
 import msgspec
 
-from hipq.job.names import whole
+from hipq.job.units import Number, counted, given
 from hipq.job.when import seconds
-from hipq.throttlers.limit import MOST
+from hipq.throttlers.limit import LEAST, MOST
 from hipq.throttlers.pool import Pool
 
 GRAINS: Final = 100
 Log = list[list[int]]
-"""[first start, last start, units] each, in microseconds, oldest first."""
+"""[first start, last start, thousandths of units] each, in microseconds, oldest first."""
 
 
 class Rate(msgspec.Struct, frozen=True, tag="rate"):
-    n: int
+    n: Number
     per: float
 
     def log(self, logs: Mapping[str, Log]) -> Log:
@@ -34,7 +34,7 @@ class Rate(msgspec.Struct, frozen=True, tag="rate"):
 
     def pool(self, log: Log, now: int) -> Pool:
         kept = _recent(log, self._span, now)
-        return Pool(str(self), self.n, sum(units for _, _, units in kept), (self._span, kept))
+        return Pool(str(self), counted(self.n), sum(units for _, _, units in kept), (self._span, kept))
 
     @property
     def _span(self) -> int:
@@ -44,9 +44,9 @@ class Rate(msgspec.Struct, frozen=True, tag="rate"):
         return f"rate {self.n} in {self.per:.15g} s"
 
 
-def rate(n: int, per: float = 1.0) -> Rate:
+def rate(n: float, per: float = 1.0) -> Rate:
     """At most n units start in any `per` seconds. A job counts with its throttle_factor, however long it runs."""
-    return Rate(whole(n, "rate", 1, MOST), seconds(per, "per", least=0.001))
+    return Rate(given(n, "rate", LEAST, MOST), seconds(per, "per", least=0.001))
 
 
 def remembered(logs: Mapping[str, Log], pools: Iterable[Pool], now: int) -> dict[str, Log]:

@@ -5,6 +5,7 @@ Code gives the defaults, written by every engine that starts. What an operator c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import msgspec
 from hipq.errors import Invalid, shown
 from hipq.job.answer import DEFAULT_KEEPING, Keeping
 from hipq.job.order import AnyOrder, ByTime
+from hipq.job.units import UNIT, Number, counted, number
 from hipq.throttlers.limit import Limit, PerLane, limit
 from hipq.throttlers.rate import Rate
 from hipq.throttlers.share import Share
@@ -52,7 +54,7 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
         return not (self.in_force or self.throttled or self.paused or self.paused_lanes or self.paused_types)
 
     @property
-    def most(self) -> int:
+    def most(self) -> Number:
         """The limit of the whole queue; 0 = none."""
         return next((one.n for one in self.in_force if isinstance(one, Limit)), 0)
 
@@ -72,13 +74,13 @@ def load(text: str) -> Rules:
     return NO_RULES if text == "{}" else _decoder.decode(text)
 
 
-def checked(limits: Sequence[Any], throttle_limit: int = 0) -> tuple[AnyLimit, ...]:
-    """A list of limits that makes sense together. `throttle_limit` below 1 = none (seed 004)."""
-    if isinstance(throttle_limit, bool) or not isinstance(throttle_limit, int):
-        raise Invalid(f"throttle_limit must be a whole number, not {shown(throttle_limit)}")
+def checked(limits: Sequence[Any], throttle_limit: float = 0) -> tuple[AnyLimit, ...]:
+    """A list of limits that makes sense together. A `throttle_limit` below 1 = none; `limit(0.5)` is one."""
+    if isinstance(throttle_limit, bool) or not isinstance(throttle_limit, (int, float)):
+        raise Invalid(f"throttle_limit must be a number, not {shown(throttle_limit)}")
     if isinstance(limits, (str, bytes)) or not isinstance(limits, Sequence):
         raise Invalid(f"limits must be a list like [limit(100), per_lane(10)], not {shown(limits)}")
-    found: list[AnyLimit] = [limit(throttle_limit)] if throttle_limit >= 1 else []
+    found: list[AnyLimit] = [] if throttle_limit < 1 else [limit(throttle_limit)]
     for one in limits:
         if not isinstance(one, AnyLimit):
             raise Invalid(f"a limit is one of limit(), per_lane(), share() and rate(), not {shown(one)}")
@@ -95,23 +97,27 @@ def checked(limits: Sequence[Any], throttle_limit: int = 0) -> tuple[AnyLimit, .
             if not whole:
                 raise Invalid("shares are parts of a limit: give throttle_limit=, or limit(n), too")
             for lane in (*one.percent, *([""] if one.other else [])):
-                if one.cap(lane, whole) < 1:
-                    raise Invalid(f"the share of {lane or 'other lanes'} in a limit of {whole} is less than one unit")
+                if one.cap(lane, counted(whole)) < UNIT:
+                    least = min(filter(None, (*one.percent.values(), one.other)))
+                    raise Invalid(
+                        f"the share of {lane or 'other lanes'} in a limit of {whole} is less than one unit: with these "
+                        f"shares the limit must be at least {math.ceil(100 / least)}"
+                    )
     return tuple(found)
 
 
 def refusal(rules: Rules, lane: str, factor: int) -> str:
-    """Why a job of this lane and weight could never run as others do; "" if it can."""
-    whole = rules.most
+    """Why a job of this lane and weight (in thousandths) could never run as others do; "" if it can."""
+    whole, weight = rules.most, f"throttle_factor {number(factor)}"
     for one in rules.in_force:
-        if isinstance(one, (Limit, PerLane, Rate)) and factor > one.n:
-            return f"throttle_factor {factor} is above the queue's {one}"
+        if isinstance(one, (Limit, PerLane, Rate)) and factor > counted(one.n):
+            return f"{weight} is above the queue's {one}"
         if isinstance(one, PerTenant) and one.knows(lane) and factor > one.pool(lane, {}).cap:
-            return f"throttle_factor {factor} is above what its tenant may run at a time"
+            return f"{weight} is above what its tenant may run at a time"
         if isinstance(one, Share) and whole:
             if not one.knows(lane):
                 return f"lane {shown(lane)} has no share in this queue: there are {', '.join(one.percent)}"
-            if factor > one.cap(lane, whole):
-                part = one.cap(lane, whole)
-                return f"throttle_factor {factor} is above the {part} units of {whole} that lane {shown(lane)} has"
+            part = one.cap(lane, counted(whole))
+            if factor > part:
+                return f"{weight} is above the {number(part)} units of {whole} that lane {shown(lane)} has"
     return ""

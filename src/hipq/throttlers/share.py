@@ -1,6 +1,7 @@
 """`share({"east": 40, "north": 30, "west": 30})`: each lane's part of the queue's limit, in percent, as a hard cap.
 
-Of a limit of 10 the east gets 4 units and never more, whether or not the others want theirs; parts are rounded down.
+Of a limit of 10 the east gets 4 units and never more, whether or not the others want theirs; parts are rounded down to
+whole thousandths of a unit.
 Lanes that are not listed are refused when a job is added, unless `other=` gives all of them together a part.
 """
 
@@ -13,6 +14,8 @@ import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job import names
+from hipq.job.units import UNIT, Number, counted, given, number
+from hipq.throttlers.limit import LEAST
 from hipq.throttlers.pool import Pool
 
 OTHERS: Final = "other shares"
@@ -20,14 +23,14 @@ OTHERS: Final = "other shares"
 
 
 class Share(msgspec.Struct, frozen=True, tag="share"):
-    percent: dict[str, int]
-    other: int = 0
+    percent: dict[str, Number]
+    other: Number = 0
 
     def knows(self, lane: str) -> bool:
         return lane in self.percent or self.other > 0
 
     def cap(self, lane: str, limit: int) -> int:
-        return limit * self.percent.get(lane, self.other) // 100
+        return limit * counted(self.percent.get(lane, self.other)) // (100 * UNIT)
 
     def pool(self, lane: str, held: Mapping[str, int], limit: int) -> Pool:
         if lane in self.percent:
@@ -40,13 +43,14 @@ class Share(msgspec.Struct, frozen=True, tag="share"):
         return "shares " + ", ".join(parts + ([f"others {self.other} %"] if self.other else []))
 
 
-def share(percent: Mapping[str, int], *, other: int | None = None) -> Share:
+def share(percent: Mapping[str, float], *, other: float | None = None) -> Share:
     """Each lane's part of the queue's limit, in percent. `other`: the part of all lanes not listed, together."""
     if not isinstance(percent, Mapping) or not percent:
         raise Invalid(f'share takes percentages by lane, like share({{"east": 40, "west": 60}}), not {shown(percent)}')
-    parts: dict[str, Any] = {names.lane(lane): names.whole(part, f"the share of {lane}", 1, 100)
+    parts: dict[str, Any] = {names.lane(lane): given(part, f"the share of {lane}", LEAST, 100)
                              for lane, part in percent.items()}  # fmt: skip
-    rest = 0 if other is None else names.whole(other, "other", 1, 100)
-    if sum(parts.values()) + rest > 100:
-        raise Invalid(f"the shares add up to {sum(parts.values()) + rest} percent; that is more than the whole")
+    rest = 0 if other is None else given(other, "other", LEAST, 100)
+    whole = sum(map(counted, (*parts.values(), rest)))
+    if whole > 100 * UNIT:
+        raise Invalid(f"the shares add up to {number(whole)} percent; that is more than the whole")
     return Share(parts, rest)

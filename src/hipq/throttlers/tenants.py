@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from hipq.job.units import counted
 from hipq.throttlers.pool import Pool
 
 BETWEEN: Final = "/"
@@ -29,7 +30,7 @@ class PerTenant(msgspec.Struct, frozen=True, tag="per tenant"):
         """For a lane it knows."""
         tenant = tenant_of(lane)
         used = sum(units for other, units in held.items() if tenant_of(other) == tenant)
-        return Pool(f"tenant {tenant}", self.caps[tenant], used)
+        return Pool(f"tenant {tenant}", counted(self.caps[tenant]), used)
 
     def __str__(self) -> str:
         return "tenants " + ", ".join(f"{tenant} {most}" for tenant, most in sorted(self.caps.items()))

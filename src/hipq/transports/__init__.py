@@ -30,6 +30,7 @@ from hipq.transports.base import (
     Source,
     quoted,
 )
+from hipq.transports.recording import recorder
 
 if TYPE_CHECKING:
     from hipq.job.view import Job
@@ -91,7 +92,7 @@ def sender(url: str) -> Sender:
     now = time.monotonic()
     with _lock:
         if url not in _senders:
-            _senders[url] = _open_sender(url)
+            _senders[url] = _StreamSender(url, _open_sender(url))
         _used[url] = now
         old = [one for one, used in _used.items() if now - used > IDLE_SECONDS] if len(_senders) > MANY else []
         closed = [_senders.pop(one) for one in old if _used.pop(one)]
@@ -99,6 +100,21 @@ def sender(url: str) -> Sender:
     for one in closed:
         one.close()
     return found
+
+
+class _StreamSender:
+    """Sends to one stream, unless a test records what is sent."""
+
+    def __init__(self, url: str, network: Sender) -> None:
+        self._url = url
+        self._network = network  # it connects when it sends
+
+    def send(self, message: Outgoing, seconds: float) -> Reply | None:
+        taker = recorder()
+        return taker.record("", self._url, message) if taker else self._network.send(message, seconds)
+
+    def close(self) -> None:
+        self._network.close()
 
 
 def _open_sender(url: str) -> Sender:
@@ -109,6 +125,8 @@ def _open_sender(url: str) -> Sender:
 
 
 def source(where: Address, group: str, places: Places) -> Source:
+    if recorder():
+        raise Invalid(f"{where}: a test connects to no server; harness(..., send_for_real=True) does")
     found: Source = _file(where.scheme).source(where, group, places)
     return found
 

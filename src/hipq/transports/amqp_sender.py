@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import struct
+import time
 from contextlib import suppress
 from typing import Any, Final
 from uuid import uuid4
 
-from aiormq.exceptions import AMQPError, ChannelInvalidStateError
+from aiormq.exceptions import AMQPError, ChannelInvalidStateError, PublishError
 from pamqp.commands import Basic
 
 from hipq.errors import Invalid, TransportUnavailable
@@ -19,6 +20,10 @@ from hipq.transports.loop import Loop
 
 NAME_SIZE: Final = 128
 """Of a header; what is longer the library cuts off."""
+RESTART_SECONDS: Final = 5.0
+"""How long a server that has restarted may take until its queues are there."""
+AGAIN: Final = 0.1
+"""Seconds between two attempts to send a message that no queue would have."""
 
 
 class AmqpSender:
@@ -29,6 +34,9 @@ class AmqpSender:
         self._loop = Loop("amqp-send")
         self._opening = asyncio.Lock()
         self._line: Line | None = None
+        self._broke = False
+        self._back_at = float("-inf")
+        """When a connection was made after one that broke."""
 
     def send(self, message: Outgoing, seconds: float) -> None:
         try:
@@ -58,14 +66,7 @@ class AmqpSender:
             message_id=uuid4().hex, correlation_id=message.key if short else None, delivery_mode=2, headers=headers
         )
         try:
-            await line.channel.basic_publish(
-                message.body,
-                exchange=self._exchange,
-                routing_key=self._key,
-                properties=about,
-                mandatory=True,
-                wait=False,
-            )
+            await self._publish(line, message.body, about)
         except (ValueError, TypeError, struct.error):
             raise Invalid(f"{self._address}: the key or a header cannot be carried by AMQP") from None
         except (OSError, AMQPError, ChannelInvalidStateError) as error:
@@ -74,13 +75,30 @@ class AmqpSender:
             line.cut()
             raise
 
+    async def _publish(self, line: Line, body: bytes, about: Basic.Properties) -> None:
+        """A server that has just restarted lets clients in before all of its queues are there. So for some seconds
+        after a connection that broke was made anew, a message that no queue would have is sent once more."""
+        while True:
+            try:
+                await line.channel.basic_publish(
+                    body, exchange=self._exchange, routing_key=self._key, properties=about, mandatory=True, wait=False
+                )
+                return
+            except PublishError:
+                if time.monotonic() > self._back_at + RESTART_SECONDS:
+                    raise
+                await asyncio.sleep(AGAIN)
+
     async def _connected(self) -> Line:
         async with self._opening:
             if self._line is None or self._line.channel.is_closed:
                 if self._line:
+                    self._broke = True
                     await self._line.close()
                 self._line = None
                 line = Line(self._address)
                 await line.open(confirms=True)
+                if self._broke:
+                    self._broke, self._back_at = False, time.monotonic()
                 self._line = line
             return self._line

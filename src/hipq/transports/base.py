@@ -67,7 +67,7 @@ class Message:
     def __init__(
         self,
         body: bytes,
-        id: str,
+        message_id: str,
         *,
         key: str = "",
         headers: Mapping[str, str] | None = None,
@@ -75,7 +75,7 @@ class Message:
         handle: Any = None,
     ) -> None:
         self.body = body
-        self.id = id
+        self.id = message_id
         """What tells it from all others of its stream, the same at every delivery."""
         self.key = key
         """Kafka's or Kinesis's key, AMQP's correlation id; "" if it has none."""

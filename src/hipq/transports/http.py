@@ -22,8 +22,9 @@ import httpcore2
 import httpx2
 
 from hipq.errors import Invalid, TransportUnavailable
-from hipq.transports.base import Outgoing, Reply
+from hipq.transports.base import Outgoing, Reply, key_in
 from hipq.transports.http_network import Network, why
+from hipq.transports.recording import recorder
 
 CONNECTIONS: Final = 100
 """Of one process at once; who wants one more waits."""
@@ -52,6 +53,8 @@ class Target(NamedTuple):
     netloc: bytes
     login: bytes
     """The value of the header `authorization`, from user and password in the URL."""
+    given: str
+    """The URL as it was written."""
 
     def __str__(self) -> str:
         """For people: passwords are in the user's part of a URL, tokens in its query and even in its path."""
@@ -120,6 +123,10 @@ def _exchange(
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise Invalid(f"the method of a request must be a word like GET or POST, not {method!r:.40}")
     lines = _lines(target, headers)
+    if taker := recorder():
+        reply = taker.record(method, target.given, Outgoing(body, key_in(headers), headers))
+        assert reply is not None
+        return reply
     proxy = _proxy(target)
     where = f"{target} (through a proxy)" if proxy else str(target)
     content = body if body or method not in ("GET", "HEAD", "OPTIONS", "DELETE") else None
@@ -197,6 +204,7 @@ def _target(url: str) -> Target:
         host,
         parts.netloc,
         b"Basic " + b64encode(login) if login else b"",
+        url,
     )
 
 

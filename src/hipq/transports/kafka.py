@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from collections.abc import Sequence
+from operator import methodcaller
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -61,6 +62,11 @@ _NOT_OURS_NOW: Final = {
     _E.STALE_MEMBER_EPOCH, _E._ASSIGNMENT_LOST,
 }  # fmt: skip
 """The group has given our partitions to somebody else, to whom the messages come again."""
+
+
+_HEADERS_OF: Final = methodcaller("headers")
+"""For a header whose name is not UTF-8, confluent-kafka returns a list with holes and leaves an error set. A plain call
+does not look for that error on Python 3.13, and the holes end the process; a call from C code does look."""
 
 
 def check(address: Address) -> None:
@@ -191,7 +197,7 @@ def _message(record: Record) -> Message:
 
 def _headers(record: Record) -> dict[str, str]:
     try:
-        pairs: Any = record.headers() or ()
+        pairs: Any = _HEADERS_OF(record) or ()
         return {name: _text(value) for name, value in pairs}
     except (UnicodeDecodeError, SystemError):  # the name of one is no text: confluent-kafka then gives none of them
         return {}

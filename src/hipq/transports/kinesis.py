@@ -91,8 +91,8 @@ class KinesisSource:
             time.sleep(max(0.0, min([until, self._shares.look_at, *due]) - now))
 
     def done(self, messages: Sequence[Message]) -> None:
-        for id, sequence in dict(message.handle for message in messages).items():
-            shard = self._shares.mine.get(id)
+        for job_id, sequence in dict(message.handle for message in messages).items():
+            shard = self._shares.mine.get(job_id)
             if shard is None:
                 continue  # somebody else has it now, and reads these again
             shard.kept = sequence

@@ -34,8 +34,8 @@ READER: Final = "reader-"
 class Shard:
     """One that this source reads."""
 
-    def __init__(self, id: str, position: str) -> None:
-        self.id = id
+    def __init__(self, shard_id: str, position: str) -> None:
+        self.id = shard_id
         self.kept = self.read = position
         """How far it is acknowledged, and how far it was read: a sequence number, "@" and a time, or ""."""
         self.iterator = ""
@@ -88,14 +88,18 @@ class Shares:
             shard.last = _last(listed[shard.id])
             if time.monotonic() - shard.renewed >= LOOK_SECONDS / 2:
                 self.keep(shard)
-        ready = [id for id, one in listed.items() if positions.get(id) != END and _is_next(one, listed, positions)]
+        ready = [
+            job_id
+            for job_id, one in listed.items()
+            if positions.get(job_id) != END and _is_next(one, listed, positions)
+        ]
         share = self._others.share(positions, len(ready))
         for shard in list(self.mine.values())[share:]:
             if shard.kept == shard.read:
                 self._give_up(shard)
-        for id in ready:
-            if len(self.mine) < share and id not in self.mine:
-                self._take(id, _last(listed[id]), positions, clock)
+        for job_id in ready:
+            if len(self.mine) < share and job_id not in self.mine:
+                self._take(job_id, _last(listed[job_id]), positions, clock)
 
     def keep(self, shard: Shard) -> None:
         """Note how far it was acknowledged, and that it is still ours."""
@@ -114,19 +118,19 @@ class Shares:
     def leave(self) -> None:
         """All of it is somebody else's."""
         with suppress(Exception):  # then the claims end by themselves
-            for id in self.mine:
-                self._places.leave(id)
+            for job_id in self.mine:
+                self._places.leave(job_id)
             self._others.leave()
         self.mine.clear()
 
-    def _take(self, id: str, last: int | None, positions: Mapping[str, str], clock: float) -> None:
-        position = self._places.take(id)
+    def _take(self, shard_id: str, last: int | None, positions: Mapping[str, str], clock: float) -> None:
+        position = self._places.take(shard_id)
         if position is None:
             return
         if position == END:  # read to its end since we looked
-            self._places.leave(id)
+            self._places.leave(shard_id)
             return
-        shard = self.mine[id] = Shard(id, position or self._beginning(positions, clock))
+        shard = self.mine[shard_id] = Shard(shard_id, position or self._beginning(positions, clock))
         shard.last = last
         self.keep(shard)
 

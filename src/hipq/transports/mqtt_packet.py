@@ -76,12 +76,12 @@ def _sized(raw: bytes, at: int) -> tuple[bytes, int]:
 def message_of(came: Arrived, handle: Any) -> Message:
     pairs, correlation = properties_of(came.properties)
     headers = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in pairs}
-    id = headers.pop(ID_PROPERTY, "")
-    if not id or len(id) > 200 or not id.isprintable():
+    job_id = headers.pop(ID_PROPERTY, "")
+    if not job_id or len(job_id) > 200 or not job_id.isprintable():
         digest = hashlib.blake2b(digest_size=20)
         for part in (came.topic, correlation, *(text for pair in pairs for text in pair), came.body):
             digest.update(b"%d:" % len(part) + part)
-        id = digest.hexdigest()
+        job_id = digest.hexdigest()
     topic = came.topic.decode(errors="replace")
     key = correlation.decode(errors="replace")
-    return Message(came.body, id, key=key, headers=headers, subject=topic, handle=handle)
+    return Message(came.body, job_id, key=key, headers=headers, subject=topic, handle=handle)

@@ -153,20 +153,20 @@ class RedisSource:
         return None
 
     def _messages(self, entries: Sequence[Any]) -> list[Message]:
-        return [_message(self._stream, id, flat) for id, flat in entries]
+        return [_message(self._stream, job_id, flat) for job_id, flat in entries]
 
 
-def _message(stream: str, id: bytes, flat: Sequence[bytes]) -> Message:
+def _message(stream: str, message_id: bytes, flat: Sequence[bytes]) -> Message:
     fields = dict(zip(flat[::2], flat[1::2], strict=True))
     body = fields.pop(b"body", None)
     if body is None:
         whole = {_text(name): _text(value) for name, value in fields.items()}
-        return Message(json.dumps(whole).encode(), id.decode(), subject=stream, handle=id)
+        return Message(json.dumps(whole).encode(), message_id.decode(), subject=stream, handle=message_id)
     key = _text(fields.pop(b"key", b""))
     headers = _headers(fields.pop(b"headers", b""))
     for name, value in fields.items():
         headers[_text(name)] = _text(value)
-    return Message(body, id.decode(), key=key, headers=headers, subject=stream, handle=id)
+    return Message(body, message_id.decode(), key=key, headers=headers, subject=stream, handle=message_id)
 
 
 def _headers(raw: bytes) -> dict[str, str]:

@@ -9,13 +9,16 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal
 
-from hipq.errors import HipqError, Invalid, NoTable
+from hipq.errors import Conflict, HipqError, Invalid, NoTable
 from hipq.job.when import LONGEST, SECOND, later, moment, seconds
+from hipq.transports.base import Outgoing
+from hipq.transports.recording import recorder
 from hipq.waiter import limits
+from hipq.waiter.claims import found
 from hipq.waiter.clients import Clients, Place, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.destinations import Destination, Destinations
-from hipq.waiter.item import Item, Scheduled, number, to_item
+from hipq.waiter.item import Item, Scheduled, from_item, number, to_item
 from hipq.waiter.message import Attributes
 from hipq.waiter.tables import Table, Tables
 
@@ -57,6 +60,7 @@ class Sender:
         group: str | None,
         dedup: str | None,
         fallback: Fallback | None,
+        own_id: str | None = None,
     ) -> Sent:
         due(0, at, delay)  # bad input is refused before AWS is asked anything
         limits.text(body, "the body")
@@ -65,9 +69,13 @@ class Sender:
             raise Invalid(f'fallback must be a function or "sqs", not {type(fallback).__name__}')
         queue = limits.queue_name(queue)
         group, dedup = _ordering(queue, group, dedup)
+        job_id = str(uuid.uuid4()) if own_id is None else limits.identifier(own_id, "job_id")
+        if taker := recorder():
+            texts = {name: str(value.get("StringValue", "")) for name, value in attributes.items()}
+            taker.record("", f"sqs://{queue}", Outgoing(body.encode(), headers=texts))
+            return Sent(job_id, "sqs")
         destination = self._destinations.of(queue)
         _fits(destination, body, attributes)
-        job_id = str(uuid.uuid4())
         if destination.fifo and not dedup and not destination.content_dedup:
             dedup = job_id  # so that what is sent twice within five minutes arrives once
         now = self._clock.now()  # after SQS has answered: it has told us the time
@@ -111,10 +119,16 @@ class Sender:
         _fits_item(table, item)
         try:
             with errors(Place("dynamodb", table.name)):
-                # Needs no condition: nobody else has this id, so the library may put it twice if an answer is lost.
-                answer = self._clients.dynamodb.put_item(TableName=table.name, Item=item)
+                answer = self._clients.dynamodb.put_item(
+                    TableName=table.name, Item=item, ConditionExpression="attribute_not_exists(job_id)",
+                    ReturnValuesOnConditionCheckFailure="ALL_OLD",
+                )  # fmt: skip
                 _ = answer["ResponseMetadata"]["RequestId"]  # else it is not DynamoDB that says it has it
         except HipqError as error:
+            if code(error) == "ConditionalCheckFailedException":
+                if _same(found(error), item):
+                    return True  # sent again; or the library did, which heard no answer the first time
+                raise Conflict(f"another message waits in the table {table.name} as {message.job_id}") from None
             if code(error) == "ItemCollectionSizeLimitExceededException":
                 raise NoTable(
                     f"table {table.name} is full: with a local index DynamoDB keeps 10 GB for one scheduler; "
@@ -125,6 +139,13 @@ class Sender:
             self._tables.forget(table.name)
             return False
         return True
+
+
+def _same(there: Item, item: Item) -> bool:
+    """The same message for the same time, whatever a poller has noted on it meanwhile."""
+    names = ("perform_at", "queue", "body", "attributes", "group", "dedup")
+    one, other = from_item(there, ""), from_item(item, "")
+    return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def parts(message: Scheduled, wait: int | None) -> dict[str, Any]:

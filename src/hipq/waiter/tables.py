@@ -186,13 +186,13 @@ def _unready(index: dict[str, Any]) -> list[str]:
 def _keys(whose: str, schema: Any, types: dict[str, str], wanted: dict[str, tuple[str, str]]) -> list[str]:
     has = {one["KeyType"]: one["AttributeName"] for one in schema}
     wrong = []
-    for kind, (name, type) in wanted.items():
+    for kind, (name, job_type) in wanted.items():
         if kind not in has:
-            wrong.append(f"{whose} {kind} key must be {name} ({type}), and there is none")
+            wrong.append(f"{whose} {kind} key must be {name} ({job_type}), and there is none")
         elif has[kind] != name:
-            wrong.append(f"{whose} {kind} key must be {name} ({type}), not {has[kind]}")
-        elif types.get(name) != type:
-            wrong.append(f"{whose} {kind} key {name} must be of the type {type}, not {types.get(name)}")
+            wrong.append(f"{whose} {kind} key must be {name} ({job_type}), not {has[kind]}")
+        elif types.get(name) != job_type:
+            wrong.append(f"{whose} {kind} key {name} must be of the type {job_type}, not {types.get(name)}")
     return wrong
 
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
+from hipq import config
 from hipq.errors import Invalid, shown
-from hipq.job.when import seconds
+from hipq.job.when import duration, seconds
 from hipq.waiter.claims import Claims
 from hipq.waiter.clients import Clients
 from hipq.waiter.clock import AwsClock
@@ -36,7 +37,8 @@ class Waiter:
     """Sends messages to SQS queues, any time ahead. Asks AWS nothing before it is used.
 
     `queues` are those whose tables the poller looks at. `table`: one table for all of them; None: each has its own,
-    with the queue's name. `scheduler` is the hash key of all items. `clock` gives the seconds since 1970: for tests."""
+    with the queue's name. `scheduler` is the hash key of all items. `delay`: the seconds between two looks of the
+    poller; None: `delay` in [waiter] of hipq.toml, else 300. `clock` gives the seconds since 1970: for tests."""
 
     def __init__(
         self,
@@ -44,7 +46,7 @@ class Waiter:
         *,
         table: str | None = None,
         scheduler: str = SCHEDULER,
-        delay: float | timedelta = DELAY,
+        delay: float | timedelta | None = None,
         session: Any = None,
         endpoint_url: str | None = None,
         region: str | None = None,
@@ -54,7 +56,7 @@ class Waiter:
         if isinstance(queues, str):
             raise Invalid(f"queues must be a list of names, like [{shown(queues)}]")
         self.queues = tuple(dict.fromkeys(map(queue_name, queues)))
-        self.delay = seconds(delay, "delay", least=0.01)
+        self.delay = _usual_delay() if delay is None else seconds(delay, "delay", least=0.01)
         if not isinstance(scheduler, str) or not 0 < len(scheduler.encode(errors="replace")) <= 1024:
             raise Invalid(f"scheduler must be a short text, not {shown(scheduler)}")
         if isinstance(threads, bool) or not isinstance(threads, int) or not 1 <= threads <= 64:
@@ -87,11 +89,15 @@ class Waiter:
         group: str | None = None,
         dedup: str | None = None,
         fallback: Fallback | None = None,
+        job_id: str | None = None,
     ) -> Sent:
         """Send it now, or at a time, or after so many seconds; what is past is now. Up to 15 minutes SQS itself delays
         it; further out, or later at all in a FIFO queue, it is kept in the queue's table. Without one: NoTable, or
-        `fallback`."""
-        return self._sender.send(queue, body, attributes, at, delay, group, dedup, fallback)
+        `fallback`.
+
+        `job_id`: the id that the message has in your program; it names the message in the table, for `cancel` and
+        `reschedule`. Sent again unchanged under the same id, it is kept once; Conflict: another message has that id."""
+        return self._sender.send(queue, body, attributes, at, delay, group, dedup, fallback, job_id)
 
     def poll(self) -> Polled:
         """One look at the tables: what is due within SQS's 15 minutes is sent."""
@@ -168,3 +174,8 @@ class Waiter:
         finish, unless `hurry` is set: then what they work on is given back, too. `wait`: the seconds SQS waits for
         messages, which a stop may take."""
         self.consumer(concurrency=concurrency, wait=wait, poller=poller).run(stop, hurry)
+
+
+def _usual_delay() -> float:
+    found = config.read().settings.waiter.delay
+    return DELAY if found is None else duration(found, "[waiter] delay", least=0.01)

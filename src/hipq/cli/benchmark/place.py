@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from hipq.errors import Invalid
+from hipq.stores.open import url_of
 
 _PREFIX: Final = "hipq-bench-"
 _FILE: Final = "bench.db"
@@ -28,8 +29,9 @@ class Place(NamedTuple):
 @contextmanager
 def chosen_place(db: str | None) -> Iterator[Place]:
     """`db`, or what the environment says, or a new SQLite file in the current directory: its disk is measured."""
-    url = db or os.environ.get("HIPQ_DATABASE_URL")
-    if url:
+    named = db or os.environ.get("HIPQ_DATABASE_URL")
+    if named:
+        url = url_of(named)
         yield Place(url, _file_of(url))
         return
     _remove_leftovers()
@@ -47,7 +49,7 @@ def chosen_place(db: str | None) -> Iterator[Place]:
 
 
 def _file_of(url: str) -> Path | None:
-    if url in ("sqlite://", "sqlite:///:memory:"):
+    if url == "sqlite://":
         raise Invalid("a database in memory cannot be measured: no other process can work on it; leave out --db")
     if not url.startswith("sqlite:///"):
         return None

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from hipq import Answer, Failed, Hipq, Job, Ok, Wait, backoff, limit, share, window
+from hipq import Answer, Failed, Hipq, Job, Ok, Wait, backoff, fixed, limit, share, window
 from hipq.cli.demonstration.bank import ATTEMPTS, PATIENCE
 from hipq.job.when import SECOND
 from hipq.stores.clock import SystemClock
@@ -53,7 +53,7 @@ class Shop:
         self.app = Hipq("demo", f"sqlite:///{file}", clock=self.clock)
         self._payments(pace)
         self._mails(pace)
-        self._office()
+        self._office(pace)
 
     def _payments(self, pace: float) -> None:
         self.payments = self.app.queue(
@@ -97,7 +97,7 @@ class Shop:
 
         self.receipt = receipt
 
-    def _office(self) -> None:
+    def _office(self, pace: float) -> None:
         self.office = self.app.queue("office")
         night = window(self.opens.strftime("%H:%M"), (self.opens + LENGTH).strftime("%H:%M"))
 
@@ -110,7 +110,7 @@ class Shop:
             """Can never succeed, and says so."""
             raise Failed("the books of 1998 are lost")
 
-        @self.office.job(process=True)
+        @self.office.job(process=True, retry=fixed(0.5 * pace))
         def reconcile(job: Job[Any]) -> str:
             """Takes its process down with it, the first time."""
             if job.attempt == 1:

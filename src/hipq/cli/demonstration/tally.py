@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from hipq.events import Event, Events
 from hipq.job.model import Row
 from hipq.job.states import DONE, FINAL, READY, SCHEDULED
+from hipq.job.units import Number, counted, number
 
 PHASES: Final = ("scheduled", "ready", "executing", "waiting", "answered", "calling off", "judging", "done")
 WORDS: Final = ("matched", "buffered", "duplicate", "conflict", "late")
@@ -40,7 +41,7 @@ class Tally:
 
     def limit(self, queue: str, units: int) -> None:
         """How much of this queue may run at a time."""
-        self._full[queue] = units
+        self._full[queue] = counted(units)
 
     def _note(self, event: Event) -> None:
         with self._lock:
@@ -71,7 +72,7 @@ class Tally:
     def all_final(self, ids: Collection[int], later: int) -> bool:
         """Whether these jobs have ended, and all others that are known, but for one that is for later."""
         with self._lock:
-            ended = {id for id, seen in self._jobs.items() if seen.row.state == FINAL}
+            ended = {job_id for job_id, seen in self._jobs.items() if seen.row.state == FINAL}
             return self._jobs.keys() - ended <= {later} and ended.issuperset(set(ids) - {later})
 
     def ended(self, job_type: str) -> int:
@@ -79,15 +80,15 @@ class Tally:
         with self._lock:
             return sum(seen.row.job_type == job_type and seen.row.code == "ok" for seen in self._jobs.values())
 
-    def held(self, queue: str) -> Mapping[str, int]:
+    def held(self, queue: str) -> Mapping[str, Number]:
         """Units in use now, by lane and in all."""
         with self._lock:
-            return {lane: units for (name, lane), units in self._held.items() if name == queue}
+            return {lane: number(units) for (name, lane), units in self._held.items() if name == queue}
 
-    def most(self, queue: str) -> Mapping[str, int]:
+    def most(self, queue: str) -> Mapping[str, Number]:
         """The most there ever were."""
         with self._lock:
-            return {lane: units for (name, lane), units in self._most.items() if name == queue}
+            return {lane: number(units) for (name, lane), units in self._most.items() if name == queue}
 
     def phases(self, now: int) -> dict[str, Counter[str]]:
         """By queue, how many jobs are in which phase. One whose time has come counts as ready."""

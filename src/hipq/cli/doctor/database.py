@@ -21,7 +21,8 @@ def database(health: Health, view: View) -> list[Finding]:
     if health.error:
         return [_unreachable(health, view)]
     moving = [_moved(health)] if health.moved else [_incoming()] if health.incoming else []
-    return [*moving, _version(health), *_lock_file(health), *(_server(health.server) if health.server else [])]
+    server = _server(health.server) if health.server else []
+    return [*moving, _version(health), *_copied(health, view), *_lock_file(health), *server]
 
 
 def _moved(health: Health) -> Finding:
@@ -62,6 +63,26 @@ def _version(health: Health) -> Finding:
         advice = "upgrade the server" if health.kind != SQLITE else "use a Python that is built with a later SQLite"
         return Finding(CHECK, PROBLEM, f"hipq needs {health.kind} {wanted}, and this is {text}", advice, facts=facts)
     return Finding(CHECK, OK, f"{health.kind} {text}", facts=facts)
+
+
+def _copied(health: Health, view: View) -> list[Finding]:
+    """A copy counts from where it was when it was made. Whether anything was added since, nobody can tell from it."""
+    here, noted = health.place, health.noted_place
+    changed = {name for name in here.keys() & noted.keys() if here[name] != noted[name]}
+    if not changed or not health.queues:
+        return []
+    if changed == {"timeline"}:
+        what = "the server was restored to an earlier point in time, or is a standby that was promoted"
+        complete = "the standby had everything (a synchronous one has)"
+    else:
+        what = "this database is a copy: it was restored from a backup, or moved to another place by copying"
+        complete = "nothing was added after the copy was made"
+    sentence = f"{what}; ids of jobs that are missing here, which callers may hold, would be given to other jobs"
+    advice = (
+        f"if jobs may be missing, stop all programs and run {view.command('restored')}; "
+        f"if {complete}, run {view.command('restored', '--margin', '0')}"
+    )
+    return [Finding(CHECK, WARNING, sentence, advice, facts={"changed": sorted(changed)})]
 
 
 def _lock_file(health: Health) -> list[Finding]:

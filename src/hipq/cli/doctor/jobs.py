@@ -99,6 +99,11 @@ def _judged(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tuple
             return level, f"start a worker: {view.worker(queue.name)}"
         case "no code":
             return PROBLEM, _lacking(row.job_type, queue, view)
+        case "judging" if strategy := stuck.why.details.get("strategy"):
+            return (
+                PROBLEM,
+                f"start a worker of a program that has @app.retry_strategy({strategy!r}), or cancel such jobs",
+            )
         case "judging" | "answered" | "calling off":
             if not stuck.why.details.get("engines"):
                 return PROBLEM, _lacking(row.job_type, queue, view)

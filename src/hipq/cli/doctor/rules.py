@@ -6,6 +6,7 @@ from typing import Final
 
 from hipq.cli.doctor.finding import NOTE, WARNING, Finding, View
 from hipq.cli.doctor.words import several
+from hipq.job.units import number
 from hipq.stores.base import Limits
 from hipq.stores.health import COUNTED, Health, QueueHealth, Sample
 from hipq.throttlers.rules import refusal
@@ -67,7 +68,11 @@ def _heavy(queue: QueueHealth, limits: Limits, view: View) -> list[Finding]:
             f"job {sample.row.id} ({sample.row.job_type}) does not fit the limits, so it runs alone: {why}",
             f"raise the limit: {view.command('queue limit', 'N', queue=queue.name)}; or cancel the job",
             queue.name,
-            {"job": sample.row.id, "job_type": sample.row.job_type, "throttle_factor": sample.row.throttle_factor},
+            {
+                "job": sample.row.id,
+                "job_type": sample.row.job_type,
+                "throttle_factor": number(sample.row.throttle_factor),
+            },
         )
         for why, sample in found.items()
     ]

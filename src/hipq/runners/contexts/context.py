@@ -114,20 +114,20 @@ class Context:
             self._taken.clear()
         return left
 
-    def abandon(self, id: str) -> None:
+    def abandon(self, job_id: str) -> None:
         """This task is not wanted any more, says another thread. If it executes, the context is killed; if it has not
         begun, it will not."""
         with self._lock:
-            self._unwanted.add(id)
-            if self._current == id:
+            self._unwanted.add(job_id)
+            if self._current == job_id:
                 self._kill("nobody wants it any more")
 
-    def withdraw(self, id: str) -> bool:
+    def withdraw(self, job_id: str) -> bool:
         """Whether this task has not begun: then it will not, and is among those that `run` returns."""
         with self._lock:
-            if id in self._taken:
+            if job_id in self._taken:
                 return False
-            self._unwanted.add(id)
+            self._unwanted.add(job_id)
             return True
 
     def kill(self) -> None:

@@ -64,18 +64,18 @@ class HttpRunner:
             with self._lock:
                 self._waiting.difference_update(task.name for task in tasks)
 
-    def abandon(self, id: str) -> None:
+    def abandon(self, job_id: str) -> None:
         with self._lock:
-            self._waiting.discard(id)
-            if id in self._posting:
-                loop, posting = self._posting[id]
+            self._waiting.discard(job_id)
+            if job_id in self._posting:
+                loop, posting = self._posting[job_id]
                 loop.call_soon_threadsafe(posting.cancel)
 
-    def withdraw(self, id: str) -> bool:
+    def withdraw(self, job_id: str) -> bool:
         """Whether it has not begun: then it will not."""
         with self._lock:
-            known = id in self._waiting
-            self._waiting.discard(id)
+            known = job_id in self._waiting
+            self._waiting.discard(job_id)
             return known
 
     def close(self) -> None:

@@ -97,32 +97,32 @@ class Contexts:
                 break  # it died over what it ran: that is for the caller to judge
         return unwanted + left
 
-    def abandon(self, id: str) -> None:
+    def abandon(self, job_id: str) -> None:
         """From another thread: this task is not wanted any more. If it executes, its context is killed; if it has not
         begun, it will not."""
-        self._http.abandon(id)
+        self._http.abandon(job_id)
         with self._changed:
-            if id not in self._running:
+            if job_id not in self._running:
                 return
-            self._unwanted.add(id)
-            context = self._running[id]
+            self._unwanted.add(job_id)
+            context = self._running[job_id]
         if context:
-            context.abandon(id)
+            context.abandon(job_id)
 
-    def withdraw(self, id: str) -> bool:
+    def withdraw(self, job_id: str) -> bool:
         """From another thread: whether this task has not begun. Then it will not, and is among those that `run`
         returns; but whoever takes it back need not wait for that."""
-        if self._http.withdraw(id):
+        if self._http.withdraw(job_id):
             return True
         with self._changed:
-            if id not in self._running:
+            if job_id not in self._running:
                 return False
-            self._unwanted.add(id)  # first: else it may begin in the next context
-            context = self._running[id]
-        if context is None or context.withdraw(id):
+            self._unwanted.add(job_id)  # first: else it may begin in the next context
+            context = self._running[job_id]
+        if context is None or context.withdraw(job_id):
             return True
         with self._changed:
-            self._unwanted.discard(id)
+            self._unwanted.discard(job_id)
         return False
 
     def close(self) -> None:

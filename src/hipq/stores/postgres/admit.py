@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.stores.admit import Admit, After, Past, Picked, reading
+from hipq.stores.admit import Admit, After, Held, Past, Picked, reading, unasked
 from hipq.stores.base import Claim
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.statements import Statements
@@ -28,8 +28,8 @@ class QueueReader:
     queue: int
     now: int
 
-    def held(self) -> dict[str, int]:
-        return dict(self._read("held", {}))
+    def held(self) -> Held:
+        return Held.of(self._read("held", {}))
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
         lane, windows, factor = after
@@ -39,8 +39,8 @@ class QueueReader:
     def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
         text = msgspec.json.encode([_Line(n, *strand, *place) for n, (strand, place) in enumerate(lines)]).decode()
         found: list[list[Place]] = [[] for _ in lines]
-        for number, rank, id in self._read("strand", {"lines": text, "count": count, "now": self.now}):
-            found[number].append((rank, id))
+        for number, rank, job_id in self._read("strand", {"lines": text, "count": count, "now": self.now}):
+            found[number].append((rank, job_id))
         return found
 
     def these(self, ids: Sequence[int]) -> list[Head]:
@@ -113,11 +113,13 @@ class Rulebook:
         return self.plain(claim.queue) and self._known[claim.queue][0] == found[0]
 
     def read(
-        self, conn: Connection, queue: int, types: Sequence[str] = (), *, lock: str = "", current: str = "version"
+        self, conn: Connection, queue: int, claim: Claim | None = None, *, lock: str = "", current: str = "version"
     ) -> Ruled:
+        """With a claim, also whether anything of its types waits for user code other than a handler."""
         query = self._statements.of("admission", queue, lock=lock, current=current)
+        values = {"types": list(claim.types if claim else ()), "strategies": ["", *(claim.strategies if claim else ())]}
         while True:
-            found = conn.execute(query, {"types": list(types)}).fetchone()
+            found = conn.execute(query, values).fetchone()
             assert found is not None
             rules, memory, version, todo, newest, shared = found
             if version == newest:
@@ -142,10 +144,10 @@ class Rulebook:
         """In a transaction, which has the admission lock from here on if there are limits; if there are none, whoever
         makes some waits for it."""
         if not self.limited(claim.queue):
-            found = self.read(conn, claim.queue, claim.types, current="hipq_version(number)")
+            found = self.read(conn, claim.queue, claim, current="hipq_version(number)")
             if not found.rules.in_force:
                 return found
-        return self.read(conn, claim.queue, claim.types, lock="FOR UPDATE")
+        return self.read(conn, claim.queue, claim, lock="FOR UPDATE")
 
     def reader(self, conn: Connection, queue: int, now: int) -> QueueReader:
         return QueueReader(conn, self._statements, queue, now)
@@ -157,7 +159,9 @@ class Rulebook:
     def pick(self, conn: Connection, claim: Claim, found: Ruled, sysid: int, now: int) -> Picked:
         """In the transaction of `locked`, which found this."""
         rules, memory, _ = found
-        if rules.throttled:
+        if rules.throttled and not claim.ticket:
+            claim = unasked(claim)
+        if rules.throttled and claim.ticket:
             if not self._has_ticket(conn, claim, sysid):
                 return Picked([], refused=True)
             picked = self._admit(conn, claim, claim.limit, rules, memory, now).pick_of(claim.admitted)

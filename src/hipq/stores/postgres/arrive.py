@@ -14,6 +14,7 @@ from hipq.stores import migrations
 from hipq.stores.luggage import AT_ONCE, House, Rows, Trunk
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection
+from hipq.stores.postgres.session import MIGRATION_SECONDS
 from hipq.stores.postgres.store import PostgresStore
 
 _EMPTY: Final = ("hipq_queues", "hipq_answers", "hipq_payloads", "hipq_crons", "hipq_notes")
@@ -90,9 +91,8 @@ class Arriving:
 @contextmanager
 def arriving(store: PostgresStore) -> Iterator[Arriving]:
     """Committed at the end of the block; nothing of it, if it raises."""
-    with store._db.using() as conn, conn.transaction():
+    with store._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
         conn.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it waits for the other side now and then
-        conn.execute("SET LOCAL statement_timeout = 0")
         conn.execute("SET LOCAL synchronous_commit = on")  # the signpost is on disk: so must be what it points to
         conn.execute("SET LOCAL enable_seqscan = on")
         yield Arriving(conn, store._known)

@@ -2,7 +2,8 @@
 
 - A broken connection leaves the pool, and those that broke with it are noticed before they are used: after a restart
   of the server the first call works.
-- Without a server a call fails within seconds and says why.
+- Without a server a call fails within seconds and says why. So it does if the server accepts connections and never
+  answers: what a connection itself does about that is in `session.py`.
 - A connection must not cross a fork: a child opens its own and leaves the parent's untouched.
 """
 
@@ -12,7 +13,8 @@ import logging
 import os
 import select
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
 from weakref import WeakSet
@@ -22,7 +24,8 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from hipq.errors import Invalid, KeyTaken, StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import Invalid, StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from hipq.stores.postgres.session import ANSWER_SECONDS, LOCK_SECONDS, Session
 
 T = TypeVar("T")
 Connection = psycopg.Connection[TupleRow]
@@ -31,9 +34,6 @@ TRIES: Final = 3
 POOL_SIZE: Final = 10
 _CLOSED: Final = "PostgreSQL: this store was closed"
 POOL_SECONDS: Final = 1.5
-LOCK_SECONDS: Final = 1.5
-"""How long a statement waits for somebody's lock: well below a third of a lease, or a turn that waits would end it; and
-above the server's deadlock_timeout (1 s), or a deadlock would not be told from waiting."""
 CALLER_SECONDS: Final = 10.0
 """How long a program that adds a job, or brings an answer, waits for a transaction that has taken its key."""
 _DEFAULTS: Final = {
@@ -44,42 +44,18 @@ _DEFAULTS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
-_SETTINGS: Final = {
-    "default_transaction_isolation": "read committed",  # a claim must see what was committed while it waited
-    "lock_timeout": f"{LOCK_SECONDS}s",
-    "idle_in_transaction_session_timeout": "5s",  # a process stopped in mid-turn may hold a queue's admission lock
-    # A plan is made once and kept. Made while a table was empty it would read all of it, and still do so with a
-    # million rows there; every statement here has its index, so it may have no other way. Where rows are joined to a
-    # table by its key it says `key = ANY (ARRAY[...])`: a vacuum that found the table empty makes reading all of an
-    # index look cheap, which a plain `=` would allow.
-    "plan_cache_mode": "force_generic_plan",
-    "enable_seqscan": "off",
-    "enable_mergejoin": "off",
-    "enable_hashjoin": "off",
-    "enable_bitmapscan": "off",  # it reads the entries of jobs that are gone, every time, until the next vacuum
-    "max_parallel_workers_per_gather": "0",  # to start one takes longer than any statement here
-    "jit": "off",
-}
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # else the pool's warnings go to stderr
 
 
 def translated(error: Exception) -> StoreError:
     """A database error as one of ours: it may pass, or it never will."""
     text = str(error).strip().partition("\n")[0]
-    if isinstance(error, psycopg.errors.UniqueViolation):
-        return KeyTaken(f"PostgreSQL will not store this: {text}")
     too_large = isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("54")
     if too_large or isinstance(error, (psycopg.DataError, psycopg.IntegrityError, UnicodeError, OverflowError)):
         return StoreRefused(f"PostgreSQL will not store this: {text}")
     if isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
         return StoreBusy(f"PostgreSQL: another transaction holds a row this write needs ({text})")
     return StoreUnavailable(f"PostgreSQL: {text}")
-
-
-def _settled(conn: Connection) -> None:
-    pairs = list(_SETTINGS.items())
-    query = "SELECT " + ", ".join(["set_config(%s, %s, false)"] * len(pairs))
-    conn.execute(query.encode(), [text for pair in pairs for text in pair], prepare=False)
 
 
 def _gone(conn: Connection) -> bool:
@@ -110,7 +86,10 @@ def patiently(conn: Connection, work: Callable[[], T]) -> T:
     """The same for a program that is no engine: no lease ends meanwhile, so it may wait longer for somebody's lock."""
 
     def slowly() -> T:
-        conn.execute(f"SET LOCAL lock_timeout = '{CALLER_SECONDS - LOCK_SECONDS}s'".encode())
+        seconds = CALLER_SECONDS - LOCK_SECONDS
+        if isinstance(conn, Session):
+            seconds = min(seconds, conn.answer_seconds - LOCK_SECONDS)  # or it would look as if the server were silent
+        conn.execute(f"SET LOCAL lock_timeout = '{seconds}s'".encode())
         return work()
 
     try:
@@ -119,25 +98,42 @@ def patiently(conn: Connection, work: Callable[[], T]) -> T:
         return in_transaction(conn, slowly)
 
 
+def _options(url: str) -> dict[str, Any]:
+    try:
+        given = conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise Invalid(
+            "this is not a PostgreSQL URL; it should look like postgresql://user@host:5432/database"
+        ) from None
+    found: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name not in given}
+    return found | {"autocommit": True, "prepare_threshold": 1}
+
+
 class Connections:
-    def __init__(self, url: str, on_fork: Callable[[], None]) -> None:
-        try:
-            given = conninfo_to_dict(url)
-        except psycopg.ProgrammingError:
-            raise Invalid(
-                "this is not a PostgreSQL URL; it should look like postgresql://user@host:5432/database"
-            ) from None
+    def __init__(
+        self,
+        url: str,
+        on_fork: Callable[[], None],
+        *,
+        listen_url: str = "",
+        answer_seconds: float = ANSWER_SECONDS,
+        on_silence: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`listen_url`: where to LISTEN, if that is another address than `url`. `answer_seconds`: how long the server
+        may be silent before a connection is given up; then `on_silence` is called, too."""
         self._url = url
+        self._options = _options(url)
+        self._listen = (listen_url, _options(listen_url)) if listen_url else None
         self._on_fork = on_fork
-        self._options: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name not in given}
-        self._options |= {"autocommit": True, "prepare_threshold": 1}
+        self._answer_seconds = answer_seconds
+        self._on_silence = on_silence
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._pool: ConnectionPool[Connection] | None = None
-        self._made: WeakSet[Connection] = WeakSet()
+        self._pool: ConnectionPool[Session] | None = None
+        self._made: WeakSet[Session] = WeakSet()
         self._closed = False
 
     def is_own(self, process: int) -> bool:
@@ -152,38 +148,59 @@ class Connections:
             self._start()
             self._on_fork()
 
-    def connect(self) -> Connection:
+    def connect(self) -> Session:
         """A connection apart from the pool."""
-        return psycopg.connect(self._url, **self._options)
+        return self._connected(self._url, self._options)
+
+    def connect_to_listen(self) -> Session | None:
+        """A connection that can LISTEN; None if there is none to be had, and never will be."""
+        if self._listen is not None:
+            return self._connected(*self._listen)  # they know that it is direct, or a pool of sessions
+        conn = self.connect()
+        if not conn.pooled:
+            return conn
+        conn.close()
+        return None
+
+    def _connected(self, url: str, options: Mapping[str, Any]) -> Session:
+        conn = Session.connect(url, **options)
+        conn.settle_in()
+        conn.answer_seconds = self._answer_seconds
+        return conn
 
     @contextmanager
-    def using(self) -> Iterator[Connection]:
-        """A connection in autocommit mode."""
+    def using(self, answer_seconds: float = 0) -> Iterator[Connection]:
+        """A connection in autocommit mode. `answer_seconds`: for what may take the server longer than most calls."""
+        began = time.monotonic()
         self.check_fork()
         with self._lock:
             if self._closed:
                 raise StoreUnavailable(_CLOSED)
             pool = self._pool = self._pool or self._opened()
         conn = self._take(pool)
+        conn.asked_at, conn.answer_seconds = began, max(answer_seconds, self._answer_seconds)
         try:
             yield conn
         except (psycopg.Error, UnicodeError, OverflowError) as error:
             raise translated(error) from error
         finally:
             pool.putconn(conn)
+            if conn.unanswered:
+                pool.drain()  # the others may be as silent: each would cost as long again
+                self._on_silence()
 
-    def _opened(self) -> ConnectionPool[Connection]:
+    def _opened(self) -> ConnectionPool[Session]:
         return ConnectionPool(
-            self._url, kwargs=self._options, configure=self._configured, min_size=1, max_size=POOL_SIZE, open=True,
-            timeout=POOL_SECONDS, reconnect_timeout=1.0, num_workers=2, name="hipq",
+            self._url, connection_class=Session, kwargs=self._options, configure=self._configured, min_size=1,
+            max_size=POOL_SIZE, open=True, timeout=POOL_SECONDS, reconnect_timeout=1.0, num_workers=2, name="hipq",
         )  # fmt: skip
 
-    def _configured(self, conn: Connection) -> None:
-        _settled(conn)
+    def _configured(self, conn: Session) -> None:
+        conn.settle_in()
         with self._lock:
             self._made.add(conn)
 
-    def _take(self, pool: ConnectionPool[Connection]) -> Connection:
+    def _take(self, pool: ConnectionPool[Session]) -> Session:
         try:
             conn = pool.getconn()
             if _gone(conn):

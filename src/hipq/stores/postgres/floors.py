@@ -17,10 +17,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
+from hipq.job.order import BEHIND
 from hipq.stores.strands import Place
 
-BOTTOM: Final[Place] = (-(1 << 63), 0)
-TOP: Final[Place] = ((1 << 63) - 1, 0)
+BOTTOM: Final[Place] = ("", 0)
+TOP: Final[Place] = (BEHIND, 0)
 WORTH: Final = 1000
 """Rows claimed before floors are kept: fewer dead ones cost nothing to read, and the order is exact without floors."""
 SHARE: Final = 20

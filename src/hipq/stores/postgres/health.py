@@ -12,7 +12,7 @@ import psycopg
 from hipq.stores.asking import late
 from hipq.stores.base import EngineSeen
 from hipq.stores.health import POSTGRESQL, EngineHealth, Health, Level
-from hipq.stores.health_reading import Reading
+from hipq.stores.health_reading import Reading, noted
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.health_server import holdbacks, parts, server, tables
@@ -45,14 +45,14 @@ def health(url: str) -> Health:
 
 
 def _read(conn: Connection, found: Health) -> None:
-    query = "SELECT " + ", ".join(["set_config(%s, %s, false)"] * len(_SETTINGS))
-    conn.execute(query.encode(), [text for pair in _SETTINGS.items() for text in pair])
     before = time.monotonic()
     ((found.now,),) = conn.execute(_CLOCK).fetchall()
     found.here, found.uncertain = time.time_ns() // 1000, time.monotonic() - before
     conn.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
     conn.read_only = True
-    with conn.transaction():
+    with psycopg.Connection.transaction(conn):  # not the session's own, which is for writing
+        query = "SELECT " + ", ".join(["set_config(%s, %s, true)"] * len(_SETTINGS))
+        conn.execute(query.encode(), [text for pair in _SETTINGS.items() for text in pair])
         _Look(conn, found).all()
 
 
@@ -75,6 +75,8 @@ class _Look:
         if not number:
             return
         found.engines = part("engines", self._engines, [])
+        found.noted_place = part("database", lambda: noted(self._ask("SELECT place FROM hipq_meta", {})), {})
+        found.place = schema.place(conn)
         self._reading.queues(known, self._note)
         found.found = part("indexes", lambda: parts(conn, found.expected), [])
         names = [one.name for one in found.expected if one.kind == "table"]

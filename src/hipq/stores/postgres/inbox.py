@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 import msgspec
-import psycopg
 from psycopg.rows import args_row
 
 from hipq.job.answer import KEPT, Kept, NewAnswer
@@ -16,9 +15,10 @@ from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
 from hipq.stores.base import AnswerFilter, Delivered
 from hipq.stores.matching import LOOKED_AT, NONE_APPLIED, Applied, Key, Numbered, by_queue, deliver, lock_number
-from hipq.stores.postgres.connection import Connection, patiently
+from hipq.stores.postgres.connection import Connection, in_transaction, patiently
 from hipq.stores.postgres.floors import TOP
 from hipq.stores.postgres.insert import in_json
+from hipq.stores.postgres.session import LONG_SECONDS
 from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Settle, rows
 from hipq.stores.strands import Place
@@ -28,7 +28,8 @@ _Twin = msgspec.defstruct("_Twin", ["position", "twin", "queue", "tenant", "job_
 _Wanted = msgspec.defstruct("_Wanted", ["position", "tenant", "job_type", "job_key"])
 _Applied = msgspec.defstruct("_Applied", ["position", "job", "hash", "job_key"])
 _Since = msgspec.defstruct("_Since", ["position", "tenant", "job_type", "job_key", "since", "hash"])
-_Seeks = msgspec.defstruct("_Seeks", ["job", "tenant", "job_type", "job_key", "create_time", "applied"])
+_Seeks = msgspec.defstruct("_Seeks", ["job", "tenant", "job_type", "keys", "create_time", "applied"])
+_Wants = msgspec.defstruct("_Wants", ["job", "tenant", "job_type", "wait_key"])
 _Gone = msgspec.defstruct("_Gone", ["job", "answer"])
 _Placed = msgspec.defstruct("_Placed", ["id", "state", "job", "note"])
 
@@ -58,11 +59,21 @@ class PostgresMail:
                 found[number] = Row(*row)
         return found
 
-    def withdraw(self, id: int, states: Sequence[str]) -> str:
-        values = {"id": id, "states": list(states)}
+    def holders(self, rows: Sequence[Row]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for queue in {queue_of(row.id) for row in rows}:
+            wanted = [
+                _Wants(row.id, row.tenant, row.job_type, row.wait_key) for row in rows if queue_of(row.id) == queue
+            ]
+            hits = self._rows(self._statements.of("key_holders", queue), wanted)
+            found |= {job: holder for job, holder in hits if holder not in (0, job)}
+        return found
+
+    def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
+        values = {"id": answer_id, "states": list(states)}
         if self._conn.execute(self._statements.plain("answer_withdraw"), values).fetchall():
             return ""
-        found = _read(self._conn, _ONE, {"id": id})
+        found = _read(self._conn, _ONE, {"id": answer_id})
         return found[0].state if found else "none"
 
     def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
@@ -90,28 +101,20 @@ class PostgresMail:
         found: dict[int, list[Pending]] = {}
         for queue in sorted({queue_of(row.id) for row in rows}):
             wanted = [
-                _Seeks(row.id, row.tenant, row.job_type, row.job_key, row.create_time, applied.get(row.id, 0))
+                _Seeks(row.id, row.tenant, row.job_type, row.answer_keys, row.create_time, applied.get(row.id, 0))
                 for row in rows
                 if queue_of(row.id) == queue
             ]
             query = self._statements.of("answer_pending", queue)
-            for id, *one in self._rows(query, wanted, now=now, after=after, looked_at=LOOKED_AT):
-                found.setdefault(id, []).append(Pending(*one))
-        return found
-
-    def bound(self, rows: Sequence[Row], now: int) -> dict[int, list[Pending]]:
-        query = b"""SELECT job, id, attempt FROM hipq_answers WHERE job = ANY (%(jobs)s) AND job <> 0
-            AND state = 'buffered' AND early_until = 0 AND keep_until > %(now)s ORDER BY id FOR UPDATE"""
-        found: dict[int, list[Pending]] = {}
-        for job, id, attempt in self._conn.execute(query, {"jobs": [row.id for row in rows], "now": now}).fetchall():
-            found.setdefault(job, []).append(Pending(id, job, attempt))
-        return found
+            for job_id, *one in self._rows(query, wanted, now=now, after=after, looked_at=LOOKED_AT):
+                found.setdefault(job_id, []).append(Pending(*one))
+        return {job: some[:LOOKED_AT] for job, some in found.items()}
 
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         if not answers:
             return []
         new = [_Inserted(*msgspec.structs.astuple(one)[1:]) for one in answers]
-        return [id for (id,) in self._rows(self._statements.plain("answer_insert"), new)]
+        return [job_id for (job_id,) in self._rows(self._statements.plain("answer_insert"), new)]
 
     def copied(self, ids: Sequence[int]) -> None:
         if ids:
@@ -142,12 +145,12 @@ class PostgresMail:
 
 
 def _read(conn: Connection, query: bytes, values: Any) -> list[Kept]:
-    return psycopg.Cursor(conn, row_factory=args_row(Kept)).execute(query, values, binary=True).fetchall()
+    return conn.cursor(row_factory=args_row(Kept)).execute(query, values, binary=True).fetchall()
 
 
-def _key_of(conn: Connection, id: int) -> list[Key]:
+def _key_of(conn: Connection, answer_id: int) -> list[Key]:
     """The key of an answer: whoever looks for it there has the lock."""
-    return [(one.queue, one.tenant, one.job_type, one.job_key) for one in _read(conn, _ONE, {"id": id})]
+    return [(one.queue, one.tenant, one.job_type, one.job_key) for one in _read(conn, _ONE, {"id": answer_id})]
 
 
 def given(conn: Connection, statements: Statements, jobs: list[int]) -> dict[int, Kept]:
@@ -162,13 +165,15 @@ class AnswerVerbs:
     _settle: Settle
 
     @abstractmethod
-    def _using(self) -> AbstractContextManager[Connection]: ...
+    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
     @abstractmethod
     def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None: ...
     @abstractmethod
     def ring(self) -> None: ...
 
-    def answer(self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0) -> list[Delivered]:
+    def answer(
+        self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0, patient: bool = True
+    ) -> list[Delivered]:
         if not answers:
             return []
         with self._using() as conn:
@@ -179,7 +184,7 @@ class AnswerVerbs:
                 mail = PostgresMail(conn, self._statements, self._settle)
                 return deliver(mail, answers, now, instead_of), mail.stirred
 
-            delivered, stirred = patiently(conn, work)
+            delivered, stirred = patiently(conn, work) if patient else in_transaction(conn, work)
             self._announce(conn, dict.fromkeys(stirred, TOP))
         self.ring()
         return delivered
@@ -187,21 +192,30 @@ class AnswerVerbs:
     def answers(self, wanted: AnswerFilter) -> list[Kept]:
         where = " AND ".join(["id > %(after)s", *(wanted.condition(column, "%({})s") for column in wanted.given)])
         query = f"SELECT {', '.join(KEPT)} FROM hipq_answers WHERE {where} ORDER BY id LIMIT %(limit)s"
-        with self._using() as conn:
+        with self._using(LONG_SECONDS) as conn:
             return _read(conn, query.encode(), wanted._asdict())
 
     def count_answers(self, queue: int) -> dict[str, tuple[int, int]]:
         query = b"SELECT state, count(*), sum(copies)::bigint FROM hipq_answers WHERE queue = %s GROUP BY 1 ORDER BY 1"
-        with self._using() as conn:
+        with self._using(LONG_SECONDS) as conn:
             return {state: (count, copies) for state, count, copies in conn.execute(query, (queue,)).fetchall()}
 
-    def drop_answer(self, id: int) -> bool:
+    def brought(self, queues: Sequence[int], limit: int) -> list[Kept]:
+        query = (
+            f"SELECT {', '.join(KEPT)} FROM hipq_answers WHERE state = 'new' AND queue = ANY (%s) ORDER BY id LIMIT %s"
+        )
+        with self._using() as conn:
+            return _read(conn, query.encode(), (list(queues), limit))
+
+    def drop_answer(self, answer_id: int) -> bool:
         query = b"DELETE FROM hipq_answers WHERE id = %s AND state <> 'matched' RETURNING id"
         with self._using() as conn:
 
             def work() -> bool:
-                lock_keys(conn, self._statements, _key_of(conn, id))  # else it may go to a job that has just looked
-                return bool(conn.execute(query, (id,)).fetchall())
+                lock_keys(
+                    conn, self._statements, _key_of(conn, answer_id)
+                )  # else it may go to a job that has just looked
+                return bool(conn.execute(query, (answer_id,)).fetchall())
 
             return patiently(conn, work)
 
@@ -217,7 +231,10 @@ class AnswerVerbs:
             return len(conn.execute(self._statements.plain("answer_prune"), {"now": now, "limit": limit}).fetchall())
 
     def ended(self, ids: Sequence[int]) -> list[Row]:
-        by_queue = {queue: [id for id in ids if queue_of(id) == queue] for queue in {queue_of(id) for id in ids}}
+        by_queue = {
+            queue: [job_id for job_id in ids if queue_of(job_id) == queue]
+            for queue in {queue_of(job_id) for job_id in ids}
+        }
         parts = [
             f"SELECT {READ} FROM {self._statements.table(queue).table}_final l WHERE id = ANY (%s::bigint[])"
             for queue in by_queue

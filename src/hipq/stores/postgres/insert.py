@@ -13,6 +13,7 @@ from hipq.errors import DuplicateKey, StoreUnavailable
 from hipq.job.model import New, numbered
 from hipq.stores import large
 from hipq.stores.base import Stored, renamed, taken
+from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.statements import Statements
 
 COPY_FROM: Final = 200
@@ -22,9 +23,9 @@ CHUNK: Final = 1000
 TRIES: Final = 10
 _COLUMNS: Final = {
     "id": "int8", "tenant": "text", "lane": "text", "job_type": "text", "job_key": "text", "job_data": "text",
-    "phase": "text", "rank": "int8", "priority": "int8", "throttle_factor": "int8", "time_windows": "text",
+    "phase": "text", "rank": "text", "priority": "int8", "throttle_factor": "int8", "time_windows": "text",
     "timeout": "float8", "scheduled_run_time": "int8", "create_time": "int8", "update_time": "int8",
-    "history": "text",
+    "meta": "text",
 }  # fmt: skip
 _Added = msgspec.defstruct("_Added", list(_COLUMNS))
 _Wanted = msgspec.defstruct("_Wanted", ["position", "tenant", "job_type", "job_key"])
@@ -39,7 +40,7 @@ def in_json(rows: Iterable[Any]) -> str:
 
 def cursor(conn: AnyConnection) -> psycopg.Cursor[tuple[Any, ...]]:
     """A plain cursor, also on a user's connection that gives dictionaries."""
-    return psycopg.Cursor(conn, row_factory=tuple_row)
+    return conn.cursor() if isinstance(conn, Session) else psycopg.Cursor(conn, row_factory=tuple_row)
 
 
 def keep(conn: AnyConnection, payloads: Iterable[tuple[int, str]]) -> None:
@@ -94,24 +95,24 @@ class Insert:
         pairs = list(zip(self._take_ids(conn, queue, len(indexes)), indexes, strict=True))
         if any(jobs[index].job_key for index in indexes):
             pairs.sort(key=lambda pair: _whole_key(jobs[pair[1]]))
-        added = self._put(conn, queue, [(id, jobs[index]) for id, index in pairs], may_copy)
-        return {index: Stored(id) for id, index in pairs if id in added}
+        added = self._put(conn, queue, [(job_id, jobs[index]) for job_id, index in pairs], may_copy)
+        return {index: Stored(job_id) for job_id, index in pairs if job_id in added}
 
     def given(self, conn: AnyConnection, jobs: Sequence[tuple[int, New]]) -> None:
         """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
         by_queue: dict[int, list[tuple[int, New]]] = {}
-        for id, job in jobs:
-            by_queue.setdefault(job.queue, []).append((id, job))
+        for job_id, job in jobs:
+            by_queue.setdefault(job.queue, []).append((job_id, job))
         for queue, some in sorted(by_queue.items()):
             table = self._statements.table(queue).table
             one = "SELECT id FROM {} WHERE id = ANY (%(ids)s)"
             query = f"{one.format(table)} UNION ALL {one.format(f'{table}_final')}".encode()
-            if there := cursor(conn).execute(query, {"ids": [id for id, _ in some]}).fetchall():
-                raise taken([id for (id,) in there])
+            if there := cursor(conn).execute(query, {"ids": [job_id for job_id, _ in some]}).fetchall():
+                raise taken([job_id for (job_id,) in there])
             if any(job.job_key for _, job in some):
                 some.sort(key=lambda pair: _whole_key(pair[1]))
             added = self._put(conn, queue, some, True)
-            keyed = list(enumerate(job for id, job in some if job.job_key and id not in added))
+            keyed = list(enumerate(job for job_id, job in some if job.job_key and job_id not in added))
             holders = self._holders(conn, keyed)
             for number, job in keyed:
                 if number not in holders:
@@ -124,17 +125,17 @@ class Insert:
         """The ids of those that went in."""
         rows = [
             (
-                id, job.tenant, job.lane, job.job_type, job.job_key or str(id), large.inline(job.job_data), job.phase,
-                job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout, job.scheduled_run_time,
-                job.create_time, job.create_time, job.history,
+                job_id, job.tenant, job.lane, job.job_type, job.job_key or str(job_id), large.inline(job.job_data),
+                job.phase, job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout,
+                job.scheduled_run_time, job.create_time, job.create_time, job.meta,
             )
-            for id, job in jobs
+            for job_id, job in jobs
         ]  # fmt: skip
-        ids = [id for id, _ in jobs]
+        ids = [job_id for job_id, _ in jobs]
         if not may_copy or len(rows) < COPY_FROM or not self._copy(conn, queue, rows):
             ids = self._insert_free(conn, queue, rows)
         added = set(ids)
-        keep(conn, ((id, job.job_data) for id, job in jobs if id in added))
+        keep(conn, ((job_id, job.job_data) for job_id, job in jobs if job_id in added))
         return added
 
     def _copy(self, conn: AnyConnection, queue: int, rows: list[tuple[Any, ...]]) -> bool:
@@ -155,7 +156,7 @@ class Insert:
         added: list[int] = []
         for start in range(0, len(rows), CHUNK):
             values = {"rows": in_json([_Added(*row) for row in rows[start : start + CHUNK]])}
-            added += [id for (id,) in cursor(conn).execute(query, values, binary=True).fetchall()]
+            added += [job_id for (job_id,) in cursor(conn).execute(query, values, binary=True).fetchall()]
         return added
 
     def _take_ids(self, conn: AnyConnection, queue: int, count: int) -> list[int]:

@@ -12,6 +12,7 @@ from hipq.stores.base import JOURNALS, Stored, Usage, WaitingLane
 from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.notes import locked_note, write_note
+from hipq.stores.postgres.session import LONG_SECONDS
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.refusals import Given, refusals
@@ -23,7 +24,7 @@ class LaneVerbs:
     _insert: Insert
 
     @abstractmethod
-    def _using(self) -> AbstractContextManager[Connection]: ...
+    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
     @abstractmethod
     def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None: ...
     @abstractmethod
@@ -40,15 +41,15 @@ class LaneVerbs:
     def todo_types(self, queue: int, most: int) -> list[str]:
         return [name for (name,) in self._found("todo_types", queue, most=most)]
 
-    def _found(self, statement: str, queue: int, **values: Any) -> list[tuple[Any, ...]]:
-        with self._using() as conn:
+    def _found(self, statement: str, queue: int, *, answer_seconds: float = 0, **values: Any) -> list[tuple[Any, ...]]:
+        with self._using(answer_seconds) as conn:
             return conn.execute(self._statements.of(statement, queue), values).fetchall()
 
     def usage(self, queue: int, tenants: Sequence[str] | None = None) -> dict[str, Usage]:
         if tenants is None:
-            found = self._found("usage", queue)
+            found = self._found("usage", queue, answer_seconds=LONG_SECONDS)
         else:
-            found = self._found("usage_of", queue, tenants=list(tenants))
+            found = self._found("usage_of", queue, answer_seconds=LONG_SECONDS, tenants=list(tenants))
         return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
 
     def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
@@ -63,7 +64,7 @@ class LaneVerbs:
 
             if not patiently(conn, work):
                 return False
-            self._announce(conn, lowest(soon([job for _, job in jobs], [Stored(id) for id, _ in jobs])))
+            self._announce(conn, lowest(soon([job for _, job in jobs], [Stored(job_id) for job_id, _ in jobs])))
         self.ring()
         return True
 

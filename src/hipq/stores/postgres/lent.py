@@ -16,6 +16,7 @@ from hipq.stores.base import QueueTables, Stored
 from hipq.stores.clock import Clock
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection, Connections, translated
+from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore, usable
 
 Lend = Callable[[], Any]
@@ -33,11 +34,11 @@ class Lent(Connections):
     def check_fork(self) -> None:
         """Whoever lends it knows about forks."""
 
-    def connect(self) -> Connection:
+    def connect(self) -> Session:
         raise StoreUnavailable("PostgreSQL: a connection that is lent has no second one beside it")
 
     @contextmanager
-    def using(self) -> Iterator[Connection]:
+    def using(self, answer_seconds: float = 0) -> Iterator[Connection]:  # noqa: ARG002
         """In a savepoint of their transaction, if they have one: an error of ours must not end it."""
         conn = usable(self.lend())
         kept = conn.cursor_factory, conn.row_factory

@@ -12,7 +12,7 @@ from hipq.stores.postgres.connection import Connection, patiently
 
 class NoteVerbs:
     @abstractmethod
-    def _using(self) -> AbstractContextManager[Connection]: ...
+    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
 
     def notes(self, kind: str, start: str = "") -> dict[str, str]:
         where = b"kind = %s AND name >= %s AND name < %s AND value <> ''"  # a range of the primary key

@@ -10,7 +10,7 @@ from typing import Any
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.stores.admit import ALL, START
-from hipq.stores.asking import BESIDE_NEW, HOLDERS, MANY_RUNNING, Read, asked, late
+from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, late
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.postgres.admit import Rulebook
 from hipq.stores.postgres.connection import Connection, in_transaction
@@ -29,7 +29,7 @@ class RuleVerbs:
     _rulebook: Rulebook
 
     @abstractmethod
-    def _using(self) -> AbstractContextManager[Connection]: ...
+    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
     @abstractmethod
     def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None: ...
     @abstractmethod
@@ -52,7 +52,7 @@ class RuleVerbs:
     def limits(self, queue: int) -> Limits:
         with self._using() as conn:
             rules, memory, _ = self._rulebook.read(conn, queue)
-            held = self._rulebook.reader(conn, queue, LATEST).held()
+            held = self._rulebook.reader(conn, queue, LATEST).held().by_lane
             holders = conn.execute(self._statements.of("heaviest", queue), {"limit": HOLDERS}).fetchall()
             query = b"SELECT note, sysid, sysid <> 0 AND until <= clock_timestamp() FROM hipq_tickets WHERE queue = %s"
             ticket = conn.execute(query, (queue,)).fetchone()
@@ -81,7 +81,8 @@ class RuleVerbs:
             few = min(page, BESIDE_NEW) if ready and ticket else page
             place = {"rank": after[0], "id": after[1], "page": few}
             parked = rows(conn, self._statements.of("parked", claim.queue), place)
-            running = rows(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})
+        with self._using() as conn:  # there may be very many: not under the queue's lock
+            running = rows(conn, self._statements.of("running", claim.queue), {})
         return asked(ticket, Read(ready, page, parked, few, running), picked, claim.types, rules, now)
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
@@ -92,7 +93,7 @@ class RuleVerbs:
     def unpark(self, queue: int, limit: int) -> int:
         with self._using() as conn:
             found = conn.execute(self._statements.of("unpark", queue), {"limit": limit}, binary=True).fetchall()
-            self._announce(conn, lowest((queue, (rank, id)) for rank, id in found))
+            self._announce(conn, lowest((queue, (rank, job_id)) for rank, job_id in found))
         return len(found)
 
     # -- cron -------------------------------------------------------------------------------------------------------

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Final
 
+import msgspec
 import psycopg
 
 from hipq.errors import NameClash, SchemaError
@@ -18,6 +20,13 @@ INCOMING: Final = "incoming:"
 ARRIVED: Final = "arrived:"
 """And what it is called afterwards."""
 _LOCK: Final = 0x68697071  # "hipq"
+_PLACE: Final = {
+    "system": b"SELECT system_identifier::text FROM pg_control_system()",
+    "timeline": b"SELECT left(pg_walfile_name(pg_current_wal_lsn()), 8)",
+    "database": b"SELECT oid::text FROM pg_database WHERE datname = current_database()",
+    "table": b"SELECT 'hipq_meta'::regclass::oid::text",
+}
+"""What differs in a copy: after initdb, after a restore to a point in time, in another database, after pg_restore."""
 
 
 def version(conn: Connection) -> tuple[int, int, str]:
@@ -42,9 +51,9 @@ def registered(conn: Connection) -> list[QueueTables]:
     return [queue for queue, _ in _levels(conn)]
 
 
-def lock(conn: Connection) -> None:
-    """Alone until the transaction ends, however long somebody else's migration takes."""
-    conn.execute("SET LOCAL lock_timeout = 0")
+def lock(conn: Connection, seconds: float = 0) -> None:
+    """Alone until the transaction ends. It waits for somebody else's migration: so long, or, with 0, however long."""
+    conn.execute(f"SET LOCAL lock_timeout = '{seconds}s'".encode())
     conn.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
 
 
@@ -64,7 +73,23 @@ def migrate(conn: Connection, known: list[migrations.Migration]) -> list[str]:
             extend(conn, [migration], queue)
         if is_new or behind:
             applied.append(migration.name)
+    if not found:
+        note_place(conn)
     return applied
+
+
+def place(conn: Connection) -> dict[str, str]:
+    """Where the database is; without what the server does not tell this user, or does not know."""
+    found = {}
+    for name, query in _PLACE.items():
+        with suppress(psycopg.Error), conn.transaction():
+            ((found[name],),) = conn.execute(query).fetchall()
+    return found
+
+
+def note_place(conn: Connection) -> None:
+    """In the open transaction: whatever this database is a copy of, it lives here from now on."""
+    conn.execute("UPDATE hipq_meta SET place = %s", (msgspec.json.encode(place(conn)).decode(),))
 
 
 def complete(
@@ -77,8 +102,8 @@ def complete(
 
 
 def complete_now(conn: Connection, known: list[migrations.Migration], app: str, name: str, table: str) -> QueueTables:
-    """Register a queue, unless somebody was first, and give its tables what they lack, in the open transaction."""
-    lock(conn)
+    """Register a queue, unless somebody was first, and give its tables what they lack: in the open transaction, which
+    has the lock."""
     levels = dict(_levels(conn))
     queue = migrations.owner(list(levels), app, name, table)
     if not queue:
@@ -134,3 +159,24 @@ def _script(conn: Connection, text: str) -> None:
 
 def known() -> list[migrations.Migration]:
     return migrations.migrations(PACKAGE)
+
+
+def restored(conn: Connection, margin: int) -> None:
+    """Move on whatever counts, in the open transaction."""
+    lock(conn)
+    note_place(conn)
+    if not margin:
+        return
+    migrations.check_stopped(engines(conn))
+    conn.execute("DELETE FROM hipq_engines")
+    queues = registered(conn)
+    own = "SELECT pg_get_serial_sequence(%s, %s)"
+    sequences = [conn.execute(own, of).fetchone() for of in (("hipq_engines", "sysid"), ("hipq_answers", "id"))]
+    for (sequence,) in [*filter(None, sequences), *((f"{queue.table}_ids",) for queue in queues)]:
+        conn.execute(
+            "SELECT setval(%(of)s::regclass, nextval(%(of)s::regclass) + %(by)s)", {"of": sequence, "by": margin}
+        )
+    for queue in queues:
+        conn.execute(f"UPDATE {queue.table} SET token = token + %s".encode(), (margin,))
+    highest = max((queue.number for queue in queues), default=0)
+    conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s) + %s", (highest, migrations.QUEUES_LOST))

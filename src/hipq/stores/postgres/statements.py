@@ -13,7 +13,7 @@ from hipq.stores.base import QueueTables
 
 PACKAGE: Final = "hipq.stores.postgres"
 _KEPT: Final = ", ".join(f"a.{column}" for column in KEPT)
-_PAYLOAD: Final = "coalesce(nullif(job_data, ''), (SELECT data FROM hipq_payloads p WHERE p.id = l.id)) AS job_data"
+_PAYLOAD: Final = "coalesce(nullif(job_data, ''), (SELECT data FROM hipq_payloads p WHERE p.id = l.id), '') AS job_data"
 READ: Final = ", ".join(_PAYLOAD if name == "job_data" else name for name in COLUMNS)
 """The columns of a row, from a table called l: a large payload comes from its side table in the same statement."""
 

@@ -15,8 +15,9 @@ import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
-from hipq.errors import Invalid, StoreUnavailable
+from hipq.errors import Invalid, SchemaError, StoreUnavailable
 from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
+from hipq.job.order import UNRANKED
 from hipq.job.states import ANSWERED
 from hipq.stores import large, migrations
 from hipq.stores.admit import Picked
@@ -39,7 +40,15 @@ from hipq.stores.matching import meet, sought, tidy
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.admit import Rulebook
-from hipq.stores.postgres.connection import POOL_SIZE, Connection, Connections, in_transaction, patiently, translated
+from hipq.stores.postgres.connection import (
+    CALLER_SECONDS,
+    POOL_SIZE,
+    Connection,
+    Connections,
+    in_transaction,
+    patiently,
+    translated,
+)
 from hipq.stores.postgres.floors import BOTTOM, TOP, Floors
 from hipq.stores.postgres.inbox import AnswerVerbs, PostgresMail, given, lock_keys
 from hipq.stores.postgres.insert import Insert, cursor
@@ -48,6 +57,7 @@ from hipq.stores.postgres.listing import condition, page, planned
 from hipq.stores.postgres.moment import DatabaseClock
 from hipq.stores.postgres.notes import NoteVerbs
 from hipq.stores.postgres.rules import RuleVerbs
+from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS, MIGRATION_SECONDS
 from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Saved, Settle, Take, listed, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
@@ -57,10 +67,25 @@ from hipq.stores.strands import Place
 class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
     at_once = POOL_SIZE
 
-    def __init__(self, url: str, clock: Clock | None = None, lent: Connections | None = None) -> None:
-        """`lent`: somebody else's connection, in the place of a pool of ours."""
+    def __init__(
+        self,
+        url: str,
+        clock: Clock | None = None,
+        lent: Connections | None = None,
+        *,
+        listen_url: str = "",
+        answer_seconds: float = ANSWER_SECONDS,
+    ) -> None:
+        """`lent`: somebody else's connection, in the place of a pool of ours. `listen_url`: the address to LISTEN at,
+        where `url` leads through a pooler. `answer_seconds`: how long the server may be silent."""
         self.url = without_password(url)
-        self._db = lent or Connections(url, on_fork=self._start)
+        self._db = lent or Connections(
+            url,
+            on_fork=self._start,
+            listen_url=listen_url,
+            answer_seconds=answer_seconds,
+            on_silence=lambda: self._listener.reopen(),
+        )
         self._clock = clock
         self._known = schema.known()
         self._identity = ""
@@ -79,7 +104,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         self._floors = Floors()
         self._rulebook = Rulebook(self._statements, self.now)
         self._take = Take(self._statements, self._floors, self._rulebook)
-        self._listener = Listener(self._db.connect, self._db.is_own, self._floors.lower, self._unheard)
+        self._listener = Listener(self._db.connect_to_listen, self._db.is_own, self._floors.lower, self._unheard)
         self._listeners.append(self._listener)  # a child keeps its parent's, and does not touch it
 
     def now(self) -> int:
@@ -96,8 +121,11 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     # -- setting up -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:
-        with self._db.using() as conn, conn.transaction():
-            applied = schema.migrate(conn, self._known)
+        with self._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
+            try:
+                applied = schema.migrate(conn, self._known)
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise _may_not_create(self.url, error) from None
             self._check(conn)
         return applied
 
@@ -122,24 +150,30 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                     "older backup, perhaps"
                 )
 
-    def _using(self) -> AbstractContextManager[Connection]:
+    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]:
         """A connection to a database that is known to have our tables."""
         if not self._identity:
             with self._db.using() as conn:
                 self._check(conn)
-        return self._db.using()
+        return self._db.using(answer_seconds)
 
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         with self._using() as conn:
             found = schema.complete(conn, self._known, app, name, table)
             self._check(conn)  # after that look: what was found may have been moved here just now
             if not found:
-                with conn.transaction():
-                    schema.lock(conn)
-                    self._check(conn)
-                    found = schema.complete_now(conn, self._known, app, name, table)
+                found = self._made(conn, app, name, table)
         self._statements.learn([found])
         return found
+
+    def _made(self, conn: Connection, app: str, name: str, table: str) -> QueueTables:
+        with conn.transaction():
+            schema.lock(conn, CALLER_SECONDS)
+            self._check(conn)
+            try:
+                return schema.complete_now(conn, self._known, app, name, table)
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise _may_not_create(f"{self.url}: queue {app}.{name}", error) from None
 
     def queues(self, app: str = "") -> list[QueueTables]:
         with self._using() as conn:
@@ -148,9 +182,13 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         return [queue for queue in found if not app or queue.app == app]
 
     def drop_queue(self, number: int) -> None:
-        with self._using() as conn:
+        with self._using(LONG_SECONDS) as conn:
             in_transaction(conn, lambda: schema.drop(conn, number))
         self._statements.forget(number)
+
+    def restored(self, margin: int) -> None:
+        with self._using(MIGRATION_SECONDS) as conn:
+            in_transaction(conn, lambda: schema.restored(conn, margin))
 
     def _table(self, queue: int) -> str:
         return self._statements.table(queue).table
@@ -232,7 +270,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         with self._using() as conn:
             query = self._statements.of("stage", queue)
             staged = conn.execute(query, {"now": now, "limit": limit}, binary=True).fetchall()
-            self._announce(conn, lowest((queue, (rank, id)) for rank, id in staged))
+            self._announce(conn, lowest((queue, (rank, job_id)) for rank, job_id in staged))
         return len(staged)
 
     def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
@@ -285,6 +323,11 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         turned.answers.update(given(conn, self._statements, [row.id for row in turned.won if row.phase == ANSWERED]))
         return turned
 
+    def unranked(self, queue: int, now: int, limit: int) -> list[Row]:
+        due = f"phase = 'scheduled' AND scheduled_run_time <= %s AND rank = '{UNRANKED}'"
+        where = f"{due} ORDER BY scheduled_run_time LIMIT %s"
+        return self._select(f"SELECT {READ} FROM {self._table(queue)} l WHERE {where}", (now, limit))
+
     def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
         where = "phase = 'waiting' AND deadline <= %s ORDER BY deadline LIMIT %s"
         return self._select(f"SELECT {READ} FROM {self._table(queue)} l WHERE {where}", (now, limit))
@@ -296,12 +339,12 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             "before_time": before[0], "before_id": before[1], "after_time": after[0], "after_id": after[1],
             "limit": limit, "job_type": job_type, "code": code,
         }  # fmt: skip
-        with self._using() as conn:
+        with self._using(LONG_SECONDS) as conn:
             found = conn.execute(self._statements.of("prune", queue), values).fetchone()
         return Pruned(found[0], (found[1], found[2])) if found else Pruned(0, None)
 
     def newest(self, queue: int, count: int) -> EndPlace | None:
-        with self._using() as conn:
+        with self._using(LONG_SECONDS) as conn:
             found: EndPlace | None = conn.execute(self._statements.of("newest", queue), {"count": count}).fetchone()
         return found
 
@@ -339,38 +382,39 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             return rows(conn, query, values)
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]]) -> list[Glance]:
+    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Glance]:
         if not queues:
             return []
         query = b" UNION ALL ".join(self._statements.of("glance", queue) for queue, _ in queues)
         with self._using() as conn:
-            values = [value for _, types in queues for value in (list(types), list(types), ANY_TYPE in types)]
+            judging = ["", *strategies]
+            values = [value for _, types in queues for value in (list(types), list(types), judging, ANY_TYPE in types)]
             found = conn.execute(query, values).fetchall()
         self._database_clock.heard(found[-1][-1])
         return [Glance(*row[:-1]) for row in found]
 
-    def get(self, id: int) -> Row | None:
-        if not -(1 << 63) <= id < 1 << 63 or not self._statements.knows(queue_of(id)):
+    def get(self, job_id: int) -> Row | None:
+        if not -(1 << 63) <= job_id < 1 << 63 or not self._statements.knows(queue_of(job_id)):
             return None
-        table = self._table(queue_of(id))
+        table = self._table(queue_of(job_id))
         query = " UNION ALL ".join(
             f"SELECT {READ} FROM {name} l WHERE id = %(id)s" for name in (table, f"{table}_final")
         )
-        found = self._select(query, {"id": id})
+        found = self._select(query, {"id": job_id})
         return found[0] if found else None
 
     def find(self, wanted: Filter) -> list[Row]:
         query = self._page(wanted, READ)
         if not query:
             return []
-        with self._using() as conn, planned(conn, wanted):
+        with self._using(LONG_SECONDS) as conn, planned(conn, wanted):
             return rows(conn, query, wanted._asdict(), prepare=False)
 
     def listed(self, wanted: Filter) -> list[Brief]:
         query = self._page(wanted, ", ".join(LISTED))
         if not query:
             return []
-        with self._using() as conn, planned(conn, wanted):
+        with self._using(LONG_SECONDS) as conn, planned(conn, wanted):
             return listed(conn, query, wanted._asdict())
 
     def _page(self, wanted: Filter, columns: str) -> bytes:
@@ -383,7 +427,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         if not found:
             return 0
         query = b"SELECT count(*) FROM (SELECT 1 FROM (%s) AS found LIMIT %%(limit)s) AS counted" % found
-        with self._using() as conn:
+        with self._using(LONG_SECONDS) as conn:
             ((count,),) = conn.execute(query, wanted._asdict(), prepare=False).fetchall()
         return int(count)
 
@@ -391,6 +435,12 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         """A file's statement for each of these tables, with its parts; b"" if there is none."""
         found = [self._statements.of(name, queue, table=f"{{{table}}}", **more) for table, more in parts.items()]
         return b" UNION ALL ".join(b"(%s)" % one for one in found)
+
+    def locked(self, queues: Sequence[int]) -> set[int]:
+        tables = [self._table(queue) for queue in queues]
+        with self._using() as conn:
+            found = conn.execute(self._statements.plain("locked"), {"queues": list(queues), "tables": tables})
+            return {queue for (queue,) in found.fetchall()}
 
     def tokens(self, ids: Sequence[int]) -> dict[int, int]:
         if not ids:
@@ -424,6 +474,13 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         rang, news = self._bell.wait(seconds, () if descriptor < 0 else (descriptor,))
         heard = bool(news) and self._listener.hear()
         return rang or heard
+
+
+def _may_not_create(whose: str, error: psycopg.Error) -> SchemaError:
+    return SchemaError(
+        f"{whose} lacks tables, and this role may not make them ({error.diag.message_primary}): run `hipq migrate "
+        "MODULE:APP` as the role that owns the schema"
+    )
 
 
 def usable(conn: Any) -> Connection:

@@ -6,11 +6,11 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import psycopg
 from psycopg.rows import args_row
 
 from hipq.job.model import Brief, Change, New, Row, queue_of
 from hipq.job.states import EXECUTING, FINAL, READY
+from hipq.job.units import UNIT
 from hipq.job.windows import ALWAYS
 from hipq.stores import large
 from hipq.stores.admit import Picked
@@ -24,10 +24,13 @@ from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.strands import Head, Place, Strand
 from hipq.throttlers.rules import Rules
 
-_FINISHED: Final = ("attempt", "failures", "crashes", "error", "code", "exitcode", "result", "history", "update_time")
+_FINISHED: Final = (
+    "job_data", "priority", "scheduled_run_time", "attempt", "failures", "crashes", "error", "code", "exitcode",
+    "result", "history", "update_time",
+)  # fmt: skip
 _Finished = msgspec.defstruct("_Finished", ["id", "token", *_FINISHED])
 _MOVED: Final = (
-    "job_key", "job_data", "state", "phase", "rank", "priority", "held", "scheduled_run_time", "deadline", "wait",
+    "job_data", "state", "phase", "rank", "priority", "held", "scheduled_run_time", "deadline", "wait", "wait_key",
     "attempt", "failures", "crashes", "owner", "error", "code", "exitcode", "result", "history", "update_time",
 )  # fmt: skip
 _Moved = msgspec.defstruct("_Moved", ["id", "token", *_MOVED])
@@ -37,13 +40,11 @@ LOCKED: Final = -1
 
 
 def rows(conn: Connection, query: bytes, values: Any, *, prepare: bool | None = None) -> list[Row]:
-    return (
-        psycopg.Cursor(conn, row_factory=args_row(Row)).execute(query, values, prepare=prepare, binary=True).fetchall()
-    )
+    return conn.cursor(row_factory=args_row(Row)).execute(query, values, prepare=prepare, binary=True).fetchall()
 
 
 def listed(conn: Connection, query: bytes, values: Any) -> list[Brief]:
-    cursor = psycopg.Cursor(conn, row_factory=args_row(Brief))
+    cursor = conn.cursor(row_factory=args_row(Brief))
     return cursor.execute(query, values, prepare=False, binary=True).fetchall()
 
 
@@ -70,8 +71,8 @@ class Settle:
         for change in changes:
             first.setdefault(change.before.id, change)
         parts: dict[tuple[int, bool], list[Change]] = {}
-        for id in sorted(first):
-            parts.setdefault((queue_of(id), first[id].after.state == FINAL), []).append(first[id])
+        for job_id in sorted(first):
+            parts.setdefault((queue_of(job_id), first[job_id].after.state == FINAL), []).append(first[job_id])
         if len(parts) > 1:
             self.lock(conn, first)
         saved: set[int] = set()
@@ -85,39 +86,41 @@ class Settle:
             if not final:
                 rows = [change.after for change in some if change.before.id in written]
                 ready += [(queue, (row.rank, row.id)) for row in rows if row.phase == READY]
-        children = [child for id, change in first.items() if id in saved for child in change.children]
+        children = [child for job_id, change in first.items() if job_id in saved for child in change.children]
         stored = self._insert.many(conn, children, all_or_nothing=False) if children else []
         lost = {change.before.id for change in changes if change is not first[change.before.id]}
         return Saved(
             frozenset(lost | (first.keys() - saved)),
             list(zip(children, stored, strict=True)),
-            [change for id, change in first.items() if id in saved],
+            [change for job_id, change in first.items() if job_id in saved],
             lowest([*ready, *soon(children, stored)]),
             freed,
         )
 
     def lock(self, conn: Connection, ids: Iterable[int]) -> None:
         by_queue: dict[int, list[int]] = {}
-        for id in ids:
-            by_queue.setdefault(queue_of(id), []).append(id)
+        for job_id in ids:
+            by_queue.setdefault(queue_of(job_id), []).append(job_id)
         for queue in sorted(by_queue):
             conn.execute(self._statements.of("lock", queue), {"ids": by_queue[queue]})
 
     def _finish(self, conn: Connection, queue: int, changes: list[Change]) -> set[int]:
         done = [
             _Finished(
-                row.id, token, row.attempt, row.failures, row.crashes, row.error, row.code, row.exitcode, row.result,
-                row.history, row.update_time,
+                row.id, token, large.rewritten(change), row.priority, row.scheduled_run_time, row.attempt, row.failures,
+                row.crashes, row.error, row.code, row.exitcode, row.result, row.history, row.update_time,
             )
-            for row, token in ((change.after, change.before.token) for change in changes)
+            for change, row, token in ((change, change.after, change.before.token) for change in changes)
         ]  # fmt: skip
-        return self._written(conn, "finish", queue, done)
+        saved = self._written(conn, "finish", queue, done)
+        keep(conn, large.changed(change for change in changes if change.before.id in saved))
+        return saved
 
     def _update(self, conn: Connection, queue: int, changes: list[Change]) -> set[int]:
         moved = [
             _Moved(
-                row.id, token, row.job_key, large.inline(row.job_data), row.state, row.phase, row.rank, row.priority,
-                row.held, row.scheduled_run_time, row.deadline, row.wait, row.attempt, row.failures, row.crashes,
+                row.id, token, large.inline(row.job_data), row.state, row.phase, row.rank, row.priority, row.held,
+                row.scheduled_run_time, row.deadline, row.wait, row.wait_key, row.attempt, row.failures, row.crashes,
                 row.owner, row.error, row.code, row.exitcode, row.result, row.history, row.update_time,
             )
             for row, token in ((change.after, change.before.token) for change in changes)
@@ -128,7 +131,7 @@ class Settle:
 
     def _written(self, conn: Connection, name: str, queue: int, some: list[Any]) -> set[int]:
         query = self._statements.of(name, queue)
-        return {id for (id,) in conn.execute(query, {"rows": in_json(some)}, binary=True).fetchall()}
+        return {job_id for (job_id,) in conn.execute(query, {"rows": in_json(some)}, binary=True).fetchall()}
 
 
 class Take:
@@ -205,8 +208,8 @@ class Take:
     def _take(self, conn: Connection, claim: Claim, ids: list[int], values: dict[str, Any]) -> list[Row]:
         """These jobs, and before them any that wait to be judged."""
         query = self._statements.of("claim", claim.queue, pick="pick_these")
-        asked = {"types": list(claim.types), "critical": list(claim.critical), "limit": claim.limit, "picked": ids}
-        place = {id: number for number, id in enumerate(ids)}
+        asked = _asked(claim) | {"picked": ids}
+        place = {job_id: number for number, job_id in enumerate(ids)}
         return sorted(rows(conn, query, values | asked), key=lambda row: place.get(row.id, -1))
 
     def _read(
@@ -214,23 +217,31 @@ class Take:
     ) -> tuple[list[Row], bool]:
         with self._floors.reading(claim.queue, claim.types, bottom=bottom) as reading:
             if len(claim.types) == 1:
-                plain = Head(Strand(claim.types[0], "", ALWAYS, 1), reading.floor)
+                plain = Head(Strand(claim.types[0], "", ALWAYS, UNIT), reading.floor)
                 won = self._of_strand(conn, claim, plain, values | {"known": False})
             else:
-                rank, id = reading.floor
-                won = self._first(conn, claim, "pick_some", values | {"rank": rank, "id": id})
+                rank, job_id = reading.floor
+                won = self._first(conn, claim, "pick_some", values | {"rank": rank, "id": job_id})
             if won and won[-1].phase == EXECUTING:
                 reading.stopped = (won[-1].rank, won[-1].id)
                 reading.claimed = sum(row.phase == EXECUTING for row in won)
         return won, reading.floor != BOTTOM
 
     def _of_strand(self, conn: Connection, claim: Claim, head: Head, values: dict[str, Any]) -> list[Row]:
-        (job_type, lane, windows, factor), (rank, id) = head
-        strand = {"type": job_type, "lane": lane, "windows": windows, "factor": factor, "rank": rank, "id": id}
+        (job_type, lane, windows, factor), (rank, job_id) = head
+        strand = {"type": job_type, "lane": lane, "windows": windows, "factor": factor, "rank": rank, "id": job_id}
         return self._first(conn, claim, "pick_one", values | strand)
 
     def _first(self, conn: Connection, claim: Claim, pick: str, values: dict[str, Any]) -> list[Row]:
         """What that picks, in order, and before it what waits to be judged."""
         query = self._statements.of("claim", claim.queue, pick=pick)
-        values = values | {"types": list(claim.types), "critical": list(claim.critical), "limit": claim.limit}
-        return sorted(rows(conn, query, values), key=lambda row: (row.phase == EXECUTING, row.rank, row.id))
+        return sorted(
+            rows(conn, query, values | _asked(claim)), key=lambda row: (row.phase == EXECUTING, row.rank, row.id)
+        )
+
+
+def _asked(claim: Claim) -> dict[str, Any]:
+    return {
+        "types": list(claim.types), "critical": list(claim.critical), "strategies": ["", *claim.strategies],
+        "limit": claim.limit,
+    }  # fmt: skip

@@ -1,10 +1,12 @@
 """Waking engines in other processes: NOTIFY when a job is due soon, and one connection that LISTENs.
 
 Both are accelerators. A notice that is lost, or a connection that broke, costs a wait until the engine looks again.
+Behind a pooler nobody can LISTEN: then engines only look, once a second, unless a URL of its own leads to the server.
 """
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -17,7 +19,8 @@ from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.job.when import SECOND
 from hipq.stores.base import Stored
-from hipq.stores.postgres.connection import Connection
+from hipq.stores.postgres.insert import cursor
+from hipq.stores.postgres.session import Session
 from hipq.stores.strands import Place
 
 CHANNEL: Final = "hipq"
@@ -30,15 +33,19 @@ BURST: Final = 3
 RETRY_SECONDS: Final = 1.0
 LATEST_ID: Final = (1 << 63) - 1
 """In place of an id that is not known yet: it is higher than nearly all before."""
-_TOLD: Final = re.compile(rb"(\d{1,5}):(-?\d{1,19}):(\d{1,19})")
+_TOLD: Final = re.compile(rb"(\d{1,5}):([!-9;-~]{0,64}):(\d{1,19})")
+_NO_LISTEN: Final = (
+    "PostgreSQL: a pooler such as PgBouncer is in between, so this engine cannot LISTEN and looks for jobs once a "
+    "second; set HIPQ_LISTEN_URL to a direct address of the server to start them at once"
+)
 _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
 
 
 def soon(jobs: Iterable[New], stored: Iterable[Stored]) -> Iterator[tuple[int, Place]]:
     """The queues and places of those that were added and are due soon."""
-    for job, (id, duplicate) in zip(jobs, stored, strict=True):
+    for job, (job_id, duplicate) in zip(jobs, stored, strict=True):
         if not duplicate and is_soon(job):
-            yield job.queue, (job.rank, id)
+            yield job.queue, (job.rank, job_id)
 
 
 def is_soon(job: New) -> bool:
@@ -56,7 +63,7 @@ def lowest(places: Iterable[tuple[int, Place]]) -> dict[int, Place]:
 
 def notify(conn: psycopg.Connection[Any], queue: int, place: Place) -> None:
     """Tell other processes when the transaction commits: `queue:rank:id`."""
-    psycopg.Cursor(conn).execute(_NOTIFY, (f"{queue}:{place[0]}:{place[1]}",))
+    cursor(conn).execute(_NOTIFY, (f"{queue}:{place[0]}:{place[1]}",))
 
 
 class Notices:
@@ -85,14 +92,14 @@ class Listener:
 
     def __init__(
         self,
-        connect: Callable[[], Connection],
+        connect: Callable[[], Session | None],
         is_own: Callable[[int], bool],
         heard: Callable[[int, Place], None],
         began: Callable[[], None],
     ) -> None:
         self._connect, self._is_own, self._heard, self._began = connect, is_own, heard, began
         self._lock = threading.Lock()
-        self._conn: Connection | None = None
+        self._conn: Session | None = None
         self._opening = self._closed = False
         self._try_at = 0.0
 
@@ -110,7 +117,11 @@ class Listener:
         conn = None
         try:
             conn = self._connect()
-            conn.execute(f"LISTEN {CHANNEL}".encode())
+            if conn is None:
+                self._closed = True
+                logging.getLogger("hipq").warning(_NO_LISTEN)
+                return
+            psycopg.Cursor(conn).execute(f"LISTEN {CHANNEL}".encode())
         except psycopg.Error:
             if conn:
                 conn.close()
@@ -141,12 +152,17 @@ class Listener:
                     continue  # we know: it would only make us look for what is not there
                 found = True
                 if told := _TOLD.fullmatch(notice.extra):  # anybody may use the channel
-                    self._heard(int(told[1]), (int(told[2]), int(told[3])))
+                    self._heard(int(told[1]), (told[2].decode(), int(told[3])))
             return found
+
+    def reopen(self) -> None:
+        """The server was silent: this connection may be, too, and nothing would tell."""
+        with self._lock:
+            if self._conn:
+                self._conn.close()
+                self._conn = None
 
     def close(self) -> None:
         with self._lock:
             self._closed = True
-            if self._conn:
-                self._conn.close()
-                self._conn = None
+        self.reopen()

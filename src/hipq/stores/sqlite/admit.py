@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from hipq.stores.admit import Admit, After, Past, Picked, reading
+from hipq.stores.admit import Admit, After, Held, Past, Picked, reading, unasked
 from hipq.stores.base import Claim
 from hipq.stores.sqlite.batch import in_json
 from hipq.stores.sqlite.statements import Statements
@@ -18,7 +18,7 @@ from hipq.throttlers.rules import Rules, load
 
 _heads = msgspec.json.Decoder(list[Head])
 _places = msgspec.json.Decoder(list[list[Place]])
-_held = msgspec.json.Decoder(list[tuple[str, int]])
+_held = msgspec.json.Decoder(list[tuple[str, int, int]])
 RULES: Final = "SELECT rules, admission FROM hipq_queues WHERE number = ?"
 
 
@@ -35,8 +35,8 @@ class QueueReader:
     queue: int
     now: int
 
-    def held(self) -> dict[str, int]:
-        return dict(_held.decode(self._read("held", {})))
+    def held(self) -> Held:
+        return Held.of(_held.decode(self._read("held", {})))
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
         lane, windows, factor = after
@@ -78,8 +78,10 @@ class Rulebook:
         return not conn.execute(others, (texts(claim.types),)).fetchone()[0]
 
     def pick(self, conn: sqlite3.Connection, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Picked:
+        if rules.throttled and not claim.ticket:
+            claim = unasked(claim)
         admit = self._admit(conn, claim, want, rules, memory, now)
-        picked = admit.pick_of(claim.admitted) if rules.throttled else admit.pick()
+        picked = admit.pick_of(claim.admitted) if rules.throttled and claim.ticket else admit.pick()
         self._remember(conn, claim.queue, memory, picked)
         return picked
 

@@ -53,9 +53,9 @@ def no_nul(values: list[Any]) -> None:
 
 def keep(conn: sqlite3.Connection, payloads: Any) -> None:
     """Put large payloads aside, in the transaction that stores their rows."""
-    for id, data in large.oversized(payloads):
+    for job_id, data in large.oversized(payloads):
         no_nul([data])
-        conn.execute("INSERT OR REPLACE INTO hipq_payloads (id, data) VALUES (?, ?)", (id, data))
+        conn.execute("INSERT OR REPLACE INTO hipq_payloads (id, data) VALUES (?, ?)", (job_id, data))
 
 
 def _gathered(conn: sqlite3.Connection, query: str, values: Any, columns: Sequence[str]) -> str:

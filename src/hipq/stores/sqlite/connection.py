@@ -5,6 +5,8 @@
   A user's own connection (`conn=`) does not hold it, since its commit cannot be hooked: let one process write that way.
 - After a failed fsync SQLite may acknowledge later commits that are not on disk. The first such error is remembered
   and every later use refused.
+- SQLite does not notice that its file was deleted, renamed or replaced (see `open_files`). Each use looks before it
+  begins, and each write once more after its commit: what is acknowledged was at the path at that moment.
 - A connection must not cross a fork. SQLite keeps its locks on a file in the process's memory: a child that inherits an
   open connection believes it has locks it has not, and what it commits can vanish. So a fork closes the connection
   first, and parent and child each open another when they need one.
@@ -22,7 +24,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 from weakref import WeakSet
 
-from hipq.errors import Invalid, KeyTaken, Moved, StoreBroken, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import Invalid, Moved, StoreBroken, StoreError, StoreRefused, StoreUnavailable
+from hipq.stores.sqlite.open_files import Inode, OpenFiles, inode, replaced
 
 BUSY_SECONDS: Final = 5.0
 PAGES_IN_LOG: Final = 16_000
@@ -31,17 +34,18 @@ in indexes lie anywhere: with the 1,000 pages that SQLite takes, 200 answers to 
 pages are written twice. What is committed is safe in the log."""
 SAFE_VERSION: Final = (3, 51, 3)
 OLDEST_VERSION: Final = (3, 35, 0)
+_TRIES: Final = 5
 
 
 def translated(error: Exception) -> StoreError:
     """A database error as one of ours: it may pass, it never will, or nothing can be trusted any more."""
-    if getattr(error, "sqlite_errorname", None) == "SQLITE_CONSTRAINT_UNIQUE":
-        return KeyTaken(f"SQLite will not store this: {error}")
     if isinstance(
         error, (sqlite3.IntegrityError, sqlite3.DataError, sqlite3.InterfaceError, OverflowError, UnicodeError)
     ):
         return StoreRefused(f"SQLite will not store this: {error}")
     name = getattr(error, "sqlite_errorname", None) or ""
+    if name == "SQLITE_IOERR_SHMSIZE":  # the index of the log, which is made anew whenever it is lacking
+        return StoreUnavailable("SQLite: database or disk is full: there is no room for the -shm file")
     if name.startswith(("SQLITE_IOERR", "SQLITE_CORRUPT", "SQLITE_NOTADB")):
         return StoreBroken(f"SQLite: {error} ({name}); later writes cannot be trusted, so this process stops using it")
     return StoreUnavailable(f"SQLite: {error}")
@@ -63,11 +67,14 @@ class Connection:
     def __init__(self, path: str, on_fork: Callable[[], None] = lambda: None) -> None:
         if sqlite3.sqlite_version_info < OLDEST_VERSION:
             raise Invalid(f"hipq needs SQLite 3.35 or later; this Python has {sqlite3.sqlite_version}")
-        self.path = path
+        self._name = os.path.abspath(path) if path else ""
+        self.path = os.path.realpath(path) if path else ""  # as SQLite has it: its log is beside that
         self._on_fork = on_fork
         self._needs_lock_file = path != "" and sqlite3.sqlite_version_info < SAFE_VERSION
         self._broken: StoreBroken | None = None
         self._conn: sqlite3.Connection | None = None
+        self._files: OpenFiles | None = None  # None in memory
+        self._database: Inode | None = None
         self._closed = False
         self._start()
         with self._alone(), self._lock:
@@ -87,6 +94,22 @@ class Connection:
                 raise StoreUnavailable(f"cannot open {self.path}-hipq: {error.strerror}") from None
 
     def _connect(self) -> sqlite3.Connection:
+        """A connection, and a note of the files that it has open."""
+        for _ in range(_TRIES if self.path else 0):
+            before = inode(self._name)
+            if self._database not in (None, before):
+                raise replaced(self._name)  # while it was closed for a fork
+            conn = self._opened()
+            self._files = OpenFiles(self._name, self.path, self._lock_file)
+            if before is not None and inode(self._name) == before:
+                self._database = before
+                return conn
+            conn.close()  # it was made just now, or replaced: which of the two SQLite has open is not certain
+        if not self.path:
+            return self._opened()
+        raise StoreUnavailable(f"SQLite: {self._name} is another file at each look")
+
+    def _opened(self) -> sqlite3.Connection:
         try:
             conn = sqlite3.connect(
                 self.path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False,
@@ -95,6 +118,7 @@ class Connection:
             conn.execute("PRAGMA journal_mode = WAL").fetchone()
             conn.execute("PRAGMA synchronous = FULL")
             conn.execute(f"PRAGMA wal_autocheckpoint = {PAGES_IN_LOG}")
+            conn.execute("PRAGMA user_version").fetchone()  # opens the log
         except sqlite3.Error as error:
             raise translated(error) from error
         return conn
@@ -110,7 +134,14 @@ class Connection:
             try:
                 yield
             finally:
-                fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+                try:
+                    fcntl.flock(self._lock_file, fcntl.LOCK_UN)
+                except OSError as error:
+                    raise self._not_locked("unlock", error) from None
+
+    def _not_locked(self, verb: str, error: OSError) -> StoreUnavailable:
+        """A file system may refuse locks for a while, as one of a network does whose server has no room for more."""
+        return StoreUnavailable(f"cannot {verb} {self.path}-hipq: {error.strerror}")
 
     @contextmanager
     def _alone_if_possible(self) -> Iterator[None]:
@@ -134,6 +165,8 @@ class Connection:
                     ) from None
                 time.sleep(pause)
                 pause = min(pause * 2, 0.005)
+            except OSError as error:
+                raise self._not_locked("lock", error) from None
 
     def before_fork(self) -> None:
         """No thread uses the connection, and it is closed: there is nothing a child could inherit."""
@@ -174,11 +207,19 @@ class Connection:
             self._conn = self._connect()
         return self._conn
 
+    def check(self) -> None:
+        """Raise if the database was deleted, renamed or replaced, or cannot be used. It takes no lock:
+        a caller in a transaction of its own would wait here for an engine that waits for that transaction."""
+        if self._broken:
+            raise self._broken
+        if self._files and (path := self._files.changed):
+            raise replaced(path)
+
     @contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
-        if self._conn is None:
+        if self._conn is None or (self._files and self._files.changed):
             with self._alone(), self._lock:
-                self._usable()
+                self._check(self._usable())
         with self._lock:
             conn = self._usable()
             try:
@@ -192,21 +233,38 @@ class Connection:
         with self._alone(), self._lock:
             conn = self._usable()
             try:
+                self._check(conn)
                 conn.execute("BEGIN IMMEDIATE")
                 yield conn
                 conn.execute("COMMIT")
+                self._check(conn)  # after the commit: else that could go into a file that was just deleted
             except BaseException as error:
                 self._undo(conn)
                 if isinstance(error, (sqlite3.Error, OverflowError, UnicodeError)):
                     raise self._moved(conn, error) or self._noted(error) from error
                 raise
 
+    def _check(self, conn: sqlite3.Connection) -> None:
+        """Raise unless all files are at their paths: hold the lock file and the lock. Whoever renamed or replaced the
+        database left its log behind: what was acknowledged goes from the log into the database, wherever that is, and
+        the log is deleted, or SQLite would apply it to the next file at that path."""
+        if not self._files or not (path := self._files.changed):
+            return
+        if self._files.log_is_ours:
+            with suppress(sqlite3.Error):
+                (is_busy, *_) = conn.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+                if self._files.moved and not is_busy:
+                    self._files.delete_log()
+                    self._conn = None  # opened again if the database is put back
+                    conn.close()
+        raise replaced(path)
+
     def _moved(self, conn: sqlite3.Connection, error: Exception) -> Moved | None:
         """A table that is not there has moved, if there is a signpost."""
         return signpost(conn) if "no such table" in str(error) else None
 
     def _undo(self, conn: sqlite3.Connection) -> None:
-        if conn.in_transaction:
+        if conn is self._conn and conn.in_transaction:
             try:
                 conn.execute("ROLLBACK")
             except sqlite3.Error as error:

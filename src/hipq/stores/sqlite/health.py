@@ -17,10 +17,11 @@ from urllib.parse import quote
 from hipq.stores.base import EngineSeen
 from hipq.stores.clock import SystemClock, boot_id
 from hipq.stores.health import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
-from hipq.stores.health_reading import Reading
+from hipq.stores.health_reading import Reading, noted
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.connection import BUSY_SECONDS, signpost
 from hipq.stores.sqlite.health_file import holding, look
+from hipq.stores.sqlite.place import place
 from hipq.stores.sqlite.tickets import Tickets
 
 DAMAGE: Final = 20
@@ -36,7 +37,7 @@ def health(path: str, deep: bool = False) -> Health:
             what = "is no file" if Path(path).exists() else "is not there"
             found.error = f"{Path(path).absolute()} {what}"
             return found
-        found.file = look(path)
+        found.file, found.place = look(path), place(path)
         with holding(path) as held_by:
             found.file = found.file._replace(held_by=held_by)
             conn = _open(path, "ro" if found.file.log_size else "rw")
@@ -86,6 +87,7 @@ class _Look:
         if not self._ask("SELECT 1 FROM sqlite_master WHERE name = 'hipq_queues'", {}):
             return
         found.engines = part("engines", self._engines, [])
+        found.noted_place = part("database", lambda: noted(self._ask("SELECT place FROM hipq_place", {})), {})
         tickets = Tickets(self._clock, self._boot)
         self._reading.queues(known, lambda queue: tickets.note(self._conn, queue))
         found.found = part("indexes", self._parts, [])

@@ -38,16 +38,23 @@ class SqliteMail:
         found: dict[int, Row] = {}
         for queue, some in by_queue(answers):
             wanted = [(number, new.job_key, new.job_type, new.tenant) for number, new in some]
-            hits = _pairs.decode(self._one(self._statements.of("answer_live", queue), wanted))
-            rows = {row.id: row for row in self._rows(queue, [id for _, id in hits])}
-            found |= {number: rows[id] for number, id in hits}
+            hits = self._found(queue, wanted)
+            rows = {row.id: row for row in self._rows(queue, [job_id for _, job_id in hits])}
+            found |= {number: rows[job_id] for number, job_id in hits}
         return found
 
-    def withdraw(self, id: int, states: Sequence[str]) -> str:
+    def holders(self, rows: Sequence[Row]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for queue in {queue_of(row.id) for row in rows}:
+            wanted = [(row.id, row.wait_key, row.job_type, row.tenant) for row in rows if queue_of(row.id) == queue]
+            found |= {job: holder for job, holder in self._found(queue, wanted) if holder != job}
+        return found
+
+    def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
         query = "DELETE FROM hipq_answers WHERE id = ? AND state IN (SELECT value FROM json_each(?))"
-        if self._conn.execute(query, (id, texts(states))).rowcount:
+        if self._conn.execute(query, (answer_id, texts(states))).rowcount:
             return ""
-        found = self._conn.execute("SELECT state FROM hipq_answers WHERE id = ?", (id,)).fetchone()
+        found = self._conn.execute("SELECT state FROM hipq_answers WHERE id = ?", (answer_id,)).fetchone()
         return str(found[0]) if found else "none"
 
     def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
@@ -68,7 +75,7 @@ class SqliteMail:
                 (number, new.job_key, new.job_type, new.tenant, now - new.early, new.hash) for number, new in some
             ]
             hits = _ended.decode(self._one(self._statements.of("answer_ended", queue), wanted))
-            found |= {number: Ended(id, same, bool(settled)) for number, id, same, settled in hits}
+            found |= {number: Ended(job_id, same, bool(settled)) for number, job_id, same, settled in hits}
         return found
 
     def pending(
@@ -77,24 +84,15 @@ class SqliteMail:
         found: dict[int, list[Pending]] = {}
         for queue in {queue_of(row.id) for row in rows}:
             wanted = [
-                (row.id, row.job_key, row.job_type, row.tenant, row.create_time, applied.get(row.id, 0))
+                (row.id, row.answer_keys, row.job_type, row.tenant, row.create_time, applied.get(row.id, 0))
                 for row in rows
                 if queue_of(row.id) == queue
             ]
             query = self._statements.of("answer_pending", queue)
             text = self._one(query, wanted, now=now, after=after, looked_at=LOOKED_AT)
-            for id, one in sorted(_numbered.decode(text), key=lambda hit: hit[1].id):
-                found.setdefault(id, []).append(one)
-        return found
-
-    def bound(self, rows: Sequence[Row], now: int) -> dict[int, list[Pending]]:
-        query = """SELECT job, id, attempt FROM hipq_answers INDEXED BY hipq_answers_job
-            WHERE job IN (SELECT value FROM json_each(?)) AND job <> 0 AND state = 'buffered' AND early_until = 0
-            AND keep_until > ? ORDER BY id"""
-        found: dict[int, list[Pending]] = {}
-        for job, id, attempt in self._conn.execute(query, (in_json([row.id for row in rows]), now)).fetchall():
-            found.setdefault(job, []).append(Pending(id, job, attempt))
-        return found
+            for job_id, one in sorted(_numbered.decode(text), key=lambda hit: hit[1].id):
+                found.setdefault(job_id, []).append(one)
+        return {job: some[:LOOKED_AT] for job, some in found.items()}
 
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         numbers: list[int] = []
@@ -139,6 +137,11 @@ class SqliteMail:
         text: str = self._conn.execute(query, {"rows": msgspec.json.encode(rows).decode(), **more}).fetchone()[0]
         return text
 
+    def _found(self, queue: int, wanted: list[tuple[Any, ...]]) -> list[tuple[int, int]]:
+        """The live jobs that keys find, each with the number that came first."""
+        hits = _pairs.decode(self._one(self._statements.of("answer_live", queue), wanted))
+        return [(number, job_id) for number, job_id in hits if job_id]
+
     def _rows(self, queue: int, ids: list[int]) -> list[Row]:
         query = f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE id IN (SELECT value FROM json_each(?))"
         return read(self._conn, query, (in_json(ids),)) if ids else []
@@ -167,7 +170,14 @@ class AnswerVerbs:
     @abstractmethod
     def ring(self) -> None: ...
 
-    def answer(self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0) -> list[Delivered]:
+    def answer(
+        self,
+        answers: Sequence[NewAnswer],
+        now: int,
+        *,
+        instead_of: int = 0,
+        patient: bool = True,  # noqa: ARG002 (a writer here waits for every other one)
+    ) -> list[Delivered]:
         for queue in {one.queue for one in answers}:
             self._statements.table(queue)  # before the write lock is held: it may have to read the registry
         with self._db.writing() as conn:
@@ -186,9 +196,17 @@ class AnswerVerbs:
         with self._db.reading() as conn:
             return {state: (count, copies) for state, count, copies in conn.execute(query, (queue,)).fetchall()}
 
-    def drop_answer(self, id: int) -> bool:
+    def brought(self, queues: Sequence[int], limit: int) -> list[Kept]:
+        query = """SELECT * FROM hipq_answers WHERE state = 'new' AND queue IN (SELECT value FROM json_each(?))
+            ORDER BY id LIMIT ?"""
+        with self._db.reading() as conn:
+            return _read(conn, query, (in_json(queues), limit))
+
+    def drop_answer(self, answer_id: int) -> bool:
         with self._db.writing() as conn:
-            return conn.execute("DELETE FROM hipq_answers WHERE id = ? AND state <> 'matched'", (id,)).rowcount == 1
+            return (
+                conn.execute("DELETE FROM hipq_answers WHERE id = ? AND state <> 'matched'", (answer_id,)).rowcount == 1
+            )
 
     def late_answers(self, queues: Sequence[int], limit: int) -> int:
         which = "hipq_answers INDEXED BY hipq_answers_early WHERE state = 'buffered' AND job <> 0"
@@ -215,8 +233,8 @@ class AnswerVerbs:
     def ended(self, ids: Sequence[int]) -> list[Row]:
         found: list[Row] = []
         with self._db.reading() as conn:
-            for queue in {queue_of(id) for id in ids}:
+            for queue in {queue_of(job_id) for job_id in ids}:
                 table = f"{self._statements.table(queue)}_final"
                 query = f"SELECT {NAMES} FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
-                found += read(conn, query, (in_json([id for id in ids if queue_of(id) == queue]),))
+                found += read(conn, query, (in_json([job_id for job_id in ids if queue_of(job_id) == queue]),))
         return found

@@ -36,12 +36,12 @@ class Insert:
             self._statements.table(queue)  # else an unknown one has no ids to take
             fresh = self._take_ids(conn, queue, len(indexes))
             added = self._insert_rows(
-                conn, queue, [(id, jobs[index]) for id, index in zip(fresh, indexes, strict=True)]
+                conn, queue, [(job_id, jobs[index]) for job_id, index in zip(fresh, indexes, strict=True)]
             )
-            for id, index in zip(fresh, indexes, strict=True):
+            for job_id, index in zip(fresh, indexes, strict=True):
                 job = jobs[index]
-                if id in added:
-                    stored[index] = Stored(id)
+                if job_id in added:
+                    stored[index] = Stored(job_id)
                 elif not job.job_key:  # somebody chose this number as a key: take another
                     todo.setdefault(queue, []).append(index)
                 else:
@@ -54,16 +54,16 @@ class Insert:
     def given(self, conn: sqlite3.Connection, jobs: Sequence[tuple[int, New]]) -> None:
         """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
         by_queue: dict[int, list[tuple[int, New]]] = {}
-        for id, job in jobs:
-            by_queue.setdefault(job.queue, []).append((id, job))
+        for job_id, job in jobs:
+            by_queue.setdefault(job.queue, []).append((job_id, job))
         for queue, some in by_queue.items():
             for table in (self._statements.table(queue), f"{self._statements.table(queue)}_final"):
                 query = f"SELECT id FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
-                if there := ids(conn, query, (in_json([id for id, _ in some]),)):
+                if there := ids(conn, query, (in_json([job_id for job_id, _ in some]),)):
                     raise taken(there)
             added = self._insert_rows(conn, queue, some)
-            for id, job in some:
-                if job.job_key and id not in added:
+            for job_id, job in some:
+                if job.job_key and job_id not in added:
                     raise DuplicateKey(job.job_type, job.job_key, self._holder(conn, job))
             self._insert_rows(conn, queue, renamed(some, added))
 
@@ -79,25 +79,25 @@ class Insert:
             return set()
         for chunk in chunks(jobs):
             values: list[Any] = []
-            for id, job in chunk:
+            for job_id, job in chunk:
                 values += (
-                    id, job.tenant, job.lane, job.job_type, job.job_key or str(id), large.inline(job.job_data),
+                    job_id, job.tenant, job.lane, job.job_type, job.job_key or str(job_id), large.inline(job.job_data),
                     job.phase, job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout,
-                    job.scheduled_run_time, job.create_time, job.create_time, job.history,
+                    job.scheduled_run_time, job.create_time, job.create_time, job.meta,
                 )  # fmt: skip
             no_nul(values)
             added += conn.execute(self._statements.of("insert", queue, len(chunk), 16), values).rowcount
-        wanted = {id for id, _ in jobs}
+        wanted = {job_id for job_id, _ in jobs}
         if added < len(jobs):
             query = f"SELECT id FROM {self._statements.table(queue)} WHERE id BETWEEN ? AND ?"
             wanted &= set(ids(conn, query, (min(wanted), max(wanted))))
-        keep(conn, ((id, job.job_data) for id, job in jobs if id in wanted))
+        keep(conn, ((job_id, job.job_data) for job_id, job in jobs if job_id in wanted))
         return wanted
 
     def _holder(self, conn: sqlite3.Connection, job: New) -> int:
         query = f"SELECT id FROM {self._statements.table(job.queue)} WHERE tenant = ? AND job_type = ? AND job_key = ?"
-        ((id,),) = conn.execute(query, (job.tenant, job.job_type, job.job_key)).fetchall()
-        return int(id)
+        ((job_id,),) = conn.execute(query, (job.tenant, job.job_type, job.job_key)).fetchall()
+        return int(job_id)
 
 
 def standard(conn: Any) -> sqlite3.Connection:

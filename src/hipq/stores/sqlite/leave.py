@@ -22,7 +22,7 @@ LEASE: Final = 10.0
 """Seconds after which engines claim again if whoever moves them out has died."""
 _TABLES: Final = (
     "hipq_queues", "hipq_engines", "hipq_tickets", "hipq_crons", "hipq_payloads", "hipq_answers", "hipq_dropped",
-    "hipq_notes",
+    "hipq_notes", "hipq_place",
 )  # fmt: skip
 
 
@@ -71,9 +71,9 @@ class Leaving:
         found: dict[int, list[int]] = {}
         alive = {engine.sysid for engine in self._store._engines(conn)}
         for queue in schema.registered(conn):
-            for owner, id in conn.execute(f"SELECT owner, id FROM {queue.table} WHERE owner <> 0 ORDER BY id"):
+            for owner, job_id in conn.execute(f"SELECT owner, id FROM {queue.table} WHERE owner <> 0 ORDER BY id"):
                 if owner in alive:  # others are dead, and their jobs are rescued wherever they are
-                    found.setdefault(owner, []).append(id)
+                    found.setdefault(owner, []).append(job_id)
         return found
 
     # -- under the lock ----------------------------------------------------------------------------------------------

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.stores.admit import ALL, START
-from hipq.stores.asking import BESIDE_NEW, HOLDERS, MANY_RUNNING, Read, asked
+from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.sqlite.admit import Rulebook
 from hipq.stores.sqlite.batch import read
@@ -52,7 +52,7 @@ class RuleVerbs:
     def limits(self, queue: int) -> Limits:
         with self._db.reading() as conn:
             rules, memory = self._rulebook.read(conn, queue)
-            held = self._rulebook.reader(conn, queue, LATEST).held()
+            held = self._rulebook.reader(conn, queue, LATEST).held().by_lane
             holders = conn.execute(self._statements.of("heaviest", queue), (HOLDERS,)).fetchall()
             note = self._tickets.note(conn, queue)
         return Limits(rules, memory, held, [Holder(*row) for row in holders], note)
@@ -79,7 +79,8 @@ class RuleVerbs:
             few = min(page, BESIDE_NEW) if ready and ticket else page
             values = {"rank": after[0], "id": after[1], "page": few}
             parked = read(conn, self._statements.of("parked", claim.queue), values)
-            running = read(conn, self._statements.of("running", claim.queue), {"limit": MANY_RUNNING})
+        with self._db.reading() as conn:  # there may be very many: others can write meanwhile
+            running = read(conn, self._statements.of("running", claim.queue), ())
         return asked(ticket, Read(ready, page, parked, few, running), picked, claim.types, rules, now)
 
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+import msgspec
+
 from hipq.errors import NameClash
 from hipq.stores import migrations
 from hipq.stores.base import QueueTables
+from hipq.stores.sqlite.place import place
 
 PACKAGE: Final = "hipq.stores.sqlite"
 
@@ -48,6 +51,11 @@ def migrate(conn: sqlite3.Connection, known: list[migrations.Migration]) -> list
         if is_new or behind:
             applied.append(migration.name)
     return applied
+
+
+def note_place(conn: sqlite3.Connection, path: str) -> None:
+    """In the open transaction: whatever this file is a copy of, the database lives here from now on."""
+    conn.execute("UPDATE hipq_place SET place = ?", (msgspec.json.encode(place(path)).decode(),))
 
 
 def complete(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,7 @@ import msgspec
 
 from hipq.errors import StoreUnavailable
 from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
+from hipq.job.order import UNRANKED
 from hipq.job.states import ANSWERED
 from hipq.stores import migrations
 from hipq.stores.base import (
@@ -69,8 +69,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         self._rulebook = Rulebook(self._statements, self.now)
         self._take = Take(self._statements, self._rulebook)
         self._tickets = Tickets(self._clock, self._boot)
-        self._file = os.path.realpath(path) if path else ""  # as SQLite has it: its log is beside that
-        self._db = lent or Connection(self._file, on_fork=self._start)
+        self._db = lent or Connection(path, on_fork=self._start)
         self._start()
         if lent is None:
             self.migrate()
@@ -101,6 +100,8 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         if not migrated:
             with self._db.writing() as conn:
                 applied = schema.migrate(conn, self._known)  # nothing, if another process was first
+                if not found and applied and self.path:
+                    schema.note_place(conn, self._db.path)
                 migrations.check_version(*schema.version(conn), self._known, self.url)
         else:
             migrations.check_version(found, accepts, self._known, self.url)
@@ -129,6 +130,28 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             schema.drop(conn, queue)
         self._statements.forget(number)
 
+    def restored(self, margin: int) -> None:
+        with self._db.writing() as conn:
+            if self.path:
+                schema.note_place(conn, self._db.path)
+            if not margin:
+                return
+            migrations.check_stopped(self._engines(conn))
+            conn.execute("DELETE FROM hipq_engines")
+            conn.execute("UPDATE hipq_queues SET last_id = last_id + ?", (margin,))
+            for table in ("hipq_engines", "hipq_answers"):
+                if (
+                    conn.execute("UPDATE sqlite_sequence SET seq = seq + ? WHERE name = ?", (margin, table)).rowcount
+                    == 0
+                ):
+                    conn.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, margin))
+            for queue in schema.registered(conn):
+                conn.execute(f"UPDATE {queue.table} SET token = token + ?", (margin,))
+            query = (
+                "UPDATE hipq_dropped SET highest = ? + max(highest, coalesce((SELECT max(number) FROM hipq_queues), 0))"
+            )
+            conn.execute(query, (migrations.QUEUES_LOST,))
+
     # -- adding -----------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
         if conn is not None:
@@ -136,8 +159,9 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                 self._statements.table(
                     queue
                 )  # before their transaction holds the write lock our connection may wait for
+            self._db.check()
             try:
-                return self._insert.inside(checked(conn, self.path), jobs, all_or_nothing)
+                return self._insert.inside(checked(conn, self._db.path), jobs, all_or_nothing)
             except StoreUnavailable:
                 self.queues()  # which says if they have moved
                 raise
@@ -172,6 +196,11 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         lease = (self._clock.steady(), self._boot)
         return bool(conn.execute(query, (sysid, *lease, MOVING, *lease)).fetchall())
 
+    def unranked(self, queue: int, now: int, limit: int) -> list[Row]:
+        due = f"phase = 'scheduled' AND scheduled_run_time <= ? AND rank = '{UNRANKED}'"
+        where = f"{due} ORDER BY scheduled_run_time LIMIT ?"
+        return self._select(f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE {where}", (now, limit))
+
     def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
         where = "phase = 'waiting' AND deadline <= ? ORDER BY deadline LIMIT ?"
         return self._select(f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE {where}", (now, limit))
@@ -184,10 +213,10 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             "limit": limit, "job_type": job_type, "code": code,
         }  # fmt: skip
         with self._db.writing() as conn:
-            gone, last, id = conn.execute(self._statements.of("prune", queue), values).fetchone()
+            gone, last, job_id = conn.execute(self._statements.of("prune", queue), values).fetchone()
             for table in (f"{self._statements.table(queue)}_final", "hipq_payloads"):
                 conn.execute(f"DELETE FROM {table} WHERE id IN (SELECT value FROM json_each(?))", (gone,))
-        return Pruned(len(msgspec.json.decode(gone)), (last, id) if id is not None else None)
+        return Pruned(len(msgspec.json.decode(gone)), (last, job_id) if job_id is not None else None)
 
     def newest(self, queue: int, count: int) -> EndPlace | None:
         with self._db.reading() as conn:
@@ -236,12 +265,13 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         return found
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]]) -> list[Glance]:
+    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Glance]:
+        judging = texts(("", *strategies))
         found: list[Glance] = []
         for start in range(0, len(queues), _MANY_QUEUES):
             some = queues[start : start + _MANY_QUEUES]
             parts = [self._statements.of("glance", queue) for queue, _ in some]
-            values = [value for _, types in some for value in (texts(types), texts(types), ANY_TYPE in types)]
+            values = [value for _, types in some for value in (texts(types), texts(types), judging, ANY_TYPE in types)]
             with self._db.reading() as conn:
                 rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
             found += [
@@ -250,12 +280,12 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             ]
         return found
 
-    def get(self, id: int) -> Row | None:
-        if not 0 < id < 1 << 63 or not self._statements.knows(queue_of(id)):
+    def get(self, job_id: int) -> Row | None:
+        if not 0 < job_id < 1 << 63 or not self._statements.knows(queue_of(job_id)):
             return None
-        table = self._statements.table(queue_of(id))
+        table = self._statements.table(queue_of(job_id))
         query = " UNION ALL ".join(f"SELECT {NAMES} FROM {name} WHERE id = :id" for name in (table, f"{table}_final"))
-        rows = self._select(query, {"id": id})
+        rows = self._select(query, {"id": job_id})
         return rows[0] if rows else None
 
     def find(self, wanted: Filter) -> list[Row]:
@@ -288,8 +318,11 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         parts = [f"SELECT * FROM ({one})".replace("{table}", f"{{{table}}}") for table in wanted.tables]
         return migrations.tables(" UNION ALL ".join(parts), self._statements.tables(wanted.queue))
 
+    def locked(self, queues: Sequence[int]) -> set[int]:  # noqa: ARG002
+        return set()  # a lock is one of the whole file
+
     def tokens(self, ids: Sequence[int]) -> dict[int, int]:
-        queues = sorted({queue_of(id) for id in ids})
+        queues = sorted({queue_of(job_id) for job_id in ids})
         found: dict[int, int] = {}
         for start in range(0, len(queues), _MANY_QUEUES):
             parts = [self._statements.of("tokens", queue) for queue in queues[start : start + _MANY_QUEUES]]
@@ -313,7 +346,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     def wait(self, seconds: float) -> bool:
         if self._watch is None and self.path:
-            self._watch = Watch(self._file)
+            self._watch = Watch(self._db.path)
             self._version_seen = self._version()
             return True  # what was written between the caller's last look and this moment would not show: look again
         if self._watch is None or self._watch.fd < 0:

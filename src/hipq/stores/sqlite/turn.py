@@ -18,7 +18,7 @@ from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, keep, no_nul, 
 from hipq.stores.sqlite.insert import Insert
 from hipq.stores.sqlite.statements import Statements
 
-_MANY_TYPES: Final = 400
+_MANY: Final = 400
 """SQLite joins at most 500 SELECTs in one statement."""
 _pairs = msgspec.json.Decoder(list[tuple[int, int]])
 
@@ -44,8 +44,8 @@ class Settle:
         for change in changes:
             first.setdefault(change.before.id, change)  # one write a row and turn
         by_queue: dict[int, list[Change]] = {}
-        for id, change in first.items():
-            by_queue.setdefault(queue_of(id), []).append(change)
+        for job_id, change in first.items():
+            by_queue.setdefault(queue_of(job_id), []).append(change)
         saved: dict[int, Change] = {}
         for queue, some in by_queue.items():
             tokens = self._tokens(conn, queue, [change.before.id for change in some])
@@ -53,7 +53,7 @@ class Settle:
             self._finish(conn, queue, [change for change in kept if change.after.state == FINAL])
             self._update(conn, queue, [change for change in kept if change.after.state != FINAL])
             saved |= {change.before.id: change for change in kept}
-        children = [child for id, change in first.items() if id in saved for child in change.children]
+        children = [child for job_id, change in first.items() if job_id in saved for child in change.children]
         stored = self._insert.jobs(
             conn, children, all_or_nothing=False
         )  # last: a key that was freed above is free to them
@@ -75,11 +75,13 @@ class Settle:
             for change in chunk:
                 row = change.after
                 values += (
-                    row.id, change.before.token, row.attempt, row.failures, row.crashes, row.error, row.code,
-                    row.exitcode, row.result, row.history, row.update_time,
+                    row.id, change.before.token, large.rewritten(change), row.priority, row.scheduled_run_time,
+                    row.attempt, row.failures, row.crashes, row.error, row.code, row.exitcode, row.result, row.history,
+                    row.update_time,
                 )  # fmt: skip
             no_nul(values)
-            conn.execute(self._statements.of("finish", queue, len(chunk), 11), values)
+            conn.execute(self._statements.of("finish", queue, len(chunk), 14), values)
+        keep(conn, large.changed(changes))
         if changes:
             query = f"DELETE FROM {self._statements.table(queue)} WHERE id IN (SELECT value FROM json_each(?))"
             conn.execute(query, (in_json([change.before.id for change in changes]),))
@@ -90,8 +92,8 @@ class Settle:
             for change in chunk:
                 row = change.after
                 values += (
-                    row.id, change.before.token, row.job_key, large.inline(row.job_data), row.state, row.phase,
-                    row.rank, row.priority, row.held, row.scheduled_run_time, row.deadline, row.wait, row.attempt,
+                    row.id, change.before.token, large.inline(row.job_data), row.state, row.phase, row.rank,
+                    row.priority, row.held, row.scheduled_run_time, row.deadline, row.wait, row.wait_key, row.attempt,
                     row.failures, row.crashes, row.owner, row.error, row.code, row.exitcode, row.result, row.history,
                     row.update_time,
                 )  # fmt: skip
@@ -111,7 +113,8 @@ class Take:
         """The rows claimed, in order, and what the queue's rules had to say."""
         won: list[Row] = []
         entry = msgspec.json.encode({"at": now, "event": "claimed", "by": sysid}).decode()
-        todo = self._pick(conn, "pick_todo", claim, (claim.limit,))
+        judging = [(job_type, strategy) for job_type in claim.types for strategy in ("", *claim.strategies)]
+        todo = self._pick(conn, "pick_todo", claim.queue, judging, (claim.limit,))
         ready = self._ready(conn, claim, claim.limit - len(todo), now)
         for verb, picked in (("take", todo), ("claim", ready.ids)):
             if picked:
@@ -126,28 +129,33 @@ class Take:
             return Picked([])
         rules, memory = self._rulebook.read(conn, claim.queue)
         if claim.lane is None and self._rulebook.is_plain(conn, claim, rules):
-            return Picked(self._pick(conn, "pick_ready", claim, (now, want)))
+            types = [(job_type,) for job_type in claim.types]
+            return Picked(self._pick(conn, "pick_ready", claim.queue, types, (now, want)))
         return self._rulebook.pick(conn, claim, want, rules, memory, now)
 
-    def _pick(self, conn: sqlite3.Connection, name: str, claim: Claim, values: tuple[int, ...]) -> list[int]:
-        """Ids from one SELECT a type, merged. Its parameters are the type and these; the last is the limit."""
+    def _pick(
+        self, conn: sqlite3.Connection, name: str, queue: int, of: Sequence[tuple[str, ...]], values: tuple[int, ...]
+    ) -> list[int]:
+        """Ids from one SELECT for each of these, merged: its parameters are those, then `values`, of which the last is
+        the limit."""
         limit = values[-1]
-        if limit <= 0 or not claim.types:
+        if limit <= 0 or not of:
             return []
-        if len(claim.types) > _MANY_TYPES:
-            return self._pick_in_parts(conn, name, claim, values)
-        one = self._statements.of(name, claim.queue)
+        if len(of) > _MANY:
+            return self._pick_in_parts(conn, name, queue, of, values)
+        one = self._statements.of(name, queue)
         order = "rank, id" if name == "pick_ready" else "id"
-        query = " UNION ALL ".join([f"SELECT * FROM ({one})"] * len(claim.types))
-        parameters = [value for job_type in claim.types for value in (job_type, *values)]
+        query = " UNION ALL ".join([f"SELECT * FROM ({one})"] * len(of))
+        parameters = [value for each in of for value in (*each, *values)]
         return ids(conn, f"SELECT id FROM ({query}) ORDER BY {order} LIMIT ?", (*parameters, limit))
 
-    def _pick_in_parts(self, conn: sqlite3.Connection, name: str, claim: Claim, values: tuple[int, ...]) -> list[int]:
+    def _pick_in_parts(
+        self, conn: sqlite3.Connection, name: str, queue: int, of: Sequence[tuple[str, ...]], values: tuple[int, ...]
+    ) -> list[int]:
         heads = []
-        for start in range(0, len(claim.types), _MANY_TYPES):
-            part = claim._replace(types=claim.types[start : start + _MANY_TYPES])
-            heads += self._pick(conn, name, part, values)
-        table = self._statements.table(claim.queue)
+        for start in range(0, len(of), _MANY):
+            heads += self._pick(conn, name, queue, of[start : start + _MANY], values)
+        table = self._statements.table(queue)
         order = "rank, id" if name == "pick_ready" else "id"
         query = f"SELECT id FROM {table} WHERE id IN (SELECT value FROM json_each(?)) ORDER BY {order} LIMIT ?"
         return ids(conn, query, (in_json(heads), values[-1]))

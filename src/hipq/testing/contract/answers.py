@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hipq.errors import Conflict, NotFound
+from hipq.errors import Conflict, KeyTaken, NotFound
 from hipq.job import awaiting, moves
 from hipq.job.answer import Kept
+from hipq.job.ending import Again
 from hipq.job.model import Change, Row
 from hipq.job.when import SECOND
 from hipq.stores.base import AnswerFilter, Claim, Delivered, QueueTables, Store, Turned
-from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.stores.matching import KEYS_AT_ONCE, LOOKED_AT
 from hipq.testing.contract.jobs import (
     FAULT,
     LATER,
@@ -49,7 +50,7 @@ def states(store: Store, queue: QueueTables) -> list[tuple[str, str, int]]:
 
 
 def begin_to_wait(store: Store, row: Row, *, key: str = "", now: int = NOW) -> Turned:
-    after = waits(replace(row, job_key=key or row.job_key), LATER, now)
+    after = waits(row, LATER, now, key=key)
     turned = store.turn(0, [Change(row, after)], [], now)
     assert not turned.lost
     assert row_of(store, row.id) == turned.answered.get(row.id, after)
@@ -192,7 +193,7 @@ class TestEarlyAnswers:
             assert (found, turned.answered) == (after, {})
             return
         assert found == turned.answered[row.id]
-        assert (found.state, found.phase, found.token, found.held) == ("running", "answered", row.token + 1, 3)
+        assert (found.state, found.phase, found.token, found.held) == ("running", "answered", row.token + 1, 3000)
         assert found.failures == after.failures
         assert states(store, queue) == [("2", "matched", row.id)]
 
@@ -203,13 +204,6 @@ class TestEarlyAnswers:
         bring_answer(store, queue, "k", **{limit: NOW - 1})
         assert begin_to_wait(store, bring(store, engine, queue.number, "executing", key="k")).answered == {}
         assert [one.job for one in inbox(store, queue)] == [0]
-
-    def test_under_the_key_it_waits_with(self, store: Store, engine: int, queue: QueueTables) -> None:
-        row = bring(store, engine, queue.number, "executing", key="old")
-        for key in ("old", "new"):
-            bring_answer(store, queue, key, data=f'"{key}"')
-        begin_to_wait(store, row, key="new")
-        assert look(store, engine, queue)[1].data == '"new"'
 
     def test_a_new_job_never_gets_what_was_for_the_one_before(
         self, store: Store, engine: int, queue: QueueTables
@@ -292,6 +286,186 @@ class TestUsedAnswers:
         assert bring_answer(store, queue, "k", **again, arrived=NOW + 1).outcome == "duplicate"
         assert bring_answer(store, queue, "other", **again, arrived=NOW + 1).outcome == "buffered"
         assert bring_answer(store, queue, "k", **again, arrived=NOW + 2).outcome == "conflict"
+
+
+class TestWaitKeys:
+    """The key of a wait is one more key under which answers find the job; its own stays what it is."""
+
+    def ask(self, store: Store, engine: int, queue: QueueTables, key: str = "own", wait_key: str = "ticket") -> Row:
+        """A job that waits under a key of its wait."""
+        row = bring(store, engine, queue.number, "executing", key=key)
+        begin_to_wait(store, row, key=wait_key)
+        return row_of(store, row.id)
+
+    @pytest.mark.parametrize("key", ["own", "ticket"])
+    @pytest.mark.parametrize("place", ["executing", "waiting", "judging", "retry", "again", "final"])
+    def test_an_answer_under_either_key_finds_the_job(
+        self, store: Store, engine: int, queue: QueueTables, key: str, place: str
+    ) -> None:
+        """Before it waits; while it does; timed out, before the retry handler has spoken and after; while it is tried
+        again; and after its end."""
+        if place == "executing":
+            row = bring(store, engine, queue.number, "executing", key="own")
+            came = bring_answer(store, queue, key)
+            assert (came.outcome, came.job) == ("buffered", row.id if key == "own" else 0)
+            assert begin_to_wait(store, row, key="ticket").answered[row.id].phase == "answered"
+            assert look(store, engine, queue)[1].job_key == key
+            return
+        row = self.ask(store, engine, queue)
+        assert (row.job_key, row.wait_key) == ("own", "ticket")
+        if place != "waiting":
+            row = save(store, row, awaiting.timed_out(row, ORDER, NOW))
+        if place in ("retry", "again"):
+            row = save(store, row, moves.retried(row, Again(FAULT, delay=0.0), ORDER, NOW))
+        if place == "again":
+            (row,) = claim(store, engine, queue.number)
+        if place == "final":
+            row = save(store, row, moves.gave_up(row, FAULT, NOW))
+        came = bring_answer(store, queue, key, answer_id="m")
+        assert came.job == row.id
+        assert came.outcome == {"again": "buffered", "final": "late"}.get(place, "matched")
+        assert bring_answer(store, queue, key, answer_id="m").outcome == "duplicate"
+        assert row_of(store, row.id).job_key == "own"
+        if place == "again":
+            assert begin_to_wait(store, row, key="another").answered, "what is the job's own is given to it in any case"
+
+    @pytest.mark.parametrize("key", ["own", "ticket"])
+    def test_after_its_end_an_answer_under_either_key_is_the_same_or_another(
+        self, store: Store, engine: int, queue: QueueTables, key: str
+    ) -> None:
+        row = bring(store, engine, queue.number, "executing", key="own")
+        ended = save(store, row, waits(row, LATER, NOW, direct=True, key="ticket"))
+        assert bring_answer(store, queue, key, data="1").outcome == "matched"
+        for data, outcome in (("1", "duplicate"), ("2", "conflict")):
+            came = bring_answer(store, queue, key, data=data, arrived=NOW + 1)
+            assert (came.outcome, came.job) == (outcome, ended.id)
+        assert row_of(store, row.id).wait_key == "ticket"
+        assert bring_answer(store, queue, "own" if key == "ticket" else "ticket", data="2").outcome == "conflict"
+
+    def test_answers_under_both_keys_are_looked_at_in_the_order_they_came(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        row = bring(store, engine, queue.number, "executing", key="own")
+        bring_answer(store, queue, "ticket", data="1")
+        bring_answer(store, queue, "own", data="2")
+        begin_to_wait(store, row, key="ticket")
+        came = store.answer(
+            [answer(queue.number, key, data=data) for key, data in (("ticket", "3"), ("own", "4"))], NOW
+        )
+        assert [one.outcome for one in came] == ["buffered", "buffered"]
+        for data in ("1", "2", "3", "4"):
+            found, given = look(store, engine, queue)
+            assert given.data == data
+            progressed = awaiting.progressed(found, 0, NOW)
+            store.turn(engine, [Change(found, progressed, answer=given.id)], [], NOW)
+        assert row_of(store, row.id).phase == "waiting"
+
+    def test_one_batch_with_answers_under_both_keys_is_taken_in_order(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        row, other = self.ask(store, engine, queue), self.ask(store, engine, queue, "own 2", "ticket 2")
+        keys = ("ticket", "own", "own 2", "ticket", "ticket 2")
+        came = store.answer([answer(queue.number, key, data=f'"{key}"') for key in keys], NOW)
+        assert [one.outcome for one in came] == ["matched", "buffered", "matched", "buffered", "buffered"]
+        assert [one.job for one in came] == [row.id, row.id, other.id, row.id, other.id]
+        assert len(inbox(store, queue)) == len(keys)
+
+    def test_a_page_full_of_answers_under_one_key_hides_none_under_the_other(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        row = bring(store, engine, queue.number, "executing", key="own")
+        useless = [answer(queue.number, "ticket", data=str(n), attempt=7) for n in range(LOOKED_AT + 10)]
+        store.answer(useless, NOW)
+        bring_answer(store, queue, "own", data='"for it"')
+        fenced = awaiting.agreed(waits(row, LATER, NOW, key="ticket"), True, False)
+        assert store.turn(0, [Change(row, fenced)], [], NOW).answered[row.id].phase == "answered"
+        assert look(store, engine, queue)[1].data == '"for it"'
+
+    @pytest.mark.parametrize("again", [False, True])
+    def test_the_next_wait_gives_the_key_up(self, store: Store, engine: int, queue: QueueTables, again: bool) -> None:
+        """Unless it is an answer handler that lets the job wait anew: it is the same request's answer it waits for."""
+        row = self.ask(store, engine, queue)
+        if again:
+            row = save(store, row, awaiting.timed_out(row, ORDER, NOW))
+            row = save(store, row, moves.retried(row, Again(FAULT, delay=0.0), ORDER, NOW))
+            (row,) = claim(store, engine, queue.number)
+        else:
+            bring_answer(store, queue, "ticket")
+            row, _ = look(store, engine, queue)
+        begin_to_wait(store, row)
+        assert row_of(store, row.id).wait_key == ("" if again else "ticket")
+        assert bring_answer(store, queue, "ticket", data="2").outcome == ("buffered" if again else "matched")
+        assert bring_answer(store, queue, "own", data="3").outcome == ("matched" if again else "buffered")
+
+    def test_its_own_key_is_no_second_one(self, store: Store, engine: int, queue: QueueTables) -> None:
+        assert self.ask(store, engine, queue, wait_key="own").wait_key == ""
+
+    @pytest.mark.parametrize("held_as", ["own key", "wait key", "wait key in the same turn"])
+    def test_a_key_that_another_live_job_has_is_refused(
+        self, store: Store, engine: int, queue: QueueTables, held_as: str
+    ) -> None:
+        holder = bring(store, engine, queue.number, "executing", key="ticket" if held_as == "own key" else "first")
+        row = bring(store, engine, queue.number, "executing", key="own")
+        mine = Change(row, waits(row, LATER, NOW, key="ticket"))
+        theirs = Change(holder, waits(holder, LATER, NOW, key="" if held_as == "own key" else "ticket"))
+        if held_as == "wait key":
+            assert not store.turn(0, [theirs], [], NOW).lost
+        with pytest.raises(KeyTaken) as refused:
+            store.turn(0, [theirs, mine] if held_as.endswith("turn") else [mine], [], NOW)
+        assert refused.value.holders == {row.id: holder.id}
+        assert row_of(store, row.id) == row, "nothing of the turn was done"
+
+    def test_a_key_that_jobs_of_another_kind_have_is_free(
+        self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        """It is unique among live jobs of a tenant, a queue and a type; and free once its job has ended."""
+        self.ask(store, engine, queue)
+        for number, more in (
+            (queue2.number, {}),
+            (queue.number, {"job_type": "refund"}),
+            (queue.number, {"tenant": "t"}),
+        ):
+            row = bring(store, engine, number, "executing", key="x", **more)
+            assert not store.turn(0, [Change(row, waits(row, LATER, NOW, key="ticket"))], [], NOW).lost
+        first = bring(store, engine, queue.number, "executing", key="own 2")
+        begin_to_wait(store, first, key="ticket 2")
+        ended = row_of(store, first.id)
+        save(store, ended, moves.cancelled(ended, "by hand", NOW))
+        assert self.ask(store, engine, queue, "own 3", "ticket 2").wait_key == "ticket 2"
+
+    def test_its_own_key_stays_taken_while_it_waits_under_another(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        row = self.ask(store, engine, queue)
+        (stored,) = store.enqueue([new(queue.number, "own")])
+        assert (stored.id, stored.duplicate) == (row.id, True)
+
+    def test_a_job_that_is_added_with_the_key_of_a_wait_is_whom_its_answers_find(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        """Adding takes no lock, so it cannot be refused. A job's own key finds that job in any case; when it has ended,
+        answers find the one that waits again."""
+        waiting = self.ask(store, engine, queue)
+        added = bring(store, engine, queue.number, "waiting directly", key="ticket")
+        came = bring_answer(store, queue, "ticket")
+        assert (came.outcome, came.job) == ("matched", added.id)
+        came = bring_answer(store, queue, "ticket", data="2")
+        assert (came.outcome, came.job) == ("matched", waiting.id)
+
+    def test_a_new_wait_never_gets_what_was_for_the_one_before_under_its_key(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        bring_answer(store, queue, "ticket", data="1", arrived=NOW - 2)
+        row = bring(store, engine, queue.number, "executing", key="own")
+        bring_answer(store, queue, "ticket", data="2", arrived=NOW - 1, early_until=NOW - 1)
+        begin_to_wait(store, row, key="ticket")
+        found, _ = look(store, engine, queue)
+        save(store, found, moves.cancelled(found, "by hand", NOW + 1))
+        late = bring_answer(store, queue, "ticket", data="3", arrived=NOW + 2)
+        assert (late.outcome, late.job) == ("late", row.id)
+        second = bring(store, engine, queue.number, "executing", key="own 2")
+        assert begin_to_wait(store, second, key="ticket", now=NOW + 3).answered == {}
+        assert bring_answer(store, queue, "ticket", data="4", arrived=NOW + 4).job == second.id
 
 
 class TestInbox:

@@ -15,18 +15,18 @@ from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, ne
 from hipq.testing.contract.rules import OPEN, SHUT, set_rules
 from hipq.throttlers.limit import limit
 
-BEGIN: Final = (-(1 << 63), 0)
+BEGIN: Final = ("", 0)
 
 
 def ask(
-    store: Store, sysid: int, queue: int, *, after: tuple[int, int] = BEGIN, page: int = 100, seconds: float = 30,
+    store: Store, sysid: int, queue: int, *, after: tuple[str, int] = BEGIN, page: int = 100, seconds: float = 30,
     types: tuple[str, ...] = (TYPE,),
 ) -> Asked | None:  # fmt: skip
     return store.ask(sysid, Claim(queue, types, 100), after, seconds, page, NOW)
 
 
 def park(store: Store, ids: list[int]) -> None:
-    rows = [row_of(store, id) for id in ids]
+    rows = [row_of(store, job_id) for job_id in ids]
     store.turn(0, [Change(row, moves.parked(row, NOW)) for row in rows], [], NOW)
 
 
@@ -44,10 +44,30 @@ class TestTickets:
     def test_without_a_ticket_nothing_of_a_throttled_queue_is_claimed(
         self, store: Store, engine: int, throttled: int
     ) -> None:
-        id = add_one(store, new(throttled))
+        job_id = add_one(store, new(throttled))
         turned = store.turn(engine, [], [Claim(throttled, (TYPE,), 10)], NOW)
         assert (turned.won, turned.refused) == ([], {throttled: 0})
-        assert claim_admitted(store, engine, throttled, 99, [id]) == []
+        assert claim_admitted(store, engine, throttled, 99, [job_id]) == []
+
+    def test_critical_jobs_need_no_ticket(self, store: Store, engine: int, throttled: int) -> None:
+        add(store, [new(throttled), new(throttled, job_type="paused")])
+        urgent = add(store, [new(throttled, job_type="urgent"), new(throttled, job_type="urgent", throttle_factor=99)])
+        set_rules(store, throttled, [limit(1)], throttled=True, paused_types=("paused",))
+        types = (TYPE, "paused", "urgent")
+        turned = store.turn(engine, [], [Claim(throttled, types, 10, ("paused", "urgent"))], NOW)
+        assert [(row.id, row.held) for row in turned.won] == [(job_id, 0) for job_id in urgent]
+        assert throttled in turned.refused
+
+    def test_a_throttler_is_shown_all_that_runs(self, store: Store, engine: int, throttled: int) -> None:
+        many = 10_100
+        set_rules(store, throttled)
+        add(store, [new(throttled)] * many)
+        rows = store.turn(engine, [], [Claim(throttled, (TYPE,), many)], NOW).won
+        store.turn(engine, [Change(row, waits(row, LATER, NOW)) for row in rows[::2]], [], NOW)
+        set_rules(store, throttled, throttled=True)
+        asked = ask(store, engine, throttled)
+        assert asked is not None
+        assert {row.id for row in asked.running} == {row.id for row in rows}
 
     def test_what_was_admitted_is_claimed_and_nothing_else(self, store: Store, engine: int, throttled: int) -> None:
         ids = add(store, [new(throttled)] * 4)
@@ -61,7 +81,7 @@ class TestTickets:
 
     def test_one_engine_has_the_ticket_at_a_time(self, store: Store, other: Store, engine: int, throttled: int) -> None:
         rival = other.take_lease(60, "rival")
-        (id,) = add(store, [new(throttled)])
+        (job_id,) = add(store, [new(throttled)])
         mine = ask(store, engine, throttled)
         assert mine is not None
         assert ask(other, rival, throttled) is None
@@ -70,17 +90,17 @@ class TestTickets:
         theirs = ask(other, rival, throttled)
         assert theirs is not None
         assert theirs.ticket > mine.ticket
-        assert claim_admitted(store, engine, throttled, mine.ticket, [id]) == []
-        assert [row.id for row in claim_admitted(other, rival, throttled, theirs.ticket, [id])] == [id]
+        assert claim_admitted(store, engine, throttled, mine.ticket, [job_id]) == []
+        assert [row.id for row in claim_admitted(other, rival, throttled, theirs.ticket, [job_id])] == [job_id]
         assert store.limits(throttled).note == ""
 
     def test_its_own_ticket_an_engine_may_replace(self, store: Store, engine: int, throttled: int) -> None:
-        (id,) = add(store, [new(throttled)])
+        (job_id,) = add(store, [new(throttled)])
         first, second = ask(store, engine, throttled), ask(store, engine, throttled)
         assert first is not None
         assert second is not None
-        assert claim_admitted(store, engine, throttled, first.ticket, [id]) == []
-        assert claim_admitted(store, engine, throttled, second.ticket, [id]) != []
+        assert claim_admitted(store, engine, throttled, first.ticket, [job_id]) == []
+        assert claim_admitted(store, engine, throttled, second.ticket, [job_id]) != []
 
     def test_the_ticket_of_a_dead_engine_is_free(self, store: Store, other: Store, engine: int, throttled: int) -> None:
         add(store, [new(throttled)])
@@ -93,14 +113,14 @@ class TestTickets:
     def test_a_ticket_that_is_over_claims_nothing_and_is_free(
         self, store: Store, other: Store, engine: int, throttled: int, clock: HandClock
     ) -> None:
-        (id,) = add(store, [new(throttled)])
+        (job_id,) = add(store, [new(throttled)])
         rival = other.take_lease(60, "rival")
         mine = ask(store, engine, throttled, seconds=0.05)
         assert mine is not None
         clock.advance(seconds=0.1)
         threading.Event().wait(0.1)  # PostgreSQL has a clock of its own
         assert "no answer" in store.limits(throttled).note
-        assert claim_admitted(store, engine, throttled, mine.ticket, [id]) == []
+        assert claim_admitted(store, engine, throttled, mine.ticket, [job_id]) == []
         assert ask(other, rival, throttled) is not None
         assert store.limits(throttled).note == ""
 
@@ -115,11 +135,11 @@ class TestTickets:
         assert len(claim_admitted(store, engine, throttled, held.ticket, ids)) == 2
 
     def test_an_engine_without_a_lease_cannot_use_one(self, store: Store, engine: int, throttled: int) -> None:
-        (id,) = add(store, [new(throttled)])
+        (job_id,) = add(store, [new(throttled)])
         asked = ask(store, engine, throttled)
         assert asked is not None
         store.drop_lease(engine)
-        assert claim_admitted(store, engine, throttled, asked.ticket, [id]) == []
+        assert claim_admitted(store, engine, throttled, asked.ticket, [job_id]) == []
 
 
 class TestPages:
@@ -148,7 +168,7 @@ class TestPages:
     def test_parked_jobs_come_page_by_page(self, store: Store, engine: int, throttled: int) -> None:
         ids = add(store, [new(throttled, rank=n // 3) for n in range(10)])
         park(store, ids)
-        after: tuple[int, int] | None = BEGIN
+        after: tuple[str, int] | None = BEGIN
         seen: list[int] = []
         pages = 0
         while after is not None:
@@ -182,7 +202,7 @@ class TestPages:
         park(store, ids)
         assert store.glance([(throttled, (TYPE,))])[0].parked
         assert store.unpark(throttled, 2) == 2
-        assert [row_of(store, id).phase for id in ids] == ["ready", "ready", "parked"]
+        assert [row_of(store, job_id).phase for job_id in ids] == ["ready", "ready", "parked"]
         assert store.unpark(throttled, 9) == 1
         set_rules(store, throttled, throttled=False)
         assert [row.id for row in store.turn(engine, [], [Claim(throttled, (TYPE,), 9)], NOW).won] == ids
@@ -206,10 +226,10 @@ class TestCron:
         assert row_of(store, stored.id).job_key == "tick"
 
     def test_a_live_job_with_the_key_is_left_alone_and_the_tick_counts(self, store: Store, queue: QueueTables) -> None:
-        id = add_one(store, new(queue.number, "tick"))
+        job_id = add_one(store, new(queue.number, "tick"))
         store.cron(queue.number, "nightly", NOW)
         (stored,) = store.tick(queue.number, "nightly", NOW, LATER, [new(queue.number, "tick")]) or []
-        assert (stored.id, stored.duplicate) == (id, True)
+        assert (stored.id, stored.duplicate) == (job_id, True)
         assert store.cron(queue.number, "nightly", NOW) == LATER
 
     def test_a_tick_may_add_nothing(self, store: Store, queue: QueueTables) -> None:
@@ -270,6 +290,6 @@ class TestChangingRules:
         heavy = max(won, key=lambda row: row.held)
         store.turn(engine, [Change(heavy, waits(heavy, LATER, NOW))], [], NOW)
         found = store.limits(queue.number)
-        assert found.held == {"a": 3, "b": 1}
-        assert found.holders[0] == (heavy.id, "a", 3, 0)
+        assert found.held == {"a": 3000, "b": 1000}
+        assert found.holders[0] == (heavy.id, "a", 3000, 0)
         assert found.rules.most == 10

@@ -20,11 +20,14 @@ SURROGATE: Final = "a\ud800b"
 HUGE: Final = 1 << 63
 
 NEW: Final[list[dict[str, Any]]] = [
-    *[{field: text} for field in ("job_type", "job_key", "job_data", "tenant", "lane") for text in (NUL, SURROGATE)],
+    *[
+        {field: text}
+        for field in ("job_type", "job_key", "job_data", "tenant", "lane", "meta", "rank")
+        for text in (NUL, SURROGATE)
+    ],
     {"job_data": '"' + "x" * 20_000 + "\x00" + '"'},
     {"job_data": '"' + "x" * 20_000 + "\ud800" + '"'},
-    *[{field: HUGE} for field in ("rank", "priority", "throttle_factor", "scheduled_run_time", "create_time")],
-    {"rank": -HUGE - 1},
+    *[{field: HUGE} for field in ("priority", "throttle_factor", "scheduled_run_time", "create_time")],
     {"throttle_factor": 0},
     {"phase": "executing"},
 ]
@@ -59,7 +62,7 @@ class TestBadRows:
     ) -> None:
         bad, good = (queue, queue2) if first else (queue2, queue)
         with pytest.raises(StoreRefused):
-            store.enqueue([new(good.number, "a"), new(bad.number, rank=HUGE), new(good.number, "b")])
+            store.enqueue([new(good.number, "a"), new(bad.number, priority=HUGE), new(good.number, "b")])
         assert everything(store, good.number) == everything(store, bad.number) == []
 
     @pytest.mark.parametrize("stays", [False, True], ids=["final", "live"])
@@ -82,7 +85,7 @@ class TestBadRows:
     ) -> None:
         add(store, [new(queue.number)])
         (row,) = claim(store, engine, queue.number)
-        for fields in ({"job_key": NUL}, {"job_data": SURROGATE}, {"rank": HUGE}):
+        for fields in ({"job_key": NUL}, {"job_data": SURROGATE}, {"priority": HUGE}):
             child = replace(new(queue.number, "child"), **fields)
             change = Change(row, moves.succeeded(row, "null", 200, NOW), (child,))
             refused(partial(store.turn, engine, [change], [], NOW), fields)

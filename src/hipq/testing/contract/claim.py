@@ -14,7 +14,23 @@ from hipq.job.states import READY
 from hipq.job.when import LONGEST, SECOND
 from hipq.stores.base import Claim, QueueTables, Store
 from hipq.testing.contract.database import Database
-from hipq.testing.contract.jobs import FAULT, LATER, NOW, TYPE, add, add_one, bring, claim, new, row_of, save
+from hipq.testing.contract.jobs import (
+    FAULT,
+    LATER,
+    NOW,
+    TYPE,
+    add,
+    add_one,
+    bring,
+    claim,
+    new,
+    ranked,
+    row_of,
+    save,
+)  # fmt: skip
+from hipq.testing.contract.rules import set_rules
+from hipq.throttlers.limit import Limit
+from hipq.throttlers.rules import AnyLimit
 
 
 def quiet(store: Store) -> None:
@@ -26,17 +42,17 @@ def quiet(store: Store) -> None:
 class TestClaim:
     def test_a_claimed_row_is_what_the_pure_move_says(self, store: Store, engine: int, queue: QueueTables) -> None:
         ids = add(store, [new(queue.number, f"k{n}", throttle_factor=n + 1) for n in range(5)])
-        before = [row_of(store, id) for id in ids]
+        before = [row_of(store, job_id) for job_id in ids]
         won = claim(store, engine, queue.number, now=NOW + 7)
         assert won == [moves.claimed(row, engine, NOW + 7) for row in before]
-        assert won == [row_of(store, id) for id in ids]
+        assert won == [row_of(store, job_id) for job_id in ids]
 
     @pytest.mark.parametrize("timeout", [0.001, 0.29, 1.001, 1 / 3, 4.35, 86_400.0, LONGEST])
     def test_the_deadline_is_the_time_out_to_the_microsecond(
         self, store: Store, engine: int, queue: QueueTables, timeout: float
     ) -> None:
-        id = add_one(store, new(queue.number, timeout=timeout))
-        before = row_of(store, id)
+        job_id = add_one(store, new(queue.number, timeout=timeout))
+        before = row_of(store, job_id)
         (won,) = claim(store, engine, queue.number)
         assert won.deadline == moves.claimed(replace(before, timeout=timeout), engine, NOW).deadline
 
@@ -50,6 +66,27 @@ class TestClaim:
         (won,) = claim(store, engine, queue.number, now=LATER)
         assert won == moves.claimed(row, engine, LATER)
         assert (won.attempt, won.error) == (2, "NONE")
+
+    @pytest.mark.parametrize("limits", [[], [Limit(5)]], ids=["free", "limited"])
+    def test_a_job_to_be_judged_by_registered_code_is_for_those_who_have_it(
+        self, store: Store, engine: int, queue: QueueTables, limits: list[AnyLimit]
+    ) -> None:
+        left = bring(store, engine, queue.number, "judging", meta='{"retry": {"registered": "patient"}}')
+        own = bring(store, engine, queue.number, "judging", meta='{"retry": {"strategy": "fixed", "delay": 1}}')
+        set_rules(store, queue.number, limits)
+        served = [(queue.number, (TYPE,))]
+
+        def judged(*strategies: str) -> list[int]:
+            found = Claim(queue.number, (TYPE,), 10, strategies=strategies)
+            return [row.id for row in store.turn(engine, [], [found], NOW).won]
+
+        assert store.glance(served)[0].ready
+        assert judged("hasty") == [own.id]
+        assert not store.glance(served)[0].ready
+        assert not store.glance(served, ("hasty",))[0].ready
+        assert store.glance(served, ("hasty", "patient"))[0].ready
+        assert judged() == []
+        assert judged("hasty", "patient") == [left.id]
 
     def test_a_long_history_stays_within_its_bound(self, store: Store, engine: int, queue: QueueTables) -> None:
         add(store, [new(queue.number)])
@@ -68,7 +105,7 @@ class TestClaim:
         types = ("charge", "refund", "mail", "report")
         jobs = [new(queue.number, job_type=draw.choice(types), rank=draw.randrange(-20, 20)) for _ in range(300)]
         ids = add(store, jobs)
-        expected = [id for _, id in sorted((job.rank, id) for job, id in zip(jobs, ids, strict=True))]
+        expected = [job_id for _, job_id in sorted((job.rank, job_id) for job, job_id in zip(jobs, ids, strict=True))]
         won: list[Row] = []
         for limit in (1, 2, 7, 90, 200, 10):
             some = claim(store, engine, queue.number, types=types, limit=limit)
@@ -87,7 +124,7 @@ class TestClaim:
         add(store, [new(queue.number, rank=n) for n in range(1500)])
         for n in range(0, 1200, 100):  # far into the ranks: a store may remember where it stopped
             won = claim(store, engine, queue.number, types=types)
-            assert [row.rank for row in won] == [*range(n, n + 100)]
+            assert [row.rank for row in won] == [ranked(one) for one in range(n, n + 100)]
 
         def first() -> int:
             assert store.wait(5)
@@ -127,7 +164,7 @@ class TestClaim:
     def test_the_limit_is_kept(self, store: Store, engine: int, queue: QueueTables, limit: int) -> None:
         ids = add(store, [new(queue.number)] * 4)
         assert [row.id for row in claim(store, engine, queue.number, limit=limit)] == ids[:limit]
-        assert sum(row_of(store, id).phase == READY for id in ids) == 4 - limit
+        assert sum(row_of(store, job_id).phase == READY for job_id in ids) == 4 - limit
 
     def test_one_turn_claims_from_several_queues(
         self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
@@ -188,14 +225,14 @@ class TestStage:
         ids = add(store, [new(queue.number, scheduled_run_time=LATER + n) for n in range(4)])
         assert store.stage(queue.number, LATER - 1, 10) == 0
         assert store.stage(queue.number, LATER + 1, 10) == 2
-        assert [row_of(store, id).phase for id in ids] == ["ready", "ready", "scheduled", "scheduled"]
+        assert [row_of(store, job_id).phase for job_id in ids] == ["ready", "ready", "scheduled", "scheduled"]
 
     def test_the_earliest_go_first_up_to_the_limit(self, store: Store, queue: QueueTables) -> None:
         offsets = [5, 3, 9, 1, 7, 2]
         ids = add(store, [new(queue.number, scheduled_run_time=LATER + n) for n in offsets])
         for staged in ({1, 2}, {1, 2, 3, 5}, {1, 2, 3, 5, 7, 9}):
             assert store.stage(queue.number, LATER + 100, 2) == 2
-            ready = {n for n, id in zip(offsets, ids, strict=True) if row_of(store, id).phase == READY}
+            ready = {n for n, job_id in zip(offsets, ids, strict=True) if row_of(store, job_id).phase == READY}
             assert ready == staged
         assert store.stage(queue.number, LATER + 100, 2) == 0
 

@@ -8,14 +8,12 @@ from msgspec.structs import replace
 from hipq.errors import DuplicateKey
 from hipq.job import moves
 from hipq.job.model import COLUMNS, Change, New, blank, queue_of
+from hipq.job.names import FACTOR_MAX
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.job.when import LATEST, LONGEST
 from hipq.stores.base import QueueTables, Store, Stored
 from hipq.testing.contract.database import Database, raw
 from hipq.testing.contract.jobs import NOW, TYPE, add, add_one, bring, claim, everything, finish, new, row_of
-
-INT_MAX = (1 << 63) - 1
-
-LOWEST = -(1 << 62)
 
 
 class TestEnqueue:
@@ -24,7 +22,7 @@ class TestEnqueue:
         jobs = [new(queue.number, f"k{n}", job_data=f'{{"n":{n}}}') for n in range(count)]
         ids = add(store, jobs)
         assert ids == sorted(set(ids))
-        assert everything(store, queue.number) == [blank(job, id) for job, id in zip(jobs, ids, strict=True)]
+        assert everything(store, queue.number) == [blank(job, job_id) for job, job_id in zip(jobs, ids, strict=True)]
 
     def test_an_empty_batch_stores_nothing(self, store: Store, queue: QueueTables) -> None:
         assert store.enqueue([]) == []
@@ -37,14 +35,14 @@ class TestEnqueue:
         assert (row.result, row.history, row.update_time) == ("", "[]", row.create_time)
 
     def test_ids_grow_from_batch_to_batch(self, store: Store, other: Store, queue: QueueTables) -> None:
-        ids = [id for n in range(10) for id in add((store, other)[n % 2], [new(queue.number)] * (n + 1))]
+        ids = [job_id for n in range(10) for job_id in add((store, other)[n % 2], [new(queue.number)] * (n + 1))]
         assert ids == sorted(set(ids))
 
     def test_an_id_carries_the_number_of_its_queue(self, store: Store, queue: QueueTables, queue2: QueueTables) -> None:
         jobs = [new((queue, queue2)[n % 3 == 0].number, f"k{n}") for n in range(30)]
         ids = add(store, jobs)
-        assert [queue_of(id) for id in ids] == [job.queue for job in jobs]
-        assert [row_of(store, id).job_key for id in ids] == [job.job_key for job in jobs]
+        assert [queue_of(job_id) for job_id in ids] == [job.queue for job in jobs]
+        assert [row_of(store, job_id).job_key for job_id in ids] == [job.job_key for job in jobs]
 
     def test_ids_are_not_used_again_after_a_prune(self, store: Store, engine: int, queue: QueueTables) -> None:
         first = add_one(store, new(queue.number))
@@ -70,9 +68,8 @@ class TestEnqueue:
             {"job_data": '"é 🏦 \u2028 \u202e"'},
             {"job_data": "null"},
             {"job_data": "0.1"},
-            {"rank": INT_MAX, "priority": 32_767, "throttle_factor": 1_000_000},
-            {"rank": LOWEST, "priority": 0},
-            {"rank": -INT_MAX - 1},
+            {"rank": "f" * 24, "priority": PRIORITY_MAX, "throttle_factor": FACTOR_MAX},
+            {"rank": "0" * 18, "priority": PRIORITY_MIN},
             {"scheduled_run_time": LATEST, "create_time": LATEST},
             {"scheduled_run_time": 0, "create_time": 0},
             {"timeout": 0.001},
@@ -87,19 +84,19 @@ class TestEnqueue:
         self, store: Store, queue: QueueTables, fields: dict[str, object]
     ) -> None:
         job = replace(new(queue.number, "k"), **fields)
-        id = add_one(store, job)
-        assert row_of(store, id) == blank(job, id)
+        job_id = add_one(store, job)
+        assert row_of(store, job_id) == blank(job, job_id)
 
 
 class TestKeys:
     def test_a_job_without_a_key_has_its_id_as_key(self, store: Store, queue: QueueTables) -> None:
         ids = add(store, [new(queue.number)] * 3)
-        assert [row_of(store, id).job_key for id in ids] == [str(id) for id in ids]
+        assert [row_of(store, job_id).job_key for job_id in ids] == [str(job_id) for job_id in ids]
 
     def test_a_second_live_job_with_a_key_is_reported(self, store: Store, queue: QueueTables) -> None:
-        id = add_one(store, new(queue.number, "a", job_data="1"))
+        job_id = add_one(store, new(queue.number, "a", job_data="1"))
         again = store.enqueue([new(queue.number, "a", job_data="2"), new(queue.number, "b")])
-        assert again[0] == Stored(id, duplicate=True)
+        assert again[0] == Stored(job_id, duplicate=True)
         assert not again[1].duplicate
         assert [(row.job_key, row.job_data) for row in everything(store, queue.number)] == [
             ("a", "1"),
@@ -126,7 +123,7 @@ class TestKeys:
         for _ in range(3):
             ids.append(add_one(store, new(queue.number, "a")))
             finish(store, claim(store, engine, queue.number)[0])
-        assert [row_of(store, id).job_key for id in ids] == ["a", "a", "a"]
+        assert [row_of(store, job_id).job_key for job_id in ids] == ["a", "a", "a"]
 
     def test_the_same_key_of_another_type_tenant_or_queue_is_another_job(
         self, store: Store, queue: QueueTables, queue2: QueueTables
@@ -148,10 +145,10 @@ class TestKeys:
         assert len(set(add(store, [new(queue.number, key) for key in ("a", "A", "a ", " a", "á", "a\u0301")]))) == 6
 
     def test_all_or_nothing_stores_nothing_on_a_duplicate(self, store: Store, queue: QueueTables) -> None:
-        id = add_one(store, new(queue.number, "a"))
+        job_id = add_one(store, new(queue.number, "a"))
         with pytest.raises(DuplicateKey) as caught:
             store.enqueue([new(queue.number, key) for key in ("b", "a", "c")], all_or_nothing=True)
-        assert (caught.value.job_type, caught.value.key, caught.value.id) == (TYPE, "a", id)
+        assert (caught.value.job_type, caught.value.key, caught.value.id) == (TYPE, "a", job_id)
         assert [row.job_key for row in everything(store, queue.number)] == ["a"]
 
     def test_all_or_nothing_looks_within_the_batch_and_at_every_queue(
@@ -177,22 +174,22 @@ class TestKeys:
         stored = store.enqueue([new(queue.number), new(queue.number, taken[2]), new(queue.number, taken[3])])
         assert not any(one.duplicate for one in stored)
         ids = add(store, [new(queue.number)] * 20)
-        rows = [row_of(store, id) for id in ids]
+        rows = [row_of(store, job_id) for job_id in ids]
         assert all(row.job_key == str(row.id) for row in rows)
         assert not {row.job_key for row in rows} & set(taken)
 
     def test_an_id_that_serves_as_key_is_taken(self, store: Store, queue: QueueTables) -> None:
-        id = add_one(store, new(queue.number))
-        assert store.enqueue([new(queue.number, str(id))]) == [Stored(id, duplicate=True)]
+        job_id = add_one(store, new(queue.number))
+        assert store.enqueue([new(queue.number, str(job_id))]) == [Stored(job_id, duplicate=True)]
 
     def test_a_duplicate_leaves_no_payload_behind(self, store: Store, queue: QueueTables, database: Database) -> None:
         large: New = new(queue.number, "a", job_data='"' + "x" * 20_000 + '"')
-        id = add_one(store, large)
+        job_id = add_one(store, large)
         store.enqueue([large, large])
         with pytest.raises(DuplicateKey):
             store.enqueue([new(queue.number, "b", job_data=large.job_data), large], all_or_nothing=True)
         found = raw(database, f"SELECT id FROM hipq_payloads WHERE id % 65536 = {queue.number}")
-        assert found == [(id,)]
+        assert found == [(job_id,)]
 
     def test_a_job_that_ends_may_leave_another_with_its_key(
         self, store: Store, engine: int, queue: QueueTables

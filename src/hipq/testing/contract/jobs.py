@@ -12,6 +12,7 @@ from hipq.job.fault import Fault
 from hipq.job.model import Change, New, Row
 from hipq.job.order import ByTime
 from hipq.job.states import READY, SCHEDULED
+from hipq.job.units import counted
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
 from hipq.stores.base import Claim, Filter, Store
@@ -26,14 +27,25 @@ FAULT: Final = Fault(
 )
 
 
+def ranked(number: int) -> str:
+    """A rank; they sort as their numbers do, small ones before those of jobs that are due NOW."""
+    return f"{number:020x}" if number >= 0 else f"!{number + (1 << 80):020x}"
+
+
 def new(queue: int, key: str = "", **more: Any) -> New:
-    """A job of type `charge` that is due now. With a time after NOW it is scheduled."""
+    """A job of type `charge` that is due now. With a time after NOW it is scheduled. Its `rank` may be a
+    number; `throttle_factor` is as users give it."""
     at = more.setdefault("scheduled_run_time", NOW)
     more.setdefault("job_type", TYPE)
     more.setdefault("job_data", '{"amount":5}')
     more.setdefault("phase", SCHEDULED if at > NOW else READY)
     more.setdefault("rank", ORDER.rank(at, more.get("priority", 100)))
+    if "throttle_factor" in more:
+        more["throttle_factor"] = counted(more["throttle_factor"])
+    if isinstance(more["rank"], int):
+        more["rank"] = ranked(more["rank"])
     more.setdefault("create_time", NOW)
+    more.setdefault("meta", '{"then":"next"}')  # which goes wherever its row goes
     return New(queue=queue, job_key=key, **more)
 
 
@@ -45,13 +57,13 @@ def add(store: Store, jobs: Iterable[New]) -> list[int]:
 
 
 def add_one(store: Store, job: New) -> int:
-    (id,) = add(store, [job])
-    return id
+    (job_id,) = add(store, [job])
+    return job_id
 
 
-def row_of(store: Store, id: int) -> Row:
-    row = store.get(id)
-    assert row is not None, f"job {id} is not in the store"
+def row_of(store: Store, job_id: int) -> Row:
+    row = store.get(job_id)
+    assert row is not None, f"job {job_id} is not in the store"
     return row
 
 
@@ -70,9 +82,9 @@ def save(store: Store, before: Row, after: Row, *, sysid: int = 0) -> Row:
     return after
 
 
-def waits(row: Row, deadline: int, now: int, direct: bool = False) -> Row:
+def waits(row: Row, deadline: int, now: int, direct: bool = False, key: str = "") -> Row:
     """It waits for its answer until then. `direct`: that will be its result."""
-    return awaiting.waits(row, Waiting(until=deadline, direct=direct), now)
+    return awaiting.waits(row, Waiting(until=deadline, direct=direct), now, key)
 
 
 def answer(queue: int, key: str, **more: Any) -> NewAnswer:
@@ -101,11 +113,11 @@ def bring(store: Store, sysid: int, queue: int, place: str, **more: Any) -> Row:
     if place == "initial scheduled":
         more.setdefault("scheduled_run_time", LATER)
     job = new(queue, **more)
-    id = add_one(store, job)
+    job_id = add_one(store, job)
     if place.startswith("initial"):
-        return row_of(store, id)
+        return row_of(store, job_id)
     (row,) = claim(store, sysid, queue, types=[job.job_type], limit=1)
-    assert row.id == id
+    assert row.id == job_id
     if place in ("waiting", "waiting directly", "answered", "being looked at", "calling off"):
         row = save(store, row, waits(row, LATER, NOW, direct=place == "waiting directly"))
     if place in ("answered", "being looked at"):

@@ -74,9 +74,9 @@ class TestLanes:
         assert not ready()
         add(store, of(queue, "whatever", "x", scheduled_run_time=LATER))
         assert not ready()
-        (id,) = add(store, of(queue, "whatever", "x"))
+        (job_id,) = add(store, of(queue, "whatever", "x"))
         assert ready()
-        assert lane_claim(store, engine, queue, "whatever", "x") == [id]
+        assert lane_claim(store, engine, queue, "whatever", "x") == [job_id]
         assert not ready()
         bring(store, engine, queue.number, "judging")
         assert ready()
@@ -94,7 +94,7 @@ class TestLaneClaims:
         assert row_of(store, late).attempt == 1
 
     def test_many_strands_of_one_lane_are_all_seen(self, store: Store, engine: int, queue: QueueTables) -> None:
-        ids = [id for factor in range(1, 21) for id in add(store, of(queue, "a", "x", throttle_factor=factor))]
+        ids = [job_id for factor in range(1, 21) for job_id in add(store, of(queue, "a", "x", throttle_factor=factor))]
         add(store, of(queue, "a", "y", 5))
         assert sorted(lane_claim(store, engine, queue, "a", "x", 100)) == ids
 
@@ -141,7 +141,7 @@ class TestLaneClaims:
                     break
             return found
 
-        assert sorted(id for some in at_once(act, 4) for id in some) == ids
+        assert sorted(job_id for some in at_once(act, 4) for job_id in some) == ids
 
 
 class TestIngest:
@@ -171,19 +171,19 @@ class TestIngest:
         assert stores[0].usage(queue.number)[""].jobs == 50
 
     def test_an_id_that_somebody_uses_as_a_key_is_kept(self, store: Store, queue: QueueTables, app: str) -> None:
-        id = numbered(1 << 46, queue.number)
-        add_one(store, new(queue.number, str(id)))
-        assert store.ingest([(id, new(queue.number)), (id + (1 << 16), new(queue.number))], app, "", "1:1")
-        assert row_of(store, id).job_key == f"{id}{UNCHOSEN}"
+        job_id = numbered(1 << 46, queue.number)
+        add_one(store, new(queue.number, str(job_id)))
+        assert store.ingest([(job_id, new(queue.number)), (job_id + (1 << 16), new(queue.number))], app, "", "1:1")
+        assert row_of(store, job_id).job_key == f"{job_id}{UNCHOSEN}"
         with pytest.raises(Invalid):
-            names.key(f"{id}{UNCHOSEN}")
-        assert row_of(store, id + (1 << 16)).job_key == str(id + (1 << 16))
+            names.key(f"{job_id}{UNCHOSEN}")
+        assert row_of(store, job_id + (1 << 16)).job_key == str(job_id + (1 << 16))
 
     def test_an_id_that_is_taken_is_no_small_matter(self, store: Store, queue: QueueTables, app: str) -> None:
-        id = numbered(1 << 46, queue.number)
-        assert store.ingest([(id, new(queue.number))], app, "", "1:1")
+        job_id = numbered(1 << 46, queue.number)
+        assert store.ingest([(job_id, new(queue.number))], app, "", "1:1")
         with pytest.raises(StoreError):
-            store.ingest([(id, new(queue.number, key="other"))], app, "1:1", "1:2")
+            store.ingest([(job_id, new(queue.number, key="other"))], app, "1:1", "1:2")
         assert store.note(JOURNALS, app) == "1:1"
 
     def test_an_id_of_a_live_or_an_ended_job_is_refused_whole(
@@ -197,7 +197,7 @@ class TestIngest:
         for taken in (jobs[0], jobs[1]):
             with pytest.raises(StoreRefused, match="ids that other jobs have"):
                 store.ingest([jobs[2], taken, jobs[3]], f"{app}-other", "", "1:1")
-        assert [store.get(id) for id, _ in jobs[2:]] == [None, None]
+        assert [store.get(job_id) for job_id, _ in jobs[2:]] == [None, None]
         assert store.note(JOURNALS, f"{app}-other") == ""
 
     def test_a_key_that_is_taken_stores_nothing(self, store: Store, queue: QueueTables, app: str) -> None:
@@ -212,9 +212,9 @@ class TestIngest:
         assert row_of(store, jobs[2][0]).job_key == "x"
 
     def test_large_payloads_come_along(self, store: Store, queue: QueueTables, app: str) -> None:
-        id, data = numbered(1 << 46, queue.number), f'"{"x" * 100_000}"'
-        assert store.ingest([(id, new(queue.number, job_data=data))], app, "", "1:1")
-        assert row_of(store, id).job_data == data
+        job_id, data = numbered(1 << 46, queue.number), f'"{"x" * 100_000}"'
+        assert store.ingest([(job_id, new(queue.number, job_data=data))], app, "", "1:1")
+        assert row_of(store, job_id).job_data == data
 
 
 class TestRefusals:
@@ -227,7 +227,7 @@ class TestRefusals:
         before = everything(store, queue.number)
         large = f'"{"x" * 100_000}"'
         bad: dict[int, dict[str, Any]] = {
-            0: {"lane": "of an id that is taken"}, 5: {"rank": 1 << 63}, 6: {"tenant": "a\x00b"},
+            0: {"lane": "of an id that is taken"}, 5: {"priority": 1 << 63}, 6: {"tenant": "a\x00b"},
             250: {"phase": "odd"}, 298: {"job_key": "key"}, 299: {"job_data": "\ud800"},
         }  # fmt: skip
         fields = {7: {"job_data": large}, **bad}

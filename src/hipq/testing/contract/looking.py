@@ -45,13 +45,13 @@ class TestGet:
         assert store.get(row.id) == row
 
     def test_an_id_nobody_has_finds_nothing(self, store: Store, queue: QueueTables) -> None:
-        id = add_one(store, new(queue.number))
-        for unknown in (id + (1 << 16), id + (1 << 60), 0, -id, queue.number):
+        job_id = add_one(store, new(queue.number))
+        for unknown in (job_id + (1 << 16), job_id + (1 << 60), 0, -job_id, queue.number):
             assert store.get(unknown) is None
 
     def test_an_id_of_a_queue_nobody_has_finds_nothing(self, store: Store, queue: QueueTables) -> None:
-        id = add_one(store, new(queue.number))
-        assert store.get(id - queue.number + 65_535) is None
+        job_id = add_one(store, new(queue.number))
+        assert store.get(job_id - queue.number + 65_535) is None
 
     def test_an_id_beyond_64_bits_finds_nothing(self, store: Store, queue: QueueTables) -> None:
         assert store.get((1 << 80) + queue.number) is None
@@ -65,7 +65,7 @@ class TestFind:
             finish(store, row)
         rows = store.find(Filter(queue.number))
         assert [row.id for row in rows] == ids
-        assert rows == [row_of(store, id) for id in ids]
+        assert rows == [row_of(store, job_id) for job_id in ids]
 
     def test_pages_follow_each_other(self, store: Store, engine: int, queue: QueueTables) -> None:
         ids = add(store, [new(queue.number) for _ in range(25)])
@@ -235,3 +235,12 @@ class TestNow:
         assert store.now() == clock.now()
         clock.advance(hours=3)
         assert store.now() == clock.now() == NOW + 3 * 3600 * SECOND
+
+
+class TestLocked:
+    def test_jobs_that_run_lock_no_queue(
+        self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        bring(store, engine, queue.number, "executing")
+        assert store.locked([queue.number, queue2.number]) == set()
+        assert store.locked([]) == set()

@@ -97,5 +97,5 @@ class TestAnswersForOneJob:
         gone = add_one(store, new(queue.number, "other"))
         (delivered,) = store.answer([answer(queue.number, "k", job=gone)], NOW)
         assert (delivered.outcome, delivered.job) == ("late", gone)
-        id = add_one(store, new(queue.number, "k"))
-        assert store.answers(AnswerFilter(queue.number, job=id)) == []
+        job_id = add_one(store, new(queue.number, "k"))
+        assert store.answers(AnswerFilter(queue.number, job=job_id)) == []

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from hipq.job.model import Row
+from hipq.job.units import UNIT, counted
 from hipq.throttlers.limit import Limit, PerLane
 from hipq.throttlers.rules import AnyLimit, Rules
 from hipq.throttlers.share import Share
@@ -35,7 +36,9 @@ class Oracle:
             if not self._could(row):
                 continue
             if row.job_type not in types or not self._fits(row, held, first):
-                first |= {name: id for name, (id, _) in self.passed.items() if id == row.id and name not in first}
+                first |= {
+                    name: job_id for name, (job_id, _) in self.passed.items() if job_id == row.id and name not in first
+                }
             else:
                 taken.append(row.id)
                 if row.job_type not in self.critical:
@@ -53,7 +56,8 @@ class Oracle:
         for name in names:
             cap, used = self._cap(name), self._used(name, held)
             if used + row.throttle_factor > cap and not (row.throttle_factor > cap and used == 0):
-                if row.throttle_factor > 1 and name not in first:
+                lightest = min([UNIT, *(units for _, units in held)])
+                if (row.throttle_factor > lightest or used < max(cap, 1)) and name not in first:
                     first[name] = row.id
                     self.passed[name] = (row.id, self.passed.get(name, (0, 0))[1])
                 return False
@@ -76,9 +80,9 @@ class Oracle:
         kind, _, lane = name.partition("/")
         one = next(one for one in self.rules.in_force if type(one).__name__ == kind)
         if isinstance(one, Share):
-            return self.rules.most * one.percent.get(lane, one.other) // 100
+            return counted(self.rules.most) * counted(one.percent.get(lane, one.other)) // (100 * UNIT)
         assert isinstance(one, (Limit, PerLane))
-        return one.n
+        return counted(one.n)
 
     def _used(self, name: str, held: list[tuple[str, int]]) -> int:
         kind, _, lane = name.partition("/")

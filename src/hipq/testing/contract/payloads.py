@@ -23,8 +23,8 @@ def text(size: int, letter: str = "x") -> str:
     return '"' + letter * (size - 2) + '"'
 
 
-def payloads(database: Database, id: int) -> int:
-    ((count,),) = raw(database, f"SELECT count(*) FROM hipq_payloads WHERE id = {id}")
+def payloads(database: Database, job_id: int) -> int:
+    ((count,),) = raw(database, f"SELECT count(*) FROM hipq_payloads WHERE id = {job_id}")
     return int(count)
 
 
@@ -35,13 +35,13 @@ class TestLargePayloads:
         self, store: Store, other: Store, engine: int, queue: QueueTables, size: int, letter: str
     ) -> None:
         job = new(queue.number, "a", job_data=text(size, letter))
-        id = add_one(store, job)
-        assert row_of(other, id) == blank(job, id)
-        assert store.find(Filter(queue.number)) == [blank(job, id)]
+        job_id = add_one(store, job)
+        assert row_of(other, job_id) == blank(job, job_id)
+        assert store.find(Filter(queue.number)) == [blank(job, job_id)]
         (won,) = claim(store, engine, queue.number)
         assert won.job_data == job.job_data
         done = finish(store, won)
-        assert row_of(other, id) == done
+        assert row_of(other, job_id) == done
         assert done.job_data == job.job_data
 
     def test_large_and_small_ones_share_a_batch(self, store: Store, engine: int, queue: QueueTables) -> None:
@@ -107,9 +107,9 @@ class TestLargePayloads:
         a, b, c = add(store, jobs)
         for seconds, row in enumerate(claim(store, engine, queue.number, limit=2)):
             finish(store, row, NOW + seconds)
-        assert [payloads(database, id) for id in (a, b, c)] == [1, 1, 1]
+        assert [payloads(database, job_id) for job_id in (a, b, c)] == [1, 1, 1]
         assert store.prune(queue.number, (NOW + 9, 0), 1).deleted == 1
-        assert [payloads(database, id) for id in (a, b, c)] == [0, 1, 1]
+        assert [payloads(database, job_id) for job_id in (a, b, c)] == [0, 1, 1]
         assert store.prune(queue.number, (NOW + 9, 0), 10).deleted == 1
-        assert [payloads(database, id) for id in (a, b, c)] == [0, 0, 1]
+        assert [payloads(database, job_id) for job_id in (a, b, c)] == [0, 0, 1]
         assert row_of(store, c).job_data == text(30_000)

@@ -42,17 +42,17 @@ class TestQueues:
         first = store.queue(shop, "orders", f"{shop}_orders")
         assert first == (first.number, shop, "orders", f"{shop}_orders")
         assert 1 <= first.number <= 65_535
-        id = add_one(store, new(first.number))
+        job_id = add_one(store, new(first.number))
         assert store.queue(shop, "orders", f"{shop}_orders") == first
         assert other.queue(shop, "orders", f"{shop}_orders") == first
-        assert other.get(id) is not None
+        assert other.get(job_id) is not None
 
     def test_each_queue_has_its_number_and_its_table(self, store: Store, other: Store, shop: str) -> None:
         queues = [(store, other)[n % 2].queue(shop, f"q{n}", f"{shop}_q{n}") for n in range(4)]
         assert len({queue.number for queue in queues}) == 4
         assert store.queues(shop) == other.queues(shop) == queues
         ids = [add_one(store, new(queue.number)) for queue in store.queues(shop)]
-        assert [queue_of(id) for id in ids] == [queue.number for queue in queues]
+        assert [queue_of(job_id) for job_id in ids] == [queue.number for queue in queues]
 
     def test_queues_are_listed_for_one_instance_or_for_all(self, store: Store, shop: str) -> None:
         mine = store.queue(shop, "orders", f"{shop}_orders")
@@ -78,7 +78,7 @@ class TestQueues:
         add(store, [new(kept.number)])
 
     @pytest.mark.parametrize(
-        "suffix", ["key", "ready", "stage", "wait", "owner", "todo", "ids", "states", "pkey", "final_key"]
+        "suffix", ["key", "ready", "stage", "wait", "owner", "todo", "ids", "states", "pkey", "final_key", "waited"]
     )
     @pytest.mark.parametrize("longer_first", [False, True])
     def test_a_queue_named_like_an_index_works_or_is_refused(
@@ -125,9 +125,9 @@ class TestQueues:
         self, store: Store, other: Store, shop: str
     ) -> None:
         queue = store.queue(shop, "orders", f"{shop}_orders")  # `other` was opened before, and never told
-        id = add_one(store, new(queue.number))
-        assert other.get(id) == store.get(id)
-        assert other.find(Filter(queue.number)) == [store.get(id)]
+        job_id = add_one(store, new(queue.number))
+        assert other.get(job_id) == store.get(job_id)
+        assert other.find(Filter(queue.number)) == [store.get(job_id)]
 
     def test_every_verb_knows_a_queue_another_process_registered(
         self, store: Store, database: Database, shop: str
@@ -226,7 +226,7 @@ class TestDroppedQueues:
         store.drop_queue(queue.number)
         assert set(filed(database, queue.number).values()) == {0}
         assert store.queues(shop) == other.queues(shop) == [beside]
-        assert [store.get(id) for id in ids] == [None] * len(ids)
+        assert [store.get(job_id) for job_id in ids] == [None] * len(ids)
         assert store.answers(AnswerFilter(queue.number)) == []
         for table in (queue.table, f"{queue.table}_final"):
             raw(database, f"CREATE TABLE {table} (x INTEGER)")  # which it could not, were it there
@@ -251,8 +251,8 @@ class TestDroppedQueues:
         assert after.number > before.number
         assert everything(store, after.number) == []
         for one in (store, other):
-            id = add_one(one, new(after.number))
-            assert queue_of(id) == after.number
+            job_id = add_one(one, new(after.number))
+            assert queue_of(job_id) == after.number
             (row,) = claim(one, engine, after.number)
             assert row_of(other, finish(one, row).id).state == "final"
 

@@ -9,10 +9,11 @@ from msgspec.structs import replace
 
 from hipq.job import moves, windows
 from hipq.job.model import Row
+from hipq.job.units import UNIT
 from hipq.job.windows import window
 from hipq.stores.base import Claim, Filter, QueueTables, Store
 from hipq.testing.clock import HandClock
-from hipq.testing.contract.jobs import NOW, add, add_one, bring, claim, everything, new, save, waits
+from hipq.testing.contract.jobs import NOW, add, add_one, bring, claim, everything, new, ranked, save, waits
 from hipq.testing.contract.oracle import Oracle
 from hipq.throttlers.limit import limit, per_lane
 from hipq.throttlers.rate import rate
@@ -31,6 +32,8 @@ SETS: dict[str, list[AnyLimit]] = {
     "both": [limit(10), per_lane(4)],
     "shares": [limit(10), share({"east": 40, "north": 30, "west": 30})],
     "shares with others": [limit(10), share({"east": 50}, other=30)],
+    "fractions": [limit(7.5), per_lane(2.3)],
+    "shares of fractions": [limit(9.5), share({"east": 33.3, "north": 30, "west": 30})],
 }
 
 
@@ -50,13 +53,18 @@ class TestRules:
     ) -> None:
         draw = random.Random(f"{name}{seed}")
         number = queue.number
-        lanes = ["east", "north", "west"] if name == "shares" else ["", "east", "north", "west", "süd"]
+        factors = [1, 1, 0.7, 0.25, 2, 3] if "fractions" in name else [1, 1, 1, 2, 3]
+        lanes = (
+            ["east", "north", "west"]
+            if name in ("shares", "shares of fractions")
+            else ["", "east", "north", "west", "süd"]
+        )
         rules = set_rules(store, number, SETS[name])
         oracle = Oracle(rules, ("urgent",), {"[]": True, OPEN: True, SHUT: False})
         jobs = [
             new(
                 number, job_type=draw.choice(TYPES), rank=draw.randrange(30), lane=draw.choice(lanes),
-                throttle_factor=draw.choice([1, 1, 1, 2, 3]), time_windows=draw.choice(["[]", "[]", OPEN, SHUT]),
+                throttle_factor=draw.choice(factors), time_windows=draw.choice(["[]", "[]", OPEN, SHUT]),
             )
             for _ in range(150)
         ]  # fmt: skip
@@ -124,7 +132,7 @@ class TestRules:
             clock.advance(seconds=step / 1e6)
         assert len(starts) == 120
         for at, _ in starts:
-            assert sum(units for when, units in starts if at <= when < at + 1_000_000) <= 10
+            assert sum(units for when, units in starts if at <= when < at + 1_000_000) <= 10 * UNIT
 
     def test_a_rate_counts_starts_when_they_happen(
         self, store: Store, engine: int, queue: QueueTables, clock: HandClock
@@ -142,10 +150,10 @@ class TestRules:
     def test_a_rate_is_not_used_up_by_what_is_judged(self, store: Store, engine: int, queue: QueueTables) -> None:
         bring(store, engine, queue.number, "judging")
         set_rules(store, queue.number, [rate(1, per=3600)])
-        id = add_one(store, new(queue.number))
+        job_id = add_one(store, new(queue.number))
         (judged,) = claim(store, engine, queue.number, limit=1)
-        assert judged.id != id
-        assert [row.id for row in claim(store, engine, queue.number, limit=1)] == [id]
+        assert judged.id != job_id
+        assert [row.id for row in claim(store, engine, queue.number, limit=1)] == [job_id]
 
     def test_what_a_rate_refuses_in_the_claim_that_fills_it_is_told_when(
         self, store: Store, engine: int, queue: QueueTables, clock: HandClock
@@ -154,6 +162,32 @@ class TestRules:
         add(store, [new(queue.number)] * 3)
         turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], NOW)
         assert (len(turned.won), turned.refused) == (2, {queue.number: clock.now() + 10_000_000})
+
+    @pytest.mark.parametrize("one", [limit(1), per_lane(1), rate(1, per=60)], ids=str)
+    def test_tenths_of_a_unit_add_up_exactly(
+        self, store: Store, engine: int, queue: QueueTables, one: AnyLimit
+    ) -> None:
+        set_rules(store, queue.number, [one])
+        ids = add(store, [new(queue.number, throttle_factor=0.1)] * 11)
+        won = [row.id for _ in range(4) for row in claim(store, engine, queue.number, limit=4)]
+        assert won == ids[:10], "ten tenths are one"
+
+    def test_light_jobs_do_not_pass_one_of_a_whole_unit_for_ever(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        set_rules(store, queue.number, [limit(2)])
+        add(store, [new(queue.number, rank=0, throttle_factor=0.5)] * 3)
+        running = claim(store, engine, queue.number)
+        (whole,) = add(store, [new(queue.number, rank=1)])
+        add(store, [new(queue.number, rank=2, throttle_factor=0.5)] * 50)
+        passed = 0
+        while whole not in [row.id for row in running]:
+            won = claim(store, engine, queue.number)
+            passed += len(won)
+            running += won
+            done = running.pop(0)
+            store.turn(engine, [_change(done, moves.succeeded(done, "1", 200, NOW))], [], NOW)
+        assert 0 < passed - 1 <= 4, "what passes it is one poolful of halves"
 
     def test_a_heavy_job_is_passed_by_one_poolful_at_most(self, store: Store, engine: int, queue: QueueTables) -> None:
         set_rules(store, queue.number, [limit(10)])
@@ -180,7 +214,7 @@ class TestRules:
         _bar_mails(store, engine, queue.number)
         add(store, [new(queue.number, job_type="mail", rank=0)])
         (urgent,) = _mails(store, engine, queue.number)
-        assert urgent.rank == 0, "what comes before the heavy one may start"
+        assert urgent.rank == ranked(0), "what comes before the heavy one may start"
         save(store, urgent, moves.succeeded(urgent, "1", 200, NOW))
         assert claim(store, engine, queue.number, types=("charge",))
         assert _mails(store, engine, queue.number) == []
@@ -220,7 +254,7 @@ class TestRules:
 
         def go_on(count: int) -> list[Row]:
             """The throttler admits all that it is shown."""
-            asked = store.ask(engine, Claim(queue.number, types, count), (-(1 << 63), 0), 60, 500, NOW)
+            asked = store.ask(engine, Claim(queue.number, types, count), ("", 0), 60, 500, NOW)
             assert asked is not None
             admitted = tuple(row.id for row in asked.due)
             return store.turn(engine, [], [Claim(queue.number, types, count, (), asked.ticket, admitted)], NOW).won
@@ -290,7 +324,7 @@ class TestRules:
         factors: list[int] = []
         while won := claim(store, engine, queue.number, limit=5):
             factors += [row.throttle_factor for row in won if row.lane == "a"]
-        assert factors == [*range(100, 0, -1)]
+        assert factors == [n * UNIT for n in range(100, 0, -1)]
 
     def test_a_changed_rate_goes_on_counting(
         self, store: Store, engine: int, queue: QueueTables, clock: HandClock
@@ -339,7 +373,7 @@ class TestRules:
 
     def test_closed_windows_are_told(self, store: Store, engine: int, queue: QueueTables) -> None:
         shut = add(store, [new(queue.number, time_windows=SHUT, lane=lane) for lane in ("a", "b")])
-        (able,) = add(store, [new(queue.number, rank=1 << 60)])
+        (able,) = add(store, [new(queue.number, rank=1 << 70)])
         turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], NOW)
         assert [row.id for row in turned.won] == [able]
         assert turned.closed == {queue.number: frozenset({SHUT})}

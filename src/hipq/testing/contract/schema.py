@@ -95,6 +95,8 @@ class TestChecks:
         conn = database.connect()
         try:
             assert not accepts(database, conn, f"UPDATE {queue.table} SET job_key = 'a'")
+            assert not accepts(database, conn, f"UPDATE {queue.table} SET wait_key = 'a'")
+            assert accepts(database, conn, f"UPDATE {queue.table} SET wait_key = ''")
         finally:
             conn.close()
 

@@ -1,6 +1,6 @@
 """Every test of the contract, for a store's test module to import whole."""
 
-from hipq.testing.contract.answers import TestAnswers, TestEarlyAnswers, TestInbox, TestUsedAnswers
+from hipq.testing.contract.answers import TestAnswers, TestEarlyAnswers, TestInbox, TestUsedAnswers, TestWaitKeys
 from hipq.testing.contract.asking import (
     TestChangingRules,
     TestCron,
@@ -78,6 +78,7 @@ __all__ = [
     "TestUsage",
     "TestUsedAnswers",
     "TestUserTransaction",
+    "TestWaitKeys",
     "TestWaking",
     "orders",
     "shop",

@@ -88,10 +88,12 @@ class TestThreads:
     def test_many_threads_lose_no_job(self, stores: list[Store], queue: QueueTables) -> None:
         def act(n: int) -> list[int]:
             return [
-                id for m in range(15) for id in add(stores[n % 4], [new(queue.number, f"{n}-{m}"), new(queue.number)])
+                job_id
+                for m in range(15)
+                for job_id in add(stores[n % 4], [new(queue.number, f"{n}-{m}"), new(queue.number)])
             ]
 
-        ids = [id for some in at_once(act) for id in some]
+        ids = [job_id for some in at_once(act) for job_id in some]
         assert len(set(ids)) == 8 * 15 * 2
         assert [row.id for row in everything(stores[0], queue.number)] == sorted(ids)
 
@@ -154,7 +156,7 @@ class TestThreads:
             ]
             return stores[n].turn(engine, changes, [], NOW).lost
 
-        lost = Counter(id for some in at_once(act, 4) for id in some)
+        lost = Counter(job_id for some in at_once(act, 4) for job_id in some)
         assert lost == {row.id: 3 for row in rows}
         assert {row.token for row in everything(stores[0], queue.number)} == {rows[0].token + 1}
 
@@ -162,7 +164,7 @@ class TestThreads:
         ids = add(stores[0], [new(queue.number, scheduled_run_time=LATER)] * 100)
         staged = at_once(lambda n: sum(stores[n].stage(queue.number, LATER, 10) for _ in range(20)), 4)
         assert sum(staged) == 100
-        assert {row_of(stores[0], id).token for id in ids} == {1}
+        assert {row_of(stores[0], job_id).token for job_id in ids} == {1}
 
     def test_a_final_row_is_pruned_once(self, stores: list[Store], engine: int, queue: QueueTables) -> None:
         add(stores[0], [new(queue.number)] * 100)
@@ -206,7 +208,7 @@ class TestProcesses:
         processes = [other_process.start("work", database.url, queue.number) for _ in range(4)]
         outputs = [process.communicate(timeout=120)[0] for process in processes]
         assert [process.returncode for process in processes] == [0] * 4
-        ran = [id for output in outputs for id in msgspec.json.decode(output, type=list[int])]
+        ran = [job_id for output in outputs for job_id in msgspec.json.decode(output, type=list[int])]
         rows = everything(store, queue.number)
         assert len(rows) == 4 * other_process.JOBS
         assert sorted(ran) == [row.id for row in rows]

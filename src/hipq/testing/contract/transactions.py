@@ -95,11 +95,11 @@ class TestUserTransaction:
     def test_a_duplicate_does_not_abort_the_users_transaction(
         self, store: Store, queue: QueueTables, database: Database, orders: str
     ) -> None:
-        id = add_one(store, new(queue.number, "a"))
+        job_id = add_one(store, new(queue.number, "a"))
         with connected(database) as conn:
             conn.execute(f"INSERT INTO {orders} VALUES (1)")
             stored = store.enqueue([new(queue.number, "a"), new(queue.number, "b")], conn=conn)
-            assert stored[0] == Stored(id, duplicate=True)
+            assert stored[0] == Stored(job_id, duplicate=True)
             conn.execute(f"INSERT INTO {orders} VALUES (2)")
             conn.commit()
         assert raw(database, f"SELECT n FROM {orders} ORDER BY n") == [(1,), (2,)]
@@ -110,7 +110,7 @@ class TestUserTransaction:
         self, store: Store, queue: QueueTables, database: Database, orders: str, fault: str
     ) -> None:
         add_one(store, new(queue.number, "a"))
-        bad = new(queue.number, "a") if fault == "duplicate" else new(queue.number, "c", rank=1 << 63)
+        bad = new(queue.number, "a") if fault == "duplicate" else new(queue.number, "c", priority=1 << 63)
         with connected(database) as conn:
             conn.execute(f"INSERT INTO {orders} VALUES (1)")
             store.enqueue([new(queue.number, "kept")], conn=conn)
@@ -140,12 +140,12 @@ class TestUserTransaction:
     def test_a_connection_that_returns_dicts_will_do(
         self, store: Store, queue: QueueTables, database: Database, count: int
     ) -> None:
-        id = add_one(store, new(queue.number, "a"))
+        job_id = add_one(store, new(queue.number, "a"))
         jobs = [new(queue.number, f"k{n}") for n in range(count)] + [large(queue.number, "big"), new(queue.number, "a")]
         with connected(database, dict_rows=True) as conn:
             stored = store.enqueue(jobs, conn=conn)
             conn.commit()
-        assert stored[-1] == Stored(id, duplicate=True)
+        assert stored[-1] == Stored(job_id, duplicate=True)
         for job, one in zip(jobs[:-1], stored[:-1], strict=True):
             assert row_of(store, one.id) == blank(job, one.id)
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from hipq.job import awaiting, moves
-from hipq.job.ending import Again
+from hipq.job.ending import Again, Edits
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
 from hipq.job.states import FINAL
@@ -42,6 +42,13 @@ SOON: Final = NOW + 5 * SECOND
 def one_write(before: Row, after: Row) -> Row:
     return replace(after, token=before.token + 1)
 
+
+def edited(row: Row, data: str = '{"n":2}') -> Row:
+    """As a retry handler leaves its copy."""
+    return moves.edited(row, Edits(data, priority=7, at=LATER))
+
+
+LARGE: Final = f'"{"x" * 20_000}"'
 
 MOVES: Final[list[tuple[str, str, Move]]] = [
     ("succeeded", "executing", lambda row, now: moves.succeeded(row, '{"é":"🏦"}', 201, now)),
@@ -79,12 +86,18 @@ MOVES: Final[list[tuple[str, str, Move]]] = [
     ("given back", "being judged", lambda row, now: moves.given_back(row, "stopping", False, now)),
     ("rescued", "executing", moves.rescued),
     ("rescued", "being judged", moves.rescued),
-    ("crashed", "executing", lambda row, now: moves.crashed(row, Fault("crash", "signal 11"), now)),
+    ("crashed", "executing", lambda row, now: moves.crashed(row, Fault("crash", "signal 11"), 500, now, judged=True)),
+    ("suspected", "executing", lambda row, now: moves.suspected(row, Fault("crash", "signal 11"), now)),
+    ("crashed aside", "being judged", lambda row, now: moves.crashed_aside(row, Fault("crash", "signal 11"), now)),
     (
-        "crashed for the last time",
-        "executing",
-        lambda row, now: moves.crashed(replace(row, crashes=moves.CRASHES_ALLOWED), Fault("crash", "signal 11"), now),
+        "crashed aside for the last time",
+        "being judged",
+        lambda row, now: moves.crashed_aside(replace(row, crashes=moves.CRASHES_ALLOWED), FAULT, now),
     ),
+    ("crashed over its answer", "being looked at", lambda row, now: awaiting.crashed(row, FAULT, 500, now, True)),
+    ("retried, its copy changed", "judging", lambda row, now: moves.retried(edited(row), Again(FAULT), ORDER, now)),
+    ("gave up with its copy changed", "judging", lambda row, now: moves.gave_up(edited(row), FAULT, now)),
+    ("gave up with a large copy", "being judged", lambda row, now: moves.gave_up(edited(row, LARGE), FAULT, now)),
     *[
         ("cancelled", place, lambda row, now: moves.cancelled(row, "by hand", now))
         for place in ("initial ready", "initial scheduled", "executing", "waiting", "answered", "calling off",
@@ -104,8 +117,8 @@ def ok(row: Row, now: int = NOW) -> Change:
     return Change(row, moves.succeeded(row, "null", 200, now))
 
 
-def count(database: Database, table: str, id: int) -> int:
-    ((found,),) = raw(database, f"SELECT count(*) FROM {table} WHERE id = {id}")
+def count(database: Database, table: str, job_id: int) -> int:
+    ((found,),) = raw(database, f"SELECT count(*) FROM {table} WHERE id = {job_id}")
     return int(found)
 
 

@@ -12,7 +12,7 @@ from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hipq.job import payload
+from hipq.job import moves, payload
 from hipq.job.answer import APPLIED, BUFFERED, CONFLICT, DUPLICATE, LATE, MATCHED, PROGRESS, SETTLED, Answered
 from hipq.job.model import queue_of
 from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, RETRY, WAITING
@@ -77,10 +77,14 @@ class Answers:
         self._rows: dict[int, Row] = {}
         self._final: dict[int, Row] = {}
         self._live: dict[Key, int] = {}
+        self._waits: dict[Key, int] = {}
+        """Live jobs by the keys of their waits."""
         self._ended: dict[Key, list[int]] = defaultdict(list)
         """By key, the jobs that ended, in that order;"""
         self._inbox: dict[int, Row] = {}
         self._by_key: dict[Key, set[int]] = defaultdict(set)
+        self._buffered: dict[int, set[int]] = defaultdict(set)
+        """by job, the answers that are kept for it;"""
         self._matched: dict[int, set[int]] = defaultdict(set)
         """by job, the answers it has to look at."""
         self._inserted: dict[int, list[Row]] = defaultdict(list)
@@ -112,11 +116,11 @@ class Answers:
                 self._answer_written(write, call)
             else:
                 self._job_written(write, call)
-        for id, old in call.answers.items():
-            if id in self._inbox:
-                self._check_answer(old, self._inbox[id], call)
-        jobs = {self._live[key] for key in call.keys if key in self._live} | call.first.keys()
-        jobs |= {self._inbox[id]["job"] for id in call.answers if id in self._inbox} - {0}
+        for job_id, old in call.answers.items():
+            if job_id in self._inbox:
+                self._check_answer(old, self._inbox[job_id], call)
+        jobs = {job for key in call.keys if (job := self._holder(key))} | call.first.keys()
+        jobs |= {self._inbox[job_id]["job"] for job_id in call.answers if job_id in self._inbox} - {0}
         for job in sorted(jobs):
             self._check_job(job, call)
 
@@ -125,10 +129,12 @@ class Answers:
             old, new = self._rows[write.id], write.new
             self._check_time_out(write, old, new)
             self._final[write.id] = new
-            self._ended[_key(new)].append(write.id)
+            for key in _keys(new):
+                self._ended[key].append(write.id)
             call.ended.add(write.id)
         elif write.verb == "DELETE":
             self._live.pop(_key(write.old), None)
+            self._waits.pop(_wait_key(write.old), None)
             old, new = self._rows.pop(write.id), write.old
         else:
             old, new = write.old, write.new
@@ -137,25 +143,42 @@ class Answers:
                     self._adopted(write)
                 self._check_time_out(write, old, new)
                 self._check_deadline(old, new, write)
-                if _key(old) != _key(new):
-                    self._live.pop(_key(old), None)
+                self._check_wait_key(old, new, write)
             self._live[_key(new)] = write.id
             self._rows[write.id] = new
         if new is not write.old:
             self.phases.add((old.get("phase", ""), new["phase"]))
         call.first.setdefault(write.id, old)
         call.actors.setdefault(write.id, write.actor)
-        call.keys.add(_key(new))
-        self._wrote[call.number].add(_key(new))
+        call.keys.update(_keys(new))
+        self._wrote[call.number].update(_keys(new))
+
+    def _check_wait_key(self, old: Row, new: Row, write: Write) -> None:
+        """A wait's key is free when it is taken, and stays its job's until that waits anew, or ends."""
+        if old["wait_key"] == new["wait_key"]:
+            return
+        waits = new["phase"] in (WAITING, ANSWERED) and old["phase"] in (EXECUTING, ANSWERED)
+        require(waits, "wait key", f"job {write.id} lost its wait's key on the way to {new['phase']}", write)
+        if old["wait_key"]:
+            del self._waits[_wait_key(old)]
+        if new["wait_key"]:
+            key = _wait_key(new)
+            taken = self._holder(key)
+            require(not taken, "wait key", f"job {write.id} waits under a key of job {taken}", write)
+            self._waits[key] = write.id
+
+    def _holder(self, key: Key) -> int:
+        """The live job to which an answer under this key goes: whose own key it is, or whose wait's; 0 = none."""
+        return self._live.get(key) or self._waits.get(key, 0)
 
     def _adopted(self, write: Write) -> None:
         """The same run, which may have come to its end, under its engine's new lease."""
         before, after = write.old["token"], write.new["token"]
         if request := self._jobs.asked.get((write.id, before)):
             self._jobs.asked[write.id, after] = request
-        for id in self._matched[write.id]:
-            if look := self._jobs.looked.get((write.id, before, id)):
-                self._jobs.looked[write.id, after, id] = look
+        for job_id in self._matched[write.id]:
+            if look := self._jobs.looked.get((write.id, before, job_id)):
+                self._jobs.looked[write.id, after, job_id] = look
 
     def _answer_written(self, write: Write, call: Call) -> None:
         old, new = write.old, write.new
@@ -179,11 +202,14 @@ class Answers:
             self._was_late.add(write.id)
         if new["state"] == MATCHED:
             self._matched[new["job"]].add(write.id)
+        if new["state"] == BUFFERED and new["job"]:
+            self._buffered[new["job"]].add(write.id)
         self._by_key[_key(new)].add(write.id)
 
     def _forget(self, old: Row) -> None:
         self._by_key[_key(old)].discard(old["id"])
         self._matched[old["job"]].discard(old["id"])
+        self._buffered[old["job"]].discard(old["id"])
 
     # -- it comes ---------------------------------------------------------------------------------------------------
     def _check_arrival(self, new: Row) -> None:
@@ -193,7 +219,7 @@ class Answers:
             known = one["remember_until"] > at or (one["state"] == BUFFERED and one["keep_until"] > at)
             twin = new["answer_id"] != "" and one["answer_id"] == new["answer_id"] and known
             require(not twin, "I15", f"answer {new['id']} is answer {one['id']} again, and was kept as another", new)
-        live = self._live.get(key, 0)
+        live = self._holder(key)
         if not live:
             require(new["state"] not in (MATCHED, SETTLED), "I15", f"answer {new['id']} was taken by no live job", new)
             self._check_unclaimed(new, key)
@@ -219,7 +245,7 @@ class Answers:
             require(bound, "late", f"answer {new['id']} is of job {new['job']}", new)
         elif end >= at - window:
             require(new["job"] == last, "late", f"answer {new['id']} came after the end of job {last}", new)
-            settled = any(_is_settled(one, last) for one in self._of_key(key))
+            settled = any(_is_settled(one, last) for one in self._inbox.values())
             state = CONFLICT if settled else LATE
             require(new["state"] == state, "late", f"answer {new['id']} is {new['state']}, not {state}", new)
         else:
@@ -230,7 +256,7 @@ class Answers:
         same = {**old, "copies": 0} == {**new, "copies": 0}
         require(same, "duplicate", f"answer {new['id']} came again and is another now", (old, new))
         key = _key(new)
-        if live := self._live.get(key, 0):
+        if live := self._holder(key):
             current = live == new["job"] and self._rows[live]["state"] in (ERROR, RETRY) and new["state"] == APPLIED
         else:
             current = new["job"] in self._latest(key)
@@ -243,7 +269,7 @@ class Answers:
         return [one for one in ended if self._final[one]["update_time"] > end] + ended[-1:]
 
     def _of_key(self, key: Key) -> Iterator[Row]:
-        return (self._inbox[id] for id in sorted(self._by_key[key]))
+        return (self._inbox[job_id] for job_id in sorted(self._by_key[key]))
 
     def _takes(self, row: Row) -> bool:
         """Whether a job takes an answer that comes now."""
@@ -255,14 +281,14 @@ class Answers:
 
     # -- it goes its way --------------------------------------------------------------------------------------------
     def _check_answer(self, old: Row, new: Row, call: Call) -> None:
-        id, before, after = new["id"], old.get("state", ""), new["state"]
+        job_id, before, after = new["id"], old.get("state", ""), new["state"]
         if old:
             kept = all(old[name] == new[name] for name in FIXED)
-            require(kept, "I15", f"answer {id} is another one now", (old, new))
+            require(kept, "I15", f"answer {job_id} is another one now", (old, new))
             bound = old["job"] in (0, new["job"])
-            require(bound, "I15", f"answer {id} of job {old['job']} was given to job {new['job']}", new)
+            require(bound, "I15", f"answer {job_id} of job {old['job']} was given to job {new['job']}", new)
             legal = before == after or after in LEGAL.get(before, ())
-            require(legal, "I15", f"answer {id} went from {before} to {after}", new)
+            require(legal, "I15", f"answer {job_id} went from {before} to {after}", new)
         if after in (MATCHED, SETTLED) and before in ("", BUFFERED):
             self._check_given(old, new, call)
         if after in (PROGRESS, APPLIED, SETTLED) and before != after:
@@ -272,21 +298,24 @@ class Answers:
 
     def _check_given(self, old: Row, new: Row, call: Call) -> None:
         """A job takes it: one that lives, that has its key, that it is for; and those that came before it first."""
-        id, job = new["id"], new["job"]
+        job_id, job = new["id"], new["job"]
         row = self._final[job] if job in call.ended else self._rows.get(job)
-        require(row is not None, "I15", f"answer {id} was given to job {job}, which is final", new)
+        require(row is not None, "I15", f"answer {job_id} was given to job {job}, which is final", new)
         assert row is not None
-        require(_key(row) == _key(new), "I15", f"answer {id} was given to a job with another key", (new, row))
-        require(queue_of(job) == new["queue"], "I15", f"answer {id} was given to a job of another queue", new)
+        mine = _key(new) in _keys(row) or old.get("job") == job  # it came under a key that the job had then
+        require(mine, "I15", f"answer {job_id} was given to a job with another key", (new, row))
+        require(queue_of(job) == new["queue"], "I15", f"answer {job_id} was given to a job of another queue", new)
         now = row["update_time"]
-        require(new["arrived"] == now or new["keep_until"] > now, "ttl", f"answer {id} was too old", (new, row))
-        require(not self._is_copy(new, call), "duplicate", f"answer {id} was just looked at by job {job}", (new, row))
-        require(_is_for(new, row), "fence", f"answer {id} is not for attempt {row['attempt']}", (new, row))
+        require(new["arrived"] == now or new["keep_until"] > now, "ttl", f"answer {job_id} was too old", (new, row))
+        require(
+            not self._is_copy(new, call), "duplicate", f"answer {job_id} was just looked at by job {job}", (new, row)
+        )
+        require(_is_for(new, row), "fence", f"answer {job_id} is not for attempt {row['attempt']}", (new, row))
         if old and not old["job"]:
-            require(self._is_early(new, row), "late", f"answer {id} was not for job {job}", (new, row))
+            require(self._is_early(new, row), "late", f"answer {job_id} was not for job {job}", (new, row))
         surely = now + self._steps  # what was too old once is not given, also when the calendar is set back
-        elder = [one["id"] for one in self._wanted(row, surely) if one["id"] < id]
-        require(not elder, "order", f"answer {id} was given to job {job} before {elder}", (new, row))
+        elder = [one["id"] for one in self._wanted(row, surely) if one["id"] < job_id]
+        require(not elder, "order", f"answer {job_id} was given to job {job} before {elder}", (new, row))
 
     def _is_early(self, answer: Row, row: Row, surely: bool = False) -> bool:
         """It came before its job was added, not too long, and after the end of the job before that; `surely`: whatever
@@ -297,40 +326,47 @@ class Answers:
 
     def _wanted(self, row: Row, now: int) -> Iterator[Row]:
         """What lies in the inbox for a job, and has not been given to it."""
-        for one in self._of_key(_key(row)):
+        for one in self._kept_for(row):
             mine = one["job"] == row["id"] or (one["job"] == 0 and self._is_early(one, row, surely=True))
             if mine and one["state"] == BUFFERED and one["keep_until"] > now and _is_for(one, row):
                 yield one
 
+    def _kept_for(self, row: Row) -> Iterator[Row]:
+        """What came under its keys, and what is its own under whatever key that came."""
+        found = set().union(self._buffered[row["id"]], *(self._by_key[key] for key in _keys(row)))
+        return (self._inbox[job_id] for job_id in sorted(found))
+
     def _check_used(self, old: Row, new: Row, call: Call) -> None:
         """A job has looked at it: what came of that is what it leads to."""
-        id, job, data = new["id"], new["job"], new["data"]
+        job_id, job, data = new["id"], new["job"], new["data"]
         before = call.first.get(job)
-        require(before is not None, "I15", f"answer {id} was used and job {job} was not written", new)
+        require(before is not None, "I15", f"answer {job_id} was used and job {job} was not written", new)
         assert before is not None
         ended = job in call.ended
         row = self._final[job] if ended else self._rows[job]
-        require((new["state"] == SETTLED) == ended, "I15", f"answer {id} is {new['state']}", (new, row))
+        require((new["state"] == SETTLED) == ended, "I15", f"answer {job_id} is {new['state']}", (new, row))
         if ended:
             require(job not in self.settled, "I15", f"job {job} ended with two answers", new)
             self.settled[job] = call.number
         if not old:
             direct = ended and new["job_type"] == LETTER and not new["error"] and not call.actors[job]
-            require(direct, "I15", f"answer {id} was used when it came", new)
+            require(direct, "I15", f"answer {job_id} was used when it came", new)
         else:
             mine = before["phase"] == ANSWERED and before["owner"] == call.actors[job] != 0
-            require(mine, "I15", f"answer {id} was used by engine {call.actors[job]}", (new, before))
-        if ended and json.loads(row["history"])[-1]["event"] in ("lifetime over", "crashed"):
-            return  # over it, its code failed for the last time
+            require(mine, "I15", f"answer {job_id} was used by engine {call.actors[job]}", (new, before))
+        if ended and json.loads(row["history"])[-1]["event"] == "lifetime over":
+            return
+        if before["crashes"] >= moves.CRASHES_ALLOWED and row["failures"] > before["failures"]:
+            return  # over it, its code crashed for the last time
         if new["error"]:
             failed = row["code"] == "error" if ended else row["failures"] == before["failures"] + 1
-            require(failed, "I15", f"answer {id} says job {job} failed", row)
+            require(failed, "I15", f"answer {job_id} says job {job} failed", row)
         elif new["job_type"] == LETTER:
             result = ended and row["code"] == "ok" and row["result"] == data
-            require(result, "I15", f"answer {id} is not the result of job {job}", (new, row))
+            require(result, "I15", f"answer {job_id} is not the result of job {job}", (new, row))
         else:
-            look = self._jobs.looked.get((job, before["token"], id))
-            require(look is not None, "I15", f"answer {id} was used, and nobody looked at it", (new, before))
+            look = self._jobs.looked.get((job, before["token"], job_id))
+            require(look is not None, "I15", f"answer {job_id} was used, and nobody looked at it", (new, before))
             assert look is not None
             self._check_outcome(look, row, ended, new)
 
@@ -352,30 +388,34 @@ class Answers:
 
     def _check_left(self, old: Row, new: Row, call: Call) -> None:
         """It was not used: its job ended, or is past the attempt it names."""
-        id, job = new["id"], new["job"]
+        job_id, job = new["id"], new["job"]
         if job in self._final and job not in call.ended:
             swept = (old["state"], new["state"]) == (BUFFERED, LATE)
-            require(swept, "I15", f"answer {id} is {new['state']} after the end of job {job}", (old, new))
+            require(swept, "I15", f"answer {job_id} is {new['state']} after the end of job {job}", (old, new))
             return
         if job not in call.ended:
             row = self._rows.get(job)
             fenced = row is not None and new["state"] == LATE and old["state"] == BUFFERED and not _is_for(new, row)
             useless = fenced or (new["state"] == DUPLICATE and old["state"] == BUFFERED and self._is_copy(new, call))
-            require(useless, "answer lost", f"answer {id} is {new['state']} and its job goes on", (new, row))
+            require(useless, "answer lost", f"answer {job_id} is {new['state']} and its job goes on", (new, row))
             return
         settled = [one for one in map(self._inbox.get, call.answers) if one and _is_settled(one, job)]
         if not settled:
             state = LATE
         else:
-            require(old["state"] == BUFFERED, "I15", f"job {job} had answer {id} and ended with another", new)
+            require(old["state"] == BUFFERED, "I15", f"job {job} had answer {job_id} and ended with another", new)
             state = DUPLICATE if settled[0]["hash"] == new["hash"] else CONFLICT
-        require(new["state"] == state, "I15", f"answer {id} is {new['state']}, not {state}", new)
+        require(new["state"] == state, "I15", f"answer {job_id} is {new['state']}, not {state}", new)
 
     def _is_copy(self, new: Row, call: Call) -> bool:
         """Its job has just looked at the same one, and is to be tried again because of it."""
-        had = [self._inbox[id] for id, old in call.answers.items() if old.get("state") == MATCHED and id in self._inbox]
-        looked_at = {(one["job"], one["hash"]) for one in had if one["state"] == APPLIED}
-        return not new["answer_id"] and (new["job"], new["hash"]) in looked_at
+        had = [
+            self._inbox[job_id]
+            for job_id, old in call.answers.items()
+            if old.get("state") == MATCHED and job_id in self._inbox
+        ]
+        looked_at = {(one["job"], one["hash"], one["job_key"]) for one in had if one["state"] == APPLIED}
+        return not new["answer_id"] and (new["job"], new["hash"], new["job_key"]) in looked_at
 
     # -- at the commit ----------------------------------------------------------------------------------------------
     def _check_job(self, job: int, call: Call) -> None:
@@ -392,7 +432,7 @@ class Answers:
         if self._takes(row) and (row["wait"] != "" or job in call.first):
             surely = max(call.now, row["update_time"]) + self._steps  # it may have been too old once
             wanted = self._wanted(row, surely)
-            undecided = min((one["id"] for one in self._of_key(_key(row)) if _is_undecided(one, row)), default=inf)
+            undecided = min((one["id"] for one in self._kept_for(row) if _is_undecided(one, row)), default=inf)
             missed = [one["id"] for one in wanted if one["id"] < undecided]
             require(not missed, "answer lost", f"job {job} takes answers, and {missed} are there", row)
 
@@ -419,8 +459,8 @@ class Answers:
             before = json.loads(old["wait"])
             (look,) = [
                 found
-                for id in self._matched[write.id]
-                if (found := self._jobs.looked.get((write.id, old["token"], id)))
+                for job_id in self._matched[write.id]
+                if (found := self._jobs.looked.get((write.id, old["token"], job_id)))
             ]
             until = now + _micros(look.seconds) if look.seconds else before["until"]
             beat = before.get("heartbeat") if look.do in ("progress", "extend") else None
@@ -494,6 +534,15 @@ def _outlived(row: Row) -> bool:
 
 def _key(row: Row) -> Key:
     return row["tenant"], row["job_type"], row["job_key"]
+
+
+def _wait_key(row: Row) -> Key:
+    return row["tenant"], row["job_type"], row["wait_key"]
+
+
+def _keys(row: Row) -> list[Key]:
+    """The keys under which answers find a job."""
+    return [_key(row), *([_wait_key(row)] if row["wait_key"] else [])]
 
 
 def _tries(row: Row) -> int:

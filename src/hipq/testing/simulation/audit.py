@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hipq.job import moves
 from hipq.job.answer import KEPT
 from hipq.job.fault import Fault
 from hipq.job.model import COLUMNS
@@ -25,13 +26,17 @@ from hipq.job.states import (
     MOVES,
     PARKED,
     READY,
+    RETRY,
     WAITING,
     reachable,
 )
+from hipq.testing.simulation.scene import FENCED, URGENT
 
 if TYPE_CHECKING:
     from hipq.testing.simulation.world import World
 
+ATTEMPTS = 4
+"""How often jobs that have a retry handler may fail."""
 CRON = "cron"
 """The marker of jobs that a schedule adds: there may be many."""
 
@@ -86,7 +91,7 @@ def install(conn: sqlite3.Connection, table: str, world: World) -> None:
 
 
 def _watch(
-    conn: sqlite3.Connection, kind: str, table: str, event: str, id: str, owner: str, columns: Sequence[str]
+    conn: sqlite3.Connection, kind: str, table: str, event: str, job_id: str, owner: str, columns: Sequence[str]
 ) -> None:
     verb = event.partition(" ")[0]
     sides = {
@@ -103,8 +108,9 @@ def _watch(
     )  # fmt: skip
     conn.execute(
         f"CREATE TRIGGER sim_{table}_{verb} AFTER {event} ON {table} BEGIN INSERT INTO sim_audit "
-        f"(tab, verb, id, actor, now, steady, call, old, new, lease, claimer) VALUES ('{kind}', '{verb}', {row}.{id}, "
-        f"sim_actor(), sim_now(), sim_steady(), sim_call(), {sides['old']}, {sides['new']}, {lease}, {claimer}); END"
+        f"(tab, verb, id, actor, now, steady, call, old, new, lease, claimer) VALUES ('{kind}', '{verb}', "
+        f"{row}.{job_id}, sim_actor(), sim_now(), sim_steady(), sim_call(), "
+        f"{sides['old']}, {sides['new']}, {lease}, {claimer}); END"
     )
 
 
@@ -143,10 +149,8 @@ def check_writes(writes: Iterable[Write], started: set[tuple[int, int]]) -> dict
             require(rows[write.id]["state"] == FINAL, "I1", f"job {write.id} was deleted and is not final", write)
         else:
             _check_move(write, write.old, write.new)
-            old_key, key = ((row["job_type"], row["job_key"]) for row in (write.old, write.new))
-            if key != old_key:
-                require(key not in keys, "I6", f"two live jobs with the key {key}", write)
-                keys[key] = keys.pop(old_key)
+            same = write.old["job_key"] == write.new["job_key"]
+            require(same, "I6", f"job {write.id} has another key than it was added with", write)
             if write.old["phase"] == write.new["phase"] == EXECUTING and (write.id, write.old["token"]) in started:
                 started.add((write.id, write.new["token"]))  # the same run, adopted under its engine's new lease
             taken_back = write.new["attempt"] < write.old["attempt"]
@@ -180,7 +184,22 @@ def _check_move(write: Write, old: dict[str, Any], new: dict[str, Any]) -> None:
     else:
         back = grown == -1 and old["phase"] == EXECUTING
         require(grown == 0 or back, "I5", f"attempt went from {old['attempt']} to {new['attempt']}", write)
+    _check_failure(write, old, new)
     _check_owner(write, old)
+
+
+def _check_failure(write: Write, old: dict[str, Any], new: dict[str, Any]) -> None:
+    """A crash of the process that ran a job alone is a failure of the job; the crash of an engine is none of any. And
+    what a retry handler leaves in its copy of a job is saved with its verdict."""
+    failed = new["failures"] - old["failures"]
+    require(failed in (0, 1), "I5", f"failures went from {old['failures']} to {new['failures']}", write)
+    kind = _kind(new)
+    if old["phase"] == EXECUTING and kind != _kind(old):
+        require(failed == 0 or kind != "rescued", "I13", f"a crash of its engine cost job {write.id} a failure", write)
+        require(failed == 1 or kind != "crash", "I13", f"job {write.id} crashed, and that was no failure", write)
+    if new["state"] == RETRY and (failed or old["phase"] == JUDGING) and new["job_type"] != URGENT:
+        tries = json.loads(new["job_data"])["tries"]
+        require(tries == new["failures"], "I3", f"the retry handler left {new['failures']}, saved is {tries}", write)
 
 
 def _check_owner(write: Write, old: dict[str, Any]) -> None:
@@ -224,26 +243,31 @@ def check_end(
 
     `acknowledged` id -> marker, `submitted` marker -> payload, `executed` (id, marker, payload).
     """
-    for id, marker in acknowledged.items():
-        require(id in rows, "I1", f"job {id} ({marker}) was acknowledged and is gone")
+    for job_id, marker in acknowledged.items():
+        require(job_id in rows, "I1", f"job {job_id} ({marker}) was acknowledged and is gone")
     by_marker: dict[str, list[int]] = defaultdict(list)
-    for id, row in rows.items():
+    for job_id, row in rows.items():
         marker = _marker(row["job_data"])
-        by_marker[marker].append(id)
-        require(marker in submitted, "I3", f"nobody submitted job {id} ({marker})")
-        require(row["state"] == FINAL, "I1", f"job {id} is {row['state']}/{row['phase']} for good: {row['history']}")
+        by_marker[marker].append(job_id)
+        require(marker in submitted, "I3", f"nobody submitted job {job_id} ({marker})")
+        require(
+            row["state"] == FINAL, "I1", f"job {job_id} is {row['state']}/{row['phase']} for good: {row['history']}"
+        )
         kind = _kind(row)
         stopped = kind in ("cancelled", "rejected")
-        require(row["attempt"] >= 1 or stopped, "I1", f"job {id} ended without a try: {row['history']}")
+        require(row["attempt"] >= 1 or stopped, "I1", f"job {job_id} ended without a try: {row['history']}")
         crashed = kind == "crash"
-        require(not crashed or marker in poison, "I13", f"job {id} ({marker}) was ended for another's crash")
-        stopped |= id in settled
+        require(not crashed or marker in poison, "I13", f"job {job_id} ({marker}) was ended for another's crash")
+        most = moves.CRASHES_ALLOWED if row["job_type"] == URGENT else ATTEMPTS
+        asked = row["failures"] >= most or row["job_type"] == FENCED  # which has a lifetime
+        require(not crashed or asked, "I13", f"job {job_id} was given up after {row['failures']} crashes")
+        stopped |= job_id in settled
         require(marker not in poison or crashed or stopped, "I13", f"poison {marker} ended as {row['code']}")
     for marker, ids in by_marker.items():
         require(len(ids) == 1 or marker == CRON, "I2", f"{marker} was stored {len(ids)} times: {ids}")
-    for id, marker, data in executed:
-        require(id in rows, "I3", f"job {id} ran and is not in the store")
-        require(submitted.get(marker) == data, "I3", f"job {id} ran with other data than was submitted: {data}")
+    for job_id, marker, data in executed:
+        require(job_id in rows, "I3", f"job {job_id} ran and is not in the store")
+        require(submitted.get(marker) == data, "I3", f"job {job_id} ran with other data than was submitted: {data}")
 
 
 def _marker(data: str) -> str:

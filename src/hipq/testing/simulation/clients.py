@@ -31,7 +31,7 @@ class Clients:
         world, chance = self._world, self._world.chance
         self._numbers += 1
         marker = f"m{self._numbers}"
-        data: dict[str, Any] = {"marker": marker, "depth": 0}
+        data: dict[str, Any] = {"marker": marker, "depth": 0, "tries": 0}
         key = chance.choice([None, marker, f"shared{chance.randrange(4)}"])
         if chance.random() < 0.05:
             self.poison.add(marker)
@@ -43,6 +43,8 @@ class Clients:
             options["throttle_factor"] = chance.randint(1, world.scene.heaviest)
             options["windows"] = chance.choice([(), *world.scene.windows])
             job_type = chance.choices(["work", URGENT, ERRAND], [85, 15, 50 if world.scene.lacking else 0])[0]
+            if world.scene.fractions:
+                options["throttle_factor"] = (10 * options["throttle_factor"] - chance.choice([0, 0, 3, 5, 9])) / 10
             if job_type == ERRAND or (world.scene.light and chance.random() < world.scene.light):
                 options["throttle_factor"] = 1
         if world.scene.answers and chance.random() < 0.7:
@@ -72,10 +74,10 @@ class Clients:
         world, marker = self._world, data["marker"]
         self.submitted[marker] = payload.encode(data)
         try:
-            id = world.queue.enqueue(job_type, data, **options)
-            if id in self.acknowledged:
-                raise Broken(f"I1: {marker} and {self.acknowledged[id]} were both acknowledged as job {id}")
-            self.acknowledged[id] = marker
+            job_id = world.queue.enqueue(job_type, data, **options)
+            if job_id in self.acknowledged:
+                raise Broken(f"I1: {marker} and {self.acknowledged[job_id]} were both acknowledged as job {job_id}")
+            self.acknowledged[job_id] = marker
         except (DuplicateKey, StoreUnavailable):
             pass
         except Invalid:
@@ -87,21 +89,21 @@ class Clients:
         app, chance = self._world.app, self._world.chance
         if not self.acknowledged:
             return
-        id = chance.choice(sorted(self.acknowledged))
+        job_id = chance.choice(sorted(self.acknowledged))
         if self._world.scene.answers and chance.random() < 0.6:
             phase = chance.choice(["waiting", "waiting", "answered", "calling off"])
-            id = next((job.id for job in app.jobs("jobs", phase=phase)), id)
+            job_id = next((job.id for job in app.jobs("jobs", phase=phase)), job_id)
         priority, delay = chance.randrange(200), chance.choice([0, 0, chance.uniform(0, 30)])
         try:
             match chance.choice(["cancel", "cancel", "hurry", "hurry", "sooner", "later", "all", "all later"]):
                 case "cancel":
-                    app.cancel(id)
+                    app.cancel(job_id)
                 case "hurry":
-                    app.retry_now(id)
+                    app.retry_now(job_id)
                 case "sooner":
-                    app.change(id, priority=priority)
+                    app.change(job_id, priority=priority)
                 case "later":
-                    app.change(id, delay=delay, priority=priority)
+                    app.change(job_id, delay=delay, priority=priority)
                 case "all":
                     app.retry_all("jobs", type="work")
                 case _:

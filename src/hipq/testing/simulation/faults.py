@@ -16,7 +16,7 @@ VERBS = frozenset(
     {
         "stage", "turn", "overdue", "take_lease", "renew_lease", "drop_lease", "orphans", "owned", "glance", "enqueue",
         "ask", "drop_ticket", "shut_out", "unpark", "change_rules", "limits", "cron", "tick",
-        "answer", "drop_answer", "prune_answers", "late_answers", "ended", "rules",
+        "answer", "brought", "unranked", "drop_answer", "prune_answers", "late_answers", "ended", "rules",
     }
 )  # fmt: skip
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hipq.engine.launch import Launcher, Running
+from hipq.job.moves import CANCELLED
+from hipq.testing.simulation.audit import Broken
 from hipq.testing.simulation.faults import Crash
 
 if TYPE_CHECKING:
+    from hipq.testing.simulation.life import Life
     from hipq.testing.simulation.world import World
+
+
+MOST_CRASHES: Final = 50
+"""Of one job, of all its code; far more than its failures allow."""
 
 
 class SimulatedLauncher(Launcher):
@@ -25,8 +32,9 @@ class SimulatedLauncher(Launcher):
 class SimulatedHands:
     """`concurrency` hands; a job occupies one from its start until its end."""
 
-    def __init__(self, world: World, launcher: SimulatedLauncher, concurrency: int) -> None:
+    def __init__(self, world: World, launcher: SimulatedLauncher, concurrency: int, life: Life) -> None:
         self._world = world
+        self._life = life
         self._launcher = launcher
         self._concurrency = concurrency
         self._waiting: list[Running] = []
@@ -66,6 +74,9 @@ class SimulatedHands:
         if running.abandoned:
             return
         if self._world.jobs.is_poison(running.row) and not running.judges:
+            self._world.jobs.crashed[running.row.id] += 1
+            if self._world.jobs.crashed[running.row.id] > MOST_CRASHES:
+                raise Broken(f"I13: job {running.row.id} crashes again and again")
             self._launcher.child_died(running, ChildProcessError("simulated: killed by SIGSEGV"))
         else:
             started = running.started
@@ -87,7 +98,13 @@ class SimulatedHands:
         waiting, self._waiting = self._waiting, []
         return waiting
 
-    def abandon(self, running: Running, gently: bool = False) -> None:  # noqa: ARG002
+    def abandon(self, running: Running, gently: bool = False) -> None:
+        """Who was cancelled is told so, whoever notices that first."""
+        over = self._world.clock.steady() >= running.started + running.limit
+        if not gently and not over and running.started and self._life.engine.stopping < 2:
+            job = self._world.app.job(running.row.id)
+            if job.exitcode == CANCELLED:
+                raise Broken(f"told: the handler of job {job.id} was not told that it is cancelled")
         running.abandoned = True
         self._busy.pop(id(running), None)
 

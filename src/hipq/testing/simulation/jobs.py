@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hipq.engine.launch import Running
 from hipq.job import payload
 from hipq.job.answer import Answer
+from hipq.job.fault import Fault
 from hipq.job.model import Row
 from hipq.job.outcome import Failed, Ok, Progress, Retry, Wait
+from hipq.job.retries import backoff
 from hipq.job.states import EXECUTING
 from hipq.job.view import Job
 from hipq.job.when import SECOND
-from hipq.testing.simulation.audit import Broken
+from hipq.testing.simulation.audit import ATTEMPTS, Broken
 from hipq.testing.simulation.outside import ASKING, Request, draw_request
 from hipq.testing.simulation.windows import is_open
 
 if TYPE_CHECKING:
     from hipq.testing.simulation.world import World
+
+
+_POLICY: Final = backoff(attempts=ATTEMPTS, base=2)
 
 
 class Look(NamedTuple):
@@ -43,11 +48,26 @@ class Jobs:
         """how often each was called, by job and answer;"""
         self.asked: dict[tuple[int, int], Request] = {}
         """and what handlers came to that asked the world outside, by job and token."""
+        self.crashed: Counter[int] = Counter()
+        """How often jobs killed the process that ran them alone."""
         self.now_running: Running
 
+    def again(self, job: Job[Any], fault: Fault) -> Any:
+        """The retry handler of all but urgent jobs. Its copy says how often they failed: `audit` looks there."""
+        job.data["tries"] = job.failures
+        return _POLICY(job, fault)
+
+    def _ran(self, job: Job[Any]) -> str:
+        """Note a run that came to its end, with its payload as it was submitted; what is its marker."""
+        marker: str = job.data["marker"]
+        if job.data["tries"] > job.failures:
+            raise Broken(f"I3: job {job.id} ran with another's data: {job.data}")
+        self.executed.append((job.id, marker, payload.encode({**job.data, "tries": 0})))
+        job.data["tries"] = -1  # its own object, of which nothing is kept
+        return marker
+
     def handler(self, job: Job[Any]) -> Any:
-        marker = job.data["marker"]
-        self.executed.append((job.id, marker, payload.encode(job.data)))
+        marker = self._ran(job)
         draw = random.Random(f"{self._world.seed}/{marker}/{job.attempt}")
         kind = draw.choices(
             ["ok", "error", "failed", "again", "wait", "chain"], [50, 15, 5, 10, 10, 10 if job.data["depth"] < 2 else 0]
@@ -62,7 +82,7 @@ class Jobs:
             return Wait(timeout=draw.uniform(1, 30))
         if kind == "chain":
             name = f"{marker}/{job.attempt}.{len(self.executed)}"
-            child = {**job.data, "marker": name, "depth": job.data["depth"] + 1}
+            child = {**job.data, "marker": name, "depth": job.data["depth"] + 1, "tries": 0}
             self._world.clients.submitted[name] = payload.encode(child)
             job.enqueue("work", child)
         return Ok(marker)
@@ -70,8 +90,7 @@ class Jobs:
     # -- those that ask the world outside ---------------------------------------------------------------------------
     def asks(self, job: Job[Any]) -> Any:
         """The request was sent when it began: here it ends."""
-        marker = job.data["marker"]
-        self.executed.append((job.id, marker, payload.encode(job.data)))
+        marker = self._ran(job)
         request = draw_request(self._world.seed, marker, job.attempt, job.type)
         row = self.now_running.row
         self.asked[row.id, row.token] = request

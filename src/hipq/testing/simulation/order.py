@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 from hipq.job.states import ANSWERED, CALLING_OFF, READY
+from hipq.job.units import UNIT
 from hipq.job.when import SECOND
 from hipq.testing.simulation.audit import Write, require
 from hipq.testing.simulation.pools import Pool, pools
@@ -80,7 +81,10 @@ class Order:
 
     def _is_bounded(self, rules: Rules) -> bool:
         """Where some engines lack code the bound is sure for one limit only: of several, the others may not know yet
-        which it is that a job does not fit."""
+        which it is that a job does not fit. Nor is it sure where jobs of less than a unit pass those of one: each of
+        those that goes before a heavy job makes it wait anew, too."""
+        if self._scene.fractions:
+            return False
         if self._scene.lacking and (self._scene.windows or not all(isinstance(one, Limit) for one in rules.in_force)):
             return False
         return rules.lanes == "ordered" and not rules.has_rate
@@ -91,7 +95,7 @@ class Order:
         codes = self._codes[self._call[1]] if started else ()
         left = [row["id"] for row in answered if row["job_type"] in codes]
         require(not left, "I11", f"jobs started though {left} have their answers to look at", self._call)
-        heavy = [row for row in ready if _is_heavy(row)]
+        heavy = [row for row in ready if _is_heavy(row) or (self._scene.fractions and row["job_type"] != URGENT)]
         fair = rules.lanes == "fair"
         for row in ready:
             behind = [one for one in started if _place(one) > _place(row) and (not fair or one["lane"] == row["lane"])]
@@ -156,12 +160,12 @@ def _refusing(row: Row, behind: list[Row], held: Held, rules: Rules) -> Pool | N
     return next((pool for pool in pools(rules, before, row["lane"]) if not pool.fits(row)), None)
 
 
-def _place(row: Row) -> tuple[int, int]:
+def _place(row: Row) -> tuple[str, int]:
     return row["rank"], row["id"]
 
 
 def _is_heavy(row: Row) -> bool:
-    return bool(row["throttle_factor"] > 1 and row["job_type"] != URGENT)
+    return bool(row["throttle_factor"] > UNIT and row["job_type"] != URGENT)
 
 
 def _is_as_heavy(one: Row, row: Row) -> bool:

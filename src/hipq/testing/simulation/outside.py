@@ -65,7 +65,7 @@ class Outside:
         self._busy = False
 
     # -- what it decides to answer ----------------------------------------------------------------------------------
-    def requested(self, job_type: str, key: str, attempt: int, old_key: str = "") -> None:
+    def requested(self, job_type: str, key: str, attempt: int, own_key: str = "") -> None:
         """A request reached it: draw what it answers, and when."""
         chance = self._world.chance
         self.keys.append((job_type, key))
@@ -79,7 +79,7 @@ class Outside:
         if kind == "silence":
             return
         after = self._draw_delay()
-        key = old_key if old_key and chance.random() < 0.1 else key
+        key = own_key if own_key and chance.random() < 0.2 else key
         first = self._letter(job_type, key, attempted, chance.choice(_LAST), error=kind == "error")
         if kind == "several":
             self._post_several(first, after)
@@ -212,7 +212,8 @@ def draw_request(seed: int, marker: str, attempt: int, job_type: str) -> Request
     draw = random.Random(f"{seed}/request/{marker}/{attempt}")
     kind = draw.choices(["wait", "error", "ok", "failed", "again"], [78, 10, 4, 4, 4 if attempt < 20 else 0])[0]
     kind = "ok" if marker.endswith(BRIEF) else kind
-    key = draw.choices(["", f"{marker}.{attempt}", f"other{draw.randrange(3)}"], [80, 14, 6])[0]
+    taken = draw.choice([f"other{draw.randrange(3)}", f"shared{draw.randrange(4)}"])  # perhaps: by a wait, by a job
+    key = draw.choices(["", f"{marker}.{attempt}", taken], [78, 14, 8])[0]
     return Request(
         kind,
         key if job_type != LETTER or draw.random() < 0.5 else "",

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from hipq.job.states import PARKED, READY
+from hipq.job.units import UNIT
 from hipq.job.when import SECOND
 from hipq.testing.simulation.audit import Write, require
 from hipq.testing.simulation.scene import URGENT, Scene
@@ -32,7 +33,7 @@ class Patience:
         self._asked = self._moved = 0
 
     def before(self, write: Write) -> None:
-        late = [id for id, since in self._waits.items() if write.steady - since > PATIENCE]
+        late = [job_id for job_id, since in self._waits.items() if write.steady - since > PATIENCE]
         require(not late, "I13", f"jobs {late} could start, and did not for {PATIENCE // SECOND} s", write)
 
     def after(self, write: Write, rows: Iterable[dict[str, Any]], rules: Rules, fits: Callable[..., bool]) -> None:
@@ -40,7 +41,7 @@ class Patience:
         if write.steady < self._begin:
             return
         able = set(self._able(list(rows), rules, fits, write.now))
-        self._waits = {id: self._waits.get(id, write.steady) for id in able}
+        self._waits = {job_id: self._waits.get(job_id, write.steady) for job_id in able}
 
     def asked(self, write: Write) -> None:
         if self._moved >= self._quiet and self._scene.page >= 500:
@@ -58,7 +59,7 @@ class Patience:
             return
         waiting = [row for row in rows if row["phase"] in (READY, PARKED) and row["scheduled_run_time"] <= now]
         waiting.sort(key=lambda row: (row["rank"], row["id"]))
-        heavy = any(row["throttle_factor"] > 1 for row in rows)
+        heavy = any(row["throttle_factor"] != UNIT for row in rows)
         for row in waiting[:1] if heavy or rules.throttled else waiting:
             paused = row["lane"] in rules.paused_lanes or row["job_type"] in rules.paused_types
             if row["time_windows"] == "[]" and not paused and (row["job_type"] == URGENT or fits(row)):

@@ -45,6 +45,8 @@ class Scene:
     turns: str = "ordered"
     jobs: int = 40
     heaviest: int = 1
+    fractions: bool = False
+    """Jobs count as tenths of units, too."""
     light: float = 0.0
     """How many of them are light in any case."""
     windows: tuple[tuple[Window, ...], ...] = ()
@@ -119,6 +121,8 @@ def _ruled(seed: int) -> Scene:
         steps=0 if rated and chance.random() < 0.7 else None,  # a rate is only sure while nobody sets the calendar
         lacking=(chance.choice(["work", ERRAND, URGENT]), chance.choice(["work", ""])) if chance.random() < 0.3 else (),
     )
+    fractions = random.Random(f"fractions {seed}").random() < 0.3  # apart: what else is drawn stays as it was
+    scene = replace(scene, fractions=fractions)
     return _crowded(scene, chance) if chance.random() < 0.2 else scene
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hipq.job.states import EXECUTING, RUNNING
+from hipq.job.units import counted
 from hipq.job.when import SECOND
 from hipq.testing.simulation.audit import Write, require
 from hipq.testing.simulation.order import Order
@@ -85,7 +86,7 @@ class Starts:
             require(new["held"] == due, "I9", f"job {write.id} holds {new['held']} units, not {due}", write)
             if due:
                 self._held[write.id] = (new["lane"], due)
-            if running and write.id not in self._light:
+            if running and write.id not in self._light and new["job_type"] != URGENT:
                 self._running.add(write.id)
 
     def _unweighed(self, write: Write, running: bool) -> None:
@@ -104,7 +105,7 @@ class Starts:
         require(not rules.paused, "pause", f"job {write.id} started in a paused queue", write)
         require(lane not in rules.paused_lanes, "pause", f"job {write.id} started in a paused lane", write)
         require(row["job_type"] not in rules.paused_types, "pause", f"job {write.id} is of a paused type", write)
-        if rules.throttled:
+        if rules.throttled and row["job_type"] != URGENT:
             ticket = self._handed_in.get(write.call, 0)
             require(ticket > 0, "throttler", f"job {write.id} started without a ticket", write)
             leave = write.id in self._admitted.get(ticket, ())
@@ -127,7 +128,7 @@ class Starts:
         """The span that ends here has not too much; one job that is too heavy for any span may have its own."""
         first = begun[-1][0] - round(rate.per * SECOND)
         inside = [units for at, units in begun if at > first]
-        fits = sum(inside) <= rate.n or len(inside) == 1
+        fits = sum(inside) <= counted(rate.n) or len(inside) == 1
         require(fits, "I9", f"{rate}: {sum(inside)} units started after {first}", write)
 
     # -- tickets ----------------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hipq.job.view import Job
 from hipq.job.when import SECOND
+from hipq.testing.simulation.scene import URGENT
 from hipq.throttlers.code import Decision, admit, defer, reject
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class SimulatedThrottler:
     def __call__(self, due: list[Job[Any]], running: list[Job[Any]], _now: datetime) -> Iterator[Decision]:
         scene, chance = self._world.scene, self._world.chance
         wrong = chance.choices(["", "raises", "decides twice"], [85, 10, 5])[0] if self._world.faulty else ""
-        free = scene.most_running - len(running)
+        free = scene.most_running - sum(job.type != URGENT for job in running)
         found: set[int] = set()
         for job in due:
             marker = job.data["marker"]

@@ -21,8 +21,6 @@ class Ticks:
         self._ticked: tuple[int, int, int] = (0, 0, 0)
         """The call of the last tick, the one before it and itself."""
         self._found: list[int] = []
-        self._again = False
-        """Some came again, and found their first jobs still there perhaps."""
         self._wanted: set[int] = set()
         """Those of the last tick that must have a job,"""
         self._without = 0
@@ -33,15 +31,12 @@ class Ticks:
         require(write.verb != "DELETE", "cron", "a schedule was forgotten", write)
         self._close()
         before, tick = write.old.get("last", 0), write.new["last"]
-        if write.verb == "UPDATE" and before <= write.now + MINUTE:
+        if write.verb == "UPDATE":
             require(tick > before, "cron", f"tick {tick} came after {before}", write)
             require(tick % MINUTE == 0, "cron", f"{tick} is no tick", write)
             require(tick <= write.now or self._stepped, "cron", f"tick {tick} came early", write)
             if not self._stepped:
                 self._wanted = self._wants(write, before, tick, rows)
-        elif write.verb == "UPDATE":  # the calendar was set back: the same ticks come again
-            self._found = [one for one in self._found if one <= tick]
-            self._again = True
         self._ticked = (write.call, before, tick)
 
     def _wants(self, write: Write, before: int, tick: int, rows: Iterable[dict[str, Any]]) -> set[int]:
@@ -70,6 +65,6 @@ class Ticks:
         came = last >= (cleared - SOON) // MINUTE * MINUTE
         require(came or not cleared, "cron", f"no tick came between {last} and {cleared}")
         require(self._without <= failed, "cron", f"{self._without} ticks had no job, and {failed} failed")
-        if self._scene.missed == "all" and not failed and not self._again:
+        if self._scene.missed == "all" and not failed:
             gaps = [one for one, two in zip(self._found, self._found[1:], strict=False) if two - one != MINUTE]
             require(not gaps, "cron", f"a tick after {gaps} was left out")

@@ -19,7 +19,6 @@ from hipq.job import payload
 from hipq.job.answer import Answer
 from hipq.job.model import queue_of
 from hipq.job.order import aged
-from hipq.job.retries import backoff
 from hipq.job.when import SECOND
 from hipq.testing.clock import HandClock
 from hipq.testing.simulation import audit
@@ -97,16 +96,16 @@ class World:
             lane_by=(lambda job: job.data["lane"]) if scene.ruled else None,
             throttler=self.throttler if scene.most_running else None, **msgspec.structs.asdict(scene.keeping),
         )  # fmt: skip
-        options: dict[str, Any] = {"timeout": 40, "run_timeout": 20, "retry": backoff(attempts=4, base=2)}
+        options: dict[str, Any] = {"timeout": 40, "run_timeout": 20, "retry": self.jobs.again}
         work = self.queue.job("work", **options)(self.jobs.handler)
         if scene.ruled:
-            self.queue.job(URGENT, **options, critical=True)(self.jobs.handler)
+            self.queue.job(URGENT, **{**options, "retry": None}, critical=True)(self.jobs.handler)
         if scene.lacking:
             self.queue.job(ERRAND, **options)(self.jobs.handler)
         if scene.answers:
             self._declare_asking(options)
         if scene.missed:
-            data = {"marker": audit.CRON, "depth": 2, "lane": "east"}
+            data = {"marker": audit.CRON, "depth": 2, "tries": 0, "lane": "east"}
             self.clients.submitted[audit.CRON] = payload.encode(data)
             work.cron("* * * * *", data, missed=scene.missed, overlap=scene.overlap, throttle_factor=scene.cron_factor)
 
@@ -271,7 +270,7 @@ class World:
         life = Life(self.clock.steady())
         life.throttler, life.crons = self.queue.throttler, len(self.queue._crons)
         launcher = SimulatedLauncher(self.clock.now, self.clock.steady, lambda _queue: self.queue.chained)
-        life.hands = SimulatedHands(self, launcher, 4)
+        life.hands = SimulatedHands(self, launcher, 4, life)
         store: Any = FaultyStore(self, life)
         chance = random.Random(self.chance.random())
         queue = self.queue.for_engine()
@@ -337,7 +336,7 @@ class World:
             self._quiet,
         )
         starts.check(writes, self._failed_ticks, self._cleared)
-        assert all(queue_of(id) == self.queue.number for id in rows)
+        assert all(queue_of(job_id) == self.queue.number for job_id in rows)
         clients = self.clients
         audit.check_end(rows, clients.acknowledged, clients.submitted, self.jobs.executed, clients.poison, settled)
         assert len(self.store.ended(list(rows))) == len(rows)

@@ -101,9 +101,21 @@ class Adding(TestCase):
 
     def test_results_that_do_not_exist(self) -> None:
         known = int(tasks.add.enqueue(1).id)
-        for id in ("", "x", "0", "-1", "1", str(known + (1 << 16)), "٣", "9" * 19, "9" * 60, str(known) + " ", "1.0"):
-            with self.subTest(id), self.assertRaises(TaskResultDoesNotExist):
-                default_task_backend.get_result(id)
+        for job_id in (
+            "",
+            "x",
+            "0",
+            "-1",
+            "1",
+            str(known + (1 << 16)),
+            "٣",
+            "9" * 19,
+            "9" * 60,
+            str(known) + " ",
+            "1.0",
+        ):
+            with self.subTest(job_id), self.assertRaises(TaskResultDoesNotExist):
+                default_task_backend.get_result(job_id)
 
     def test_a_result_of_another_task(self) -> None:
         result = tasks.add.enqueue(1)

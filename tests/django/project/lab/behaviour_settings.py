@@ -43,8 +43,8 @@ class Settings(TestCase):
         ]
         for options, part in bad:
             with self.subTest(options), backend(**options):
-                ((id, message),) = found()
-                self.assertEqual(id, "hipq.E001")
+                ((job_id, message),) = found()
+                self.assertEqual(job_id, "hipq.E001")
                 self.assertIn("TASKS['default']", message)
                 self.assertIn(part, message)
                 with self.assertRaisesMessage(ImproperlyConfigured, part):
@@ -54,7 +54,7 @@ class Settings(TestCase):
 
     def test_a_database_that_is_not_there(self) -> None:
         with backend(database="other"):
-            self.assertEqual([id for id, _ in found()], ["hipq.E002"])
+            self.assertEqual([job_id for job_id, _ in found()], ["hipq.E002"])
             with self.assertRaisesMessage(ImproperlyConfigured, "no database 'other'"):
                 tasks.add.enqueue(1)
 
@@ -62,16 +62,16 @@ class Settings(TestCase):
         vendor = type(connections["default"]).vendor
         try:
             type(connections["default"]).vendor = "mysql"
-            ((id, message),) = found()
+            ((job_id, message),) = found()
         finally:
             type(connections["default"]).vendor = vendor
-        self.assertEqual(id, "hipq.E002")
+        self.assertEqual(job_id, "hipq.E002")
         self.assertIn("mysql", message)
 
     def test_queue_names(self) -> None:
         with backend(["low-priority", "default"]):
-            ((id, message),) = found()
-            self.assertEqual(id, "hipq.E004")
+            ((job_id, message),) = found()
+            self.assertEqual(job_id, "hipq.E004")
             self.assertIn("low-priority", message)
             with self.assertRaisesMessage(InvalidTask, "low-priority"):
                 tasks.add.using(queue_name="low-priority")
@@ -79,19 +79,19 @@ class Settings(TestCase):
     def test_tables_that_are_missing(self) -> None:
         with backend(["default", "brandnew"]):
             self.assertEqual(found(), [])  # which does not ask the database
-            ((id, message),) = found(databases=["default"])
-            self.assertEqual(id, "hipq.W001")
+            ((job_id, message),) = found(databases=["default"])
+            self.assertEqual(job_id, "hipq.W001")
             self.assertIn("brandnew", message)
 
     def test_an_app_that_is_not_installed(self) -> None:
         with self.modify_settings(INSTALLED_APPS={"remove": ["hipq.django"]}):
-            self.assertEqual([id for id, _ in found()], ["hipq.E005"])
+            self.assertEqual([job_id for job_id, _ in found()], ["hipq.E005"])
 
     def test_an_old_sqlite_is_told_to_those_who_deploy(self) -> None:
         import sqlite3
 
         concerned = connections["default"].vendor == "sqlite" and sqlite3.sqlite_version_info < (3, 51, 3)
-        told = [id for id, _ in found(include_deployment_checks=True)]
+        told = [job_id for job_id, _ in found(include_deployment_checks=True)]
         self.assertEqual(told, ["hipq.W002"] if concerned else [])
 
     def test_a_worker_for_something_else(self) -> None:

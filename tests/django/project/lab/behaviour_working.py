@@ -179,16 +179,16 @@ class Working(TransactionTestCase):
     def test_nobody_sees_it_before_the_commit(self) -> None:
         seen: list[Any] = []
 
-        def look(id: str) -> None:
+        def look(job_id: str) -> None:
             try:
-                seen.append(task_backends["default"].get_result(id).status)
+                seen.append(task_backends["default"].get_result(job_id).status)
             except TaskResultDoesNotExist:
                 seen.append(None)
             finally:
                 connection.close()
 
-        def elsewhere(id: str) -> None:
-            thread = threading.Thread(target=look, args=[id])
+        def elsewhere(job_id: str) -> None:
+            thread = threading.Thread(target=look, args=[job_id])
             thread.start()
             thread.join()
 
@@ -273,11 +273,11 @@ class Working(TransactionTestCase):
 
     def test_jobs_of_others_are_no_results(self) -> None:
         with closing(Hipq("django_tasks", task_backends["default"].place.url())) as app:
-            id = app.queue("default", order="priority").enqueue("something", {})
+            job_id = app.queue("default", order="priority").enqueue("something", {})
             other = Hipq("other_app", app.url)
             theirs = other.queue("default").enqueue("task", {})
             other.close()
-        for strange in (id, theirs):
+        for strange in (job_id, theirs):
             with self.assertRaises(TaskResultDoesNotExist):
                 task_backends["default"].get_result(str(strange))
 

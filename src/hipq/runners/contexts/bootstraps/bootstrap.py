@@ -27,8 +27,8 @@ class Job:
 
     __slots__ = ("attempt", "id", "type")
 
-    def __init__(self, id: str, type: str, attempt: int) -> None:
-        self.id, self.type, self.attempt = id, type, attempt
+    def __init__(self, job_id: str, type: str, attempt: int) -> None:
+        self.id, self.type, self.attempt = job_id, type, attempt
 
     def __repr__(self) -> str:
         return f"Job(id={self.id!r}, type={self.type!r}, attempt={self.attempt})"

@@ -2,7 +2,8 @@
 CREATE TABLE hipq_meta (                -- one row
   version INTEGER NOT NULL,
   accepts INTEGER NOT NULL,             -- the oldest program that works on this schema
-  identity TEXT NOT NULL DEFAULT gen_random_uuid()::text  -- tells a user's connection to another database apart
+  identity TEXT NOT NULL DEFAULT gen_random_uuid()::text, -- tells a user's connection to another database apart
+  place TEXT NOT NULL DEFAULT '{}'      -- where this was when it was made, or when `hipq restored` ran last
 );
 CREATE TABLE hipq_queues (
   number INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 65535),
@@ -52,29 +53,31 @@ CREATE TABLE hipq_payloads (
 CREATE TABLE hipq_answers (
   id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,  -- in the order they came
   queue INTEGER NOT NULL,
-  tenant TEXT COLLATE "C" NOT NULL,
+  tenant TEXT COLLATE "C" NOT NULL DEFAULT '',
   job_type TEXT COLLATE "C" NOT NULL,
   job_key TEXT COLLATE "C" NOT NULL,
-  answer_id TEXT COLLATE "C" NOT NULL,              -- what its sender calls it, or ''
-  twin BIGINT NOT NULL,                 -- a number that those with the same key and id share, or 0
-  hash TEXT COLLATE "C" NOT NULL,                   -- of its body
-  data TEXT NOT NULL,
-  error INTEGER NOT NULL,
-  attempt BIGINT NOT NULL,             -- the attempt it says it is an answer to, or 0
-  state TEXT COLLATE "C" NOT NULL,
-  job BIGINT NOT NULL,                 -- the job it belongs to, or 0
-  arrived BIGINT NOT NULL,
-  early_until BIGINT NOT NULL,         -- a job that was added later does not take it
-  remember_until BIGINT NOT NULL,      -- until then its id is known, once it was used
-  keep_until BIGINT NOT NULL,
-  copies BIGINT NOT NULL,              -- how often it came
-  note TEXT NOT NULL
+  answer_id TEXT COLLATE "C" NOT NULL DEFAULT '',              -- what its sender calls it, or ''
+  twin BIGINT NOT NULL DEFAULT 0,                 -- a number that those with the same key and id share, or 0
+  hash TEXT COLLATE "C" NOT NULL DEFAULT '',                   -- of its body
+  data TEXT NOT NULL DEFAULT 'null',
+  error INTEGER NOT NULL DEFAULT 0,
+  attempt BIGINT NOT NULL DEFAULT 0,             -- the attempt it says it is an answer to, or 0
+  state TEXT COLLATE "C" NOT NULL DEFAULT 'new',
+  job BIGINT NOT NULL DEFAULT 0,                 -- the job it belongs to, or 0
+  arrived BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+  early_until BIGINT NOT NULL DEFAULT 0,         -- a job that was added later does not take it
+  remember_until BIGINT NOT NULL DEFAULT 0,      -- until then its id is known, once it was used
+  keep_until BIGINT NOT NULL DEFAULT 9223372036854775807,
+  copies BIGINT NOT NULL DEFAULT 1,              -- how often it came
+  note TEXT NOT NULL DEFAULT ''
 ) WITH (
   fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
   autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
 );
 -- The same answer again, by its id;
 CREATE INDEX hipq_answers_ids ON hipq_answers (twin) WHERE twin <> 0;
+-- what a program in another language has brought (docs/tables.md), and an engine has not looked at yet;
+CREATE INDEX hipq_answers_new ON hipq_answers (queue, id) WHERE state = 'new';
 -- what a job that begins to wait looks for;
 CREATE INDEX hipq_answers_open ON hipq_answers (job_key, job_type, queue, tenant, id) WHERE state = 'buffered';
 -- what belongs to a job;
@@ -90,25 +93,26 @@ INSERT INTO hipq_dropped VALUES (0);
 -- :each-queue
 CREATE SEQUENCE {live}_ids MAXVALUE 140737488355327;  -- an id is this and 16 bits more
 -- Names and keys are compared as bytes (COLLATE "C"): by the rules of a language each index entry costs far more. The
--- defaults are what every new job has.
+-- defaults are what every new job has: a program in another language names the other columns (docs/tables.md).
 CREATE TABLE {live} (
   id BIGINT PRIMARY KEY,
-  tenant TEXT COLLATE "C" NOT NULL,
-  lane TEXT COLLATE "C" NOT NULL,
+  tenant TEXT COLLATE "C" NOT NULL DEFAULT '',
+  lane TEXT COLLATE "C" NOT NULL DEFAULT '',
   job_type TEXT COLLATE "C" NOT NULL,
   job_key TEXT COLLATE "C" NOT NULL,
-  job_data TEXT NOT NULL,
+  job_data TEXT NOT NULL DEFAULT 'null',
   state TEXT NOT NULL DEFAULT 'initial',
-  phase TEXT NOT NULL,
-  rank BIGINT NOT NULL,
-  priority BIGINT NOT NULL,
-  throttle_factor BIGINT NOT NULL,
+  phase TEXT NOT NULL DEFAULT 'scheduled',
+  rank TEXT COLLATE "C" NOT NULL DEFAULT '',  -- where it stands in its queue: see hipq.job.order
+  priority BIGINT NOT NULL DEFAULT 100,
+  throttle_factor BIGINT NOT NULL DEFAULT 1000,  -- what it takes of limits, in thousandths of a unit: 1000 is one
   held BIGINT NOT NULL DEFAULT 0,
-  time_windows TEXT COLLATE "C" NOT NULL,
-  timeout DOUBLE PRECISION NOT NULL,
-  scheduled_run_time BIGINT NOT NULL,
+  time_windows TEXT COLLATE "C" NOT NULL DEFAULT '[]',
+  timeout DOUBLE PRECISION NOT NULL DEFAULT 86400,
+  scheduled_run_time BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
   deadline BIGINT NOT NULL DEFAULT 0,
   wait TEXT NOT NULL DEFAULT '',        -- what is agreed for its wait: see hipq.job.waiting
+  wait_key TEXT COLLATE "C" NOT NULL DEFAULT '',  -- the key of its wait, under which answers find it, too
   attempt BIGINT NOT NULL DEFAULT 0,
   failures BIGINT NOT NULL DEFAULT 0,
   crashes BIGINT NOT NULL DEFAULT 0,
@@ -118,23 +122,31 @@ CREATE TABLE {live} (
   code TEXT NOT NULL DEFAULT 'NONE',
   exitcode BIGINT NOT NULL DEFAULT 0,
   result TEXT NOT NULL DEFAULT '',
+  meta TEXT NOT NULL DEFAULT '{}',      -- what it was added with for the engine, not for its handler: see hipq.job.meta
   history TEXT NOT NULL DEFAULT '[]',
-  create_time BIGINT NOT NULL,
-  update_time BIGINT NOT NULL,
-  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'calling off') AND error = 'NONE') OR (state = 'error' AND phase IN ('judging') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
+  create_time BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+  update_time BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
+  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'calling off') AND error = 'NONE') OR (state = 'error' AND phase IN ('judging') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1),
+  -- Other programs write these columns, too: what an engine could not read would stop it.
+  CONSTRAINT {live}_values CHECK ((scheduled_run_time > 0 OR phase <> 'scheduled') AND timeout > 0 AND timeout <= 3155760000)
 ) WITH (
   fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
   autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0
 );
 -- The key comes first: it tells rows apart, where tenant and type rarely do.
 CREATE UNIQUE INDEX {live}_key ON {live} (job_key, job_type, tenant);
+-- Few jobs have a wait with a key of its own: the others are not in these two indexes, and cost them nothing.
+CREATE UNIQUE INDEX {live}_waited ON {live} (wait_key, job_type, tenant) WHERE wait_key <> '';
 -- A strand is what limits, windows and pauses cannot tell apart: a claim merges the heads of strands.
 CREATE INDEX {live}_ready ON {live} (job_type, lane, time_windows, throttle_factor, rank, id) WHERE phase = 'ready';
 CREATE INDEX {live}_parked ON {live} (rank, id) WHERE phase = 'parked';
 CREATE INDEX {live}_stage ON {live} (scheduled_run_time) WHERE phase = 'scheduled';
 CREATE INDEX {live}_wait ON {live} (deadline) WHERE phase = 'waiting';
 CREATE INDEX {live}_owner ON {live} (owner, lane, held) WHERE owner <> 0 OR held <> 0;  -- also what sums of limits read
-CREATE INDEX {live}_todo ON {live} (job_type, id) WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0;
+-- What waits for other code than a handler; of a job to be judged by a registered retry strategy also that one's name.
+CREATE INDEX {live}_todo ON {live} (
+  job_type, (coalesce(CASE WHEN phase = 'judging' THEN meta::jsonb #>> '{retry,registered}' END, '')), id
+) WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0;
 CREATE TABLE {final} (
   id BIGINT PRIMARY KEY,
   tenant TEXT COLLATE "C" NOT NULL,
@@ -144,7 +156,7 @@ CREATE TABLE {final} (
   job_data TEXT NOT NULL,
   state TEXT NOT NULL,
   phase TEXT NOT NULL,
-  rank BIGINT NOT NULL,
+  rank TEXT COLLATE "C" NOT NULL,       -- where it stands in its queue: see hipq.job.order
   priority BIGINT NOT NULL,
   throttle_factor BIGINT NOT NULL,
   held BIGINT NOT NULL,
@@ -153,6 +165,7 @@ CREATE TABLE {final} (
   scheduled_run_time BIGINT NOT NULL,
   deadline BIGINT NOT NULL,
   wait TEXT NOT NULL,
+  wait_key TEXT COLLATE "C" NOT NULL DEFAULT '',
   attempt BIGINT NOT NULL,
   failures BIGINT NOT NULL,
   crashes BIGINT NOT NULL,
@@ -162,10 +175,12 @@ CREATE TABLE {final} (
   code TEXT NOT NULL,
   exitcode BIGINT NOT NULL,
   result TEXT NOT NULL,
+  meta TEXT NOT NULL DEFAULT '{}',
   history TEXT NOT NULL,
   create_time BIGINT NOT NULL,
   update_time BIGINT NOT NULL,
   CONSTRAINT {final}_states CHECK (((state = 'final' AND phase IN ('done'))) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
 );
 CREATE INDEX {final}_key ON {final} (job_key, job_type, update_time);  -- the last one that had a key
+CREATE INDEX {final}_waited ON {final} (wait_key, job_type, tenant, update_time) WHERE wait_key <> '';
 CREATE INDEX {final}_time ON {final} (update_time);

@@ -5,4 +5,5 @@
 SELECT rules, admission, version, EXISTS (
   SELECT FROM {live}
   WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0 AND job_type = ANY (%(types)s::text[])
+    AND coalesce(CASE WHEN phase = 'judging' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%(strategies)s::text[])
 ), {current}, (SELECT count(*) > 1 FROM hipq_engines) FROM hipq_queues WHERE number = {number} {lock}

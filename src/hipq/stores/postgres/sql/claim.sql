@@ -5,6 +5,7 @@
 WITH todo AS MATERIALIZED (
   SELECT id FROM {live}
   WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0 AND job_type = ANY (%(types)s)
+    AND coalesce(CASE WHEN phase = 'judging' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%(strategies)s)
   LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), ready AS MATERIALIZED (
   {pick}

@@ -5,6 +5,7 @@ SELECT {number},
     OR EXISTS (
       SELECT FROM {live}
       WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0 AND job_type = ANY (%s)
+        AND coalesce(CASE WHEN phase = 'judging' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%s)
     ) OR (%s AND coalesce(
       (SELECT min(job_type) FROM {live} WHERE phase = 'ready'),
       (SELECT min(job_type) FROM {live} WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0)

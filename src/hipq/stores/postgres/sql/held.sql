@@ -1,2 +1,2 @@
--- What counts against limits, by lane (index _owner).
-SELECT lane, sum(held)::bigint FROM {live} WHERE held <> 0 GROUP BY lane
+-- What counts against limits, by lane, and the least that a job of it has (index _owner).
+SELECT lane, sum(held)::bigint, min(held) FROM {live} WHERE held <> 0 GROUP BY lane

@@ -3,11 +3,11 @@
 WITH new AS (SELECT nextval('{live}_ids') << 16 | {number} AS id)
 INSERT INTO {live} (
   id, tenant, lane, job_type, job_key, job_data, phase, rank, priority, throttle_factor, time_windows, timeout,
-  scheduled_run_time, create_time, update_time, history
+  scheduled_run_time, create_time, update_time, meta
 )
 SELECT id, %(tenant)s, %(lane)s, %(job_type)s, coalesce(nullif(%(job_key)s, ''), id::text), %(job_data)s, %(phase)s,
   %(rank)s, %(priority)s, %(throttle_factor)s, %(time_windows)s, %(timeout)s, %(scheduled_run_time)s, %(create_time)s,
-  %(create_time)s, %(history)s
+  %(create_time)s, %(meta)s
 FROM new
 ON CONFLICT (tenant, job_type, job_key) DO NOTHING
 RETURNING id, CASE WHEN %(notify)s THEN pg_notify('hipq', concat_ws(':', {number}, rank, id)) END

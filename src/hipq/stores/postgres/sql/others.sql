@@ -4,6 +4,6 @@
 SELECT version, EXISTS (
   SELECT FROM unnest(%(types)s::text[]) AS type (name) CROSS JOIN LATERAL (
     SELECT FROM {live} WHERE phase = 'ready' AND job_type = type.name
-      AND (lane, time_windows, throttle_factor) > ('', '[]', 1) LIMIT 1
+      AND (lane, time_windows, throttle_factor) > ('', '[]', 1000) LIMIT 1
   ) AS other
 ) FROM hipq_queues WHERE number = {number}

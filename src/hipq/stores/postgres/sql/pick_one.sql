@@ -7,6 +7,6 @@ SELECT id FROM {live}
     AND (SELECT hipq_version({number})) = %(version)s
     AND (%(known)s OR NOT EXISTS (
       SELECT FROM {live} WHERE phase = 'ready' AND job_type = %(type)s
-        AND (lane, time_windows, throttle_factor) > ('', '[]', 1)
+        AND (lane, time_windows, throttle_factor) > ('', '[]', 1000)
     ))
   ORDER BY rank, id LIMIT %(limit)s - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED

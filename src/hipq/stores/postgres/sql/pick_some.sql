@@ -9,7 +9,7 @@ WITH wanted AS MATERIALIZED (
   WHERE phase || '' = 'ready' AND id = ANY (ARRAY(
     SELECT head.id FROM unnest(%(types)s::text[]) AS type (name) CROSS JOIN LATERAL (
       SELECT id, rank FROM {live}
-      WHERE phase = 'ready' AND job_type = type.name AND lane = '' AND time_windows = '[]' AND throttle_factor = 1
+      WHERE phase = 'ready' AND job_type = type.name AND lane = '' AND time_windows = '[]' AND throttle_factor = 1000
         AND (rank, id) >= (%(rank)s, %(id)s) AND scheduled_run_time <= %(now)s
       ORDER BY rank, id LIMIT (SELECT heads FROM wanted)
     ) AS head ORDER BY head.rank, head.id LIMIT (SELECT heads FROM wanted)
@@ -18,7 +18,7 @@ WITH wanted AS MATERIALIZED (
     AND NOT EXISTS (
       SELECT FROM unnest(%(types)s::text[]) AS type (name) CROSS JOIN LATERAL (
         SELECT FROM {live} WHERE phase = 'ready' AND job_type = type.name
-          AND (lane, time_windows, throttle_factor) > ('', '[]', 1) LIMIT 1
+          AND (lane, time_windows, throttle_factor) > ('', '[]', 1000) LIMIT 1
       ) AS other
     )
   ORDER BY rank, id LIMIT %(limit)s - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED

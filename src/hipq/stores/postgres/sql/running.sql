@@ -1,10 +1,6 @@
 -- Jobs in state running: in an engine's hands, or waiting for an answer, or for somebody to take it (_owner, _wait, _todo).
--- No more of each than are wanted: there may be a hundred thousand that wait.
 SELECT {columns} FROM {live} l WHERE state = 'running' AND id = ANY (ARRAY(
-  (SELECT id FROM {live} WHERE owner > 0 AND state = 'running' LIMIT %(limit)s)
-  UNION (SELECT id FROM {live} WHERE phase = 'waiting' ORDER BY deadline LIMIT %(limit)s)
-  UNION (
-    SELECT id FROM {live}
-    WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0 AND state = 'running' LIMIT %(limit)s
-  )
-)) LIMIT %(limit)s
+  (SELECT id FROM {live} WHERE owner > 0)
+  UNION (SELECT id FROM {live} WHERE phase = 'waiting' ORDER BY deadline)
+  UNION (SELECT id FROM {live} WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0)
+))

@@ -1,7 +1,7 @@
 -- The next places of some strands, each after a given one (index _ready), with the number of their strand.
 SELECT line.number, next.rank, next.id
 FROM json_to_recordset(%(lines)s) AS line (
-  number INTEGER, job_type TEXT, lane TEXT, time_windows TEXT, factor BIGINT, rank BIGINT, id BIGINT
+  number INTEGER, job_type TEXT, lane TEXT, time_windows TEXT, factor BIGINT, rank TEXT, id BIGINT
 ) CROSS JOIN LATERAL (
   SELECT rank, id FROM {live} l
   WHERE phase = 'ready' AND l.job_type = line.job_type AND l.lane = line.lane AND l.time_windows = line.time_windows

@@ -12,7 +12,7 @@ CREATE TABLE hipq_queues (
 );
 CREATE TABLE hipq_engines (
   sysid INTEGER PRIMARY KEY AUTOINCREMENT,
-  lease_until INTEGER NOT NULL,         -- on the boot's own clock, which no clock step moves
+  lease_until INTEGER NOT NULL,         -- on the machine's steady clock, which no clock step moves
   boot TEXT NOT NULL,                   -- a lease of an earlier boot is dead
   label TEXT NOT NULL,
   serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
@@ -22,7 +22,7 @@ CREATE TABLE hipq_tickets (
   queue INTEGER PRIMARY KEY,
   number INTEGER NOT NULL,
   sysid INTEGER NOT NULL,
-  until INTEGER NOT NULL,               -- on the boot's own clock, as leases
+  until INTEGER NOT NULL,               -- on the machine's steady clock, as leases
   boot TEXT NOT NULL,
   note TEXT NOT NULL DEFAULT ''         -- what went wrong the last time
 );
@@ -41,26 +41,32 @@ CREATE TABLE hipq_payloads (
 CREATE TABLE hipq_answers (
   id INTEGER PRIMARY KEY AUTOINCREMENT, -- in the order they came; never used again, also after a prune
   queue INTEGER NOT NULL,
-  tenant TEXT NOT NULL,
+  tenant TEXT NOT NULL DEFAULT '',
   job_type TEXT NOT NULL,
   job_key TEXT NOT NULL,
-  answer_id TEXT NOT NULL,              -- what its sender calls it, or ''
-  twin INTEGER NOT NULL,                -- a number that those with the same key and id share, or 0
-  hash TEXT NOT NULL,                   -- of its body
-  data TEXT NOT NULL,
-  error INTEGER NOT NULL,
-  attempt INTEGER NOT NULL,             -- the attempt it says it is an answer to, or 0
-  state TEXT NOT NULL,
-  job INTEGER NOT NULL,                 -- the job it belongs to, or 0
-  arrived INTEGER NOT NULL,
-  early_until INTEGER NOT NULL,         -- a job that was added later does not take it
-  remember_until INTEGER NOT NULL,      -- until then its id is known, once it was used
-  keep_until INTEGER NOT NULL,
-  copies INTEGER NOT NULL,              -- how often it came
-  note TEXT NOT NULL
+  answer_id TEXT NOT NULL DEFAULT '',              -- what its sender calls it, or ''
+  twin INTEGER NOT NULL DEFAULT 0,                -- a number that those with the same key and id share, or 0
+  hash TEXT NOT NULL DEFAULT '',                   -- of its body
+  data TEXT NOT NULL DEFAULT 'null',
+  error INTEGER NOT NULL DEFAULT 0,
+  attempt INTEGER NOT NULL DEFAULT 0,             -- the attempt it says it is an answer to, or 0
+  state TEXT NOT NULL DEFAULT 'new',
+  job INTEGER NOT NULL DEFAULT 0,                 -- the job it belongs to, or 0
+  arrived INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
+  early_until INTEGER NOT NULL DEFAULT 0,         -- a job that was added later does not take it
+  remember_until INTEGER NOT NULL DEFAULT 0,      -- until then its id is known, once it was used
+  keep_until INTEGER NOT NULL DEFAULT 9223372036854775807,
+  copies INTEGER NOT NULL DEFAULT 1,              -- how often it came
+  note TEXT NOT NULL DEFAULT '',
+  CHECK (typeof(queue) = 'integer' AND typeof(error) = 'integer' AND typeof(attempt) = 'integer'
+    AND typeof(arrived) = 'integer' AND typeof(early_until) = 'integer' AND typeof(remember_until) = 'integer'
+    AND typeof(keep_until) = 'integer' AND typeof(tenant) = 'text' AND typeof(job_type) = 'text'
+    AND typeof(job_key) = 'text' AND typeof(answer_id) = 'text' AND typeof(data) = 'text')
 );
 -- The same answer again, by its id;
 CREATE INDEX hipq_answers_ids ON hipq_answers (twin) WHERE twin <> 0;
+-- what a program in another language has brought (docs/tables.md), and an engine has not looked at yet;
+CREATE INDEX hipq_answers_new ON hipq_answers (queue, id) WHERE state = 'new';
 -- what a job that begins to wait looks for;
 CREATE INDEX hipq_answers_open ON hipq_answers (job_key, job_type, queue, tenant, id) WHERE state = 'buffered';
 -- what belongs to a job;
@@ -72,49 +78,66 @@ CREATE INDEX hipq_answers_time ON hipq_answers (keep_until);
 -- The highest number a dropped queue had: ids contain it and may be written down anywhere, so it is not given again.
 CREATE TABLE hipq_dropped (highest INTEGER NOT NULL);
 INSERT INTO hipq_dropped VALUES (0);
+-- Which file this was when it was made, or when `hipq restored` ran last: in another one it is a copy (see `place`).
+CREATE TABLE hipq_place (place TEXT NOT NULL);
+INSERT INTO hipq_place VALUES ('{}');
 
 -- :each-queue
+-- The defaults are what every new job has: a program in another language names the other columns (docs/tables.md).
 CREATE TABLE {live} (
   id INTEGER PRIMARY KEY,
-  tenant TEXT NOT NULL,
-  lane TEXT NOT NULL,
+  tenant TEXT NOT NULL DEFAULT '',
+  lane TEXT NOT NULL DEFAULT '',
   job_type TEXT NOT NULL,
   job_key TEXT NOT NULL,
-  job_data TEXT NOT NULL,
-  state TEXT NOT NULL,
-  phase TEXT NOT NULL,
-  rank INTEGER NOT NULL,
-  priority INTEGER NOT NULL,
-  throttle_factor INTEGER NOT NULL,
-  held INTEGER NOT NULL,
-  time_windows TEXT NOT NULL,
-  timeout REAL NOT NULL,
-  scheduled_run_time INTEGER NOT NULL,
-  deadline INTEGER NOT NULL,
-  wait TEXT NOT NULL,
-  attempt INTEGER NOT NULL,
-  failures INTEGER NOT NULL,
-  crashes INTEGER NOT NULL,
-  owner INTEGER NOT NULL,
-  token INTEGER NOT NULL,
-  error TEXT NOT NULL,
-  code TEXT NOT NULL,
-  exitcode INTEGER NOT NULL,
-  result TEXT NOT NULL,
-  history TEXT NOT NULL,
-  create_time INTEGER NOT NULL,
-  update_time INTEGER NOT NULL,
-  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'calling off') AND error = 'NONE') OR (state = 'error' AND phase IN ('judging') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
+  job_data TEXT NOT NULL DEFAULT 'null',
+  state TEXT NOT NULL DEFAULT 'initial',
+  phase TEXT NOT NULL DEFAULT 'scheduled',
+  rank TEXT NOT NULL DEFAULT '',        -- where it stands in its queue: see hipq.job.order
+  priority INTEGER NOT NULL DEFAULT 100,
+  throttle_factor INTEGER NOT NULL DEFAULT 1000,  -- what it takes of limits, in thousandths of a unit: 1000 is one
+  held INTEGER NOT NULL DEFAULT 0,
+  time_windows TEXT NOT NULL DEFAULT '[]',
+  timeout REAL NOT NULL DEFAULT 86400,
+  scheduled_run_time INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
+  deadline INTEGER NOT NULL DEFAULT 0,
+  wait TEXT NOT NULL DEFAULT '',
+  wait_key TEXT NOT NULL DEFAULT '',    -- the key of its wait, under which answers find it, too
+  attempt INTEGER NOT NULL DEFAULT 0,
+  failures INTEGER NOT NULL DEFAULT 0,
+  crashes INTEGER NOT NULL DEFAULT 0,
+  owner INTEGER NOT NULL DEFAULT 0,
+  token INTEGER NOT NULL DEFAULT 0,
+  error TEXT NOT NULL DEFAULT 'NONE',
+  code TEXT NOT NULL DEFAULT 'NONE',
+  exitcode INTEGER NOT NULL DEFAULT 0,
+  result TEXT NOT NULL DEFAULT '',
+  meta TEXT NOT NULL DEFAULT '{}',      -- what it was added with for the engine, not for its handler: see hipq.job.meta
+  history TEXT NOT NULL DEFAULT '[]',
+  create_time INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
+  update_time INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
+  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'calling off') AND error = 'NONE') OR (state = 'error' AND phase IN ('judging') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1),
+  -- Other programs write these columns, too: what an engine could not read would stop it.
+  CONSTRAINT {live}_values CHECK ((scheduled_run_time > 0 OR phase <> 'scheduled') AND timeout > 0 AND timeout <= 3155760000
+    AND typeof(priority) = 'integer' AND typeof(throttle_factor) = 'integer' AND typeof(scheduled_run_time) = 'integer'
+    AND typeof(create_time) = 'integer' AND typeof(job_type) = 'text' AND typeof(job_key) = 'text'
+    AND typeof(job_data) = 'text' AND typeof(tenant) = 'text' AND typeof(lane) = 'text'
+    AND typeof(time_windows) = 'text' AND typeof(meta) = 'text')
 );
 -- The key comes first: it tells rows apart, where tenant and type rarely do.
 CREATE UNIQUE INDEX {live}_key ON {live} (job_key, job_type, tenant);
+-- Few jobs have a wait with a key of its own: the others are not in these two indexes, and cost them nothing.
+CREATE UNIQUE INDEX {live}_waited ON {live} (wait_key, job_type, tenant) WHERE wait_key <> '';
 -- A strand is what limits, windows and pauses cannot tell apart: a claim merges the heads of strands.
 CREATE INDEX {live}_ready ON {live} (job_type, lane, time_windows, throttle_factor, rank, id) WHERE phase = 'ready';
 CREATE INDEX {live}_parked ON {live} (rank, id) WHERE phase = 'parked';
 CREATE INDEX {live}_stage ON {live} (scheduled_run_time) WHERE phase = 'scheduled';
 CREATE INDEX {live}_wait ON {live} (deadline) WHERE phase = 'waiting';
 CREATE INDEX {live}_owner ON {live} (owner, lane, held) WHERE owner <> 0 OR held <> 0;  -- also what sums of limits read
-CREATE INDEX {live}_todo ON {live} (job_type, id) WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0;
+-- What waits for other code than a handler; of a job to be judged by a registered retry strategy also that one's name.
+CREATE INDEX {live}_todo ON {live} (
+  job_type, (coalesce(CASE WHEN phase = 'judging' THEN json_extract(meta, '$.retry.registered') END, '')), id
+) WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0;
 CREATE TABLE {final} (
   id INTEGER PRIMARY KEY,
   tenant TEXT NOT NULL,
@@ -124,7 +147,7 @@ CREATE TABLE {final} (
   job_data TEXT NOT NULL,
   state TEXT NOT NULL,
   phase TEXT NOT NULL,
-  rank INTEGER NOT NULL,
+  rank TEXT NOT NULL,                   -- where it stands in its queue: see hipq.job.order
   priority INTEGER NOT NULL,
   throttle_factor INTEGER NOT NULL,
   held INTEGER NOT NULL,
@@ -133,6 +156,7 @@ CREATE TABLE {final} (
   scheduled_run_time INTEGER NOT NULL,
   deadline INTEGER NOT NULL,
   wait TEXT NOT NULL,
+  wait_key TEXT NOT NULL DEFAULT '',
   attempt INTEGER NOT NULL,
   failures INTEGER NOT NULL,
   crashes INTEGER NOT NULL,
@@ -142,10 +166,12 @@ CREATE TABLE {final} (
   code TEXT NOT NULL,
   exitcode INTEGER NOT NULL,
   result TEXT NOT NULL,
+  meta TEXT NOT NULL DEFAULT '{}',
   history TEXT NOT NULL,
   create_time INTEGER NOT NULL,
   update_time INTEGER NOT NULL,
   CONSTRAINT {final}_states CHECK (((state = 'final' AND phase IN ('done'))) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1)
 );
 CREATE INDEX {final}_key ON {final} (job_key, job_type, update_time);  -- the last one that had a key
+CREATE INDEX {final}_waited ON {final} (wait_key, job_type, tenant, update_time) WHERE wait_key <> '';
 CREATE INDEX {final}_time ON {final} (update_time);

@@ -1,5 +1,6 @@
--- The last jobs that had these keys, if they ended after a moment (index _key of the final table, from its end); whether
--- each has had the same answer, and whether it ended with one (index _job).
+-- The last jobs that had these keys, as their own or for their waits, if they ended after a moment (indexes _key and
+-- _waited of the final table, from their ends); whether each has had the same answer, and whether it ended with one
+-- (index _job).
 SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), f.id,
   coalesce((
     SELECT min(a.id) FROM hipq_answers a INDEXED BY hipq_answers_job WHERE a.job = f.id AND a.job <> 0
@@ -10,8 +11,19 @@ SELECT json_group_array(json_array(json_extract(wanted.value, '$[0]'), f.id,
 ))
 FROM json_each(:rows) AS wanted CROSS JOIN {final} f
 WHERE f.id = (
-    SELECT id FROM {final} INDEXED BY {final}_key
-    WHERE job_key = json_extract(wanted.value, '$[1]') AND job_type = json_extract(wanted.value, '$[2]')
-      AND tenant = json_extract(wanted.value, '$[3]')
-    ORDER BY update_time DESC LIMIT 1
+    SELECT id FROM (
+      SELECT * FROM (
+        SELECT id, update_time FROM {final} INDEXED BY {final}_key
+        WHERE job_key = json_extract(wanted.value, '$[1]') AND job_type = json_extract(wanted.value, '$[2]')
+          AND tenant = json_extract(wanted.value, '$[3]')
+        ORDER BY update_time DESC LIMIT 1
+      )
+      UNION ALL
+      SELECT * FROM (
+        SELECT id, update_time FROM {final} INDEXED BY {final}_waited
+        WHERE wait_key = json_extract(wanted.value, '$[1]') AND job_type = json_extract(wanted.value, '$[2]')
+          AND tenant = json_extract(wanted.value, '$[3]') AND wait_key <> ''
+        ORDER BY update_time DESC LIMIT 1
+      )
+    ) ORDER BY update_time DESC LIMIT 1
   ) AND f.update_time >= json_extract(wanted.value, '$[4]')

@@ -8,6 +8,8 @@ SELECT {number},
     SELECT 1 FROM {live} INDEXED BY {live}_todo
     WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0
       AND job_type IN (SELECT value FROM json_each(?))
+      AND coalesce(CASE WHEN phase = 'judging' THEN json_extract(meta, '$.retry.registered') END, '')
+        IN (SELECT value FROM json_each(?))
   ) OR (? AND (
     EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_ready WHERE phase = 'ready') OR EXISTS (
       SELECT 1 FROM {live} INDEXED BY {live}_todo

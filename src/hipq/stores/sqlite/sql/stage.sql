@@ -1,5 +1,6 @@
--- Scheduled rows that are due become ready, earliest first (index _stage).
+-- Scheduled rows that are due become ready, earliest first (index _stage); not those that have no rank yet.
 UPDATE {live} SET phase = 'ready', token = token + 1
 WHERE id IN (
-  SELECT id FROM {live} WHERE phase = 'scheduled' AND scheduled_run_time <= :now ORDER BY scheduled_run_time LIMIT :limit
+  SELECT id FROM {live} WHERE phase = 'scheduled' AND scheduled_run_time <= :now AND rank <> ''
+  ORDER BY scheduled_run_time LIMIT :limit
 )

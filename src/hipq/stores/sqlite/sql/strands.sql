@@ -1,7 +1,7 @@
 -- The heads of strands, type by type, by skipping from one to the next in the index _ready: as many probes as there are
 -- strands, however many jobs each has. In each step the row after the last one's whole strand is the head of the next.
--- Else SQLite reads through every job of a strand: it begins at a list of values, not after it (so the highest rank there
--- is comes last in the list), and of columns compared with columns it finds only the first (so the plus signs).
+-- Else SQLite reads through every job of a strand: it begins at a list of values, not after it (so what sorts behind
+-- every rank comes last in the list), and of columns compared with columns it finds only the first (so the plus signs).
 WITH RECURSIVE strand (id, depth) AS (
   SELECT (
     SELECT id FROM {live} l
@@ -14,7 +14,7 @@ WITH RECURSIVE strand (id, depth) AS (
     SELECT id FROM {live} l
     WHERE phase = 'ready' AND job_type = s.job_type
       AND (lane, time_windows, throttle_factor, rank)
-        > (+s.lane, +s.time_windows, +s.throttle_factor, 9223372036854775807)
+        > (+s.lane, +s.time_windows, +s.throttle_factor, '~')
       AND scheduled_run_time <= :now
     ORDER BY lane, time_windows, throttle_factor, rank, id LIMIT 1
   ), depth + 1 FROM strand JOIN {live} s USING (id) WHERE depth < :depth

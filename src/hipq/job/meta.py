@@ -1,0 +1,51 @@
+"""What the engine is told about a job when it is added, beside its columns: the column `meta`, a JSON object.
+
+It never changes: whoever copies a job, or moves it, takes its `meta` along. What happened to a job is in `history`,
+which is for people: no decision depends on that, and it may be shortened at any time.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+PLAIN: Final = "{}"
+"""What most jobs have."""
+
+
+class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
+    then: str = ""
+    """The job type of the job that is added with its result, once it is ok (in the daemon)."""
+    trace: str = ""
+    """The traceparent of the span in which it was added."""
+    retry: dict[str, Any] | None = None
+    """Its own retry strategy, which goes before its type's: see `hipq.job.retries`."""
+
+    def dump(self) -> str:
+        return msgspec.json.encode(self).decode()
+
+
+_PLAIN: Final = Meta()
+_decoder = msgspec.json.Decoder(Meta)
+_TRACEPARENT: Final = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+def load(text: str) -> Meta:
+    """msgspec.DecodeError, if another program has written what this one cannot read."""
+    return _PLAIN if text == PLAIN else _decoder.decode(text)
+
+
+def is_traceparent(text: str) -> bool:
+    """Whether it names a span as W3C's Trace Context does, in the version that all know."""
+    return _TRACEPARENT.fullmatch(text) is not None
+
+
+def traceparent_in(text: str) -> str:
+    """The span in which a job was added, if that was traced; else ""."""
+    try:
+        found = load(text).trace
+    except msgspec.DecodeError:  # not what hipq has written: a job is not to fail for that
+        return ""
+    return found if is_traceparent(found) else ""

@@ -1,0 +1,172 @@
+"""PostgreSQL: somebody has locked a table of one queue, with an ALTER TABLE perhaps. The other queues go on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from hipq import Hipq, Job
+from hipq.events import Event
+from tests.servers import fresh_database
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    with fresh_database() as url:
+        yield url
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[Hipq]:
+    app = Hipq("shop", url)
+    app.queue("orders")
+    app.queue("mails")
+    app.migrate()
+    yield app
+    app.close()
+
+
+@contextmanager
+def working(app: Hipq, **more: Any) -> Iterator[list[Event]]:
+    seen: list[Event] = []
+    app.events.subscribe(seen.append, "queue locked", "queue free", "store down", "lease lost", "lost", "rescued")
+    engine = app.engine(**more)
+    thread = threading.Thread(target=engine.run)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        engine.stop()
+        thread.join(60)
+        engine.hands.close()
+
+
+@pytest.mark.parametrize(
+    "lock",
+    [
+        "LOCK TABLE shop_orders IN ACCESS EXCLUSIVE MODE",
+        "LOCK TABLE shop_orders_final IN ACCESS EXCLUSIVE MODE",
+        "CREATE INDEX somebodys ON shop_orders (priority)",
+    ],
+)
+def test_the_other_queues_go_on_and_what_ran_is_saved_later(app: Hipq, url: str, lock: str) -> None:
+    orders, mails = app.queues
+    go = threading.Event()
+    running = threading.Event()
+
+    @orders.job
+    def slow(_: Job[Any]) -> str:
+        running.set()
+        go.wait(60)
+        return "slow"
+
+    quick = mails.job("quick")(lambda _: "quick")
+    other = orders.job("other")(lambda _: "other")
+    with (
+        psycopg.connect(url) as theirs,
+        psycopg.connect(url, autocommit=True) as looking,
+        working(app, lease=2.0) as seen,
+    ):
+        held = slow.enqueue()
+        assert running.wait(60)
+        waiting = other.enqueue(delay=3600)
+        theirs.execute(lock.encode())
+        go.set()  # it ends, and cannot be saved
+        for _ in range(3):
+            _until_renewed(looking)  # the lease is kept alive
+            _until_ok(looking, "mails", quick.enqueue())
+        assert [event.queue for event in seen if event.name == "queue locked"] == ["orders"]
+        theirs.rollback()
+        app.retry_now(waiting)
+        _until(lambda: app.job(held).code == app.job(waiting).code == "ok")
+        assert app.job(held).attempt == 1
+        assert {event.name for event in seen} <= {"queue locked", "queue free"}
+
+
+def test_a_job_that_adds_one_to_a_locked_queue_waits_alone(app: Hipq, url: str) -> None:
+    orders, mails = app.queues
+    child = orders.job("child")(lambda _: None)
+    quick = mails.job("quick")(lambda _: "quick")
+
+    @mails.job
+    def parent(job: Job[Any]) -> None:
+        job.enqueue(child)
+
+    with psycopg.connect(url) as theirs, psycopg.connect(url, autocommit=True) as looking, working(app) as seen:
+        theirs.execute("LOCK TABLE shop_orders IN ACCESS EXCLUSIVE MODE")
+        waits = parent.enqueue()
+        for _ in range(3):
+            _until_ok(looking, "mails", quick.enqueue())
+        assert app.job(waits).phase == "executing"
+        theirs.rollback()
+        _until(lambda: app.job(waits).code == "ok")
+        _until(lambda: app.count("orders", code="ok") == 1)
+        assert [event.name for event in seen if event.name not in ("queue locked", "queue free")] == []
+
+
+def test_jobs_that_wait_to_be_saved_take_no_hand_from_others(app: Hipq, url: str) -> None:
+    orders, mails = app.queues
+    go, running = threading.Event(), threading.Barrier(3)
+
+    @orders.job
+    def slow(_: Job[Any]) -> None:
+        running.wait(60)
+        go.wait(60)
+
+    quick = mails.job("quick")(lambda _: None)
+    with psycopg.connect(url) as theirs, working(app, concurrency=2):
+        held = slow.enqueue_many([None] * 2)
+        running.wait(60)
+        theirs.execute("LOCK TABLE shop_orders IN ACCESS EXCLUSIVE MODE")
+        go.set()
+        job_id = quick.enqueue()
+        _until(lambda: app.job(job_id).code == "ok")
+        theirs.rollback()
+        _until(lambda: all(app.job(one).code == "ok" for one in held))
+
+
+def test_a_stop_while_its_jobs_cannot_be_saved_is_bounded(app: Hipq, url: str) -> None:
+    orders, _ = app.queues
+    go, running = threading.Event(), threading.Event()
+
+    @orders.job
+    def slow(_: Job[Any]) -> None:
+        running.set()
+        go.wait(60)
+
+    with psycopg.connect(url) as theirs:
+        engine = app.engine(drain=1.0)
+        thread = threading.Thread(target=engine.run)
+        thread.start()
+        slow.enqueue()
+        assert running.wait(60)
+        theirs.execute("LOCK TABLE shop_orders IN ACCESS EXCLUSIVE MODE")
+        go.set()
+        engine.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+        engine.hands.close()
+
+
+def _until_renewed(conn: psycopg.Connection[Any]) -> None:
+    query = "SELECT max(lease_until) FROM hipq_engines"
+    before = conn.execute(query).fetchone()
+    _until(lambda: conn.execute(query).fetchone() != before)
+
+
+def _until_ok(conn: psycopg.Connection[Any], queue: str, job_id: int) -> None:
+    query = f"SELECT code FROM shop_{queue}_final WHERE id = {job_id}".encode()
+    _until(lambda: conn.execute(query).fetchone() == ("ok",))
+
+
+def _until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)

@@ -1,0 +1,130 @@
+"""Bugs about handlers that crash, that retry, and that are rough with the process they run in."""
+
+from __future__ import annotations
+
+from tests.planted.bug import Bug
+
+SETTLE = "engine/settle.py"
+LAUNCH = "engine/launch.py"
+LOOP = "engine/loop.py"
+ROUGH = "tests/cli/test_rough_handlers.py"
+
+HANDLER_BUGS = (
+    Bug(
+        "a crash is no failure",
+        "I13",
+        (
+            (
+                SETTLE,
+                "    return moves.crashed(row, ending.fault, ending.exitcode, now, judged)\n\n\ndef _is_judged",
+                "    return moves.suspected(row, ending.fault, now)\n\n\ndef _is_judged",
+            ),
+        ),
+    ),
+    Bug(
+        "nobody asks the retry handler about a crash",
+        "I13",
+        (
+            (
+                LAUNCH,
+                "            if retry is None:\n                pause",
+                '            if retry is None or fault.kind == "crash":\n                pause',
+            ),
+        ),
+    ),
+    Bug(
+        "without a retry handler a crash is final",
+        "test",
+        ((LAUNCH, 'if fault.kind != "crash" or row.crashes > moves.CRASHES_ALLOWED:', "if fault.kind:"),),
+        "tests/engine/test_crash.py::test_without_a_retry_handler_it_is_tried_three_times_with_growing_delays",
+    ),
+    Bug(
+        "a crash of its engine costs a job a failure",
+        "I13",
+        (
+            (
+                "job/moves.py",
+                'return replace(_back(row, fault, now, "rescued"), crashes=max(row.crashes, 1))',
+                'return replace(_back(row, fault, now, "rescued"), crashes=1, failures=row.failures + 1)',
+            ),
+        ),
+    ),
+    Bug(
+        "a used process counts as the job's own",
+        "test",
+        (("engine/hands.py", "own = child.turn == 0", "own = True"),),
+        "tests/engine/test_crash.py::test_a_process_that_ran_other_jobs_before_may_have_died_of_those",
+    ),
+    Bug(
+        "what a retry handler changes is dropped",
+        "I3",
+        ((SETTLE, "copy = moves.edited(errored, ending.edits) if ending.edits else errored", "copy = errored"),),
+    ),
+    Bug(
+        "a retry handler's copy is the handler's own job",
+        "test",
+        (
+            (
+                "engine/launch.py",
+                "job: Job[Any] = Job(copy, spec, is_draft=True)",
+                "job = running.job; job._edits = {}",
+            ),
+            (
+                "engine/launch.py",
+                "        _ = job.data  # read now",
+                "        running.job = job; _ = job.data  # read now",
+            ),
+            ("engine/launch.py", '"abandoned", "answer",', '"job", "abandoned", "answer",'),
+        ),
+        "tests/engine/test_retry_copy.py::test_changed_data_is_saved",
+    ),
+    Bug(
+        "changes in place are not noticed",
+        "I3",
+        (("job/view.py", "        if text != before:", "        if False:"),),
+    ),
+    Bug(
+        "a cancel that the sweep notices is a lost lease",
+        "test",
+        (
+            (
+                LOOP,
+                "told = running.ending is None and running.row.id not in tokens",
+                "told = given and running.ending is None and running.row.id not in tokens",
+            ),
+            (LOOP, "        if tokens is None:\n", "        given = tokens is not None\n        if tokens is None:\n"),
+        ),
+        "tests/engine/test_cancel.py::test_a_cancel_that_only_the_sweep_notices_is_a_cancel",
+    ),
+    Bug(
+        "a lock that is refused is not the store's",
+        "test",
+        (
+            (
+                "stores/sqlite/connection.py",
+                "            except OSError as error:\n"
+                '                raise self._not_locked("lock", error) from None\n',
+                "",
+            ),
+        ),
+        "tests/engine/test_refused_locks.py",
+    ),
+    Bug(
+        "a forked child goes on as the worker",
+        "test",
+        ((LAUNCH, "    if os.getpid() == here:\n        return\n", "    return\n"),),
+        f"{ROUGH}::test_a_child_that_a_handler_forks_ends_where_the_handler_does[sqlite-forks]",
+    ),
+    Bug(
+        "a stopped event loop stays stopped",
+        "test",
+        (("runners/tasks.py", "while not (self._closing or self._loop.is_closed()):", "for _ in range(1):"),),
+        f"{ROUGH}::test_one_that_stops_the_event_loop_stops_nobody_else",
+    ),
+    Bug(
+        "closed descriptors go unnoticed",
+        "test",
+        (("engine/descriptors.py", "os.fstat(self._descriptor).st_ino == self._inode", "True"),),
+        f"{ROUGH}::test_one_that_closes_the_workers_descriptors_ends_it_and_nobody_elses_job_fails",
+    ),
+)
