@@ -29,8 +29,8 @@ test: lint
 # What `make test` repeats some hundred times is repeated a thousand times here. Each fault of tests/crash/test_campaign.py
 # lasts half a minute; HIPQ_CAMPAIGN_SECONDS=540: nine.
 test-long: test
-	$(BIN)/python -m pytest -m long
-	HIPQ_RACES=1000 HIPQ_ACCEPTANCE_JOBS=1000 $(BIN)/python -m pytest tests/answers_races tests/acceptance
+	$(BIN)/python -m pytest -m long --timeout 3600
+	HIPQ_RACES=1000 HIPQ_ACCEPTANCE_JOBS=1000 $(BIN)/python -m pytest --timeout 3600 tests/answers_races tests/acceptance
 
 # On every Python from 3.11 on that is here: a quarter of an hour each. TESTS=tests/engine: only those.
 test-pythons:
@@ -38,7 +38,7 @@ test-pythons:
 
 # Ten thousand requests and answers on each transport, about eight minutes.
 acceptance: .venv/installed-dev
-	HIPQ_ACCEPTANCE_JOBS=10000 $(BIN)/python -m pytest tests/acceptance --durations=0
+	HIPQ_ACCEPTANCE_JOBS=10000 $(BIN)/python -m pytest --timeout 3600 tests/acceptance --durations=0
 
 lint: .venv/installed-dev
 	$(BIN)/ruff check .

@@ -195,8 +195,8 @@ CASES: Final = {
     "rescue": "owner",
     "pass_time": "stage parked",
     "prune": "key ready todo time",
-    "answers": "key ready todo wait owner",
-    "sweep_answers": "key ready todo",
+    "answers": "key waited ready todo wait owner",
+    "sweep_answers": "key waited ready todo",
 }
 """What is run, and the indexes it may use besides primary keys."""
 FILES: Final = {
