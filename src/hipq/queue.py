@@ -89,12 +89,14 @@ class Queue:
             return self.look_again()
         if self.app.steady() - self._learned >= RELEARN:
             self._learned = self.app.steady()
-            with contextlib.suppress(StoreUnavailable):  # what is known will do
-                return self.look_again()
+            # What is known will do. A job that is added in a transaction of the caller's (`conn=`) must not wait here
+            # for an engine of this program that waits for that transaction.
+            with contextlib.suppress(StoreUnavailable):
+                return self.look_again(patient=False)
         return self._rules
 
-    def look_again(self) -> Rules:
-        self.learn(self.app.store.rules(self.number))
+    def look_again(self, *, patient: bool = True) -> Rules:
+        self.learn(self.app.store.rules(self.number, patient=patient))
         assert self._rules is not None
         return self._rules
 

@@ -6,13 +6,16 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 
 from hipq import Hipq, Job
+from hipq.errors import StoreUnavailable
 from hipq.events import Event
+from hipq.testing.clock import HandClock
 from tests.servers import fresh_database
 
 
@@ -170,3 +173,42 @@ def _until(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The lease ran out while the queue was locked, and the store is away for a moment when the lock is gone."""
+    clock, go = HandClock(), threading.Event()
+    app = Hipq("shop", f"sqlite:///{tmp_path}/a.db", clock=clock)
+    work = app.queue("orders").job("work")(lambda _job: go.wait(60))
+    job_id = work.enqueue()
+    rescued: list[Event] = []
+    app.events.subscribe(rescued.append, "rescued", "lost")
+    engine = app.engine()
+    engine.turn()
+    number = work.queue.number
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.store, "locked", set)
+        assert engine._leave_out_locked()
+        clock.advance(seconds=600)
+        engine.turn()
+    assert (number in engine._locked, engine.memory[job_id].row.owner != engine.sysid) == (True, True)
+
+    def away(*_given: object) -> Any:
+        raise StoreUnavailable("away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine.store, "turn", away)
+        clock.advance(seconds=60)
+        with pytest.raises(StoreUnavailable):
+            engine.turn()
+    assert number in engine._locked
+    clock.advance(seconds=60)
+    engine.turn()
+    assert (number in engine._locked, engine.memory[job_id].row.owner == engine.sysid) == (False, True)
+    go.set()
+    engine.run(until_empty=True)
+    engine.hands.close()
+    assert (app.job(job_id).code, app.job(job_id).attempt, rescued) == ("ok", 1, [])
+    app.close()

@@ -8,6 +8,7 @@ import signal
 import sqlite3
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from hipq.stores.base import Filter
 from hipq.stores.sqlite import connection
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.store import SqliteStore
+from hipq.testing.clock import HandClock
 from hipq.testing.contract.jobs import new
 from tests.small_disk import fill, small_disk
 
@@ -183,6 +185,31 @@ def test_a_fork_waits_for_a_write_in_another_thread(tmp_path: Path) -> None:
     thread.join()
     assert [queue.name for queue in store.queues()] == ["orders"]
     store.close()
+
+
+def test_rules_are_not_looked_at_again_while_another_thread_waits_to_write(tmp_path: Path) -> None:
+    """An engine of this program may wait for the very transaction in which a job is being added with `conn=`."""
+    clock = HandClock()
+    app = Hipq("shop", f"sqlite:///{tmp_path}/a.db", clock=clock)
+    queue = app.queue("orders")
+    job_id = queue.enqueue("work")
+    with sqlite3.connect(tmp_path / "a.db", isolation_level=None) as mine:
+        mine.execute("BEGIN IMMEDIATE")
+        waiting = threading.Thread(target=lambda: pytest.raises(StoreUnavailable, app.cancel, job_id))
+        waiting.start()
+        lock = app.store._db._lock  # type: ignore[attr-defined]
+        while lock.acquire(blocking=False):
+            lock.release()
+            time.sleep(0.01)
+        clock.advance(seconds=60)
+        began = time.monotonic()
+        queue.enqueue("work", conn=mine)
+        assert time.monotonic() - began < connection.BUSY_SECONDS / 2
+        waiting.join()
+        mine.execute("COMMIT")
+    mine.close()
+    assert app.count("orders") == 2
+    app.close()
 
 
 def test_many_queues_are_looked_at_in_one_statement(tmp_path: Path) -> None:

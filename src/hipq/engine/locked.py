@@ -55,15 +55,14 @@ class LockedQueues:
         return new
 
     def freed(self, steady: Callable[[], int]) -> list[int]:
-        """Those among them that are not locked any more."""
+        """Those among them that are not locked any more; left out until they are taken back."""
         due = [queue for queue, at in self._look_at.items() if steady() >= at]
         if not due:
             return []
         still = self._store.locked(due)
-        for queue in due:
-            if queue in still:
-                self._look_at[queue] = steady() + LOOK
-            else:
-                del self._look_at[queue]
-                self._rests[queue] = self._rests[queue][0], steady()
+        self._look_at |= dict.fromkeys(due, steady() + LOOK)
         return [queue for queue in due if queue not in still]
+
+    def take_back(self, queue: int, steady: int) -> None:
+        del self._look_at[queue]
+        self._rests[queue] = self._rests[queue][0], steady

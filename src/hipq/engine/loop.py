@@ -385,7 +385,12 @@ class Engine:
     def _take_back_freed(self, now: int) -> None:
         for queue in self._locked.freed(self.steady):
             ours = [running for running in self.memory.values() if queue_of(running.row.id) == queue]
-            self._part(self._adopt([one for one in ours if one.row.owner != self.sysid], self.sysid, now), now)
+            try:
+                lost = self._adopt([one for one in ours if one.row.owner != self.sysid], self.sysid, now)
+            except StoreBusy:
+                continue  # locked once more
+            self._locked.take_back(queue, self.steady())  # after they are adopted: else a sweep might rescue them
+            self._part(lost, now)
             self.events.emit("queue free", now, self.queues[queue].name)
             self._next_blocked = 0
             self._hungry(queue)

@@ -414,8 +414,8 @@ class Store(Protocol):
         """Those of these jobs that are final: one statement for all of them."""
 
     # -- rules ------------------------------------------------------------------------------------------------------
-    def rules(self, queue: int) -> Rules:
-        """The queue's rules as they are now."""
+    def rules(self, queue: int, *, patient: bool = True) -> Rules:
+        """The queue's rules as they are now. Not `patient`: StoreBusy if another thread's work is in the way."""
 
     def limits(self, queue: int) -> Limits:
         """The same, and what is held."""

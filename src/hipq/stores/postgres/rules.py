@@ -45,7 +45,7 @@ class RuleVerbs:
         return found
 
     # -- rules ------------------------------------------------------------------------------------------------------
-    def rules(self, queue: int) -> Rules:
+    def rules(self, queue: int, *, patient: bool = True) -> Rules:  # noqa: ARG002 - each thread has a connection
         with self._using() as conn:
             return self._rulebook.read(conn, queue).rules
 

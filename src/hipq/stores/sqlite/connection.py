@@ -24,7 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 from weakref import WeakSet
 
-from hipq.errors import Invalid, Moved, StoreBroken, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import Invalid, Moved, StoreBroken, StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.sqlite.open_files import Inode, OpenFiles, inode, replaced
 
 BUSY_SECONDS: Final = 5.0
@@ -216,16 +216,20 @@ class Connection:
             raise replaced(path)
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self, patient: bool = True) -> Iterator[sqlite3.Connection]:
         if self._conn is None or (self._files and self._files.changed):
             with self._alone(), self._lock:
                 self._check(self._usable())
-        with self._lock:
+        if not self._lock.acquire(blocking=patient):
+            raise StoreBusy("another thread of this program uses the database")
+        try:
             conn = self._usable()
             try:
                 yield conn
             except sqlite3.Error as error:
                 raise self._moved(conn, error) or self._noted(error) from error
+        finally:
+            self._lock.release()
 
     @contextmanager
     def writing(self) -> Iterator[sqlite3.Connection]:

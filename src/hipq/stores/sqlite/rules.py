@@ -45,8 +45,8 @@ class RuleVerbs:
         return found
 
     # -- rules ------------------------------------------------------------------------------------------------------
-    def rules(self, queue: int) -> Rules:
-        with self._db.reading() as conn:
+    def rules(self, queue: int, *, patient: bool = True) -> Rules:
+        with self._db.reading(patient) as conn:
             return self._rulebook.read(conn, queue)[0]
 
     def limits(self, queue: int) -> Limits:
