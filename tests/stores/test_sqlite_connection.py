@@ -195,7 +195,12 @@ def test_rules_are_not_looked_at_again_while_another_thread_waits_to_write(tmp_p
     job_id = queue.enqueue("work")
     with sqlite3.connect(tmp_path / "a.db", isolation_level=None) as mine:
         mine.execute("BEGIN IMMEDIATE")
-        waiting = threading.Thread(target=lambda: pytest.raises(StoreUnavailable, app.cancel, job_id))
+
+        def write() -> None:
+            with pytest.raises(StoreUnavailable):
+                app.cancel(job_id)
+
+        waiting = threading.Thread(target=write)
         waiting.start()
         lock = app.store._db._lock  # type: ignore[attr-defined]
         while lock.acquire(blocking=False):
