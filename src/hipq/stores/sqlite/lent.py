@@ -30,7 +30,7 @@ class Lent(Connection):
         self._lend = lend
 
     @contextmanager
-    def reading(self) -> Iterator[sqlite3.Connection]:
+    def reading(self, patient: bool = True) -> Iterator[sqlite3.Connection]:  # noqa: ARG002 - nobody shares it
         with tuples(standard(self._lend())) as conn:
             try:
                 yield conn
