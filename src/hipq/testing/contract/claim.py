@@ -47,6 +47,20 @@ class TestClaim:
         assert won == [moves.claimed(row, engine, NOW + 7) for row in before]
         assert won == [row_of(store, job_id) for job_id in ids]
 
+    @pytest.mark.parametrize("types", [(TYPE,), (TYPE, "mail")], ids=["one type", "two types"])
+    @pytest.mark.parametrize("factor", [0.001, 0.5, 2])
+    def test_without_a_limit_a_factor_keeps_no_job_from_starting_in_its_turn(
+        self, store: Store, engine: int, queue: QueueTables, factor: float, types: tuple[str, ...]
+    ) -> None:
+        for _ in range(3):  # a store may have learned from the first claim that there is nothing but plain jobs
+            add(store, [new(queue.number, job_type=types[-1])])
+            assert len(claim(store, engine, queue.number, types=types)) == 1
+        factors = [1, factor, 1, factor]
+        ids = add(store, [new(queue.number, job_type=types[-1], throttle_factor=one) for one in factors])
+        assert [row.id for row in claim(store, engine, queue.number, types=types)] == ids
+        alone = add(store, [new(queue.number, throttle_factor=factor)] * 2)
+        assert [row.id for row in claim(store, engine, queue.number, types=types)] == alone
+
     @pytest.mark.parametrize("timeout", [0.001, 0.29, 1.001, 1 / 3, 4.35, 86_400.0, LONGEST])
     def test_the_deadline_is_the_time_out_to_the_microsecond(
         self, store: Store, engine: int, queue: QueueTables, timeout: float

@@ -1,5 +1,6 @@
 -- The first ready jobs of one strand (index _ready), locked as they are read; none if the rules are not the known ones,
--- or (unless it is known that no other may start) there are other strands than the plain one. The time is compared once
+-- or (unless it is known that no other may start) there are other strands than the plain one: behind it or, of lighter
+-- jobs, before it. The time is compared once
 -- more: a clock that was set back since a job was staged must not start it early.
 SELECT id FROM {live}
   WHERE phase = 'ready' AND job_type = %(type)s AND lane = %(lane)s AND time_windows = %(windows)s
@@ -8,5 +9,8 @@ SELECT id FROM {live}
     AND (%(known)s OR NOT EXISTS (
       SELECT FROM {live} WHERE phase = 'ready' AND job_type = %(type)s
         AND (lane, time_windows, throttle_factor) > ('', '[]', 1000)
+    ) AND NOT EXISTS (
+      SELECT FROM {live} WHERE phase = 'ready' AND job_type = %(type)s
+        AND lane = '' AND time_windows = '[]' AND throttle_factor < 1000
     ))
   ORDER BY rank, id LIMIT %(limit)s - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED

@@ -21,4 +21,10 @@ WITH wanted AS MATERIALIZED (
           AND (lane, time_windows, throttle_factor) > ('', '[]', 1000) LIMIT 1
       ) AS other
     )
+    AND NOT EXISTS (
+      SELECT FROM unnest(%(types)s::text[]) AS type (name) CROSS JOIN LATERAL (
+        SELECT FROM {live} WHERE phase = 'ready' AND job_type = type.name
+          AND lane = '' AND time_windows = '[]' AND throttle_factor < 1000 LIMIT 1
+      ) AS lighter
+    )
   ORDER BY rank, id LIMIT %(limit)s - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED

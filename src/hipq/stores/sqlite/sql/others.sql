@@ -1,9 +1,12 @@
 -- Whether ready jobs of these types are in any strand but the plain one: no lane, no windows, factor 1 (index _ready).
--- What sorts behind every rank comes last, or SQLite would read through all of the plain strand: it begins where a list of
--- values is, not after it.
+-- Only lighter jobs sort before that strand. What sorts behind every rank comes last, or SQLite would read through all of
+-- the plain strand: it begins where a list of values is, not after it.
 SELECT EXISTS (
   SELECT 1 FROM json_each(?) AS type WHERE EXISTS (
     SELECT 1 FROM {live} WHERE phase = 'ready' AND job_type = type.value
       AND (lane, time_windows, throttle_factor, rank) > ('', '[]', 1000, '~')
+  ) OR EXISTS (
+    SELECT 1 FROM {live} WHERE phase = 'ready' AND job_type = type.value
+      AND lane = '' AND time_windows = '[]' AND throttle_factor < 1000
   )
 )
