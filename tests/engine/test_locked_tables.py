@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ import psycopg
 import pytest
 
 from hipq import Hipq, Job
-from hipq.errors import StoreUnavailable
+from hipq.errors import StoreBusy, StoreUnavailable
 from hipq.events import Event
 from hipq.testing.clock import HandClock
 from tests.servers import fresh_database
@@ -175,16 +176,18 @@ def _until(condition: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
+@pytest.mark.parametrize("is_done", [False, True], ids=["it is not done", "only the word of it is lost"])
 def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_done: bool
 ) -> None:
-    """The lease ran out while the queue was locked, and the store is away for a moment when the lock is gone."""
-    clock, go = HandClock(), threading.Event()
+    """The lease ran out while the queue was locked, and the store is away for a moment when the lock is gone. Whether
+    the adoption was written or not: nothing may look as if it had not begun."""
+    clock, go, here = HandClock(), threading.Event(), os.getpid()
     app = Hipq("shop", f"sqlite:///{tmp_path}/a.db", clock=clock)
-    work = app.queue("orders").job("work")(lambda _job: go.wait(60))
+    work = app.queue("orders").job("work")(lambda _job: os.getpid() != here or go.wait(60))
     job_id = work.enqueue()
-    rescued: list[Event] = []
-    app.events.subscribe(rescued.append, "rescued", "lost")
+    seen: list[Event] = []
+    app.events.subscribe(seen.append, "rescued", "lost")
     engine = app.engine()
     engine.turn()
     number = work.queue.number
@@ -195,20 +198,66 @@ def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
         engine.turn()
     assert (number in engine._locked, engine.memory[job_id].row.owner != engine.sysid) == (True, True)
 
-    def away(*_given: object) -> Any:
+    turn = engine.store.turn
+
+    def away(*given: Any) -> Any:
+        if is_done:
+            turn(*given)
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patched:
         patched.setattr(engine.store, "turn", away)
-        clock.advance(seconds=60)
+        clock.advance(seconds=1)
         with pytest.raises(StoreUnavailable):
             engine.turn()
     assert number in engine._locked
-    clock.advance(seconds=60)
-    engine.turn()
-    assert (number in engine._locked, engine.memory[job_id].row.owner == engine.sysid) == (False, True)
     go.set()
+
+    def wait(seconds: float) -> bool:
+        clock.advance(seconds=seconds)
+        time.sleep(0.01)
+        return False
+
+    monkeypatch.setattr(engine.store, "wait", wait)
     engine.run(until_empty=True)
+    assert number not in engine._locked
     engine.hands.close()
-    assert (app.job(job_id).code, app.job(job_id).attempt, rescued) == ("ok", 1, [])
+    assert (app.job(job_id).code, app.job(job_id).attempt) == ("ok", 2 if is_done else 1)
+    # Where its token is another one by now, it is dropped, and rescued from a lease that nobody has.
+    assert [event.name for event in seen] == (["lost", "rescued"] if is_done else [])
+    app.close()
+
+
+def test_a_stop_waits_for_a_job_that_cannot_be_saved_for_a_moment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However long ago it was asked to stop: half a minute counts from when nothing else was left to wait for."""
+    clock, go, gone = HandClock(), threading.Event(), threading.Event()
+    app = Hipq("shop", f"sqlite:///{tmp_path}/a.db", clock=clock)
+    work = app.queue("orders").job("work")(lambda _job: go.wait(60))
+    job_id = work.enqueue()
+    engine = app.engine(lease=600)
+    engine.turn()
+    engine.stop()
+    began, turn = clock.steady(), engine.store.turn
+
+    def busy(sysid: int, changes: Any, *more: Any) -> Any:
+        if changes and clock.steady() < began + 42_000_000:
+            raise StoreBusy("somebody has locked it")
+        return turn(sysid, changes, *more)
+
+    def wait(_seconds: float) -> bool:
+        clock.advance(seconds=1)
+        if clock.steady() >= began + 36_000_000 and not gone.is_set():
+            go.set()
+            while not engine.memory[job_id].stopped:
+                time.sleep(0.01)
+            gone.set()
+        return False
+
+    monkeypatch.setattr(engine.store, "turn", busy)
+    monkeypatch.setattr(engine.store, "wait", wait)
+    engine.run()
+    engine.hands.close()
+    assert (app.job(job_id).code, app.job(job_id).attempt, engine.stopping) == ("ok", 1, 1)
     app.close()

@@ -406,8 +406,8 @@ def test_after_a_restart_nothing_confirmed_is_lost_and_nothing_unconfirmed_is_se
         broke = r"orders: the connection to 127.0.0.1:\d+ broke$"
         one, out = listen(where), sender(where)
         for number in range(20):
-            out.send(Outgoing(b"%d" % number), 5)
-        kept = held(one, 5, 5)
+            out.send(Outgoing(b"%d" % number), 60)
+        kept = held(one, 5, 60)
         one.done(kept)
         server.stop()
         with pytest.raises(TransportUnavailable, match=broke):
@@ -422,7 +422,7 @@ def test_after_a_restart_nothing_confirmed_is_lost_and_nothing_unconfirmed_is_se
             out.send(Outgoing(b"never"), 2)
         assert time.monotonic() - started < 15
         server.start()
-        out.send(Outgoing(b"after"), 5)
+        out.send(Outgoing(b"after"), 60)
         again = listen(where)
         found: list[bytes] = []
         while b"after" not in found:

@@ -17,7 +17,6 @@ import random
 import socket
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -56,6 +55,8 @@ TIDYING = 5_000_000
 """Microseconds in which a handler that was told to stop, since its time was over, may end by itself."""
 BROUGHT = 50
 """Answers in plain SQL that a turn matches, each in a transaction of its own: no lease may end meanwhile."""
+FEW_BUSY = 2
+"""Of these, so many wait for a row that somebody has locked: each wait may take a second or two."""
 NOTABLE = 5_000_000
 """Microseconds by which a calendar must be set back to be worth a word."""
 STORE_AWAY = 30_000_000
@@ -206,11 +207,20 @@ class Engine:
         assert self._bring
         self._next_bring = steady + round(self.poll * 1e6)
         found = self.store.brought(self._locked.others(), BROUGHT)
+        busy = 0
         for one in found:
-            with suppress(NotFound, Conflict, StoreBusy):  # another engine was faster; or its job is locked, so later
+            try:
                 self._bring(one)
                 self._hungry(one.queue)
-        self._more_brought = len(found) == BROUGHT
+            except (NotFound, Conflict, StoreRefused):
+                pass  # another engine was faster; or nobody can store it: it is left where it is
+            except StoreBusy:
+                if self._leave_out_locked():
+                    raise
+                busy += 1
+            if busy == FEW_BUSY:
+                break  # each has waited for a row: the others come at the next poll, with the lease renewed
+        self._more_brought = len(found) == BROUGHT and busy < FEW_BUSY
         if self._more_brought:
             self._next_bring = steady
 
@@ -386,11 +396,11 @@ class Engine:
         for queue in self._locked.freed(self.steady):
             ours = [running for running in self.memory.values() if queue_of(running.row.id) == queue]
             try:
-                lost = self._adopt([one for one in ours if one.row.owner != self.sysid], self.sysid, now)
+                if any(running.row.owner != self.sysid for running in ours):  # their lease ended meanwhile
+                    self._new_lease(now, ours)
             except StoreBusy:
                 continue  # locked once more
             self._locked.take_back(queue, self.steady())  # after they are adopted: else a sweep might rescue them
-            self._part(lost, now)
             self.events.emit("queue free", now, self.queues[queue].name)
             self._next_blocked = 0
             self._hungry(queue)
@@ -533,17 +543,18 @@ class Engine:
                 self.lease / 3 * 1e6 * self._chance.uniform(0.8, 1.0)
             )  # engines spread out
 
-    def _new_lease(self, now: int) -> None:
+    def _new_lease(self, now: int, freed: Sequence[Running] = ()) -> None:
         """The lease ran out, so our jobs may be somebody else's; their tokens say which. What nobody took goes on under
-        a new lease; the rest is dropped."""
+        a new lease; the rest is dropped. `freed`: jobs of an older lease still, whose queue was locked when that ended.
+        They need another lease, too: in one that we have, rows whose adoption was not confirmed look unstarted."""
         served = {str(queue.number): queue.published for queue in self.queues.values()}
         serves = msgspec.json.encode(served | {STRATEGIES: self._strategies}).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"
         expired, sysid = self.sysid, self.store.take_lease(self.lease, label, serves)
-        held = self._reachable()  # those that have ended too: else we would take them for a dead engine's
+        held = [*self._reachable(), *freed]  # those that have ended too: else we would take them for a dead engine's
         lost = self._adopt(held, sysid, now)
         self.sysid = sysid  # only now: rows of a lease whose adoption was not confirmed must not look unstarted to us
-        if expired:
+        if expired and not freed:
             self.events.emit("lease lost", now, sysid=expired, jobs=len(held))
         self._part(lost, now)
 
@@ -734,6 +745,7 @@ class Engine:
         stop_by: int | None = None
         """When a stop ends whatever else: jobs that cannot be saved by then are left to their lease."""
         away_since: int | None = None
+        blocked_since: int | None = None
         while descriptors.intact:
             if self.stopping and stop_by is None:
                 stop_by = self.steady() + (STORE_AWAY if self.drain is None else round(self.drain * 1e6))
@@ -755,9 +767,15 @@ class Engine:
                     self.events.emit("engine stopping", self.store.now(), jobs=len(self.memory), why=why)
                 if (self.stopping or (until_empty and self.idle)) and not self.memory and not self._stopped:
                     break
-                if (self.stopping > 1 or over) and len(self.memory) == len(self._blocked):
+                if len(self.memory) > len(self._blocked):
+                    blocked_since = None
+                elif blocked_since is None:
+                    blocked_since = self.steady()
+                if blocked_since is not None and (
+                    self.stopping > 1 or (over and self.steady() - blocked_since >= STORE_AWAY)
+                ):
                     self.stopping = 2
-                    break  # nobody waits for those who hold them up: the lease will run out
+                    break  # nobody waits any longer for those who hold them up: the lease will run out
             except StoreUnavailable as error:
                 down += 1
                 pause = min(0.05 * 2**down, 2.0) * self._chance.uniform(0.5, 1.0)

@@ -9,6 +9,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
+import msgspec
+
 from hipq.engine.launch import Launcher, Running
 from hipq.job import states
 from hipq.job.ending import GivenBack
@@ -154,7 +156,7 @@ def called(running: Running) -> str:
 def _has_retry(running: Running) -> bool:
     try:
         return running.spec.retry_of(running.row) is not None
-    except NotRegistered:
+    except (NotRegistered, msgspec.DecodeError):
         return False
 
 

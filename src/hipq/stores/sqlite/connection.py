@@ -176,7 +176,7 @@ class Connection:
             try:
                 with self._alone():
                     self._conn.close()
-                self._conn = None
+                self._conn = self._files = None  # the last one to close deletes the log and its index
             except StoreUnavailable:
                 pass  # the lock file is held for long, as by a move: see `born`
 
@@ -214,6 +214,8 @@ class Connection:
             raise self._broken
         if self._files and (path := self._files.changed):
             raise replaced(path)
+        if self._files is None and self._database not in (None, inode(self._name)):
+            raise replaced(self._name)
 
     @contextmanager
     def reading(self, patient: bool = True) -> Iterator[sqlite3.Connection]:
