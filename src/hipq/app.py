@@ -130,8 +130,8 @@ class Hipq(Changing, Answering):
         """
         if name in self._queues:
             raise Invalid(f"queue {name} is declared already")
-        if throttler is not None and not callable(throttler):
-            raise Invalid(f"throttler must be a function, not {shown(throttler)}")
+        if throttler is not None:
+            takes(throttler, "throttler", "due, running, now")
         if lane_by is not None:
             takes(lane_by, "lane_by", "job")
         names.one_of(lanes, "choice for lanes", ("ordered", "fair"))
@@ -152,8 +152,7 @@ class Hipq(Changing, Answering):
             raise Invalid(f"{name} is the name of a ready-made retry strategy: choose another")
 
         def register(handler: RetryHandler) -> RetryHandler:
-            if not callable(handler):
-                raise Invalid(f"a retry strategy is a function of a job and its fault, not {shown(handler)}")
+            takes(handler, "a retry strategy", "job, fault")
             if name in self.strategies:
                 raise Invalid(f"a retry strategy is registered under the name {name} already")
             self.strategies[name] = handler

@@ -250,6 +250,10 @@ DECLARED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a retry of one parameter": (lambda queue: queue.job(retry=_quick)(_fresh), "write def _quick(job, fault)"),
     "a retry handler of one": (lambda queue: _charge(queue).retry(_quick), "write def _quick(job, fault)"),
     "an async retry handler": (lambda queue: _charge(queue).retry(_async_retry), "write def, not async def"),
+    "a retry strategy of one": (lambda queue: queue.app.retry_strategy("a")(_quick), "write def _quick(job, fault)"),
+    "a throttler of one": (lambda queue: queue.app.queue("a", throttler=_quick), "_quick(due, running, now)"),
+    "the name of an exception": (lambda _queue: backoff(on="ValueError"), "like on=TimeoutError"),  # type: ignore[arg-type]
+    "a number for an exception": (lambda _queue: backoff(never=5), "like on=TimeoutError"),  # type: ignore[arg-type]
     "a handler of nothing": (lambda queue: queue.job(_no_parameter), "write def _no_parameter(job)"),
     "a handler of two": (lambda queue: queue.job(_two_parameters), "write def _two_parameters(job)"),
     "a handler with a name": (lambda queue: queue.job("a")(_two_parameters), "write def _two_parameters(job)"),

@@ -59,6 +59,12 @@ def test_in_memory_is_asked_for_by_name(db: Any) -> None:
 
 
 REFUSED: dict[str, tuple[Any, str]] = {
+    "a URL for its database": (
+        {"driver": "postgresql", "database": "postgresql://ann:s3cret@127.0.0.1/shop"},
+        "must be the name of a database",
+    ),
+    "words for its database": ({"driver": "postgresql", "dbname": "password=s3cret"}, "must be the name of a database"),
+    "a port that is no number": ({"driver": "postgresql", "port": "s3cret"}, "port must be a number"),
     "no file": ({"driver": "sqlite"}, "must name one file"),
     "an empty file": ({"driver": "sqlite", "file": ""}, "must name one file"),
     "a database that is null": ('{"driver": "sqlite", "database": null}', "must name one file"),

@@ -88,7 +88,13 @@ def restore(file: Path) -> None:
     file.with_name("backup.db").rename(file)
 
 
-WHOLE = [delete, rename, rename_folder, replace, replace_folder, restore]
+def rename_and_link(file: Path) -> None:
+    """Who opens the link from now on keeps the log beside the file, not beside the link."""
+    rename(file)
+    file.symlink_to("renamed.db")
+
+
+WHOLE = [delete, rename, rename_folder, rename_and_link, replace, replace_folder, restore]
 """What is done to the database itself."""
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple, Protocol
 from msgspec.structs import replace
 
 from hipq.engine.prune import STEP
-from hipq.errors import Conflict, Invalid, NotFound
+from hipq.errors import Conflict, Invalid, NotFound, shown
 from hipq.events import Events
 from hipq.job import names, payload
 from hipq.job.answer import LATE, MATCHED, STATES, UNREADABLE, Answer, Answered, Kept, NewAnswer, waited
@@ -80,7 +80,8 @@ class Inbox:
             )
         except Invalid as error:
             new = queue.arrived("unknown", "unknown", clean(kept.data))
-            new = replace(new, job_type=clean(kept.job_type), job_key="", unreadable=str(error))
+            came = f"it came as answer_id {shown(kept.answer_id)} for the key {shown(kept.job_key)}"
+            new = replace(new, job_type=clean(kept.job_type), job_key="", unreadable=f"{error}; {came}")
         self.come([replace(new, tenant=clean(kept.tenant))], instead_of=kept.id, hooks=False)
 
     def _came(self, new: NewAnswer, delivered: Delivered, now: int) -> None:

@@ -32,7 +32,12 @@ Classes = type[BaseException] | Sequence[type[BaseException]]
 def _names(classes: Classes | None) -> tuple[str, ...]:
     if classes is None:
         return ()
-    return tuple(qualified(kind) for kind in ((classes,) if isinstance(classes, type) else classes))
+    every = (classes,) if isinstance(classes, type) else classes
+    if not isinstance(every, (tuple, list, set, frozenset)) or not all(isinstance(kind, type) for kind in every):
+        raise Invalid(
+            f"on and never take exceptions, like on=TimeoutError or on=(OSError, KeyError); not {shown(classes)}"
+        )
+    return tuple(qualified(kind) for kind in every)
 
 
 class Strategy(msgspec.Struct, frozen=True, kw_only=True, tag_field="strategy"):

@@ -78,6 +78,10 @@ def _of_mapping(db: Mapping[str, Any]) -> str:
         texts = {name: _text(name, value) for name, value in given.items()}
         if "database" in texts:
             texts["dbname"] = texts.pop("database")
+        if re.search("://|=", texts.get("dbname", "")):  # libpq would read it as a URL, or as words
+            raise Invalid("db's database must be the name of a database: give a URL as db, or as its url")
+        if not re.fullmatch(r"[0-9]*(,[0-9]*)*", texts.get("port", "")):
+            raise Invalid("db's port must be a number")
         return url_of(_postgres_url({name: text for name, text in texts.items() if text}))
     said = f", not {driver}" if isinstance(driver, str) and re.fullmatch(r"[\w+-]{1,30}", driver) else ""
     raise Invalid(f"db's driver must be sqlite or postgresql{said}")

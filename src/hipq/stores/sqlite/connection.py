@@ -97,8 +97,8 @@ class Connection:
         """A connection, and a note of the files that it has open."""
         for _ in range(_TRIES if self.path else 0):
             before = inode(self._name)
-            if self._database not in (None, before):
-                raise replaced(self._name)  # while it was closed for a fork
+            if self._database not in (None, before) or os.path.realpath(self._name) != self.path:
+                raise replaced(self._name)  # while it was closed for a fork, or since
             conn = self._opened()
             self._files = OpenFiles(self._name, self.path, self._lock_file)
             if before is not None and inode(self._name) == before:

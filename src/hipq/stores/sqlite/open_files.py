@@ -30,6 +30,15 @@ def inode(file: str | int) -> Inode | None:
     return (found.st_dev, found.st_ino) if found.st_nlink else None
 
 
+def _entry(name: str) -> Inode | None:
+    """What a folder has under this name: the file itself or a link to it."""
+    try:
+        found = os.lstat(name)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
 class OpenFiles:
     """The database, its log, the log's index and hipq's lock file, as they were right after SQLite opened them. Nobody
     removes or makes one of them while a connection is open.
@@ -39,6 +48,7 @@ class OpenFiles:
 
     def __init__(self, name: str, path: str, lock: int) -> None:
         self._database = (name, inode(name))
+        self._entry = _entry(name)
         self._beside = [(path + suffix, inode(path + suffix)) for suffix in ("-wal", "-shm")]
         if lock >= 0:
             self._beside.append((f"{path}-hipq", inode(lock)))
@@ -49,8 +59,9 @@ class OpenFiles:
 
     @property
     def moved(self) -> bool:
-        """The database is not at its path any more."""
-        return _is_other(*self._database)
+        """The database is not at its path any more, or a link to where it is now: who opens that keeps other files
+        beside it."""
+        return _is_other(*self._database) or _entry(self._database[0]) != self._entry
 
     @property
     def changed(self) -> str:
@@ -61,7 +72,9 @@ class OpenFiles:
         folder = self._folder_now()
         if folder and folder == self._quiet:
             return ""
-        found = next((path for path, opened in (self._database, *self._beside) if _is_other(path, opened)), "")
+        found = next((path for path, opened in self._beside if _is_other(path, opened)), "")
+        if self.moved:
+            found = self._database[0]
         is_settled = folder is not None and time.time_ns() - folder[2] > SETTLED
         self._quiet = folder if is_settled and not found else None
         return found
