@@ -114,9 +114,9 @@ EMPTY_BLOCK = b"\x00\x00\x00\xff\xff"  # of deflate: it unpacks to nothing
 def test_a_reply_is_in_time_as_a_whole_or_not_at_all(serve: Callable[[socket.socket], None]) -> None:
     with raw(serve) as server:
         began = time.monotonic()
-        sentence = refused(f"http://{SECRETS.format(server.host)}", 0.4)
-        assert 0.3 < time.monotonic() - began < 15
-        assert sentence == f"{server.url}: no complete reply within 0.4 s; whether it has the request is not known"
+        sentence = refused(f"http://{SECRETS.format(server.host)}", 2)  # a busy machine needs some time to connect
+        assert 1.9 < time.monotonic() - began < 15
+        assert sentence == f"{server.url}: no complete reply within 2 s; whether it has the request is not known"
 
 
 def test_a_server_that_reads_a_little_now_and_then_does_not_hold_a_request() -> None:
