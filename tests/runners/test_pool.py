@@ -260,11 +260,10 @@ def test_memory_and_descriptors_are_back_where_they_were_after_a_hundred_batches
     assert kilobytes() - memory_before < 4_000
 
 
-@pytest.mark.parametrize("lang", ["python", "http"])
-def test_what_finds_no_descriptor_left_is_not_run_and_can_be_given_back(fresh: Contexts, lang: str) -> None:
+def test_what_finds_no_descriptor_left_is_not_run_and_can_be_given_back(fresh: Contexts) -> None:
     """It is nobody's fault, and over in a moment: a job must not fail for it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    some = handler(lang, "http://192.0.2.1/" if lang == "http" else "return 'x'")
+    some = handler("python", "return 'x'")
     last = os.open("/dev/null", os.O_RDONLY)
     resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, hard))
     try:
@@ -273,4 +272,4 @@ def test_what_finds_no_descriptor_left_is_not_run_and_can_be_given_back(fresh: C
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         os.close(last)
-    assert lang == "http" or run(fresh, some, b"x").statuses == [200]
+    assert run(fresh, some, b"x").statuses == [200]
