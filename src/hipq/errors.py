@@ -146,6 +146,10 @@ class CannotRun(HipqError):
     """This handler cannot be run on this machine."""
 
 
+class NoRoomToRun(HipqError):
+    """This machine has no descriptors, processes or memory left for another handler at this moment."""
+
+
 class StoreError(HipqError):
     """The database could not do its work."""
 

@@ -30,6 +30,18 @@ def test_a_token_is_good_at_once_and_for_a_second_after_it_was_revoked(here: Sit
     assert Tenant(tenant.daemon, tenant.name, other)("GET", "/v1/{}/jobs").status == 200
 
 
+@pytest.mark.parametrize("path", ["/{}/job/mail/add" + FAR, "/{}/job/mail/add", "/v1/{}/jobs"])
+def test_two_tokens_are_refused(here: Site, path: str) -> None:
+    """A proxy may have looked at the first, and we at the last."""
+    tenant, other = here.tenant(), here.tenant()
+    head = f"POST {path.format(tenant.name)} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ncontent-length: 1\r\n"
+    one, two = (f"authorization: Bearer {token}\r\n" for token in (tenant.token, other.token))
+    for lines in (one + two, two + one, one + one):
+        said = tenant.daemon.raw(f"{head}{lines}\r\nx".encode())
+        assert b" 400 " in said.partition(b"\r\n")[0], said
+        assert b"one Authorization header" in said
+
+
 def test_a_removed_tenants_token_is_good_for_nothing(here: Site) -> None:
     tenant = here.tenant()
     tenant.add("mail", b"x", FAR)

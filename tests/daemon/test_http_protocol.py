@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -13,6 +15,7 @@ import pytest
 import uvicorn
 
 from hipq.daemon import http_protocol
+from hipq.daemon.http_connections import RESERVED, Connections, raise_descriptors
 from hipq.daemon.http_protocol import HEAD_BYTES, HEAD_LINES, BoundedProtocol
 
 Head = list[str]
@@ -302,3 +305,61 @@ def test_a_client_that_shuts_down_and_is_not_replied_to_for_long_has_gone(
         link.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
         link.shutdown(socket.SHUT_WR)
         assert until_closed(link) == b""
+
+
+# -- how many connections ---------------------------------------------------------------------------------------------
+def asked(link: socket.socket) -> int:
+    link.sendall(b"GET /here HTTP/1.1\r\nhost: x\r\n\r\n")
+    return int(link.recv(4096).split()[1])
+
+
+def test_one_address_has_a_part_of_the_connections_and_all_have_no_more_than_there_are() -> None:
+    server = Server(BoundedProtocol.within(60, Connections(8, 3)))
+    try:
+        mine = [server.connect() for _ in range(3)]
+        assert [asked(link) for link in mine] == [200] * 3
+        ((status, said),) = server.replies(b"")
+        assert (status, said["error"]) == (503, "there are 3 connections from this address already; try again")
+        others = [socket.create_connection(("127.0.0.1", server.port), 60, (f"127.0.0.{n}", 0)) for n in range(2, 7)]
+        assert [asked(link) for link in others] == [200] * 5
+        with socket.create_connection(("127.0.0.1", server.port), 60, ("127.0.0.9", 0)) as link:
+            ((status, said),) = parsed(until_closed(link))
+        assert (status, said["error"]) == (503, "there are 8 connections already; try again")
+        for link in (*mine, *others):
+            link.close()
+        until = time.monotonic() + 60
+        while (found := server.replies(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n"))[0][0] == 503:
+            assert time.monotonic() < until, "those that were closed still count"
+        assert found[0][0] == 200
+    finally:
+        server.stop()
+
+
+def test_a_connection_that_was_refused_counts_no_longer_than_it_lasts() -> None:
+    server = Server(BoundedProtocol.within(60, Connections(1, 1)))
+    try:
+        with server.connect() as link:
+            assert asked(link) == 200
+            for _ in range(20):
+                assert server.replies(b"")[0][0] == 503
+        until = time.monotonic() + 60
+        while server.replies(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")[0][0] == 503:
+            assert time.monotonic() < until
+    finally:
+        server.stop()
+
+
+@pytest.mark.parametrize(
+    ("soft", "hard", "wanted", "found"),
+    [(256, 8192, 4096, 4096), (256, 2048, 4096, 2048 - RESERVED), (300, 600, 4096, 300)],
+)
+def test_descriptors_are_raised_as_far_as_they_may(soft: int, hard: int, wanted: int, found: int) -> None:
+    program = (
+        "import resource, sys\n"
+        "from hipq.daemon.http_connections import raise_descriptors\n"
+        f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
+        f"print(raise_descriptors({wanted}), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
+    )
+    said = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
+    assert said.stdout.split() == [str(found), str(min(wanted + RESERVED, hard))]
+    assert raise_descriptors(1) == 1

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ipaddress
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
 from hipq.errors import Invalid
-from hipq.runners.contexts.addresses import Allowed, is_public, plain, resolve
+from hipq.runners.contexts.addresses import Allowed, is_own, is_public, plain, resolve
 
 LOCAL = [
     # loopback
@@ -24,7 +27,12 @@ LOCAL = [
     "::ffff:10.0.0.1", "fec0::1",
     # multicast, broadcast, reserved, for documents and tests
     "224.0.0.1", "239.255.255.250", "255.255.255.255", "240.0.0.1", "ff02::1", "192.0.2.1", "198.51.100.1",
-    "203.0.113.1", "198.18.0.1", "192.0.0.1", "192.88.99.1", "2001:db8::1", "2001::1", "100::1",
+    "203.0.113.1", "198.18.0.1", "192.0.0.1", "192.88.99.1", "2001:db8::1", "2001::1", "100::1", "3fff::1",
+    # what clouds keep behind addresses that look public, and what every site has of its own (AS112)
+    "168.63.129.16", "::ffff:168.63.129.16", "0xa83f8110", "192.0.0.192", "64:ff9b::192.0.0.192", "192.31.196.1",
+    "192.175.48.6", "2001:4:112::1", "2620:4f:8000::1",
+    # ISATAP: an IPv4 address inside a site, behind any prefix
+    "2606:4700::5efe:10.0.0.1", "2606:4700::200:5efe:10.0.0.1", "2606:4700::5efe:8.8.8.8",
 ]  # fmt: skip
 OPEN = ["93.184.216.34", "8.8.8.8", "1.1.1.1", "2606:4700:4700::1111", "::ffff:8.8.8.8", "64:ff9b::8.8.8.8"]
 
@@ -96,3 +104,33 @@ def test_an_address_inside_another_is_found() -> None:
     for spelling in ("::ffff:1.2.3.4", "64:ff9b::1.2.3.4", "2002:102:304::", "::1.2.3.4"):
         assert plain(ipaddress.ip_address(spelling)) == ipaddress.ip_address("1.2.3.4")
     assert not is_public(ipaddress.ip_address("::1"))
+
+
+def test_an_address_of_this_machine_is_refused_however_public_it_looks(tmp_path: Path) -> None:
+    """In a network of its own: no machine that runs this has 93.184.216.34."""
+    program = (
+        "from hipq.runners.contexts.addresses import Allowed\n"
+        "import ipaddress\n"
+        "for one in ('93.184.216.34', '93.184.216.35', '2606:4700::7', '64:ff9b::93.184.216.34'):\n"
+        "    print(Allowed(('public',)).address(ipaddress.ip_address(one)))\n"
+    )
+    setup = "ip link set lo up && ip address add 93.184.216.34/32 dev lo && ip address add 2606:4700::7/128 dev lo"
+    words = [
+        "unshare",
+        "--user",
+        "--map-root-user",
+        "--net",
+        "sh",
+        "-c",
+        f"{setup} && exec {sys.executable} program.py",
+    ]
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60)
+    if done.returncode:
+        pytest.skip(f"this machine makes no network namespaces: {done.stderr[-200:]}")
+    assert done.stdout.split() == ["False", "True", "False", "False"]
+
+
+def test_loopback_is_this_machine_and_others_are_not() -> None:
+    assert is_own(ipaddress.ip_address("127.0.0.1"))
+    assert not is_own(ipaddress.ip_address("192.0.2.1"))

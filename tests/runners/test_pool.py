@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import os
+import resource
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hipq.errors import CannotRun
+from hipq.errors import CannotRun, NoRoomToRun
 from hipq.runners.contexts import Contexts, Handler, Settings, Task
 from tests.runners.running import LANGUAGES, handler, pool, run, until
 
@@ -257,3 +258,18 @@ def test_memory_and_descriptors_are_back_where_they_were_after_a_hundred_batches
     batches(100)
     assert descriptors() <= open_before  # other tests of this process may have left some to be collected
     assert kilobytes() - memory_before < 4_000
+
+
+def test_what_finds_no_descriptor_left_is_not_run_and_can_be_given_back(fresh: Contexts) -> None:
+    """It is nobody's fault, and over in a moment: a job must not fail for it."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    some = handler("python", "return 'x'")
+    last = os.open("/dev/null", os.O_RDONLY)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (last + 1, hard))
+    try:
+        with pytest.raises(NoRoomToRun, match="no context can be started now"):
+            run(fresh, some, b"x")
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        os.close(last)
+    assert run(fresh, some, b"x").statuses == [200]

@@ -66,6 +66,8 @@ _DAY: Final = 86_400
               help="How long a body may take to come.")  # fmt: skip
 @click.option("--head-timeout", type=Whole("head-timeout", 1, _DAY), default=15, show_default=True, metavar="SECONDS",
               help="How long the head of a request may take to come.")  # fmt: skip
+@click.option("--connections", type=Whole("connections", 4, 1 << 20), default=4096, show_default=True,
+              help="Connections at a time; a quarter of them from one address.")  # fmt: skip
 @click.option("--memory", type=Whole("memory", 16, 1 << 20), default=512, show_default=True, metavar="MB",
               help="What a handler's context may use.")  # fmt: skip
 @click.option("--handler-network", is_flag=True, help="Let handlers use this machine's network.")
@@ -81,7 +83,8 @@ _DAY: Final = 86_400
               help="json: for what collects logs.")  # fmt: skip
 def serve(
     db: str | None, host: str, port: int, folder: str, journal_size: int, concurrency: int, retry_after: int,
-    give_up_after: int, run_timeout: int, keep: int, body_size: int, body_timeout: int, head_timeout: int, memory: int,
+    give_up_after: int, run_timeout: int, keep: int, body_size: int, body_timeout: int, head_timeout: int,
+    connections: int, memory: int,
     handler_network: bool, http_allow: tuple[str, ...], trust_handlers: bool, no_tokens: bool, job_log: str | None,
     log_level: str, log_format: str,
 ) -> None:  # fmt: skip
@@ -104,9 +107,13 @@ def serve(
         db=url, journal=folder, journal_bytes=journal_size << 20, concurrency=concurrency, retry_after=retry_after,
         give_up_after=give_up_after, run_timeout=run_timeout, keep=keep, job_log=job_log or "", contexts=contexts,
     )  # fmt: skip
+    from hipq.daemon.http_connections import raise_descriptors
     from hipq.daemon.http_request import Limits
 
-    limits = Limits.of(body_size << 20, body_timeout, head_timeout)
+    limits = Limits.of(body_size << 20, body_timeout, head_timeout, raise_descriptors(connections))
+    if limits.connections < connections:
+        note(f"this process may have so few descriptors that {limits.connections} connections are allowed, not "
+             f"{connections}: raise `ulimit -n`")  # fmt: skip
     listening = bound(host, port)
     logs.configure(log_level, log_format)
     logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers
@@ -120,14 +127,15 @@ def run(make: Any, options: Options, listening: socket.socket, limits: Limits, *
 
     from hipq.daemon.api import app
     from hipq.daemon.http_at_once import AtOnceProtocol
+    from hipq.daemon.http_connections import Connections
 
     served: Daemon = make(options)
     logs.subscribe(served.app.events)
     api = app(served, tokens=tokens, limits=limits)
+    protocol = AtOnceProtocol.within(limits.head_seconds, Connections(limits.connections))
     config = uvicorn.Config(
         api, access_log=False, log_config=None, log_level="warning", server_header=False, proxy_headers=False,
-        ws="none", http=AtOnceProtocol.within(limits.head_seconds), timeout_graceful_shutdown=STOP_SECONDS,
-        timeout_keep_alive=75, backlog=BACKLOG,
+        ws="none", http=protocol, timeout_graceful_shutdown=STOP_SECONDS, timeout_keep_alive=75, backlog=BACKLOG,
     )  # fmt: skip
     server = uvicorn.Server(config)
     told = 0

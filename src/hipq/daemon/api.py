@@ -27,7 +27,7 @@ from hipq.daemon.api_once import Once
 from hipq.daemon.api_service import Service
 from hipq.daemon.auth import Doorkeeper
 from hipq.daemon.http_reply import NO_TOKEN, NOTHING, ClientGone, Refused, Reply, Send, later, refusal, sentence
-from hipq.daemon.http_request import Limits, Receive, Scope, Shared, check_head
+from hipq.daemon.http_request import Limits, Receive, Scope, Shared, check_head, one_each
 from hipq.daemon.ids import is_given_out
 from hipq.daemon.metrics import Counts, Seldom
 from hipq.daemon.quotas import Gate
@@ -112,7 +112,7 @@ class Api:
         reply: Reply | Stream
         call: Call | None = None
         try:
-            headers: dict[bytes, bytes] = dict(scope["headers"])
+            headers = one_each(scope["headers"])
             refused = await self._at_the_door(route, headers, params.get("client", ""))
             if refused is None:
                 check_head(headers, self.limits)

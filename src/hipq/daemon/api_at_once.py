@@ -47,6 +47,8 @@ class AtOnce:
         if len(parts) != 5 or parts[0] or parts[2] != b"job" or parts[4] != b"add":
             return None
         said = dict(headers)
+        if len(said) < len(headers):
+            return None
         length = said.get(b"content-length", b"")
         if not UNUSUAL.isdisjoint(said) or not length.isdigit() or len(length) > 9 or int(length) > self._most:
             return None

@@ -1,4 +1,4 @@
-"""HTTP as uvicorn reads it, with bounds: a head has a size, a number of lines and a time in which it must have come.
+"""HTTP as uvicorn reads it, with bounds: on the size, the lines and the time of a head, and on connections.
 
 What uvicorn refuses by itself is said as JSON here, like everything else.
 """
@@ -10,6 +10,8 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from hipq.daemon.http_connections import Connections
 
 HEAD_SECONDS: Final = 15.0
 """How long a head may take to come, from the first byte or from the connection on."""
@@ -54,11 +56,13 @@ class BoundedProtocol(HttpToolsProtocol):
     """To be given to uvicorn as `http`."""
 
     head_seconds: ClassVar[float] = HEAD_SECONDS
+    open_now: ClassVar[Connections] = Connections()
 
     @classmethod
-    def within(cls, seconds: float) -> type[BoundedProtocol]:
-        """With another time for heads."""
-        return type(cls.__name__, (cls,), {"head_seconds": seconds})
+    def within(cls, seconds: float, connections: Connections | None = None) -> type[BoundedProtocol]:
+        """With another time for heads, and a count of connections of its own."""
+        bounds = {"head_seconds": seconds, "open_now": connections or Connections()}
+        return type(cls.__name__, (cls,), bounds)
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -71,13 +75,20 @@ class BoundedProtocol(HttpToolsProtocol):
         """Of requests that are not replied to yet: uvicorn itself knows only the last of those that came together."""
         self._clock: asyncio.TimerHandle | None = None
         self._refused = False
+        self._address = ""
+        """Whose connection this is; empty where that is not known."""
 
     # -- time -------------------------------------------------------------------------------------------------------
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self._address = self.client[0] if self.client else ""
+        if full := self.open_now.enter(self._address):
+            self._refuse(503, full)
+            return
         self._clock = self.loop.call_later(self.head_seconds, self._too_slow)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.open_now.leave(self._address)
         self._stop_clock()
         for cycle in self._cycles:
             if not cycle.response_complete:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -36,15 +36,19 @@ class Limits(msgspec.Struct, frozen=True):
     """seconds one may wait for a result;"""
     readers: int = 1000
     """and how many may read events, or wait for results, at once."""
+    connections: int = 4096
+    """Connections at once; one address has at most a quarter of them."""
     share: int = 4
     """One tenant has at most this part, a quarter, of what is for all."""
 
     @classmethod
-    def of(cls, body: int, body_seconds: float, head_seconds: float) -> Limits:
+    def of(cls, body: int, body_seconds: float, head_seconds: float, connections: int = 4096) -> Limits:
         """With as much memory as one tenant needs for two such bodies."""
         usual = cls()
         held = max(usual.held, 2 * body * usual.share)
-        return cls(body=body, held=held, body_seconds=body_seconds, head_seconds=head_seconds)
+        return cls(
+            body=body, held=held, body_seconds=body_seconds, head_seconds=head_seconds, connections=connections
+        )  # fmt: skip
 
 
 class Shared:
@@ -113,6 +117,14 @@ class Body:
     def close(self) -> None:
         self._held.give(self._tenant, self.size)
         self.size = 0
+
+
+def one_each(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+    """By name. Two tokens are refused: what stands in front of the daemon may have looked at the other one."""
+    found = dict(headers)
+    if len(found) < len(headers) and sum(name == b"authorization" for name, _ in headers) > 1:
+        raise Refused(400, "a request has one Authorization header, and this one has more")
+    return found
 
 
 def check_head(headers: Mapping[bytes, bytes], limits: Limits) -> None:

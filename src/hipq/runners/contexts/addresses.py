@@ -15,9 +15,19 @@ _TRANSLATED: Final = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Netwo
 """NAT64: another spelling of an IPv4 address, in its last 32 bits."""
 _COMPATIBLE: Final = ipaddress.IPv6Network("::/96")
 _NOT_PUBLIC: Final = tuple(
-    map(ipaddress.ip_network, ("192.88.99.0/24", "100.64.0.0/10", "fec0::/10", "2001::/23", "5f00::/16"))
-)
-"""Relays, carrier networks and the like, which some versions of the library take for public."""
+    map(
+        ipaddress.ip_network,
+        (
+            "192.88.99.0/24", "100.64.0.0/10", "fec0::/10", "2001::/23", "5f00::/16",  # relays, carriers' networks
+            "192.0.0.0/24", "3fff::/20",  # for protocols, among them Oracle Cloud's metadata; for documentation
+            "168.63.129.16/32",  # Azure's own services, on every machine there
+            "192.31.196.0/24", "192.175.48.0/24", "2001:4:112::/48", "2620:4f:8000::/48",  # AS112: a site's own
+        ),
+    )
+)  # fmt: skip
+"""Networks that some versions of the library take for public, and that nobody on the internet is in."""
+_ISATAP: Final = 0x5EFE
+"""In bits 32 to 63 of an IPv6 address (bit 57 aside): the last 32 bits are an IPv4 address inside somebody's site."""
 
 
 class Allowed:
@@ -48,7 +58,7 @@ class Allowed:
         real = plain(address)
         if any(real in network for network in self._networks if network.version == real.version):
             return True
-        return self._public and is_public(real)
+        return self._public and is_public(real) and not (is_own(real) or is_own(address))
 
     def pick(self, host: str, found: list[str]) -> list[str]:
         """The addresses to connect to, if all of them are allowed. Invalid names the one that is not."""
@@ -77,10 +87,23 @@ def plain(address: Address) -> Address:
 def is_public(address: Address) -> bool:
     if any(address in network for network in _NOT_PUBLIC if network.version == address.version):
         return False
+    if address.version == 6 and (int(address) >> 32) & 0xFDFFFFFF == _ISATAP:
+        return False
     return address.is_global and not (
         address.is_private or address.is_loopback or address.is_link_local or address.is_multicast
         or address.is_reserved or address.is_unspecified
     )  # fmt: skip
+
+
+def is_own(address: Address) -> bool:
+    """Whether this machine has the address: then the kernel gives it to both ends of a connection. Nothing is sent."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((str(address), 9))
+        except OSError:
+            return False  # there is no way to it from here
+        return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address
 
 
 def resolve(host: str, port: int) -> list[str]:

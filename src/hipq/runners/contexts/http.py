@@ -59,7 +59,9 @@ class HttpRunner:
                 return list(tasks)
             self._waiting.update(task.name for task in tasks)
         try:
-            return asyncio.run(self._all(handler, deque(tasks), started, ended))
+            with asyncio.Runner() as runner:
+                runner.get_loop()  # OSError if there is no descriptor left for one
+                return runner.run(self._all(handler, deque(tasks), started, ended))
         finally:
             with self._lock:
                 self._waiting.difference_update(task.name for task in tasks)

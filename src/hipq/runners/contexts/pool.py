@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from hipq.errors import NoRoomToRun
 from hipq.runners.contexts.context import Context
 from hipq.runners.contexts.handler import Handler, Report, Task
 from hipq.runners.contexts.http import HttpRunner
@@ -13,8 +14,11 @@ from hipq.runners.contexts.orphans import end_orphans
 from hipq.runners.contexts.scratch import sweep
 from hipq.runners.contexts.settings import Settings, languages
 from hipq.runners.contexts.spawner import Spawner
+from hipq.runners.contexts.starting import SCARCE
 from hipq.runners.sandbox import why_no_sandbox
 
+SCARCE_SECONDS = 0.5
+"""How long a hand rests that could start no context: what it had is given back, and comes again at once."""
 Home = tuple[str, str, str]
 """Tenant, language and engine id: whose contexts are shared. Nobody else's are."""
 
@@ -65,9 +69,24 @@ class Contexts:
         started: Callable[[Task], None],
         ended: Callable[[Report], None],
     ) -> list[Task]:
-        """As Context.run, in an idle context or a new one. CannotRun if there can be none."""
-        if handler.lang == "http":
-            return self._http.run(handler, tasks, started, ended)
+        """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can be
+        none now."""
+        run = self._http.run if handler.lang == "http" else self._in_contexts
+        try:
+            return run(handler, tasks, started, ended)
+        except OSError as error:
+            if error.errno not in SCARCE:
+                raise
+            time.sleep(SCARCE_SECONDS)
+            raise NoRoomToRun(f"no context can be started now: {error.strerror}") from None
+
+    def _in_contexts(
+        self,
+        handler: Handler,
+        tasks: Sequence[Task],
+        started: Callable[[Task], None],
+        ended: Callable[[Report], None],
+    ) -> list[Task]:
         with self._changed:
             self._running.update(dict.fromkeys(task.name for task in tasks))
         try:

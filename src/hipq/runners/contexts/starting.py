@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -18,6 +19,8 @@ from hipq.runners.contexts.settings import Settings, languages
 from hipq.runners.contexts.spawner import Spawner
 from hipq.runners.sandbox import usable_sandbox
 
+SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""Descriptors, memory or processes have run out, for this moment."""
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _RESERVED: Final = 1 << 30
 """Bytes of memory that node asks for when it starts, and never uses."""
@@ -92,6 +95,8 @@ def start(language: str, settings: Settings, spawner: Spawner) -> Started:
         try:
             popen = spawner.start(begin)
         except OSError as error:
+            if error.errno in SCARCE:
+                raise
             raise CannotRun(f"no process could be started for a handler in {language}: {error}") from None
         for descriptor in (channel.asks, channel.answers, channel.payloads, stdout, stderr):
             os.set_blocking(descriptor, False)
