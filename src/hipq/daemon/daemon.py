@@ -162,7 +162,7 @@ class Daemon:
         )  # fmt: skip
         return Engine(
             store, [queue], hands, self.app.events, self.app.steady, concurrency=options.concurrency,
-            added=self._chained,
+            added=self._chained, spare=hands.spare,
         )  # fmt: skip
 
     def _stored(self, jobs: Sequence[tuple[int, New]]) -> None:

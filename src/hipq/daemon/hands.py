@@ -12,7 +12,9 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from hipq.daemon import made, payloads
+from hipq.daemon.fair_queue import FairQueue, is_apart
 from hipq.daemon.quotas import TooMuchAtOnce
+from hipq.engine.lanes import Spare
 from hipq.engine.launch import Launcher, Running
 from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
 from hipq.job.answer import Answer
@@ -23,9 +25,6 @@ from hipq.job.states import EXECUTING
 from hipq.runners.contexts import Handler, Report, Task
 from hipq.runners.threads import Threads
 
-AHEAD: Final = 0.1
-"""Seconds of work a context gets in one batch: who comes behind a slow one waits for it."""
-BATCH: Final = 100
 LOG: Final = 2_000
 """Characters of what a handler printed that are kept on its job."""
 WITHDRAWN: Final = object()
@@ -80,17 +79,12 @@ class ContextHands:
         self._steady = steady
         self._nudge = nudge
         self._hush = hush
-        self._concurrency = concurrency
         self._enter = enter
         self._changed = threading.Condition()
-        self._tenants: dict[str, dict[str, deque[Running]]] = {}
-        """What has not been handed to a context, by tenant and lane; whose turn it is comes first."""
-        self._waiting = 0
-        """How many these are."""
+        self._unstarted = FairQueue(concurrency)
+        """What has not been handed to a context."""
         self._handed: dict[int, list[Running]] = {}
         """By hand what it has given to a context."""
-        self._pace: dict[str, float] = {}
-        """By lane the seconds a job takes, about."""
         self._threads = 0
         self._free = 0
         self._closed = False
@@ -106,10 +100,8 @@ class ContextHands:
                 if running.judges or running.row.phase != EXECUTING:
                     others.append(running)
                 else:
-                    lanes = self._tenants.setdefault(running.row.tenant, {})
-                    lanes.setdefault(running.row.lane, deque()).append(running)
-                    self._waiting += 1
-            missing = min(self._waiting - self._free, self._concurrency - self._threads)
+                    self._unstarted.put(running)
+            missing = min(self._unstarted.waiting - self._free, self._unstarted.most - self._threads)
             self._threads += max(missing, 0)
             self._changed.notify_all()
         for _ in range(missing):
@@ -128,8 +120,7 @@ class ContextHands:
     def unstarted(self) -> list[Running]:
         """Also what a context has been given and waits there behind a slow one."""
         with self._changed:
-            found = [one for lanes in self._tenants.values() for lane in lanes.values() for one in lane]
-            self._tenants, self._waiting = {}, 0
+            found = list(self._unstarted.clear())
             handed = [one for batch in list(self._handed.values()) for one in batch if not one.started]
         for one in handed:
             if not one.abandoned and isinstance(one.handle, str) and self._contexts.withdraw(one.handle):
@@ -141,6 +132,11 @@ class ContextHands:
         running.abandoned = True
         if isinstance(running.handle, str):
             self._contexts.abandon(running.handle)
+
+    def spare(self) -> Spare:
+        """See `Engine`."""
+        with self._changed:
+            return self._unstarted.spare()
 
     def wait_for_told(self, seconds: float) -> None: ...
 
@@ -167,41 +163,21 @@ class ContextHands:
                 self._fail(batch, Errored(Fault.of(error)))
             finally:
                 self._handed[me] = []
+                with self._changed:
+                    self._unstarted.give(batch[0].row.tenant)
 
     def _next(self) -> list[Running]:
         """Jobs of the lane whose turn it is; none when all is over."""
         with self._changed:
             while not self._closed:
-                while self._tenants:
-                    if batch := [running for running in self._first() if not running.abandoned]:
+                while some := self._unstarted.take(self._free):
+                    if batch := [running for running in some if not running.abandoned]:
                         return batch
+                    self._unstarted.give(some[0].row.tenant)
                 self._free += 1
                 self._changed.wait()
                 self._free -= 1
             return []
-
-    def _first(self) -> list[Running]:
-        """Tenants take turns, and so do the lanes of each: one with many lanes is no further on for that."""
-        tenant = next(iter(self._tenants))
-        lanes = self._tenants.pop(tenant)
-        lane = next(iter(lanes))
-        some = lanes.pop(lane)
-        batch = [some.popleft()]
-        most = self._size(lane, len(some) + 1)
-        while some and len(batch) < most and not (_apart(batch[0]) or _apart(some[0])):
-            batch.append(some.popleft())
-        self._waiting -= len(batch)
-        if some:
-            lanes[lane] = some  # behind the others
-        if lanes:
-            self._tenants[tenant] = lanes
-        return batch
-
-    def _size(self, lane: str, waiting: int) -> int:
-        """As many as take a moment; and no more than leave some for the hands that are free."""
-        pace = self._pace.get(lane)
-        quick = 1 if pace is None else int(AHEAD / max(pace, 1e-6))
-        return max(min(quick, BATCH, -(-waiting // (self._free + 1))), 1)
 
     def _run(self, batch: list[Running]) -> None:
         row = batch[0].row
@@ -231,18 +207,13 @@ class ContextHands:
 
         def ended(report: Report) -> None:
             running = by_id[report.id]
-            self._measure(running.row.lane, self._steady() - running.started)
+            with self._changed:
+                self._unstarted.measure(running.row.lane, (self._steady() - running.started) / 1e6)
             self._report(running, report)
 
-        if _apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own
+        if is_apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
-
-    def _measure(self, lane: str, took: int) -> None:
-        before = self._pace.get(lane, took / 1e6)
-        self._pace[lane] = before + 0.2 * (took / 1e6 - before)
-        if len(self._pace) > 10_000:
-            self._pace.clear()
 
     def _report(self, running: Running, report: Report) -> None:
         text = report.log[-LOG:]
@@ -318,11 +289,6 @@ class ContextHands:
 def _answer(_job: object, answer: Answer) -> object:
     """What a job that waited comes to."""
     return answer.data
-
-
-def _apart(running: Running) -> bool:
-    """A context has died over it. (That its daemon died says nothing: no context can end a daemon.)"""
-    return running.row.crashes > 1
 
 
 def _task(running: Running) -> Task:
