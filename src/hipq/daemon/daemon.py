@@ -32,7 +32,7 @@ from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.errors import HipqError
 from hipq.job.model import New
-from hipq.job.retries import fixed
+from hipq.job.retries import backoff
 from hipq.job.spec import Spec
 from hipq.job.states import READY
 from hipq.journal import Journal
@@ -61,6 +61,9 @@ class Options(msgspec.Struct, frozen=True):
     concurrency: int = 8
     """Batches that run at the same time, each in a context."""
     retry_after: float = 60.0
+    """Seconds until a job that had an error is tried again; each time it is twice as long,"""
+    retry_most: float = 3600.0
+    """up to so many."""
     give_up_after: float = 86_400.0
     """Seconds from when a job was added, after which its next error is final."""
     run_timeout: float = 3600.0
@@ -76,7 +79,8 @@ class AnySpecs(Mapping[str, Spec]):
     """Every type there may be: all have the same defaults, and their code is found when they run."""
 
     def __init__(self, options: Options) -> None:
-        self._retry = fixed(options.retry_after, attempts=_FOR_EVER)
+        most = max(options.retry_most, options.retry_after)
+        self._retry = backoff(_FOR_EVER, base=options.retry_after, cap=most)
         self._options = options
         self._known: dict[str, Spec] = {}
 
