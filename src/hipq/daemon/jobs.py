@@ -9,7 +9,7 @@ import asyncio
 import builtins
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -36,6 +36,16 @@ DONE: Final = "__done"
 """The lock of a job that is archived (seed 003)."""
 LANES: Final = 1000
 COUNTED: Final = 1000
+LOOKED_AT: Final = 5_000
+"""Jobs that are looked at for one page: others wait meanwhile, so one who wants more asks again."""
+
+
+class Page(NamedTuple):
+    """Part of a list."""
+
+    rows: list[Brief]
+    next: int
+    """The id behind which the next one begins; 0 = that was all."""
 
 
 class Jobs:
@@ -127,12 +137,19 @@ class Jobs:
     def list(
         self, tenant: str, *, type: str = "", state: str = "", phase: str = "", code: str = "", key: str = "",
         after: int = 0, limit: int = 100,
-    ) -> builtins.list[Brief]:  # fmt: skip
+    ) -> Page:  # fmt: skip
         wanted = Filter(
             self._queue.number, job_type=type, job_key=key, state=state, phase=phase, tenant=tenant, code=code,
             after=after, limit=limit,
         )  # fmt: skip
-        return self._app.store.listed(wanted)
+        is_picky = type or phase or code or state not in ("", FINAL)  # else every job that is looked at is shown
+        until = self._app.store.reach(wanted, LOOKED_AT) if is_picky else 0
+        rows = self._app.store.listed(wanted._replace(until=until))
+        return Page(rows, rows[-1].id if len(rows) == limit else until)
+
+    def executing(self, tenant: str) -> dict[str, int]:
+        """Jobs that run, by type: up to a thousand."""
+        return self._app.store.executing(self._queue.number, tenant, COUNTED)
 
     def lanes(self, tenant: str = "") -> builtins.list[WaitingLane]:
         """The types of which jobs wait, and how many, up to a thousand each (the seed's getWaitingJobtypes)."""

@@ -10,6 +10,7 @@ import msgspec
 from hipq.daemon.api_shown import JOB, brief, whole
 from hipq.daemon.http_reply import ClientGone, Reply, added, reply, sentence
 from hipq.daemon.http_request import gone
+from hipq.daemon.jobs import Page
 from hipq.daemon.routes_new_job import read_jobs
 from hipq.daemon.routes_table import (
     ID_LIMIT,
@@ -60,17 +61,15 @@ async def add_jobs(call: Call) -> Reply:
 
 # -- looking ---------------------------------------------------------------------------------------------------------
 async def list_jobs(call: Call) -> Reply:
-    rows = await call.blocking(call.api.jobs.list, call.tenant, **call.query)
-    return reply({"jobs": [brief(row) for row in rows], "next": _next(rows, call.query.get("limit", 100))})
+    return _page_of("jobs", await call.blocking(call.api.jobs.list, call.tenant, **call.query))
 
 
 async def list_results(call: Call) -> Reply:
-    rows = await call.blocking(call.api.jobs.list, call.tenant, state=FINAL, **call.query)
-    return reply({"results": [brief(row) for row in rows], "next": _next(rows, call.query.get("limit", 100))})
+    return _page_of("results", await call.blocking(call.api.jobs.list, call.tenant, state=FINAL, **call.query))
 
 
-def _next(rows: list[Any], limit: int) -> str | None:
-    return str(rows[-1].id) if len(rows) == limit else None
+def _page_of(name: str, page: Page) -> Reply:
+    return reply({name: [brief(row) for row in page.rows], "next": str(page.next) if page.next else None})
 
 
 async def get_job(call: Call) -> Reply:

@@ -52,6 +52,9 @@ class LaneVerbs:
             found = self._found("usage_of", queue, answer_seconds=LONG_SECONDS, tenants=list(tenants))
         return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
 
+    def executing(self, queue: int, tenant: str, most: int) -> dict[str, int]:
+        return dict(self._found("executing", queue, tenant=tenant, most=most))
+
     def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
         with self._using() as conn:
 

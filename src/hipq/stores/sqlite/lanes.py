@@ -50,6 +50,11 @@ class LaneVerbs:
             found = conn.execute(query, {"tenants": msgspec.json.encode(tenants).decode()}).fetchall()
         return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
 
+    def executing(self, queue: int, tenant: str, most: int) -> dict[str, int]:
+        with self._db.reading() as conn:
+            query = self._statements.of("executing", queue)
+            return dict(conn.execute(query, {"tenant": tenant, "most": most}).fetchall())
+
     def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
         with self._db.writing() as conn:
             if read_note(conn, JOURNALS, journal) != before:
