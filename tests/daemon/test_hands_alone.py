@@ -53,6 +53,11 @@ def ok(tasks: Sequence[Task]) -> list[Report]:
     return [Report(task.id, 200) for task in tasks]
 
 
+class Unlimited:
+    def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None: ...
+    def keep(self, tenant: str, size: int) -> None: ...
+
+
 class Bench:
     """Hands with nothing around them."""
 
@@ -64,7 +69,7 @@ class Bench:
         launcher = Launcher(lambda: 1_000, steady, lambda _: None)  # type: ignore[arg-type,return-value]
         self.hands = ContextHands(
             self.contexts, lambda tenant, name: self.handler(tenant, name), launcher, 1, lambda: 1_000, steady,
-            lambda: None, lambda: None, concurrency, lambda *_: None,
+            lambda: None, lambda: None, concurrency, Unlimited(),
         )  # fmt: skip
         self._ids = iter(range(1, 1_000_000))
 

@@ -38,8 +38,14 @@ NO_ROOM: Final = 507
 _log = logging.getLogger("hipq")
 
 
-Enter = Callable[[str, int, int, tuple[int, int]], None]
-"""Whether a tenant may have so many jobs more, and bytes, while it gets rid of those: OverQuota, TooMuchAtOnce."""
+class Quotas(Protocol):
+    """What tenants may have: OverQuota, TooMuchAtOnce."""
+
+    def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None:
+        """So many jobs more, and bytes, while it gets rid of those."""
+
+    def keep(self, tenant: str, size: int) -> None:
+        """So many bytes of a job that ends."""
 
 
 class Contexts(Protocol):
@@ -69,7 +75,7 @@ class ContextHands:
         nudge: Callable[[], None],
         hush: Callable[[], None],
         concurrency: int,
-        enter: Enter,
+        quotas: Quotas,
     ) -> None:
         self._contexts = contexts
         self._handler_of = handler_of
@@ -79,7 +85,7 @@ class ContextHands:
         self._steady = steady
         self._nudge = nudge
         self._hush = hush
-        self._enter = enter
+        self._quotas = quotas
         self._changed = threading.Condition()
         self._unstarted = FairQueue(concurrency)
         """What has not been handed to a context."""
@@ -219,7 +225,7 @@ class ContextHands:
         text = report.log[-LOG:]
         running.note = {"cost": round(report.seconds, 6)} | ({"log": text} if text else {})
         try:
-            ending = self._ending(report)
+            ending = self._kept(running, self._ending(report))
             running.children = self._children(running, report, ending)
         except TooMuchAtOnce as error:
             ending = Refused(Fault("failed", str(error)), NEVER_FITS)
@@ -228,6 +234,15 @@ class ContextHands:
         except Exception as error:
             ending = Errored(Fault.of(error))
         self._end(running, ending)
+
+    def _kept(self, running: Running, ending: Ending) -> Ending:
+        """What has a result needs room for that."""
+        if isinstance(ending, Succeeded):
+            try:
+                self._quotas.keep(running.row.tenant, len(ending.result) + len(running.row.job_data))
+            except OverQuota as error:
+                return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
+        return ending
 
     def _ending(self, report: Report) -> Ending:
         status = report.status
@@ -255,7 +270,7 @@ class ContextHands:
             return []  # of an error nothing is kept
         row = running.row
         freed = (0, 0) if isinstance(ending, Waits) else (1, len(row.job_data))
-        self._enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
+        self._quotas.enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
         return self._made(running, spawned)
 
     def _made(self, running: Running, jobs: Sequence[tuple[str, bytes]]) -> list[New]:

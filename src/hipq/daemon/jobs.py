@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -20,7 +21,7 @@ from hipq.daemon.made import Options as Options
 from hipq.daemon.written import Written
 from hipq.errors import NotFound
 from hipq.job.model import Brief, New, Row, numbered
-from hipq.job.states import EXECUTING, FINAL
+from hipq.job.states import EXECUTING, FINAL, WAITING
 from hipq.job.when import later, to_datetime
 from hipq.journal import Batch
 from hipq.stores.base import TOP, Filter, WaitingLane
@@ -172,6 +173,28 @@ class Jobs:
         found = self._app.store.usage(self._queue.number, tenants)
         return {name: (one.jobs, one.size) for name, one in found.items()}
 
+    def waiting(self, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The same with answers that no job has taken: what quotas are about."""
+        found = Counter[str](), Counter[str]()
+        for some in (self._app.store.usage, self._app.store.usage_answers):
+            for name, one in some(self._queue.number, tenants).items():
+                found[0][name] += one.jobs
+                found[1][name] += one.size
+        return {name: (jobs, found[1][name]) for name, jobs in found[0].items()}
+
+    def ended(self, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Jobs that have ended, and bytes of them. Step by step: others have their turn in between."""
+        found: dict[str, tuple[int, int]] = {}
+        for name in tenants:
+            jobs = size = after = 0
+            while True:
+                one, after = self._app.store.usage_ended(self._queue.number, name, after, COUNTED)
+                jobs, size = jobs + one.jobs, size + one.size
+                if not after:
+                    break
+            found[name] = (jobs, size)
+        return found
+
     def why(self, tenant: str, job_id: int) -> dict[str, Any]:
         self.get(tenant, job_id)
         return dict(msgspec.to_builtins(self._app.why(job_id), enc_hook=str))
@@ -208,6 +231,11 @@ class Jobs:
         self.get(tenant, job_id)
         self._app.retry_now(job_id)
         return self.get(tenant, job_id)
+
+    def is_awaited(self, tenant: str, type: str, key: str) -> bool:
+        """Whether a job waits for an answer with this key."""
+        wanted = Filter(self._queue.number, job_type=type, job_key=key, phase=WAITING, tenant=tenant, limit=1)
+        return self._app.store.count(wanted) > 0
 
     def answer(
         self, tenant: str, type: str, key: str, data: bytes, *, answer_id: str = "", error: bool = False,

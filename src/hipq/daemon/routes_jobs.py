@@ -138,10 +138,14 @@ _ANSWER_WHY: Final = {
 
 async def answer(call: Call) -> Reply:
     body = await call.body.read()
-    outcome = await call.blocking(
-        call.api.jobs.answer, call.tenant, call.type, call.params["key"], body,
-        answer_id=call.header(b"idempotency-key"), **call.query,
-    )  # fmt: skip
+    key = call.params["key"]
+    async with call.api.gate.answering(
+        call.tenant, len(body), lambda: call.blocking(call.api.jobs.is_awaited, call.tenant, call.type, key)
+    ):
+        outcome = await call.blocking(
+            call.api.jobs.answer, call.tenant, call.type, key, body, answer_id=call.header(b"idempotency-key"),
+            **call.query,
+        )  # fmt: skip
     status = _ANSWER_STATUS[str(outcome)]
     if status >= 400:
         return sentence(status, _ANSWER_WHY[str(outcome)], answer=str(outcome))
@@ -172,7 +176,7 @@ ROUTES: Final = (
                  "application/octet-stream": OCTETS}),
         (when("dt", "Not before this moment: ISO 8601 with a time zone, or seconds since 1970."), PRIORITY,
          text("key", "The job's key, if it is one job.", names.KEY_LIMIT)),
-        (IDEMPOTENCY,), tag="seed", refuses=(409, 422, 429, 507),
+        (IDEMPOTENCY,), tag="seed", refuses=(409, 422, 429, 507), adds=True,
     ),
     Route(
         "POST", "/v1/{client}/jobs", add_jobs,
@@ -180,7 +184,7 @@ ROUTES: Final = (
         "those before it that were.",
         (Gives(201, "The ids, in order.", IDS),),
         Accepts({"application/json": {"oneOf": [NEW_JOB, {"type": "array", "items": NEW_JOB, "minItems": 1}]}}),
-        headers=(IDEMPOTENCY,), refuses=(409, 422, 429, 507),
+        headers=(IDEMPOTENCY,), refuses=(409, 422, 429, 507), adds=True,
     ),
     Route(
         "GET", "/v1/{client}/jobs", list_jobs, "List jobs, live and final, in the order of their ids.",
@@ -221,7 +225,7 @@ ROUTES: Final = (
         Accepts({"application/json": {}, "text/plain": {"type": "string"}}, required=False),
         (flag("error", "true: the other side has failed."),
          number("attempt", "The attempt it answers; 0: whichever it is.", 0, 1_000_000)),
-        (IDEMPOTENCY,), refuses=(409, 410),
+        (IDEMPOTENCY,), refuses=(409, 410, 413, 429), adds=True,
     ),
     Route(
         "GET", "/v1/{client}/results", list_results, "List the jobs that have ended, in the order of their ids.",

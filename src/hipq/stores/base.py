@@ -503,6 +503,13 @@ class Store(Protocol):
         """What each of these tenants has there; of all, if none are named. It reads every live job they have: not to
         be asked often."""
 
+    def usage_answers(self, queue: int, tenants: Sequence[str]) -> dict[str, Usage]:
+        """The same of answers that no job has taken: early, late, contradicting or unreadable ones."""
+
+    def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
+        """What a tenant's final jobs take, payload, result and history: of so many that come behind an id, and the id
+        behind which there are more; 0 = there are none."""
+
     def get(self, job_id: int) -> Row | None:
         """A job, live or final."""
 
