@@ -59,7 +59,7 @@ def test_tenants_are_listed_and_shown_without_their_tokens(hipq: HipqCommand, ur
     rows = hipq("tenant", "list", "--json", "--db", url).json
     assert [(row["tenant"], row["bytes"], len(row["tokens"])) for row in rows] == [("acme", 1000, 1), ("bob", 0, 1)]
     listed = hipq("tenant", "list", "--db", url).out
-    assert re.search(r"^acme +1 +0 +0 +1000 +0 +1 ", listed, flags=re.MULTILINE)
+    assert re.search(r"^acme +1 +0 +0 +1000 +0 +0 +0 +1 ", listed, flags=re.MULTILINE)
     shown = hipq("tenant", "show", "acme", "--db", url).out
     (token,) = tenants.get("acme").tokens
     assert token.id in shown

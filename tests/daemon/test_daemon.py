@@ -199,7 +199,7 @@ def test_outcomes_are_kept_while_the_store_is_away(tmp_path: Path) -> None:
         store.turn, store.now = real, real_now  # type: ignore[method-assign]
         found = ended(served, job_id)
         assert (found.code, found.attempt, found.failures) == ("ok", 1, 0)
-        until(lambda: len(served.jobs.list("acme", type="child")) == 2)
+        until(lambda: len(served.jobs.list("acme", type="child").rows) == 2)
 
 
 # -- whose jobs are whose ---------------------------------------------------------------------------------------------
@@ -229,10 +229,10 @@ def test_lists_and_lanes_show_only_ones_own(served: Daemon) -> None:
     mine = add(served, "mine", b"x", tenant="acme", delay=3600)
     theirs = add(served, "mine", b"x", tenant="other", delay=3600)
     until(lambda: served.store.get(theirs[0]))
-    assert [one.id for one in served.jobs.list("acme", type="mine")] == mine
-    assert [one.id for one in served.jobs.list("other", type="mine")] == theirs
-    assert served.jobs.list("nobody") == []
-    assert served.jobs.list("acme", key=str(theirs[0])) == []
+    assert [one.id for one in served.jobs.list("acme", type="mine").rows] == mine
+    assert [one.id for one in served.jobs.list("other", type="mine").rows] == theirs
+    assert served.jobs.list("nobody").rows == []
+    assert served.jobs.list("acme", key=str(theirs[0])).rows == []
 
 
 def test_the_same_key_of_two_tenants_is_two_keys_and_answers_find_their_own(served: Daemon) -> None:

@@ -214,8 +214,8 @@ def test_lines_with_a_j_become_jobs_of_the_same_tenant_with_the_outcome(served: 
     python(served, "child", "return payload.upper()")
     found = ended(served, add(served, "parent")[0])
     assert found.code == "ok"
-    until(lambda: len(served.jobs.list("acme", type="child", state="final")) == 2)
-    children = served.jobs.list("acme", type="child")
+    until(lambda: len(served.jobs.list("acme", type="child", state="final").rows) == 2)
+    children = served.jobs.list("acme", type="child").rows
     assert sorted(served.jobs.result(row(served, one.id)) for one in children) == [b"FIRST", b"SECOND"]
     assert {(one.tenant, one.lane) for one in children} == {("acme", "acme/child")}
 
@@ -224,9 +224,9 @@ def test_after_an_error_there_are_no_new_jobs_and_after_failed_there_are(served:
     python(served, "breaks", "print('J: orphan|x')\nreturn (500, '') if job.attempt < 3 else (400, 'no')")
     found = ended(served, add(served, "breaks")[0])
     assert (found.code, found.attempt) == ("failed", 3)
-    until(lambda: served.jobs.list("acme", type="orphan"))
-    assert len(served.jobs.list("acme", type="orphan")) == 1, "those of the attempts before went with their errors"
-    for one in served.jobs.list("acme", type="orphan"):
+    until(lambda: served.jobs.list("acme", type="orphan").rows)
+    assert len(served.jobs.list("acme", type="orphan").rows) == 1, "those of the attempts before went with their errors"
+    for one in served.jobs.list("acme", type="orphan").rows:
         served.jobs.cancel("acme", one.id)
 
 
@@ -243,11 +243,11 @@ def test_a_handler_that_asks_for_more_jobs_than_there_is_room_for_is_tried_again
         before = row(found, job_id)
         assert (before.state != FINAL, before.exitcode) == (True, 507)
         assert "the tenant's quota of 5 waiting jobs is used up" in before.error
-        assert found.jobs.list("acme", type="child") == [], "nothing of it is saved"
+        assert found.jobs.list("acme", type="child").rows == [], "nothing of it is saved"
         for one in blockers:
             found.jobs.cancel("acme", one)
         assert ended(found, job_id).code == "ok"
-        assert len(found.jobs.list("acme", type="child")) == 4
+        assert len(found.jobs.list("acme", type="child").rows) == 4
 
 
 def test_a_handler_that_asks_for_more_jobs_than_its_tenant_may_have_has_failed(tmp_path: Path) -> None:
@@ -260,18 +260,18 @@ def test_a_handler_that_asks_for_more_jobs_than_its_tenant_may_have_has_failed(t
         assert [(one.code, one.exitcode, one.attempt) for one in (many, large)] == [("failed", 413, 1)] * 2
         assert "it asked for 6 jobs, and the tenant's quota is 5" in many.error
         assert "it asked for 1,001 bytes" in large.error
-        assert found.jobs.list("acme", type="child") == []
+        assert found.jobs.list("acme", type="child").rows == []
 
 
 def test_then_follows_with_the_result_and_only_if_it_is_ok(served: Daemon) -> None:
     python(served, "shout", "return payload.upper()")
     python(served, "last", "return payload + b'!' if isinstance(payload, bytes) else payload + '!'")
     ended(served, add(served, "shout", b"hello", then="last")[0])
-    until(lambda: [one for one in served.jobs.list("acme", type="last") if one.state == FINAL])
-    (last,) = served.jobs.list("acme", type="last")
+    until(lambda: [one for one in served.jobs.list("acme", type="last").rows if one.state == FINAL])
+    (last,) = served.jobs.list("acme", type="last").rows
     assert served.jobs.result(row(served, last.id)) == b"HELLO!"
     ended(served, status(served, 400, then="last"))
-    assert len(served.jobs.list("acme", type="last")) == 1
+    assert len(served.jobs.list("acme", type="last").rows) == 1
 
 
 def test_then_follows_when_the_history_is_lost_and_when_the_job_is_run_again(served: Daemon) -> None:
@@ -284,14 +284,14 @@ def test_then_follows_when_the_history_is_lost_and_when_the_job_is_run_again(ser
     served.app.retry_now(job_id)
     ended(served, job_id)
     ended(served, served.app.again(job_id))
-    until(lambda: len(served.jobs.list("acme", type="kept")) == 2)
+    until(lambda: len(served.jobs.list("acme", type="kept").rows) == 2)
 
 
 def test_then_of_a_binary_result_and_without_a_handler(served: Daemon) -> None:
     python(served, "bytes", "return b'\\x00\\xff\\n'")
     ended(served, add(served, "bytes", then="unborn")[0])
-    until(lambda: served.jobs.list("acme", type="unborn"))
-    (found,) = served.jobs.list("acme", type="unborn")
+    until(lambda: served.jobs.list("acme", type="unborn").rows)
+    (found,) = served.jobs.list("acme", type="unborn").rows
     assert served.jobs.payload(row(served, found.id)) == b"\x00\xff\n"
     until(lambda: row(served, found.id).failures)
     assert row(served, found.id).exitcode == 501
@@ -305,8 +305,8 @@ def test_then_follows_an_answer_too(served: Daemon) -> None:
     assert served.jobs.answer("acme", "status", "then", b"order 9") == "matched"
     found = ended(served, job_id)
     assert (found.code, served.jobs.result(found)) == ("ok", b"order 9")
-    until(lambda: [one for one in served.jobs.list("acme", type="receipt") if one.state == FINAL])
-    (receipt,) = served.jobs.list("acme", type="receipt")
+    until(lambda: [one for one in served.jobs.list("acme", type="receipt").rows if one.state == FINAL])
+    (receipt,) = served.jobs.list("acme", type="receipt").rows
     assert served.jobs.result(row(served, receipt.id)) == b"sent for order 9"
 
 

@@ -7,8 +7,10 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from hipq.daemon.hands import BATCH, ContextHands
+from hipq.daemon.fair_queue import BATCH
+from hipq.daemon.hands import ContextHands
 from hipq.daemon.made import PLAIN, job
+from hipq.engine.lanes import Spare
 from hipq.engine.launch import Launcher, Running
 from hipq.errors import CannotRun, StoreUnavailable
 from hipq.job.ending import Errored, GivenBack, Judged, Succeeded
@@ -51,6 +53,11 @@ def ok(tasks: Sequence[Task]) -> list[Report]:
     return [Report(task.id, 200) for task in tasks]
 
 
+class Unlimited:
+    def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None: ...
+    def keep(self, tenant: str, size: int) -> None: ...
+
+
 class Bench:
     """Hands with nothing around them."""
 
@@ -62,7 +69,7 @@ class Bench:
         launcher = Launcher(lambda: 1_000, steady, lambda _: None)  # type: ignore[arg-type,return-value]
         self.hands = ContextHands(
             self.contexts, lambda tenant, name: self.handler(tenant, name), launcher, 1, lambda: 1_000, steady,
-            lambda: None, lambda: None, concurrency, lambda *_: None,
+            lambda: None, lambda: None, concurrency, Unlimited(),
         )  # fmt: skip
         self._ids = iter(range(1, 1_000_000))
 
@@ -93,7 +100,7 @@ def test_a_batch_is_as_large_as_takes_a_moment_and_begins_with_one() -> None:
     sizes = [len(batch) for batch in bench.contexts.batches]
     assert sizes[0] == 1, "nobody knows how long they take"
     assert max(sizes) == BATCH
-    bench.hands._pace["a/x"] = 0.04
+    bench.hands._unstarted._pace["a/x"] = 0.04
     bench.contexts.batches.clear()
     bench.contexts.act = lambda _tasks: []
     bench.run(*(bench.running(str(n)) for n in range(10)))
@@ -117,7 +124,7 @@ def test_tenants_take_turns_at_the_hands_however_many_lanes_each_has() -> None:
 
 def test_left_over_jobs_are_given_back_and_none_that_began_is() -> None:
     bench = Bench()
-    bench.hands._pace["a/x"] = 1e-6
+    bench.hands._unstarted._pace["a/x"] = 1e-6
     bench.contexts.act = lambda tasks: [Report(tasks[0].id, 509, crashed=True)]
     found = {one.row.id: one for one in bench.run(*(bench.running(str(n)) for n in range(5)))}
     endings = [found[job_id].ending for job_id in sorted(found)]
@@ -130,7 +137,7 @@ def test_a_job_that_is_not_wanted_any_more_costs_the_others_of_its_batch_nothing
     """Its context is ended before it begins, and with it that of the others."""
     bench = Bench()
     some = [bench.running(str(n)) for n in range(3)]
-    bench.hands._pace["a/x"] = 1e-6
+    bench.hands._unstarted._pace["a/x"] = 1e-6
 
     def ended(_tasks: object) -> list[Report]:
         bench.hands.abandon(some[0])
@@ -193,7 +200,7 @@ def test_a_bug_of_ours_costs_neither_the_hand_nor_the_jobs() -> None:
 
 def test_one_that_crashed_runs_alone_and_in_a_context_of_its_own() -> None:
     bench = Bench()
-    bench.hands._pace["a/x"] = 1e-6
+    bench.hands._unstarted._pace["a/x"] = 1e-6
     bench.run(*(bench.running(str(n), crashes=2 if n == 2 else 1 if n == 3 else 0) for n in range(6)))
     assert bench.contexts.batches == [["0", "1"], ["2"], ["3", "4", "5"]], "that its daemon died says nothing"
     assert [home == "x" for home in bench.contexts.homes] == [True, False, True]
@@ -223,8 +230,28 @@ def test_no_more_hands_than_allowed_work_at_the_same_time() -> None:
     bench.contexts.act = lambda tasks: ok(tasks) if gate.wait(60) else []
     bench.hands.launch([bench.running(str(n), name=f"lane{n}") for n in range(10)])
     until(lambda: len(bench.contexts.batches) == 3)
-    assert sum(thread.name == "hipq-context" for thread in threading.enumerate()) >= 3
+    bench.hands.launch([bench.running("one more")])
+    assert len(bench.contexts.batches) == 3
     gate.set()
-    assert len(bench.stopped(10)) == 10
-    assert bench.hands._threads == 3
+    assert len(bench.stopped(11)) == 11
+    bench.hands.close()
+
+
+def test_the_spare_hands_are_for_tenants_that_have_none() -> None:
+    bench = Bench(concurrency=2)
+    gate = threading.Event()
+    bench.contexts.act = lambda tasks: ok(tasks) if gate.wait(60) else []
+    bench.hands.launch([bench.running(f"a{n}") for n in range(5)])
+    until(lambda: len(bench.contexts.batches) == 2)
+    assert bench.hands.spare() == Spare(2, frozenset("a"))
+    bench.hands.launch([bench.running(f"b{n}", "b") for n in range(2)])
+    until(lambda: len(bench.contexts.batches) == 3)
+    bench.hands.launch([bench.running(f"c{n}", "c") for n in range(2)])
+    until(lambda: len(bench.contexts.batches) == 4)
+    bench.hands.launch([bench.running("d", "d")])
+    assert bench.hands.spare() == Spare(0, frozenset("abcd"))
+    assert [batch[0][0] for batch in bench.contexts.batches] == ["a", "a", "b", "c"]
+    gate.set()
+    bench.stopped(10)
+    until(lambda: bench.hands.spare() == Spare(2, frozenset()))
     bench.hands.close()

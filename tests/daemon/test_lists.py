@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
-from hipq.daemon import made
+from hipq.daemon import jobs, made
 from hipq.errors import NotFound
 from hipq.job import moves
 from hipq.job.model import Change
 from hipq.stores.base import Claim
+from tests.daemon.working import made as unstarted
 from tests.servers import fresh_database
 
 JOBS = 8
@@ -99,3 +100,28 @@ def test_what_a_listed_job_carries_is_read_when_it_is_asked_for(url: str) -> Non
     with pytest.raises(NotFound):
         _ = third.data
     app.close()
+
+
+def test_a_page_looks_at_no_more_than_so_many_jobs(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few of them are wanted: whoever wants to see all of those asks again, and others have their turn in between."""
+    monkeypatch.setattr(jobs, "LOOKED_AT", 100)
+    served = unstarted(tmp_path, url)
+    try:
+        store, queue = served.store, served.queue.number
+        wanted = [n for n in range(450) if n in (30, 120, 130, 449)]
+        news = [made.job(queue, "acme", "rare" if n in wanted else "usual", b"x", made.PLAIN, 1) for n in range(450)]
+        ids = [one.id for one in store.enqueue(news)]
+        pages, after = [], 0
+        while True:
+            page = served.jobs.list("acme", type="rare", after=after)
+            pages.append([ids.index(row.id) for row in page.rows])
+            if not page.next:
+                break
+            after = page.next
+        assert pages == [[30], [120, 130], [], [], [449]]
+        assert served.jobs.list("acme", type="rare", limit=1).next == ids[30], "the page was full"
+        assert len(served.jobs.list("acme", limit=400).rows) == 400, "all that were looked at"
+        assert served.jobs.list("acme", key=str(ids[449]), type="rare").rows[0].id == ids[449], "a key is found at once"
+    finally:
+        served.stop()
+        served.close()

@@ -28,6 +28,7 @@ class Rig:
     def __init__(self, store: Store, **quotas: int) -> None:
         self.now = 100.0
         self.waiting: dict[str, tuple[int, int]] = {}
+        self.kept: dict[str, tuple[int, int]] = {}
         self.counts = 0
         self.takes = 0.0
         self.away = False
@@ -37,8 +38,9 @@ class Rig:
         tenants.look()
         self.is_taken = True
         self.backlog = Backlog(self.usage, lambda: self.now, lambda: self.is_taken)
-        self.gate = Gate(tenants, self.backlog, lambda: self.now)
-        self.chained = Chained(tenants, self.backlog)
+        self.ended = Backlog(lambda: dict(self.kept), lambda: self.now)
+        self.gate = Gate(tenants, self.backlog, self.ended, lambda: self.now)
+        self.chained = Chained(tenants, self.backlog, self.ended)
 
     def usage(self) -> dict[str, tuple[int, int]]:
         self.counts += 1

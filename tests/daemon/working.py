@@ -28,6 +28,7 @@ def made(folder: Path, url: str = "", scheduler: Any = None, **options: Any) -> 
     """Not started yet."""
     given: dict[str, Any] = {
         "retry_after": 0.05,
+        "retry_most": 0.05,
         "concurrency": 4,
         "contexts": SETTINGS,
         "journal": str(folder / "journal"),

@@ -14,7 +14,8 @@ from hipq.daemon.daemon import AnySpecs, Options
 from hipq.daemon.made import ORDER, PLAIN, job
 from hipq.daemon.scheduler import FairShare
 from hipq.engine import lanes as module
-from hipq.engine.lanes import BATCH, Guarded, Round
+from hipq.engine.claim import Hunger
+from hipq.engine.lanes import BATCH, Guarded, Round, Spare
 from hipq.engine.launch import Running
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
@@ -23,7 +24,7 @@ from hipq.job.fault import Fault
 from hipq.job.states import FINAL
 from hipq.stores.base import Filter
 from hipq.testing.clock import HandClock
-from hipq.throttlers.tenants import PerTenant
+from hipq.throttlers.tenants import PerTenant, tenant_of
 
 
 class Counted:
@@ -357,3 +358,39 @@ def test_no_claim_is_for_more_than_a_batch(app: Hipq, clock: HandClock) -> None:
     found = Round(app.store, bench.number, FairShare())
     found.stale()
     assert [claim.limit for claim in found.claims(1000, 1000)] == [BATCH]
+
+
+def test_where_there_is_no_room_only_newcomers_are_claimed_one_lane_each(app: Hipq, clock: HandClock) -> None:
+    bench = Bench(app, clock)
+    for tenant in ("busy", "new", "newer", "newest"):
+        bench.add(tenant, "x", 30)
+        bench.add(tenant, "y", 30)
+    found = Round(app.store, bench.number, FairShare())
+    found.stale()
+    assert found.claims(0, 0) == [], "nothing is spare"
+    spare = Spare(2, frozenset({"busy"}), each=7)
+    assert found.wants(spare)
+    claims = found.claims(0, 0, spare)
+    assert [claim.limit for claim in claims] == [7, 7]
+    chosen = {tenant_of(claim.lane or "") for claim in claims}
+    assert len(chosen) == 2
+    assert "busy" not in chosen
+    everybody = frozenset({"busy", "new", "newer", "newest"})
+    while found.looking:
+        assert found.claims(0, 0, Spare(2, everybody)) == []
+    assert not found.wants(Spare(2, everybody))
+    assert not found.wants(Spare(0, frozenset()))
+
+
+def test_a_scheduler_that_wants_nothing_on_spare_hands_is_left_alone_until_something_changes(
+    app: Hipq, clock: HandClock
+) -> None:
+    bench = Bench(app, clock)
+    bench.add("new", "x", 5)
+    queue = EngineQueue(bench.number, "jobs", ORDER, AnySpecs(Options()), scheduler=Asleep())
+    hunger, spare = Hunger([queue], app.store), Spare(2, frozenset({"busy"}))
+    while hunger.wants(0, spare):
+        assert hunger.claims(0, 0, spare) == []
+    assert hunger.wants(1, spare), "what there is room for is another matter"
+    hunger.notice(bench.number, [("x", "new/x")])
+    assert hunger.wants(0, spare)

@@ -193,3 +193,29 @@ def test_configure_writes_to_standard_error_only(capsys: pytest.CaptureFixture[s
     finally:
         logs.LOGGER.handlers[:], logs.LOGGER.propagate = before[0], before[2]
         logs.LOGGER.setLevel(before[1])
+
+
+def test_of_a_tenant_s_repeated_trouble_there_are_a_few_lines_and_one_with_a_count(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.INFO)
+    events = Events()
+    logs.subscribe(events, logger)
+    for tenant in ("acme", "other", ""):
+        for _ in range(20):
+            events.emit("error", 0, "jobs", row(tenant=tenant))
+    assert [sum(f"tenant={name}" in line for line in lines.lines) for name in ("acme", "other")] == [5, 5]
+    assert len(lines.lines) == 30, "whoever has no tenants has a line for each"
+    events.emit("engine stopped", 0)
+    counted = [line for line in lines.lines if "count=15" in line]
+    assert len(counted) == 2
+    assert all("error tenant=" in line and "type=charge" in line for line in counted)
+    events.emit("error", 0, "jobs", row(tenant="acme"))
+    assert "key=order-17" in lines.lines[-1], "from the beginning"
+
+
+def test_at_the_level_debug_nothing_is_left_out(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.DEBUG)
+    events = Events()
+    logs.subscribe(events, logger)
+    for _ in range(20):
+        events.emit("error", 0, "jobs", row(tenant="acme"))
+    assert len(lines.lines) == 20

@@ -88,6 +88,7 @@ class Inbox:
         queue, change = self._queues[new.queue], delivered.change
         if self._events.wanted(delivered.outcome):
             details: dict[str, Any] = {"answer": delivered.id, "key": new.job_key}
+            details |= {"tenant": new.tenant} if new.tenant else {}
             if change:
                 details["waited"] = waited(change.before, now)
             if new.unreadable:

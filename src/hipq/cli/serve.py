@@ -52,8 +52,10 @@ _DAY: Final = 86_400
               help="What may wait there while the database is away.")  # fmt: skip
 @click.option("--concurrency", "-c", type=Whole("concurrency", 1, 1000), default=8, show_default=True,
               help="Batches of jobs that run at the same time.")  # fmt: skip
-@click.option("--retry-after", type=Whole("retry-after", 0, _DAY * 365), default=60, show_default=True,
-              metavar="SECONDS", help="When a job that failed is tried again.")  # fmt: skip
+@click.option("--retry-after", type=Whole("retry-after", 1, _DAY * 365), default=60, show_default=True,
+              metavar="SECONDS", help="When a job that failed is tried again; later pauses double.")  # fmt: skip
+@click.option("--retry-most", type=Whole("retry-most", 1, _DAY * 365), default=3600, show_default=True,
+              metavar="SECONDS", help="The longest of these pauses.")  # fmt: skip
 @click.option("--give-up-after", type=Whole("give-up-after", 1, _DAY * 365), default=_DAY, show_default=True,
               metavar="SECONDS", help="After which a job is not tried again.")  # fmt: skip
 @click.option("--run-timeout", type=Whole("run-timeout", 1, _DAY * 365), default=3600, show_default=True,
@@ -83,10 +85,9 @@ _DAY: Final = 86_400
               help="json: for what collects logs.")  # fmt: skip
 def serve(
     db: str | None, host: str, port: int, folder: str, journal_size: int, concurrency: int, retry_after: int,
-    give_up_after: int, run_timeout: int, keep: int, body_size: int, body_timeout: int, head_timeout: int,
-    connections: int, memory: int,
-    handler_network: bool, http_allow: tuple[str, ...], trust_handlers: bool, no_tokens: bool, job_log: str | None,
-    log_level: str, log_format: str,
+    retry_most: int, give_up_after: int, run_timeout: int, keep: int, body_size: int, body_timeout: int,
+    head_timeout: int, connections: int, memory: int, handler_network: bool, http_allow: tuple[str, ...],
+    trust_handlers: bool, no_tokens: bool, job_log: str | None, log_level: str, log_format: str,
 ) -> None:  # fmt: skip
     """Take jobs and handlers over HTTP and run them, until SIGINT or SIGTERM; a second one gives back what runs.
 
@@ -105,6 +106,7 @@ def serve(
     )  # fmt: skip
     options = daemon.Options(
         db=url, journal=folder, journal_bytes=journal_size << 20, concurrency=concurrency, retry_after=retry_after,
+        retry_most=retry_most,
         give_up_after=give_up_after, run_timeout=run_timeout, keep=keep, job_log=job_log or "", contexts=contexts,
     )  # fmt: skip
     from hipq.daemon.http_connections import raise_descriptors

@@ -33,10 +33,12 @@ db_option = click.option(
 def _quota_options(default: int | None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     abouts = {
         "weight": "Its share of the work, beside other tenants: 1 to 1000.",
-        "waiting": "Jobs it may have waiting; 0: any number.",
+        "waiting": "Jobs it may have waiting, with answers that wait for theirs; 0: any number.",
         "running": "Jobs it may have running at once; 0: any number.",
-        "bytes": "Payload bytes of jobs it may have waiting; 0: any number.",
-        "rate": "Jobs it may add in a second at each daemon; 0: any number.",
+        "bytes": "Bytes of those; 0: any number.",
+        "rate": "Jobs and answers it may add in a second at each daemon; 0: any number.",
+        "kept": "Bytes of its jobs that have ended, with their results; 0: any number.",
+        "requests": "Other requests it may make in a second at each daemon; 0: any number.",
     }
 
     def wrap(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -93,7 +95,7 @@ def list_tenants(db: str | None, as_json: bool) -> None:
     if as_json:
         print_json(rows)
         return
-    columns = ("tenant", "weight", "waiting", "running", "bytes", "rate", "tokens", "made")
+    columns = ("tenant", "weight", "waiting", "running", "bytes", "rate", "kept", "requests", "tokens", "made")
     print_table(columns, [{**row, "tokens": len(row["tokens"])} for row in rows], none="tenants")
 
 
@@ -125,7 +127,9 @@ def show(name: str | None, admin: bool, db: str | None, as_json: bool) -> None:
 def change(name: str, weight: int | None, db: str | None, as_json: bool, **quotas: int | None) -> None:
     """Change what a tenant may have. Daemons that run go by it within seconds."""
     if weight is None and all(value is None for value in quotas.values()):
-        raise click.UsageError("say what to change: --weight, --waiting, --running, --bytes or --rate")
+        raise click.UsageError(
+            "say what to change: --weight, --waiting, --running, --bytes, --rate, --kept or --requests"
+        )
     _show(_tenants(db).set(name, weight=weight, **quotas), as_json)
 
 

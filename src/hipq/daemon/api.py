@@ -75,7 +75,7 @@ class Api:
         self._tokens = tokens
         self._door = Doorkeeper(service.tenants, tokens=tokens)
         self.usage = Seldom()
-        gate = Gate(service.tenants, service.backlog)
+        self.gate = gate = Gate(service.tenants, service.backlog, service.ended)
         (queue,) = service.app.queues
         once = Once(service.store, queue.number, service.app)
         self.at_once = AtOnce(self, self._door, gate)
@@ -118,6 +118,8 @@ class Api:
                 check_head(headers, self.limits)
                 refused = checked_params(params)
             if refused is None:
+                if route.who == "tenant" and not route.adds:
+                    self.gate.request(params["client"])
                 caller = None if route.who == "anybody" else await self._door.caller(headers.get(b"authorization", b""))
                 call = Call(self, route, caller, params, scope, receive)
                 call.query  # noqa: B018 - what is wrong with it is said before the body is read

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from hipq.job.model import Brief, Row
+from hipq.job.model import Row
 from hipq.stores.base import Store, WaitingLane
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
     from hipq.daemon.backlog import Backlog
     from hipq.daemon.handlers import Handlers
+    from hipq.daemon.jobs import Page
     from hipq.daemon.made import Options
     from hipq.daemon.tenants import Tenants
     from hipq.journal import Journal
@@ -43,7 +44,8 @@ class Jobs(Protocol):
     def list(
         self, tenant: str, *, type: str = "", state: str = "", phase: str = "", code: str = "", key: str = "",
         after: int = 0, limit: int = 100,
-    ) -> list[Brief]: ...  # fmt: skip
+    ) -> Page: ...  # fmt: skip
+    def executing(self, tenant: str) -> Mapping[str, int]: ...
     def cancel(self, tenant: str, job_id: int, reason: str = "") -> Row: ...
     def retry(self, tenant: str, job_id: int) -> Row: ...
     def why(self, tenant: str, job_id: int) -> dict[str, Any]: ...
@@ -51,6 +53,7 @@ class Jobs(Protocol):
         self, tenant: str, type: str, key: str, data: bytes, *, answer_id: str = "", error: bool = False,
         attempt: int = 0,
     ) -> str: ...  # fmt: skip
+    def is_awaited(self, tenant: str, type: str, key: str) -> bool: ...
     async def result_of(self, tenant: str, job_id: int, seconds: float) -> Row: ...
     def usage(self, tenants: Sequence[str] | None = None) -> Mapping[str, tuple[int, int]]: ...
     def lanes(self, tenant: str = "") -> Sequence[WaitingLane]: ...
@@ -73,6 +76,10 @@ class Service(Protocol):
     def tenants(self) -> Tenants: ...
     @property
     def backlog(self) -> Backlog: ...
+    @property
+    def ended(self) -> Backlog:
+        """What has ended and is kept."""
+
     @property
     def handlers(self) -> Handlers: ...
     @property

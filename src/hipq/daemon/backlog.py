@@ -104,6 +104,12 @@ class Backlog:
             self._entering[tenant] = (entering[0] + jobs, entering[1] + size)
         return -1
 
+    def size(self, tenant: str) -> int:
+        """Bytes it has, as far as is known."""
+        with self._lock:
+            every = (self._counted, self._since, self._entering)
+            return sum(one.get(tenant, (0, 0))[1] for one in every)
+
     def kept(self, tenant: str, jobs: int, size: int) -> None:
         """These jobs, which entered, are in the journal or in the store: the next count finds them."""
         with self._lock:

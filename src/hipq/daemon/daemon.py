@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Final, NoReturn
 
 import msgspec
@@ -32,7 +33,7 @@ from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.errors import HipqError
 from hipq.job.model import New
-from hipq.job.retries import fixed
+from hipq.job.retries import backoff
 from hipq.job.spec import Spec
 from hipq.job.states import READY
 from hipq.journal import Journal
@@ -61,6 +62,9 @@ class Options(msgspec.Struct, frozen=True):
     concurrency: int = 8
     """Batches that run at the same time, each in a context."""
     retry_after: float = 60.0
+    """Seconds until a job that had an error is tried again; each time it is twice as long,"""
+    retry_most: float = 3600.0
+    """up to so many."""
     give_up_after: float = 86_400.0
     """Seconds from when a job was added, after which its next error is final."""
     run_timeout: float = 3600.0
@@ -76,7 +80,8 @@ class AnySpecs(Mapping[str, Spec]):
     """Every type there may be: all have the same defaults, and their code is found when they run."""
 
     def __init__(self, options: Options) -> None:
-        self._retry = fixed(options.retry_after, attempts=_FOR_EVER)
+        most = max(options.retry_most, options.retry_after)
+        self._retry = backoff(_FOR_EVER, base=options.retry_after, cap=most)
         self._options = options
         self._known: dict[str, Spec] = {}
 
@@ -130,9 +135,9 @@ class Daemon:
         self.ids = ids = Ids(self.store, self.queue.number)
         ids.reserve()
         self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events))
-        self.backlog = Backlog(
-            lambda: self.jobs.usage(_limited(self.tenants)), is_taken=lambda: _is_taken(self.journal)
-        )
+        limited = partial(_limited, self.tenants, "waiting", "bytes")
+        self.backlog = Backlog(lambda: self.jobs.waiting(limited()), is_taken=lambda: _is_taken(self.journal))
+        self.ended = Backlog(lambda: self.jobs.ended(_limited(self.tenants, "kept")))
         self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._stored)
         self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
         self._log = JobLog(options.job_log) if options.job_log else None
@@ -158,11 +163,11 @@ class Daemon:
         launcher = Launcher(now, self.app.steady, _no_chain)
         hands = ContextHands(
             self.contexts, self.handlers.get, launcher, self.queue.number, now, self.app.steady, store.nudge,
-            store.hush, options.concurrency, Chained(self.tenants, self.backlog).enter,
+            store.hush, options.concurrency, Chained(self.tenants, self.backlog, self.ended),
         )  # fmt: skip
         return Engine(
             store, [queue], hands, self.app.events, self.app.steady, concurrency=options.concurrency,
-            added=self._chained,
+            added=self._chained, spare=hands.spare,
         )  # fmt: skip
 
     def _stored(self, jobs: Sequence[tuple[int, New]]) -> None:
@@ -277,9 +282,10 @@ def _elsewhere(_job: object) -> None:
     raise AssertionError("the code of such jobs runs in contexts")
 
 
-def _limited(tenants: Tenants) -> list[str]:
-    """Those of whom it must be known what they have waiting: which cannot be more than they may."""
-    return [name for name, one in tenants.latest.tenants.items() if one.quotas.waiting or one.quotas.bytes]
+def _limited(tenants: Tenants, *quotas: str) -> list[str]:
+    """Those of whom it must be known what they have: which cannot be more than they may."""
+    there = tenants.latest.tenants.items()
+    return [name for name, one in there if any(getattr(one.quotas, quota) for quota in quotas)]
 
 
 def _is_taken(journal: Journal) -> bool:

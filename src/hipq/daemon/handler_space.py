@@ -11,6 +11,8 @@ from typing import Final
 
 import msgspec
 
+from hipq.daemon.tenants import KIND as TENANTS
+from hipq.daemon.tenants import Tenant
 from hipq.errors import Conflict
 from hipq.stores.base import Store
 
@@ -32,19 +34,26 @@ class Space:
 
     def take(self, tenant: str, type: str, size: int) -> None:
         """For all versions of this one. Conflict if that is too much."""
+        most = self._most(tenant)
 
         def change(sizes: Sizes) -> None:
             if type not in sizes and len(sizes) >= MOST:
                 raise Conflict(f"the tenant has {MOST:,} handlers already: delete those that are not needed")
             more = size - sizes.get(type, 0)
-            if more > 0 and sum(sizes.values()) + more > MOST_BYTES:
+            if more > 0 and sum(sizes.values()) + more > most:
                 raise Conflict(
-                    f"the tenant's handlers, with the versions that are kept, may have {MOST_BYTES:,} bytes, and would "
+                    f"the tenant's handlers, with the versions that are kept, may have {most:,} bytes, and would "
                     f"have {sum(sizes.values()) + more:,}: delete those that are not needed"
                 )
             sizes[type] = size
 
         self._change(tenant, change)
+
+    def _most(self, tenant: str) -> int:
+        """Bytes it may have: no more than its quota of what is kept."""
+        text = self._store.note(TENANTS, tenant)
+        kept = msgspec.json.decode(text, type=Tenant).quotas.kept if text else 0
+        return min(kept or MOST_BYTES, MOST_BYTES)
 
     def give(self, tenant: str, type: str) -> None:
         self._change(tenant, lambda sizes: sizes.pop(type, None))

@@ -12,7 +12,9 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from hipq.daemon import made, payloads
+from hipq.daemon.fair_queue import FairQueue, is_apart
 from hipq.daemon.quotas import TooMuchAtOnce
+from hipq.engine.lanes import Spare
 from hipq.engine.launch import Launcher, Running
 from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
 from hipq.job.answer import Answer
@@ -23,9 +25,6 @@ from hipq.job.states import EXECUTING
 from hipq.runners.contexts import Handler, Report, Task
 from hipq.runners.threads import Threads
 
-AHEAD: Final = 0.1
-"""Seconds of work a context gets in one batch: who comes behind a slow one waits for it."""
-BATCH: Final = 100
 LOG: Final = 2_000
 """Characters of what a handler printed that are kept on its job."""
 WITHDRAWN: Final = object()
@@ -39,8 +38,14 @@ NO_ROOM: Final = 507
 _log = logging.getLogger("hipq")
 
 
-Enter = Callable[[str, int, int, tuple[int, int]], None]
-"""Whether a tenant may have so many jobs more, and bytes, while it gets rid of those: OverQuota, TooMuchAtOnce."""
+class Quotas(Protocol):
+    """What tenants may have: OverQuota, TooMuchAtOnce."""
+
+    def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None:
+        """So many jobs more, and bytes, while it gets rid of those."""
+
+    def keep(self, tenant: str, size: int) -> None:
+        """So many bytes of a job that ends."""
 
 
 class Contexts(Protocol):
@@ -70,7 +75,7 @@ class ContextHands:
         nudge: Callable[[], None],
         hush: Callable[[], None],
         concurrency: int,
-        enter: Enter,
+        quotas: Quotas,
     ) -> None:
         self._contexts = contexts
         self._handler_of = handler_of
@@ -80,17 +85,12 @@ class ContextHands:
         self._steady = steady
         self._nudge = nudge
         self._hush = hush
-        self._concurrency = concurrency
-        self._enter = enter
+        self._quotas = quotas
         self._changed = threading.Condition()
-        self._tenants: dict[str, dict[str, deque[Running]]] = {}
-        """What has not been handed to a context, by tenant and lane; whose turn it is comes first."""
-        self._waiting = 0
-        """How many these are."""
+        self._unstarted = FairQueue(concurrency)
+        """What has not been handed to a context."""
         self._handed: dict[int, list[Running]] = {}
         """By hand what it has given to a context."""
-        self._pace: dict[str, float] = {}
-        """By lane the seconds a job takes, about."""
         self._threads = 0
         self._free = 0
         self._closed = False
@@ -106,10 +106,8 @@ class ContextHands:
                 if running.judges or running.row.phase != EXECUTING:
                     others.append(running)
                 else:
-                    lanes = self._tenants.setdefault(running.row.tenant, {})
-                    lanes.setdefault(running.row.lane, deque()).append(running)
-                    self._waiting += 1
-            missing = min(self._waiting - self._free, self._concurrency - self._threads)
+                    self._unstarted.put(running)
+            missing = min(self._unstarted.waiting - self._free, self._unstarted.most - self._threads)
             self._threads += max(missing, 0)
             self._changed.notify_all()
         for _ in range(missing):
@@ -128,8 +126,7 @@ class ContextHands:
     def unstarted(self) -> list[Running]:
         """Also what a context has been given and waits there behind a slow one."""
         with self._changed:
-            found = [one for lanes in self._tenants.values() for lane in lanes.values() for one in lane]
-            self._tenants, self._waiting = {}, 0
+            found = list(self._unstarted.clear())
             handed = [one for batch in list(self._handed.values()) for one in batch if not one.started]
         for one in handed:
             if not one.abandoned and isinstance(one.handle, str) and self._contexts.withdraw(one.handle):
@@ -141,6 +138,11 @@ class ContextHands:
         running.abandoned = True
         if isinstance(running.handle, str):
             self._contexts.abandon(running.handle)
+
+    def spare(self) -> Spare:
+        """See `Engine`."""
+        with self._changed:
+            return self._unstarted.spare()
 
     def wait_for_told(self, seconds: float) -> None: ...
 
@@ -167,41 +169,21 @@ class ContextHands:
                 self._fail(batch, Errored(Fault.of(error)))
             finally:
                 self._handed[me] = []
+                with self._changed:
+                    self._unstarted.give(batch[0].row.tenant)
 
     def _next(self) -> list[Running]:
         """Jobs of the lane whose turn it is; none when all is over."""
         with self._changed:
             while not self._closed:
-                while self._tenants:
-                    if batch := [running for running in self._first() if not running.abandoned]:
+                while some := self._unstarted.take(self._free):
+                    if batch := [running for running in some if not running.abandoned]:
                         return batch
+                    self._unstarted.give(some[0].row.tenant)
                 self._free += 1
                 self._changed.wait()
                 self._free -= 1
             return []
-
-    def _first(self) -> list[Running]:
-        """Tenants take turns, and so do the lanes of each: one with many lanes is no further on for that."""
-        tenant = next(iter(self._tenants))
-        lanes = self._tenants.pop(tenant)
-        lane = next(iter(lanes))
-        some = lanes.pop(lane)
-        batch = [some.popleft()]
-        most = self._size(lane, len(some) + 1)
-        while some and len(batch) < most and not (_apart(batch[0]) or _apart(some[0])):
-            batch.append(some.popleft())
-        self._waiting -= len(batch)
-        if some:
-            lanes[lane] = some  # behind the others
-        if lanes:
-            self._tenants[tenant] = lanes
-        return batch
-
-    def _size(self, lane: str, waiting: int) -> int:
-        """As many as take a moment; and no more than leave some for the hands that are free."""
-        pace = self._pace.get(lane)
-        quick = 1 if pace is None else int(AHEAD / max(pace, 1e-6))
-        return max(min(quick, BATCH, -(-waiting // (self._free + 1))), 1)
 
     def _run(self, batch: list[Running]) -> None:
         row = batch[0].row
@@ -231,24 +213,19 @@ class ContextHands:
 
         def ended(report: Report) -> None:
             running = by_id[report.id]
-            self._measure(running.row.lane, self._steady() - running.started)
+            with self._changed:
+                self._unstarted.measure(running.row.lane, (self._steady() - running.started) / 1e6)
             self._report(running, report)
 
-        if _apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own
+        if is_apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
-
-    def _measure(self, lane: str, took: int) -> None:
-        before = self._pace.get(lane, took / 1e6)
-        self._pace[lane] = before + 0.2 * (took / 1e6 - before)
-        if len(self._pace) > 10_000:
-            self._pace.clear()
 
     def _report(self, running: Running, report: Report) -> None:
         text = report.log[-LOG:]
         running.note = {"cost": round(report.seconds, 6)} | ({"log": text} if text else {})
         try:
-            ending = self._ending(report)
+            ending = self._kept(running, self._ending(report))
             running.children = self._children(running, report, ending)
         except TooMuchAtOnce as error:
             ending = Refused(Fault("failed", str(error)), NEVER_FITS)
@@ -257,6 +234,15 @@ class ContextHands:
         except Exception as error:
             ending = Errored(Fault.of(error))
         self._end(running, ending)
+
+    def _kept(self, running: Running, ending: Ending) -> Ending:
+        """What has a result needs room for that."""
+        if isinstance(ending, Succeeded):
+            try:
+                self._quotas.keep(running.row.tenant, len(ending.result) + len(running.row.job_data))
+            except OverQuota as error:
+                return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
+        return ending
 
     def _ending(self, report: Report) -> Ending:
         status = report.status
@@ -284,7 +270,7 @@ class ContextHands:
             return []  # of an error nothing is kept
         row = running.row
         freed = (0, 0) if isinstance(ending, Waits) else (1, len(row.job_data))
-        self._enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
+        self._quotas.enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
         return self._made(running, spawned)
 
     def _made(self, running: Running, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
@@ -318,11 +304,6 @@ class ContextHands:
 def _answer(_job: object, answer: Answer) -> object:
     """What a job that waited comes to."""
     return answer.data
-
-
-def _apart(running: Running) -> bool:
-    """A context has died over it. (That its daemon died says nothing: no context can end a daemon.)"""
-    return running.row.crashes > 1
 
 
 def _task(running: Running) -> Task:

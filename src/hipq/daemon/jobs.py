@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import builtins
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -20,7 +21,7 @@ from hipq.daemon.made import Options as Options
 from hipq.daemon.written import Written
 from hipq.errors import NotFound
 from hipq.job.model import Brief, New, Row, numbered
-from hipq.job.states import EXECUTING, FINAL
+from hipq.job.states import EXECUTING, FINAL, WAITING
 from hipq.job.when import later, to_datetime
 from hipq.journal import Batch
 from hipq.stores.base import TOP, Filter, WaitingLane
@@ -36,6 +37,16 @@ DONE: Final = "__done"
 """The lock of a job that is archived (seed 003)."""
 LANES: Final = 1000
 COUNTED: Final = 1000
+LOOKED_AT: Final = 5_000
+"""Jobs that are looked at for one page: others wait meanwhile, so one who wants more asks again."""
+
+
+class Page(NamedTuple):
+    """Part of a list."""
+
+    rows: list[Brief]
+    next: int
+    """The id behind which the next one begins; 0 = that was all."""
 
 
 class Jobs:
@@ -127,12 +138,19 @@ class Jobs:
     def list(
         self, tenant: str, *, type: str = "", state: str = "", phase: str = "", code: str = "", key: str = "",
         after: int = 0, limit: int = 100,
-    ) -> builtins.list[Brief]:  # fmt: skip
+    ) -> Page:  # fmt: skip
         wanted = Filter(
             self._queue.number, job_type=type, job_key=key, state=state, phase=phase, tenant=tenant, code=code,
             after=after, limit=limit,
         )  # fmt: skip
-        return self._app.store.listed(wanted)
+        is_picky = type or phase or code or state not in ("", FINAL)  # else every job that is looked at is shown
+        until = self._app.store.reach(wanted, LOOKED_AT) if is_picky else 0
+        rows = self._app.store.listed(wanted._replace(until=until))
+        return Page(rows, rows[-1].id if len(rows) == limit else until)
+
+    def executing(self, tenant: str) -> dict[str, int]:
+        """Jobs that run, by type: up to a thousand."""
+        return self._app.store.executing(self._queue.number, tenant, COUNTED)
 
     def lanes(self, tenant: str = "") -> builtins.list[WaitingLane]:
         """The types of which jobs wait, and how many, up to a thousand each (the seed's getWaitingJobtypes)."""
@@ -154,6 +172,28 @@ class Jobs:
         """Jobs and bytes that are not final: of these tenants, or of all."""
         found = self._app.store.usage(self._queue.number, tenants)
         return {name: (one.jobs, one.size) for name, one in found.items()}
+
+    def waiting(self, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """The same with answers that no job has taken: what quotas are about."""
+        found = Counter[str](), Counter[str]()
+        for some in (self._app.store.usage, self._app.store.usage_answers):
+            for name, one in some(self._queue.number, tenants).items():
+                found[0][name] += one.jobs
+                found[1][name] += one.size
+        return {name: (jobs, found[1][name]) for name, jobs in found[0].items()}
+
+    def ended(self, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
+        """Jobs that have ended, and bytes of them. Step by step: others have their turn in between."""
+        found: dict[str, tuple[int, int]] = {}
+        for name in tenants:
+            jobs = size = after = 0
+            while True:
+                one, after = self._app.store.usage_ended(self._queue.number, name, after, COUNTED)
+                jobs, size = jobs + one.jobs, size + one.size
+                if not after:
+                    break
+            found[name] = (jobs, size)
+        return found
 
     def why(self, tenant: str, job_id: int) -> dict[str, Any]:
         self.get(tenant, job_id)
@@ -191,6 +231,11 @@ class Jobs:
         self.get(tenant, job_id)
         self._app.retry_now(job_id)
         return self.get(tenant, job_id)
+
+    def is_awaited(self, tenant: str, type: str, key: str) -> bool:
+        """Whether a job waits for an answer with this key."""
+        wanted = Filter(self._queue.number, job_type=type, job_key=key, phase=WAITING, tenant=tenant, limit=1)
+        return self._app.store.count(wanted) > 0
 
     def answer(
         self, tenant: str, type: str, key: str, data: bytes, *, answer_id: str = "", error: bool = False,

@@ -1,6 +1,7 @@
-"""Whether a tenant may add more: jobs that wait, their bytes, jobs a second. Over that it is told when to try again.
+"""Whether a tenant may add more: whatever it can make grow counts. Over its quotas it is told when to try again.
 
-`Gate` is for what comes over HTTP, `Chained` for what handlers ask for. Both go by the same backlog.
+`Gate` is for what comes over HTTP, `Chained` for what handlers ask for and come to. Both go by two backlogs: of what
+waits (jobs, and answers that no job has taken), and of what has ended and is kept.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -20,6 +21,7 @@ from hipq.errors import Invalid, OverQuota, StoreUnavailable
 
 BURST: Final = 1.0
 """Seconds' worth of jobs that may come at once."""
+ADDED: Final = "jobs and answers"
 RETRY: Final = 5
 """Seconds after which a full queue is worth another try."""
 
@@ -42,12 +44,31 @@ def _enter(backlog: Backlog, tenant: str, quotas: Quotas, jobs: int, size: int) 
         raise OverQuota(f"the tenant's quota of {most[over]:,} {what} is used up; try again later", RETRY)
 
 
-class Chained:
-    """Lets in what handlers ask for. May wait for the store."""
+def _check_kept(ended: Backlog, tenant: str, most: int) -> None:
+    if most and ended.size(tenant) >= most:
+        raise OverQuota(f"the tenant's quota of {most:,} bytes of ended jobs is used up; try again later", RETRY)
 
-    def __init__(self, tenants: Tenants, backlog: Backlog) -> None:
+
+class Chained:
+    """Lets in what handlers ask for and come to. May wait for the store."""
+
+    def __init__(self, tenants: Tenants, backlog: Backlog, ended: Backlog) -> None:
         self._tenants = tenants
         self._backlog = backlog
+        self._ended = ended
+
+    def keep(self, tenant: str, size: int) -> None:
+        """A job ends, and so much is kept of it. OverQuota, TooMuchAtOnce."""
+        found = self._tenants.latest.tenants.get(tenant)
+        if found is None or not found.quotas.kept:
+            return
+        most = found.quotas.kept
+        if size > most:
+            raise TooMuchAtOnce(f"the job and its result have {size:,} bytes, and the tenant's quota is {most:,}")
+        self._ended.count()
+        if self._ended.enter(tenant, 1, size, (0, most)) >= 0:
+            raise OverQuota(f"the tenant's quota of {most:,} bytes of ended jobs is used up", RETRY)
+        self._ended.kept(tenant, 1, size)
 
     def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None:
         """As `Gate.enter`, but for the rate. `freed` is what goes as these come, the job that asked for them: so a
@@ -65,13 +86,16 @@ class Chained:
 class Gate:
     """Lets in what comes over HTTP. Lives on one event loop."""
 
-    def __init__(self, tenants: Tenants, backlog: Backlog, steady: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, tenants: Tenants, backlog: Backlog, ended: Backlog, steady: Callable[[], float] = time.monotonic
+    ) -> None:
         self._tenants = tenants
         self._backlog = backlog
+        self._ended = ended
         self._steady = steady
-        self._counting: asyncio.Task[Any] | None = None
-        self._buckets: dict[str, tuple[float, float]] = {}
-        """What each had left, and when; below 0 it is in debt."""
+        self._counting: dict[Backlog, asyncio.Task[Any]] = {}
+        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
+        """Of what, by tenant: what each had left, and when; below 0 it is in debt."""
         self._one = CapacityLimiter(1)
 
     async def enter(self, tenant: str, jobs: int, size: int) -> None:
@@ -79,37 +103,70 @@ class Gate:
         quotas = self._quotas(tenant)
         if quotas is not None:
             _check_at_all(quotas, jobs, size, "this request has")
-            if quotas.waiting or quotas.bytes:
-                self._count()
-                if self._backlog.is_new and self._counting is not None:  # only the first count is waited for
-                    await asyncio.shield(self._counting)
+            await self._counted(quotas)
             self._enter(tenant, quotas, jobs, size)
 
     def enter_now(self, tenant: str, jobs: int, size: int) -> bool:
-        """The same for who cannot wait: False, and nothing is counted, if it is not known yet how much waits."""
+        """The same for who cannot wait: False, and nothing is counted, if it is not known yet how much there is."""
         quotas = self._quotas(tenant)
         if quotas is not None:
             _check_at_all(quotas, jobs, size, "this request has")
-            if quotas.waiting or quotas.bytes:
-                if self._backlog.is_new:
-                    return False
-                self._count()
+            used = self._used(quotas)
+            if any(backlog.is_new for backlog in used):
+                return False
+            for backlog in used:
+                self._count(backlog)
             self._enter(tenant, quotas, jobs, size)
         return True
 
-    def _quotas(self, tenant: str) -> Quotas | None:
-        """None if it has no quota at all, so that nothing needs to be asked."""
+    def request(self, tenant: str) -> None:
+        """Somebody looks at something, or changes it; OverQuota if that is too often."""
         found = self._tenants.latest.tenants.get(tenant)
-        if found is None or not (found.quotas.waiting or found.quotas.bytes or found.quotas.rate):
+        if found is not None and found.quotas.requests:
+            self._take("requests", tenant, 1, found.quotas.requests)
+
+    @asynccontextmanager
+    async def answering(
+        self, tenant: str, size: int, is_awaited: Callable[[], Awaitable[bool]]
+    ) -> AsyncIterator[None]:  # fmt: skip
+        """Around bringing an answer: as `entered`. But where a job waits for it nothing more waits than before, so it
+        may come where nothing can be added: else that job would wait for ever."""
+        quotas = self._quotas(tenant)
+        if quotas is not None and (quotas.waiting or quotas.bytes) and await is_awaited():
+            await self._counted(quotas)
+            _check_kept(self._ended, tenant, quotas.kept)
+            if quotas.rate:
+                self._take(ADDED, tenant, 1, quotas.rate)
+            yield
+            return
+        async with self.entered(tenant, 1, size):
+            yield
+
+    def _quotas(self, tenant: str) -> Quotas | None:
+        """None if nothing is said of what it may add, so that nothing needs to be asked."""
+        found = self._tenants.latest.tenants.get(tenant)
+        if found is None or not any((found.quotas.rate, *self._used(found.quotas))):
             return None
         return found.quotas
 
+    def _used(self, quotas: Quotas) -> list[Backlog]:
+        """The backlogs that these quotas are about."""
+        waiting = [self._backlog] if quotas.waiting or quotas.bytes else []
+        return [*waiting, self._ended] if quotas.kept else waiting
+
+    async def _counted(self, quotas: Quotas) -> None:
+        for backlog in self._used(quotas):
+            self._count(backlog)
+            if backlog.is_new and (counting := self._counting.get(backlog)):  # only the first count is waited for
+                await asyncio.shield(counting)
+
     def _enter(self, tenant: str, quotas: Quotas, jobs: int, size: int) -> None:
+        _check_kept(self._ended, tenant, quotas.kept)
         if quotas.waiting or quotas.bytes:
             _enter(self._backlog, tenant, quotas, jobs, size)
         if quotas.rate:
             try:
-                self._take(tenant, jobs, quotas.rate)
+                self._take(ADDED, tenant, jobs, quotas.rate)
             except OverQuota:
                 self.leave(tenant, jobs, size)
                 raise
@@ -136,21 +193,22 @@ class Gate:
         """These jobs were not added after all."""
         self._backlog.leave(tenant, jobs, size)
 
-    def _take(self, tenant: str, jobs: int, rate: int) -> None:
+    def _take(self, what: str, tenant: str, count: int, rate: int) -> None:
         """A request larger than what may come at once leaves a debt: the average is what counts."""
         now = self._steady()
         most = max(rate * BURST, 1.0)
-        left, at = self._buckets.get(tenant, (most, now))
+        left, at = self._buckets.get((what, tenant), (most, now))
         left = min(left + (now - at) * rate, most)
-        if left < min(jobs, 1):
+        if left < min(count, 1):
             raise OverQuota(
-                f"the tenant's quota of {rate:,} jobs a second is used up; try again later",
+                f"the tenant's quota of {rate:,} {what} a second is used up; try again later",
                 max(1, math.ceil((1 - left) / rate)),
             )
-        self._buckets[tenant] = (left - jobs, now)
+        self._buckets[what, tenant] = (left - count, now)
 
-    def _count(self) -> None:
+    def _count(self, backlog: Backlog) -> None:
         """Begin to, if it is time."""
-        if self._backlog.is_due and (self._counting is None or self._counting.done()):
-            counting = to_thread.run_sync(self._backlog.count, self._backlog.added(), limiter=self._one)
-            self._counting = asyncio.get_running_loop().create_task(counting)
+        before = self._counting.get(backlog)
+        if backlog.is_due and (before is None or before.done()):
+            counting = to_thread.run_sync(backlog.count, backlog.added(), limiter=self._one)
+            self._counting[backlog] = asyncio.get_running_loop().create_task(counting)

@@ -11,10 +11,6 @@ from hipq.daemon.http_reply import Reply, reply
 from hipq.daemon.routes_table import Call, Gives, Route
 from hipq.daemon.stream import Stream
 from hipq.errors import HipqError
-from hipq.job.states import EXECUTING
-
-COUNTED: Final = 1000
-"""Jobs of a type, or of a tenant, that are counted."""
 
 
 async def health(call: Call) -> Reply:
@@ -31,7 +27,7 @@ async def whoami(call: Call) -> Reply:
 async def queues(call: Call) -> Reply:
     def look() -> list[dict[str, Any]]:
         waiting: Counter[str] = Counter({one.job_type: one.jobs for one in call.api.jobs.lanes(call.tenant)})
-        running = Counter(row.job_type for row in call.api.jobs.list(call.tenant, phase=EXECUTING, limit=COUNTED))
+        running: Counter[str] = Counter(call.api.jobs.executing(call.tenant))
         types = sorted({*waiting, *running})
         return [{"type": name, "waiting": waiting[name], "running": running[name]} for name in types]
 

@@ -10,6 +10,7 @@ import msgspec
 from hipq.daemon.api_shown import JOB, brief, whole
 from hipq.daemon.http_reply import ClientGone, Reply, added, reply, sentence
 from hipq.daemon.http_request import gone
+from hipq.daemon.jobs import Page
 from hipq.daemon.routes_new_job import read_jobs
 from hipq.daemon.routes_table import (
     ID_LIMIT,
@@ -60,17 +61,15 @@ async def add_jobs(call: Call) -> Reply:
 
 # -- looking ---------------------------------------------------------------------------------------------------------
 async def list_jobs(call: Call) -> Reply:
-    rows = await call.blocking(call.api.jobs.list, call.tenant, **call.query)
-    return reply({"jobs": [brief(row) for row in rows], "next": _next(rows, call.query.get("limit", 100))})
+    return _page_of("jobs", await call.blocking(call.api.jobs.list, call.tenant, **call.query))
 
 
 async def list_results(call: Call) -> Reply:
-    rows = await call.blocking(call.api.jobs.list, call.tenant, state=FINAL, **call.query)
-    return reply({"results": [brief(row) for row in rows], "next": _next(rows, call.query.get("limit", 100))})
+    return _page_of("results", await call.blocking(call.api.jobs.list, call.tenant, state=FINAL, **call.query))
 
 
-def _next(rows: list[Any], limit: int) -> str | None:
-    return str(rows[-1].id) if len(rows) == limit else None
+def _page_of(name: str, page: Page) -> Reply:
+    return reply({name: [brief(row) for row in page.rows], "next": str(page.next) if page.next else None})
 
 
 async def get_job(call: Call) -> Reply:
@@ -139,10 +138,14 @@ _ANSWER_WHY: Final = {
 
 async def answer(call: Call) -> Reply:
     body = await call.body.read()
-    outcome = await call.blocking(
-        call.api.jobs.answer, call.tenant, call.type, call.params["key"], body,
-        answer_id=call.header(b"idempotency-key"), **call.query,
-    )  # fmt: skip
+    key = call.params["key"]
+    async with call.api.gate.answering(
+        call.tenant, len(body), lambda: call.blocking(call.api.jobs.is_awaited, call.tenant, call.type, key)
+    ):
+        outcome = await call.blocking(
+            call.api.jobs.answer, call.tenant, call.type, key, body, answer_id=call.header(b"idempotency-key"),
+            **call.query,
+        )  # fmt: skip
     status = _ANSWER_STATUS[str(outcome)]
     if status >= 400:
         return sentence(status, _ANSWER_WHY[str(outcome)], answer=str(outcome))
@@ -173,7 +176,7 @@ ROUTES: Final = (
                  "application/octet-stream": OCTETS}),
         (when("dt", "Not before this moment: ISO 8601 with a time zone, or seconds since 1970."), PRIORITY,
          text("key", "The job's key, if it is one job.", names.KEY_LIMIT)),
-        (IDEMPOTENCY,), tag="seed", refuses=(409, 422, 429, 507),
+        (IDEMPOTENCY,), tag="seed", refuses=(409, 422, 429, 507), adds=True,
     ),
     Route(
         "POST", "/v1/{client}/jobs", add_jobs,
@@ -181,7 +184,7 @@ ROUTES: Final = (
         "those before it that were.",
         (Gives(201, "The ids, in order.", IDS),),
         Accepts({"application/json": {"oneOf": [NEW_JOB, {"type": "array", "items": NEW_JOB, "minItems": 1}]}}),
-        headers=(IDEMPOTENCY,), refuses=(409, 422, 429, 507),
+        headers=(IDEMPOTENCY,), refuses=(409, 422, 429, 507), adds=True,
     ),
     Route(
         "GET", "/v1/{client}/jobs", list_jobs, "List jobs, live and final, in the order of their ids.",
@@ -222,7 +225,7 @@ ROUTES: Final = (
         Accepts({"application/json": {}, "text/plain": {"type": "string"}}, required=False),
         (flag("error", "true: the other side has failed."),
          number("attempt", "The attempt it answers; 0: whichever it is.", 0, 1_000_000)),
-        (IDEMPOTENCY,), refuses=(409, 410),
+        (IDEMPOTENCY,), refuses=(409, 410, 413, 429), adds=True,
     ),
     Route(
         "GET", "/v1/{client}/results", list_results, "List the jobs that have ended, in the order of their ids.",

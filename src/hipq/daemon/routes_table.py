@@ -149,6 +149,8 @@ class Route(NamedTuple):
     tag: str = "jobs"
     refuses: tuple[int, ...] = ()
     """Statuses of its own, beside those that every route may have."""
+    adds: bool = False
+    """What it adds counts for the tenant's quotas, and not that it was asked."""
 
     @property
     def pattern(self) -> str:

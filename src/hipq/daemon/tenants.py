@@ -33,20 +33,24 @@ RESERVED: Final = frozenset({
 
 _NAME: Final = re.compile(r"(?!\.)[A-Za-z0-9_.]{1,60}")
 _JOBTYPE: Final = re.compile(r"(?!\.+\Z)[A-Za-z0-9_.-]{1,200}")
-_MOST: Final = {"waiting": 10**12, "running": 10**6, "bytes": 10**15, "rate": 10**6}
+_MOST: Final = {"waiting": 10**12, "running": 10**6, "bytes": 10**15, "rate": 10**6, "kept": 10**15, "requests": 10**6}
 
 
 class Quotas(msgspec.Struct, frozen=True):
     """What a tenant may have; 0 = as much as it likes."""
 
     waiting: int = 0
-    """Jobs that wait;"""
+    """Jobs that have not ended, and answers that no job has taken;"""
     running: int = 0
     """jobs that run at once, on all daemons;"""
     bytes: int = 0
-    """payload bytes of jobs that wait;"""
+    """bytes of both;"""
     rate: int = 0
-    """jobs added in a second, at each daemon."""
+    """jobs and answers that come in a second, at each daemon;"""
+    kept: int = 0
+    """bytes of jobs that have ended: payloads, results, histories;"""
+    requests: int = 0
+    """other requests in a second, at each daemon: looks, lists, changes, handlers."""
 
 
 class Token(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Sequence
 
-from hipq.engine.lanes import Round
+from hipq.engine.lanes import NO_SPARE, Round, Spare
 from hipq.engine.queues import EngineQueue
 from hipq.stores.base import Claim, Store
 
@@ -46,8 +46,14 @@ class Pace:
 
     def room(self, free: int) -> int:
         """How many to claim in one turn if so many hands are free; fewer than none if too many wait for one."""
-        ahead = min(2 * BATCH, GROWTH * self._measured, int(AHEAD * 1e6 * self._concurrency / max(self._mean, 1)))
-        return min(free + ahead, max(free, BATCH))
+        return min(free + self._ahead(self._concurrency), max(free, BATCH))
+
+    def for_one(self) -> int:
+        """How many to claim for one hand."""
+        return 1 + self._ahead(1)
+
+    def _ahead(self, hands: int) -> int:
+        return min(2 * BATCH, GROWTH * self._measured, int(AHEAD * 1e6 * hands / max(self._mean, 1)))
 
 
 class Hunger:
@@ -63,10 +69,17 @@ class Hunger:
             queue.number: Round(store, queue.number, queue.scheduler) for queue in queues if queue.scheduler is not None
         }
         """Of the queues whose lanes are claimed one by one."""
+        self._content: set[int] = set()
+        """Of those, where nothing is to start on spare hands until something changes."""
         self.everywhere()
 
-    def __bool__(self) -> bool:
-        return any(queue not in self._without for queue in self._hungry)
+    def wants(self, room: int, spare: Spare) -> bool:
+        """Whether something could be claimed now, as far as is known."""
+        hungry = [queue for queue in self._hungry if queue not in self._without]
+        if room > 0:
+            return bool(hungry)
+        rounds = [queue for queue in hungry if queue in self._rounds and queue not in self._content]
+        return any(self._rounds[queue].wants(spare) for queue in rounds)
 
     def everywhere(self) -> None:
         for queue in self._with_code:
@@ -74,6 +87,7 @@ class Hunger:
 
     def at(self, queue: int) -> None:
         self._hungry |= {queue} & self._with_code
+        self._content.discard(queue)
         if queue in self._rounds:
             self._rounds[queue].stale()
 
@@ -82,12 +96,15 @@ class Hunger:
         if queue in self._rounds:
             for job_type, lane in lanes:
                 self._rounds[queue].notice(job_type, lane)
+            self._content.discard(queue)
 
-    def claims(self, room: int, hands: int) -> list[Claim]:
+    def claims(self, room: int, hands: int, spare: Spare = NO_SPARE) -> list[Claim]:
         """Ask each queue for an equal part of the room; who was asked first is asked last the next time."""
         self._queues.append(self._queues.pop(0))
-        hungry = [queue for queue in self._queues if queue.number in self._hungry]
-        asked = [queue for queue in hungry if queue.number not in self._without][: max(room, 0)]
+        hungry = [queue for queue in self._queues if queue.number in self._hungry and queue.number not in self._without]
+        if room <= 0:
+            return self._on_spare_hands([queue.number for queue in hungry], hands, spare)
+        asked = hungry[:room]
         share, more = divmod(room, len(asked)) if asked else (0, 0)
         claims: list[Claim] = []
         for index, queue in enumerate(asked):
@@ -104,6 +121,16 @@ class Hunger:
         if not claims and not self._rounds[queue].looking:
             self._hungry.discard(queue)  # its scheduler wants nothing to start: until something changes
         return claims
+
+    def _on_spare_hands(self, queues: Sequence[int], hands: int, spare: Spare) -> list[Claim]:
+        """Of the first queue that has something for them."""
+        for queue in queues:
+            if queue in self._rounds and queue not in self._content and self._rounds[queue].wants(spare):
+                if claims := self._rounds[queue].claims(0, hands, spare):
+                    return claims
+                if not self._rounds[queue].looking:
+                    self._content.add(queue)
+        return []
 
     def fed(self, claim: Claim, got: int, refused: bool = False) -> None:
         if claim.lane is not None:

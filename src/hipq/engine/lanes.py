@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from hipq.stores.base import TOP, Claim, Store, WaitingLane
 from hipq.throttlers.tenants import tenant_of
@@ -31,6 +31,20 @@ FUTILE: Final = 3
 """Claims of a tenant's lanes in a row that limits refused, after which no other lane of it is tried."""
 
 _log = logging.getLogger("hipq")
+
+
+class Spare(NamedTuple):
+    """Hands beyond those that are for everybody: only for tenants that have nothing running and nothing waiting."""
+
+    hands: int = 0
+    """How many are free;"""
+    busy: frozenset[str] = frozenset()
+    """the tenants that get none of them;"""
+    each: int = 1
+    """and how many jobs are claimed for each hand."""
+
+
+NO_SPARE: Final = Spare()
 
 
 class Scheduler(Protocol):
@@ -136,17 +150,40 @@ class Round:
         """A job was added there. Any thread."""
         self._noticed.append((job_type, lane))
 
-    def claims(self, room: int, hands: int) -> list[Claim]:
+    def claims(self, room: int, hands: int, spare: Spare = NO_SPARE) -> list[Claim]:
+        """What to claim next. If there is no room: of tenants that may have a spare hand."""
+        self._meet_noticed()
+        names = self._open(room, spare)
+        for _ in range(self._steps_before):  # no further than round once
+            if (names and self._rest <= 0) or (self.looking and not names):
+                self._look()
+                names = self._open(room, spare)
+        self._rest = max(self._rest, 0)
+        made = [Claim(self._queue, (name,), max(room, 1), lane="", hands=hands) for name in self._todo[:CLAIMS]]
+        made += self._of_lanes(names, room, hands) if room > 0 else self._of_newcomers(names, spare, hands)
+        if not made:
+            self._rest = 0  # nothing will be claimed of these: go on with the others
+        return made
+
+    def _meet_noticed(self) -> None:
         while self._noticed:
             job_type, where = self._noticed.popleft()
             if where not in self._known:
                 self._meet(WaitingLane(job_type, where, 1))
-        for _ in range(self._steps_before):  # no further than round once
-            if (self._known and self._rest <= 0) or (self.looking and not self._known):
-                self._look()
-        self._rest = max(self._rest, 0)
-        made = [Claim(self._queue, (name,), room, lane="", hands=hands) for name in self._todo[:CLAIMS] if room > 0]
-        names, counts = list(self._known), {name: lane.jobs for name, lane in self._known.items()}
+
+    def _open(self, room: int, spare: Spare) -> list[str]:
+        """The lanes of which something may be claimed now."""
+        if room > 0:
+            return list(self._known)
+        return [name for name in self._known if tenant_of(name) not in spare.busy] if spare.hands > 0 else []
+
+    def wants(self, spare: Spare) -> bool:
+        """Whether there may be something to claim where there is no room for more."""
+        return spare.hands > 0 and bool(self.looking or self._todo or self._noticed or self._open(0, spare))
+
+    def _of_lanes(self, names: list[str], room: int, hands: int) -> list[Claim]:
+        made: list[Claim] = []
+        counts = {name: lane.jobs for name, lane in self._known.items()}
         while names and room > 0 and len(made) < CLAIMS:
             chosen = self._scheduler.select_jobtype_to_run(names, counts)
             if chosen is None or chosen not in names:
@@ -156,8 +193,18 @@ class Round:
             limit = min(room, BATCH, lane.jobs)
             made.append(Claim(self._queue, (lane.job_type,), limit, lane=chosen, hands=hands))
             room -= limit
-        if not made:
-            self._rest = 0  # nothing will be claimed of these: go on with the others
+        return made
+
+    def _of_newcomers(self, names: list[str], spare: Spare, hands: int) -> list[Claim]:
+        made: list[Claim] = []
+        while names and len(made) < min(spare.hands, CLAIMS):
+            chosen = self._scheduler.select_jobtype_to_run(names, {name: self._known[name].jobs for name in names})
+            if chosen is None or chosen not in names:
+                break
+            names = [name for name in names if tenant_of(name) != tenant_of(chosen)]
+            lane = self._known[chosen]
+            limit = min(spare.each, BATCH, lane.jobs)
+            made.append(Claim(self._queue, (lane.job_type,), limit, lane=chosen, hands=max(hands, 1)))
         return made
 
     def _look(self) -> None:

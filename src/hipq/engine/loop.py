@@ -26,6 +26,7 @@ from hipq.engine.admit import Aside, Throttling, aside
 from hipq.engine.claim import PATIENCE, Hunger, Pace
 from hipq.engine.descriptors import Descriptors
 from hipq.engine.hands import Hands
+from hipq.engine.lanes import NO_SPARE, Spare
 from hipq.engine.launch import Running
 from hipq.engine.locked import LockedQueues
 from hipq.engine.pulse import LEASE, LINGER, POLL, Looks
@@ -82,6 +83,7 @@ class Engine:
         added: Callable[[Sequence[New], Sequence[Stored]], None] = lambda _news, _stored: None,
         bring: Callable[[Kept], None] | None = None,
         run_aside: Aside = aside,
+        spare: Callable[[], Spare] = lambda: NO_SPARE,
     ) -> None:
         self.store = store
         self.queues = {queue.number: queue for queue in queues}
@@ -97,6 +99,8 @@ class Engine:
         """Told of the jobs that handlers added."""
         self._bring = bring
         """Matches an answer that another program put into the inbox in plain SQL."""
+        self._spare = spare
+        """Hands that only tenants with nothing running may have, on top of `concurrency`."""
         self._next_bring = 0
         self._more_brought = False
         self._chance = chance or random.Random()
@@ -246,7 +250,7 @@ class Engine:
                 self._glance_by(0)  # what was added while it was asked
             else:
                 throttling.ask(self.sysid, room, now, steady)
-        return admitted + self._hunger.claims(room, self._hands_free())
+        return admitted + self._hunger.claims(room, self._hands_free(), self._spare_hands())
 
     def _roll(self, now: int) -> list[Change]:
         """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
@@ -354,6 +358,9 @@ class Engine:
 
     def _room(self) -> int:
         return self._pace.room(self._hands_free())
+
+    def _spare_hands(self) -> Spare:
+        return self._spare()._replace(each=self._pace.for_one())
 
     def _save(self, changes: list[Change], claims: list[Claim], now: int) -> Turned:
         """One transaction. If a row stands in its way, or they are very many, several, and nothing is claimed; what
@@ -601,9 +608,10 @@ class Engine:
             self._glance(now)
         served = self._locked.others()
         times = [t - now for queue in served for t in (self._next_start[queue], self._next_deadline[queue]) if t]
-        if self._room() > 0 and not self.stopping:
-            if self._hunger:
-                return 0.0
+        room = self._room()
+        if not self.stopping and self._hunger.wants(room, self._spare_hands()):
+            return 0.0
+        if not self.stopping and room > 0:
             times += [again - now for queue, again in self._refused.items() if again and queue in served]
             asking = [one for queue, one in self._throttling.items() if queue in served]
             times += [one.next_ask - steady for one in asking if one.next_ask]

@@ -3,6 +3,8 @@
     from hipq.observe import logs
     logs.subscribe(app.events)
 
+Of a tenant's trouble a few lines are written, and then one a minute with a `count`, unless the level is DEBUG.
+
 A line is `event key=value ...`; a handler with `Formatter("json")` writes JSON instead. Payloads and results are never
 logged; control characters are escaped, so a job key cannot forge a line. The message of an exception is logged.
 """
@@ -19,6 +21,7 @@ from hipq.events import ALL_EVENTS, ENGINE_EVENTS, LISTENER_EVENTS, Event, Event
 from hipq.job import payload
 from hipq.job.fault import Fault
 from hipq.job.states import NONE
+from hipq.observe.repeated import Repeated
 
 LOGGER: Final = logging.getLogger("hipq")
 ERROR_LIMIT: Final = 300
@@ -43,12 +46,21 @@ def level(name: str) -> int:
 def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
     """Log these events. Those whose level is off at this moment are not subscribed to, so they cost nothing."""
 
+    repeated = Repeated(lambda name, found: logger.log(logging.WARNING, Line(name, found)))
+
     def write(event: Event) -> None:
         weight = level(event.name)
         if event.name == "again" and event.job is not None and event.job.code != "error":
             weight = logging.DEBUG  # its handler asked for it: nothing went wrong
-        if logger.isEnabledFor(weight):
-            logger.log(weight, Line(event.name, fields(event)))
+        if not logger.isEnabledFor(weight):
+            return
+        found = fields(event)
+        if weight == logging.WARNING and "tenant" in found and not logger.isEnabledFor(logging.DEBUG):
+            repeated.tell(event.name, found)
+        else:
+            logger.log(weight, Line(event.name, found))
+        if event.name == "engine stopped":
+            repeated.flush()
 
     wanted = [name for name in ALL_EVENTS if logger.isEnabledFor(level(name))]
     if wanted:
@@ -59,6 +71,7 @@ def fields(event: Event) -> dict[str, Any]:
     """What a line says of an event: never the payload, never the result."""
     found: dict[str, Any] = {"queue": event.queue} if event.queue else {}
     if job := event.job:
+        found |= {"tenant": job.tenant} if job.tenant else {}
         found |= {"job": job.id, "type": job.job_type, "key": job.job_key, "state": job.state, "phase": job.phase,
                   "attempt": job.attempt, "failures": job.failures}  # fmt: skip
         if job.error != NONE:

@@ -263,7 +263,9 @@ class Filter(NamedTuple):
     table: str = ""
     """"live" or "final" ones only."""
     after: int = 0
-    """Ids above this one only: the next page."""
+    """Ids above this one only: the next page;"""
+    until: int = 0
+    """and up to this one."""
     limit: int = 100
 
     @property
@@ -282,6 +284,7 @@ class Filter(NamedTuple):
         found += [f"create_time >= {mark.format('since')}"] if self.since else []
         found += [f"create_time < {mark.format('before')}"] if self.before is not None else []
         found += [f"id > {mark.format('after')}"] if self.after else []
+        found += [f"id <= {mark.format('until')}"] if self.until else []
         return " AND ".join(found) or "true"
 
 
@@ -500,6 +503,13 @@ class Store(Protocol):
         """What each of these tenants has there; of all, if none are named. It reads every live job they have: not to
         be asked often."""
 
+    def usage_answers(self, queue: int, tenants: Sequence[str]) -> dict[str, Usage]:
+        """The same of answers that no job has taken: early, late, contradicting or unreadable ones."""
+
+    def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
+        """What a tenant's final jobs take, payload, result and history: of so many that come behind an id, and the id
+        behind which there are more; 0 = there are none."""
+
     def get(self, job_id: int) -> Row | None:
         """A job, live or final."""
 
@@ -508,6 +518,13 @@ class Store(Protocol):
 
     def listed(self, wanted: Filter) -> list[Brief]:
         """The same, for lists: payloads, results and histories are not read."""
+
+    def reach(self, wanted: Filter, rows: int) -> int:
+        """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
+        each table that the filter is about: the id of the last of them; 0 = there are no more."""
+
+    def executing(self, queue: int, tenant: str, most: int) -> dict[str, int]:
+        """How many jobs of a tenant run, by type; it stops counting there."""
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""

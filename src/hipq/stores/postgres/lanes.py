@@ -52,6 +52,21 @@ class LaneVerbs:
             found = self._found("usage_of", queue, answer_seconds=LONG_SECONDS, tenants=list(tenants))
         return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
 
+    def usage_answers(self, queue: int, tenants: Sequence[str]) -> dict[str, Usage]:
+        found = self._found(
+            "usage_answers", queue, answer_seconds=LONG_SECONDS, tenants=list(tenants), queue_number=queue
+        )
+        return {tenant: Usage(answers, size) for tenant, answers, size in found}
+
+    def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
+        ((jobs, size, last),) = self._found(
+            "usage_ended", queue, answer_seconds=LONG_SECONDS, tenant=tenant, after=after, rows=rows
+        )
+        return Usage(jobs, size), last if jobs == rows else 0
+
+    def executing(self, queue: int, tenant: str, most: int) -> dict[str, int]:
+        return dict(self._found("executing", queue, tenant=tenant, most=most))
+
     def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
         with self._using() as conn:
 

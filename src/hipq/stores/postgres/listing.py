@@ -29,8 +29,9 @@ def page(wanted: Filter, table: str) -> dict[str, str]:
         return _live_by_key(wanted)
     index = ("tenant", "job_key") if wanted.job_key else ("tenant",)  # the index _named, or _tenant
     order, start = ", ".join(index), ", ".join(f"%({name})s" for name in index)
-    within = f"({order}, id) > ({start}, %(after)s) AND ({order}, id) <= ({start}, {_LAST}) AND tenant <> ''"
-    rest = condition(wanted._replace(tenant="", job_key="", after=0))
+    end = "%(until)s" if wanted.until else _LAST
+    within = f"({order}, id) > ({start}, %(after)s) AND ({order}, id) <= ({start}, {end}) AND tenant <> ''"
+    rest = condition(wanted._replace(tenant="", job_key="", after=0, until=0))
     return {"where": f"{within} AND {rest}", "order": f"{order}, id", "limit": "%(limit)s"}
 
 

@@ -417,6 +417,18 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         with self._using(LONG_SECONDS) as conn, planned(conn, wanted):
             return listed(conn, query, wanted._asdict())
 
+    def reach(self, wanted: Filter, rows: int) -> int:
+        only = Filter(wanted.queue, tenant=wanted.tenant, job_key=wanted.job_key, after=wanted.after)
+        tables = [table for table in wanted.tables if not (wanted.job_key and table == "live")]  # there are but a few
+        last = {"columns": "id", "limit": "1 OFFSET %(rows)s - 1"}
+        found = self._of_tables("find", wanted.queue, {table: page(only, table) | last for table in tables})
+        if not found:
+            return 0
+        query = b"SELECT coalesce(min(id), 0) FROM (%s) AS found" % found
+        with self._using(LONG_SECONDS) as conn, planned(conn, only):
+            ((last_id,),) = conn.execute(query, only._asdict() | {"rows": rows}, prepare=False).fetchall()
+        return int(last_id)
+
     def _page(self, wanted: Filter, columns: str) -> bytes:
         parts = {table: page(wanted, table) | {"columns": columns} for table in wanted.tables}
         found = self._of_tables("find", wanted.queue, parts)

@@ -50,6 +50,23 @@ class LaneVerbs:
             found = conn.execute(query, {"tenants": msgspec.json.encode(tenants).decode()}).fetchall()
         return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
 
+    def usage_answers(self, queue: int, tenants: Sequence[str]) -> dict[str, Usage]:
+        with self._db.reading() as conn:
+            values = {"tenants": msgspec.json.encode(tenants).decode(), "queue": queue}
+            found = conn.execute(self._statements.of("usage_answers", queue), values).fetchall()
+        return {tenant: Usage(answers, size) for tenant, answers, size in found}
+
+    def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
+        with self._db.reading() as conn:
+            values = {"tenant": tenant, "after": after, "rows": rows}
+            jobs, size, last = conn.execute(self._statements.of("usage_ended", queue), values).fetchone()
+        return Usage(jobs, size), last if jobs == rows else 0
+
+    def executing(self, queue: int, tenant: str, most: int) -> dict[str, int]:
+        with self._db.reading() as conn:
+            query = self._statements.of("executing", queue)
+            return dict(conn.execute(query, {"tenant": tenant, "most": most}).fetchall())
+
     def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
         with self._db.writing() as conn:
             if read_note(conn, JOURNALS, journal) != before:

@@ -299,6 +299,15 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         with self._db.reading() as conn:
             return read_listed(conn, query, wanted._asdict())
 
+    def reach(self, wanted: Filter, rows: int) -> int:
+        only = Filter(wanted.queue, tenant=wanted.tenant, job_key=wanted.job_key, after=wanted.after)
+        found = self._of_tables("reach", only, tables=wanted.tables)
+        if not found:
+            return 0
+        with self._db.reading() as conn:
+            query = f"SELECT coalesce(min(id), 0) FROM ({found})"
+            return int(conn.execute(query, only._asdict() | {"rows": rows}).fetchone()[0])
+
     def _page(self, wanted: Filter, columns: str) -> str:
         found = self._of_tables("find", wanted, columns)
         return f"SELECT * FROM ({found}) ORDER BY id LIMIT :limit" if found else ""
@@ -311,11 +320,14 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             query = f"SELECT count(*) FROM (SELECT 1 FROM ({found}) LIMIT :limit)"
             return int(conn.execute(query, wanted._asdict()).fetchone()[0])
 
-    def _of_tables(self, name: str, wanted: Filter, columns: str = "") -> str:
+    def _of_tables(self, name: str, wanted: Filter, columns: str = "", tables: Sequence[str] | None = None) -> str:
         """A file's statement for each table in which such jobs can be; "" if there is none."""
         one = self._statements.files[name].replace("{columns}", columns)
         one = one.replace("{where}", wanted.condition(":{}", "instr({}, {}) > 0"))
-        parts = [f"SELECT * FROM ({one})".replace("{table}", f"{{{table}}}") for table in wanted.tables]
+        parts = [
+            f"SELECT * FROM ({one})".replace("{table}", f"{{{table}}}")
+            for table in (wanted.tables if tables is None else tables)
+        ]
         return migrations.tables(" UNION ALL ".join(parts), self._statements.tables(wanted.queue))
 
     def locked(self, queues: Sequence[int]) -> set[int]:  # noqa: ARG002

@@ -12,7 +12,20 @@ from hipq.job import moves, names
 from hipq.job.model import Change, New, numbered
 from hipq.job.when import SECOND
 from hipq.stores.base import ANY_TYPE, JOURNALS, TOP, UNCHOSEN, Claim, QueueTables, Store, Usage, WaitingLane
-from hipq.testing.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, claim, everything, new, row_of
+from hipq.testing.contract.jobs import (
+    LATER,
+    NOW,
+    TYPE,
+    add,
+    add_one,
+    answer,
+    bring,
+    claim,
+    everything,
+    finish,
+    new,
+    row_of,
+)  # fmt: skip
 from hipq.testing.contract.together import at_once
 from hipq.throttlers.limit import limit, per_lane
 
@@ -142,6 +155,34 @@ class TestLaneClaims:
             return found
 
         assert sorted(job_id for some in at_once(act, 4) for job_id in some) == ids
+
+
+class TestWhatIsKept:
+    def test_answers_that_no_job_has_taken_are_counted(self, store: Store, engine: int, queue: QueueTables) -> None:
+        assert store.usage_answers(queue.number, ["acme"]) == {}
+        waiting = bring(store, engine, queue.number, "waiting", key="taken", tenant="acme")
+        early = [answer(queue.number, f"early {n}", tenant="acme", data=f'"{"ä" * 10}"') for n in range(3)]
+        taken = answer(queue.number, waiting.job_key, tenant="acme", job_type=waiting.job_type)
+        outcomes = store.answer([*early, taken, answer(queue.number, "x", tenant="bcme", data="1")], NOW)
+        assert [one.outcome for one in outcomes] == ["buffered"] * 3 + ["matched", "buffered"]
+        assert store.usage_answers(queue.number, ["acme", "nobody"]) == {"acme": Usage(3, 66)}
+        assert store.usage_answers(queue.number, ["acme", "bcme"]) == {"acme": Usage(3, 66), "bcme": Usage(1, 1)}
+        assert store.usage_answers(queue.number, []) == {}
+
+    def test_what_has_ended_is_counted_step_by_step(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for tenant in ("acme", "bcme"):
+            add(store, [new(queue.number, tenant=tenant, job_data=f'"{"x" * size}"') for size in (8, 20_000, 98)])
+        add(store, [new(queue.number, tenant="acme", scheduled_run_time=LATER, phase="scheduled")])
+        rows = claim(store, engine, queue.number)
+        for row in rows:
+            finish(store, row)
+        ended = [row for row in everything(store, queue.number) if row.tenant == "acme" and row.state == "final"]
+        sizes = [len(row.job_data) + len(row.result) + len(row.history) for row in ended]
+        assert len(sizes) == 3
+        assert store.usage_ended(queue.number, "acme", 0, 10) == (Usage(3, sum(sizes)), 0)
+        assert store.usage_ended(queue.number, "acme", 0, 2) == (Usage(2, sum(sizes[:2])), ended[1].id)
+        assert store.usage_ended(queue.number, "acme", ended[1].id, 2) == (Usage(1, sizes[2]), 0)
+        assert store.usage_ended(queue.number, "nobody", 0, 2) == (Usage(0, 0), 0)
 
 
 class TestIngest:

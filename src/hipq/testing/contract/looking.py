@@ -104,6 +104,34 @@ class TestFind:
             == [row for row in rows[6:] if row.tenant == "acme"][:3]
         )
 
+    def test_one_gets_as_far_as_so_many_of_a_tenants_jobs(self, store: Store, engine: int, queue: QueueTables) -> None:
+        ids = add(store, [new(queue.number, tenant=("acme", "other")[n % 2]) for n in range(40)])
+        for row in claim(store, engine, queue.number, limit=20):
+            finish(store, row)
+        mine, rows = ids[::2], everything(store, queue.number)
+        final = {row.id for row in rows if row.state == "final"}
+        acme = Filter(queue.number, tenant="acme")
+        for wanted, there in (
+            (acme._replace(state="final"), [job_id for job_id in mine if job_id in final]),
+            (acme._replace(table="live"), [job_id for job_id in mine if job_id not in final]),
+        ):
+            assert len(there) > 4
+            assert store.reach(wanted, 3) == there[2]
+            assert store.reach(wanted._replace(job_type="nobody", after=there[0]), 3) == there[3], "whatever they are"
+            assert store.reach(wanted, len(there)) == there[-1]
+            assert store.reach(wanted, len(there) + 1) == 0
+            assert [one.id for one in store.listed(wanted._replace(until=there[2]))] == there[:3]
+        assert store.reach(acme, 3) == min(store.reach(acme._replace(table=table), 3) for table in ("live", "final"))
+        assert store.reach(acme._replace(state="final", phase="ready"), 3) == 0
+
+    def test_what_runs_is_counted_by_type(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for tenant in ("acme", "other"):
+            for place in PLACES:
+                bring(store, engine, queue.number, place, key=place, job_type=f"{place}-{tenant}", tenant=tenant)
+        assert store.executing(queue.number, "acme", 10) == {"executing-acme": 1}
+        assert store.executing(queue.number, "acme", 0) == {}
+        assert store.executing(queue.number, "nobody", 10) == {}
+
     def test_a_filter_is_text_and_never_a_pattern(self, store: Store, queue: QueueTables) -> None:
         add(store, [new(queue.number, "abc"), new(queue.number, "100%")])
         for key in ("%", "a%", "_bc", "' OR 1=1 --", "ABC", "*"):

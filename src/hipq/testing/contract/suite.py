@@ -19,6 +19,7 @@ from hipq.testing.contract.lanes import (
     TestOneNote,
     TestRefusals,
     TestUsage,
+    TestWhatIsKept,
 )
 from hipq.testing.contract.leases import TestLeases, TestOrphans, TestOwned
 from hipq.testing.contract.looking import TestFind, TestGet, TestGlance, TestNow, TestOverdue, TestPrune
@@ -80,6 +81,7 @@ __all__ = [
     "TestUserTransaction",
     "TestWaitKeys",
     "TestWaking",
+    "TestWhatIsKept",
     "orders",
     "shop",
     "stores",

@@ -1,6 +1,9 @@
 -- What belongs to a tenant is found without reading what others have. Jobs of no tenant are in none of these: so they cost
 -- a library's queues nothing.
 
+-- Its answers: what they take is counted.
+CREATE INDEX hipq_answers_tenant ON hipq_answers (tenant, id) WHERE tenant <> '';
+
 -- :each-queue
 -- Its jobs, in the order of their ids;
 CREATE INDEX {live}_tenant ON {live} (tenant, id) WHERE tenant <> '';
