@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from typing import Any, Final
 
 import msgspec
 
+from hipq import files
 from hipq.errors import Invalid
 from hipq.events import Event, Events
 from hipq.job.states import FINAL, NONE
@@ -42,6 +44,11 @@ class _File(RotatingFileHandler):
     """One that cannot be written, on a full disk, is said once: not with every job."""
 
     complained = False
+
+    def _open(self) -> TextIOWrapper:
+        opened = open(self.baseFilename, self.mode, encoding=self.encoding, opener=files.make)  # noqa: SIM115 - the handler closes it
+        assert isinstance(opened, TextIOWrapper)
+        return opened
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's name
         if not self.complained:
