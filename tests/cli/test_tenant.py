@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,3 +129,43 @@ def test_help_has_examples(hipq: HipqCommand, command: str) -> None:
     ran = hipq("tenant", *filter(None, [command]), "--help")
     assert ran.status == 0
     assert f"hipq tenant {command}" in ran.out
+
+
+def test_a_token_can_go_to_a_file_that_only_its_owner_reads(
+    hipq: HipqCommand, url: str, tenants: Tenants, tmp_path: Path
+) -> None:
+    from hashlib import sha256
+
+    before = os.umask(0)
+    try:
+        for words in (["add", "acme"], ["token", "acme"], ["add", "--admin"]):
+            file = tmp_path / f"{'-'.join(words)}.token"
+            ran = hipq("tenant", *words, "--token-file", str(file), "--db", url)
+            assert (ran.status, ran.out) == (0, "")
+            assert f"is in {file}" in ran.err
+            secret = file.read_text()
+            assert re.fullmatch(r"hipq_[A-Za-z0-9_-]{43}\n", secret)
+            assert secret.strip() not in ran.err
+            assert file.stat().st_mode & 0o777 == 0o600
+            assert sha256(secret.strip().encode()).digest() in tenants.look().callers
+    finally:
+        os.umask(before)
+    found = hipq("tenant", "token", "acme", "--token-file", str(tmp_path / "json"), "--json", "--db", url).json
+    assert (set(found), found["token_file"]) == ({"tenant", "id", "token_file", "made"}, str(tmp_path / "json"))
+
+
+def test_a_token_file_that_cannot_be_made_makes_no_token(
+    hipq: HipqCommand, url: str, tenants: Tenants, tmp_path: Path
+) -> None:
+    there = tmp_path / "there"
+    there.write_text("mine")
+    ran = hipq("tenant", "add", "acme", "--token-file", str(there), "--db", url)
+    assert (ran.status, ran.complaint) == (2, f"hipq: there is a file {there} already: a token gets a file of its own")
+    assert there.read_text() == "mine"
+    ran = hipq("tenant", "add", "acme", "--token-file", str(tmp_path / "no" / "folder"), "--db", url)
+    assert "No such file or directory" in ran.complaint
+    assert tenants.list() == []
+    hipq("tenant", "add", "acme", "--db", url)
+    ran = hipq("tenant", "add", "acme", "--token-file", str(tmp_path / "second"), "--db", url)
+    assert ran.complaint == "hipq: there is a tenant acme already"
+    assert not (tmp_path / "second").exists()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
+import os
 import shutil
 import statistics
 import subprocess
@@ -100,3 +102,29 @@ def test_the_query_of_the_guide_gives_latencies_by_jobtype(tmp_path: Path) -> No
     (row,) = (json.loads(line) for line in said.splitlines())
     assert (row["tenant"], row["type"], row["jobs"]) == ("acme", "work", 5)
     assert 0 < row["p50"] <= row["p99"]
+
+
+def test_the_log_and_its_older_parts_are_for_their_owner_or_a_group_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(module, "SIZE", 100)
+    record = logging.LogRecord("hipq.jobs", logging.INFO, "", 0, "x" * 90, None, None)
+    before = os.umask(0)
+    try:
+        for group, mode in (("", 0o600), (str(os.getgid()), 0o660)):
+            monkeypatch.setenv("HIPQ_GROUP", group)
+            log = JobLog(str(tmp_path / f"jobs{group}.jsonl"))
+            for _ in range(3):
+                log._file.handle(record)
+            log.close()
+            assert not caplog.records
+            modes = [path.stat().st_mode & 0o777 for path in tmp_path.glob(f"jobs{group}.jsonl*")]
+            assert modes == [mode] * 3
+    finally:
+        os.umask(before)
+    monkeypatch.setenv("HIPQ_GROUP", "")
+    old = tmp_path / "old.jsonl"
+    old.touch()
+    old.chmod(0o644)
+    JobLog(str(old)).close()
+    assert f"may open the log of jobs {old} (0644)" in caplog.text

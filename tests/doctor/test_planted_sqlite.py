@@ -239,3 +239,23 @@ def test_a_damaged_file_never_makes_the_doctor_faint(doctor: Doctor, shop: Hipq,
         (folder / "shop.db").write_bytes(damaged)
         found |= {one["check"] for one in doctor.news("--db", sqlite, "--deep") if one["level"] == "problem"}
     assert {"database", "storage"} <= found
+
+
+# -- who may read it -------------------------------------------------------------------------------------------------
+def test_files_that_other_users_may_open_are_a_warning_with_the_command_that_ends_it(
+    doctor: Doctor, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, lock = folder / "shop.db", folder / "shop.db-hipq"
+    assert doctor.news() == []
+    file.chmod(0o644)
+    lock.touch()
+    lock.chmod(0o666)
+    found = doctor.only()
+    assert (found["check"], found["level"]) == ("storage", "warning")
+    assert found["facts"] == {"exposed": {str(file): "0644", str(lock): "0666"}}
+    assert f"`chmod 600 {file} {lock}`" in found["advice"]
+    file.chmod(0o660)
+    lock.chmod(0o660)
+    assert doctor.only()["facts"] == {"exposed": {str(file): "0660", str(lock): "0660"}}
+    monkeypatch.setenv("HIPQ_GROUP", str(os.getgid()))
+    assert doctor.news() == []

@@ -1,7 +1,8 @@
-"""A small daemon, to be killed or to be run as somebody else: `python -m tests.runners.daemon {hang|try} TRUST [UID]`.
+"""A small daemon, to be killed or to be run as somebody else: `python -m tests.runners.daemon WHAT TRUST [UID]`.
 
 `hang` starts one handler per language that never ends, each with a child that hides, and says when all have begun.
 `try` runs one handler per language and prints what came back.
+`run` runs what it is told on standard input (see `as_user`), and prints what came back and what its idle contexts use.
 """
 
 from __future__ import annotations
@@ -11,8 +12,13 @@ import os
 import shutil
 import sys
 import threading
+import time
+from typing import Any
+
+import msgspec
 
 from hipq.runners.contexts import Contexts, Handler, Report, Settings, Task, languages
+from hipq.runners.contexts.family import usage
 from hipq.runners.sandbox import why_no_sandbox
 
 HANG = {
@@ -46,6 +52,9 @@ def main(what: str, trust: str, user: str = "") -> None:
     if not settings.trust and why_no_sandbox():
         print(json.dumps({"why": why_no_sandbox()}))
         return
+    if what == "run":
+        told(json.load(sys.stdin), settings)
+        return
     contexts = Contexts(settings)
     if what == "hang":
         hang(contexts, sys.stdin.readline().strip())
@@ -56,6 +65,33 @@ def main(what: str, trust: str, user: str = "") -> None:
             contexts.run(given, [Task(lang, b"", 1, 60.0)], lambda _: None, lambda report: keep(reports, report))
     contexts.close()
     print(json.dumps(reports))
+
+
+def told(told: dict[str, Any], settings: Settings) -> None:
+    given = told["settings"]
+    given["hidden"] = tuple(given.get("hidden", ()))
+    given["interpreters"] = {**settings.interpreters, **given.get("interpreters", {})}
+    contexts = Contexts(msgspec.structs.replace(settings, **given))
+    reports: list[Report] = []
+    for number, (lang, body) in enumerate(told["handlers"]):
+        task = Task(str(number), b"", 1, 60.0)
+        contexts.run(Handler(f"h{number}", "acme", f"t{number}", lang, body, eid=f"e{number}"), [task], ignore,
+                     reports.append)  # fmt: skip
+    firsts = [context._process._first for _, _, context in contexts._idle]
+    before = sum(usage(first).cpu for first in firsts)
+    time.sleep(told["idle_seconds"])
+    said = {
+        "reports": [[report.status, report.data.decode(), report.error] for report in reports],
+        "idle": len(firsts),
+        "idle_cpu": sum(usage(first).cpu for first in firsts) - before,
+        "idle_memory": sum(usage(first).memory for first in firsts),
+    }
+    contexts.close()
+    print(json.dumps(said))
+
+
+def ignore(_task: Task) -> None:
+    pass
 
 
 def keep(reports: dict[str, object], report: Report) -> None:

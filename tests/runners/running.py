@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -93,6 +96,32 @@ def _words(pid: int) -> str:
         return "" if state == "Z" else Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace")
     except OSError:
         return ""
+
+
+ORDINARY = 65534
+USERS = (os.geteuid(), ORDINARY) if os.geteuid() == 0 else (os.geteuid(),)
+
+
+class AsUser(msgspec.Struct):
+    """What a daemon of some user says."""
+
+    reports: list[tuple[int, str, str]]
+    """Status, data and error."""
+    idle: int
+    """Contexts that were kept, what they used after that, and what they have."""
+    idle_cpu: float
+    idle_memory: int
+
+
+def as_user(user: int, *handlers: tuple[str, str], idle_seconds: float = 0.0, **settings: Any) -> AsUser:
+    """Run handlers, each in a context of its own, in a daemon that this user has started."""
+    told = {"settings": settings, "handlers": handlers, "idle_seconds": idle_seconds}
+    found = subprocess.run(
+        [sys.executable, "-m", "tests.runners.daemon", "run", "0", *([str(user)] if user != os.geteuid() else [])],
+        input=json.dumps(told), cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    return msgspec.json.decode(found.stdout, type=AsUser)
 
 
 @contextmanager

@@ -97,6 +97,11 @@ def serve(
     daemon = _daemon_module()
     if no_tokens and host not in LOOPBACK:
         raise Invalid(f"--no-tokens lets everybody do everything, so it needs a loopback address, not {host!r:.80}")
+    if no_tokens and handler_network:
+        raise Invalid(
+            "--no-tokens with --handler-network lets every handler do everything at this daemon, as it reaches the "
+            "loopback address: leave out one of them"
+        )
     url = db or usual_database() or f"sqlite:///{daemon.APP}.db"
     from hipq.runners.contexts import Settings
 

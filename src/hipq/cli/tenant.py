@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import click
 
+from hipq import files
 from hipq.cli.commands import Commands, examples
 from hipq.cli.complain import note
 from hipq.cli.inputs import Whole
@@ -27,6 +29,11 @@ _MOST = 10**12
 db_option = click.option(
     "--db", metavar="URL", callback=given_db,
     help="The daemon's database; else $HIPQ_DATABASE_URL, or database of hipq.toml, or daemon.db.",
+)  # fmt: skip
+
+token_file_option = click.option(
+    "--token-file", metavar="FILE",
+    help="Write the token to this new file, which only you can read, and do not show it.",
 )  # fmt: skip
 
 
@@ -65,25 +72,28 @@ def tenant() -> None:
     """Say who may use a daemon, with which tokens, and how much."""
 
 
-@tenant.command("add", epilog=examples("hipq tenant add acme", "hipq tenant add acme --weight 3 --running 20",
+@tenant.command("add", epilog=examples("hipq tenant add acme --token-file token", "hipq tenant add acme --weight 3",
                                        "hipq tenant add --admin"))  # fmt: skip
 @click.argument("name", required=False)
 @click.option("--admin", is_flag=True, help="No tenant, but a token that may act for every one and read /metrics.")
 @click.option("--again", is_flag=True, help="Bring back a tenant that was removed, with the jobs it still has.")
 @_quota_options(0)
+@token_file_option
 @db_option
 @json_option
 def add(
-    name: str | None, admin: bool, again: bool, weight: int, db: str | None, as_json: bool, **quotas: int
+    name: str | None, admin: bool, again: bool, weight: int, token_file: str | None, db: str | None, as_json: bool,
+    **quotas: int,
 ) -> None:  # fmt: skip
     """Add a tenant, and make its first token, which is shown now and never again. Its name is 1 to 60 letters, digits,
     underscores and dots."""
     if admin == (name is not None):
         raise click.UsageError("say NAME, or --admin")
     tenants = _tenants(db, new=True)
-    if name is not None:
-        tenants.add(name, weight=weight, quotas=Quotas(**quotas), again=again)
-    _show_token(name or ADMIN, *tenants.token(name or ADMIN), as_json)
+    with _written_to(token_file) as file:
+        if name is not None:
+            tenants.add(name, weight=weight, quotas=Quotas(**quotas), again=again)
+        _show_token(name or ADMIN, *tenants.token(name or ADMIN), as_json, file)
 
 
 @tenant.command("list", epilog=examples("hipq tenant list", "hipq tenant list --json"))
@@ -138,12 +148,17 @@ def change(name: str, weight: int | None, db: str | None, as_json: bool, **quota
 @click.argument("name", required=False)
 @click.option("--admin", is_flag=True, help="One that may act for every tenant and read /metrics.")
 @click.option("--note", default="", help="What it is for.")
+@token_file_option
 @db_option
 @json_option
-def token(name: str | None, admin: bool, note: str, db: str | None, as_json: bool) -> None:
+def token(
+    name: str | None, admin: bool, note: str, token_file: str | None, db: str | None, as_json: bool
+) -> None:  # fmt: skip
     """Make a further token for a tenant. It is shown now and never again."""
     owner = _name(name, admin)
-    _show_token(owner, *_tenants(db).token(owner, note), as_json)
+    tenants = _tenants(db)
+    with _written_to(token_file) as file:
+        _show_token(owner, *tenants.token(owner, note), as_json, file)
 
 
 @tenant.command("revoke", epilog=examples("hipq tenant revoke acme 5f3a9c01", "hipq tenant revoke --admin 5f3a9c01"))
@@ -210,12 +225,54 @@ def _show(found: Tenant, as_json: bool) -> None:
         print_lines({**row, "tokens": len(row["tokens"])})
 
 
-def _show_token(owner: str, made: Token, secret: str, as_json: bool) -> None:
-    """The one time that a token is seen: alone on standard output, so that a script can take it."""
+def _show_token(owner: str, made: Token, secret: str, as_json: bool, file: TokenFile | None) -> None:
+    """The one time that a token is seen: alone on standard output, so that a script can take it; or in a file."""
+    if file:
+        file.write(secret)
     if as_json:
         tenant = None if owner == ADMIN else owner
-        print_json({"tenant": tenant, "id": made.id, "token": secret, "made": to_datetime(made.made)})
+        shown_in = {"token_file": file.path} if file else {"token": secret}
+        print_json({"tenant": tenant, "id": made.id, **shown_in, "made": to_datetime(made.made)})
         return
     whose = "an admin" if owner == ADMIN else owner
+    if file:
+        note(f"token {made.id} of {whose} is in {file.path}")
+        return
     note(f"token {made.id} of {whose}, shown this once:")
     click.echo(secret)
+
+
+class TokenFile:
+    """A new file that nobody else can read, which is there before the token is: else a token could be lost."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        try:
+            self._descriptor = files.make(path, os.O_WRONLY | os.O_EXCL)
+        except FileExistsError:
+            raise Invalid(f"there is a file {path} already: a token gets a file of its own") from None
+        except (OSError, ValueError) as error:
+            raise Invalid(f"cannot write {path!r:.200}: {getattr(error, 'strerror', None) or error}") from None
+
+    def write(self, secret: str) -> None:
+        os.write(self._descriptor, secret.encode() + b"\n")
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+@contextmanager
+def _written_to(path: str | None) -> Iterator[TokenFile | None]:
+    """The file, if one is wanted; removed if there is no token for it."""
+    if path is None:
+        yield None
+        return
+    file = TokenFile(path)
+    try:
+        yield file
+    except BaseException:
+        os.unlink(path)
+        raise
+    finally:
+        file.close()

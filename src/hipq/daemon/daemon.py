@@ -23,6 +23,7 @@ from hipq.daemon.ingest import Ingest
 from hipq.daemon.joblog import JobLog
 from hipq.daemon.jobs import Jobs
 from hipq.daemon.made import ORDER
+from hipq.daemon.places import hidden
 from hipq.daemon.quotas import Chained
 from hipq.daemon.scheduler import FairShare
 from hipq.daemon.tenants import Tenants
@@ -122,6 +123,9 @@ class Daemon:
     def _open(self, options: Options, scheduler: Scheduler | None, opened: ExitStack) -> None:
         self.app = Hipq(APP, options.db)
         opened.callback(self.app.close)
+        contexts = replace(
+            options.contexts, hidden=hidden(options.contexts, self.app.url, options.journal, options.job_log)
+        )  # before anything is made
         self.queue = self.app.queue(QUEUE)
         self.app.migrate()
         self.tenants = Tenants(self.store)
@@ -143,7 +147,7 @@ class Daemon:
         self._log = JobLog(options.job_log) if options.job_log else None
         if self._log:
             self._log.subscribe(self.app.events)
-        self.contexts = Contexts(options.contexts)
+        self.contexts = Contexts(contexts)
         opened.callback(self.contexts.close)
         self.engine = self._made_engine()
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import logging
 import sys
+from io import TextIOWrapper
 from logging.handlers import RotatingFileHandler
 from typing import Any, Final
 
 import msgspec
 
+from hipq import files
 from hipq.errors import Invalid
 from hipq.events import Event, Events
 from hipq.job.states import FINAL, NONE
@@ -43,6 +45,11 @@ class _File(RotatingFileHandler):
 
     complained = False
 
+    def _open(self) -> TextIOWrapper:
+        opened = open(self.baseFilename, self.mode, encoding=self.encoding, opener=files.make)  # noqa: SIM115 - the handler closes it
+        assert isinstance(opened, TextIOWrapper)
+        return opened
+
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 - the library's name
         if not self.complained:
             self.complained = True
@@ -55,6 +62,8 @@ class JobLog:
             self._file = _File(path, maxBytes=SIZE, backupCount=KEPT, encoding="utf-8")
         except OSError as error:
             raise Invalid(f"the log of jobs cannot be written to {path}: {error.strerror or error}") from None
+        if mode := files.exposed(path):
+            _log.warning("other users of this machine may open the log of jobs %s (%s): chmod 600", path, mode)
 
     def subscribe(self, events: Events) -> None:
         events.subscribe(self._write, *ENTERS, *RUNS, *COMPLETES)

@@ -13,7 +13,7 @@ import random
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -31,6 +31,8 @@ FOR_NETWORK: Final = (
     "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates",
     "/usr/share/ca-certificates",
 )  # fmt: skip
+_UNTIL_LAUNCHED: Final = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
+"""What `launch.py` needs to become another user, and to give up everything, these included."""
 _HIGHEST: Final = 2_147_352_000
 _OWN: Final = 1 << 20
 """User ids from which one is drawn for each context, below the highest that systemd, too, leaves alone."""
@@ -47,15 +49,18 @@ class Sandbox(msgspec.Struct, frozen=True):
         """Whom a context must become, inside."""
         return _spare_user() if self.own_user else None
 
-    def arguments(self, binds: Mapping[str, str], scratch: int, network: bool, wanted: int, info: int) -> list[str]:
+    def arguments(
+        self, binds: Mapping[str, str], hidden: Sequence[str], scratch: int, network: bool, wanted: int, info: int
+    ) -> list[str]:
         """All of bubblewrap's arguments but the command. `binds` are more paths to be seen, read-only, and where;
-        `filter` and `info` are descriptors, or -1."""
+        `hidden` are folders that must not be; `wanted` (the filter of system calls) and `info` are descriptors, or -1.
+        """
         options = ["--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         options += ["--unshare-cgroup-try", "--hostname", "hipq"]
         if not network:
             options.append("--unshare-net")
         if self.own_user:
-            options += ["--cap-drop", "ALL", "--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+            options += ["--cap-drop", "ALL", *(word for right in _UNTIL_LAUNCHED for word in ("--cap-add", right))]
         else:
             options += ["--unshare-user", "--uid", "65534", "--gid", "65534"]
             if wanted < 0:
@@ -67,6 +72,8 @@ class Sandbox(msgspec.Struct, frozen=True):
         options += ["--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"]
         options += ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
         options += _mounts(binds)  # after that: an interpreter may be installed there
+        for folder in covered(hidden, {path: path for path in seen} | dict(binds)):
+            options += ["--perms", "0755", "--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
         options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]  # else: scratch without limit
         if wanted >= 0:
             options += ["--seccomp", str(wanted)]
@@ -130,7 +137,7 @@ def _fault(sandbox: Sandbox) -> str:
     try:
         os.write(writing, program())
         os.close(writing)
-        arguments = sandbox.arguments({}, 1 << 20, False, reading if program() else -1, -1)
+        arguments = sandbox.arguments({}, (), 1 << 20, False, reading if program() else -1, -1)
         run = subprocess.run(
             [sandbox.path, *arguments, "--", "/bin/sh", "-c", ":"],
             stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
@@ -143,6 +150,22 @@ def _fault(sandbox: Sandbox) -> str:
     if run.returncode == 0:
         return ""
     return run.stderr.decode("utf-8", "replace").strip().replace("\n", "; ")[:200] or f"status {run.returncode}"
+
+
+def covered(hidden: Iterable[str], binds: Mapping[str, str]) -> list[str]:
+    """Where, inside, these folders would be seen. Of two in each other only the outer one: it covers both."""
+    found: set[str] = set()
+    for folder in map(os.path.realpath, hidden):
+        for path, inside in binds.items():
+            real = os.path.realpath(path)
+            if is_below(folder, real) and os.path.isdir(folder):
+                found.add(os.path.normpath(os.path.join(inside, os.path.relpath(folder, real))))
+    return sorted(one for one in found if not any(is_below(one, other) for other in found - {one}))
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether it is in this folder, or this folder itself."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _mounts(binds: Mapping[str, str]) -> list[str]:

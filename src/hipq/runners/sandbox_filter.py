@@ -45,11 +45,13 @@ _FORBIDDEN: Final = {
     "syslog": (103, 116), "umount2": (166, 39), "unshare": (272, 97), "userfaultfd": (323, 282), "uselib": (134, -1),
 }  # fmt: skip
 # As if the kernel had never heard of them: programs then go on without. clone3 hides its flags from a filter; what
-# io_uring does no filter sees; the next hold memory that is in no process; inotify is counted for the whole user.
+# io_uring does no filter sees; the next hold memory that is in no process (vmsplice: whole huge pages, in pipes);
+# inotify is counted for the whole user, io_setup for the whole machine.
 _UNKNOWN: Final = {
     "clone3": (435, 435), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
     "memfd_create": (319, 279), "memfd_secret": (447, 447), "shmget": (29, 194), "semget": (64, 190),
     "msgget": (68, 186), "inotify_init": (253, -1), "inotify_init1": (294, 26), "fanotify_init": (300, 262),
+    "vmsplice": (278, 75), "io_setup": (206, 0),
 }  # fmt: skip
 _CLONE: Final = (56, 220)
 _SOCKET: Final = ((41, 198), (53, 199))

@@ -116,6 +116,8 @@ class FileHealth(NamedTuple):
     """Who holds the lock file and did not let go of it."""
     moving: bool = False
     """Its jobs are being moved elsewhere."""
+    exposed: tuple[tuple[str, str], ...] = ()
+    """Of the file and what is beside it: those that more users may read or write than should, each with its mode."""
 
 
 class PagesHealth(NamedTuple):

@@ -27,7 +27,7 @@ FREE_SIZE: Final = 32_000_000
 def file(health: Health, view: View) -> list[Finding]:
     if health.file is None:
         return []
-    found = [*_writable(health.file), *_place(health.file, view), *_log(health.file)]
+    found = [*_writable(health.file), *_exposed(health.file), *_place(health.file, view), *_log(health.file)]
     found += _pages(health.pages, health.file) if health.pages else []
     if found:
         return found
@@ -51,6 +51,18 @@ def _writable(one: FileHealth) -> list[Finding]:
         advice = "if that process is stopped (state T in ps), let it go on (kill -CONT), or end it"
         found.append(Finding(CHECK, WARNING, sentence, advice, facts={"held_by": one.held_by}))
     return found
+
+
+def _exposed(one: FileHealth) -> list[Finding]:
+    """Who reads the file has all payloads, and the secret that callback URLs are signed with; who opens the lock file
+    can hold up every writer."""
+    if not one.exposed:
+        return []
+    shown = ", ".join(f"{path} ({mode})" for path, mode in one.exposed)
+    sentence = f"other users of this machine may read payloads and secrets, or hold up writers: {shown}"
+    paths = " ".join(shlex.quote(path) for path, _ in one.exposed)
+    advice = f"`chmod 600 {paths}`; if a group is meant to share the file, set $HIPQ_GROUP and `chmod 660`"
+    return [Finding(CHECK, WARNING, sentence, advice, facts={"exposed": dict(one.exposed)})]
 
 
 def _place(one: FileHealth, view: View) -> list[Finding]:

@@ -86,6 +86,11 @@ class Context:
         return self._ran >= self._settings.most_tasks or self._loads >= _MOST_LOADED
 
     @property
+    def kept(self) -> int:
+        """Bytes that it has while it waits for its next batch."""
+        return self._process.kept
+
+    @property
     def pid(self) -> int:
         """The interpreter's process, as this machine numbers it; 0 when it is gone."""
         return self._process.pid

@@ -9,6 +9,8 @@ from typing import Final
 import msgspec
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
+_TABLES: Final = "VmPTE:"
+"""The kernel's tables of a process's memory: a page for every 2 MB that is looked at, even where nothing is kept."""
 _MOST: Final = 4096
 """Processes that are looked at: a fork bomb must not keep us busy."""
 
@@ -47,7 +49,7 @@ def usage(first: int) -> Usage:
     """Memory that several have in common is counted for each: see `shared_memory`."""
     memory, cpu, pids = 0, 0.0, family(first)
     for pid in pids:
-        memory += _kilobytes(f"/proc/{pid}/status", "RssAnon:", "RssShmem:")
+        memory += _kilobytes(f"/proc/{pid}/status", "RssAnon:", "RssShmem:", _TABLES)
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
@@ -58,7 +60,10 @@ def usage(first: int) -> Usage:
 
 def shared_memory(first: int) -> int:
     """Bytes that all together use, exactly and slowly: what several have in common is counted once."""
-    return sum(_kilobytes(f"/proc/{pid}/smaps_rollup", "Pss_Anon:", "Pss_Shmem:") for pid in family(first))
+    return sum(
+        _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss_Anon:", "Pss_Shmem:") + _kilobytes(f"/proc/{pid}/status", _TABLES)
+        for pid in family(first)
+    )
 
 
 def _kilobytes(file: str, *names: str) -> int:

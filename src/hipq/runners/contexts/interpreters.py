@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from hipq.errors import CannotRun
-from hipq.runners.sandbox import SYSTEM
+from hipq.runners.sandbox import SYSTEM, is_below
 
 HERE: Final = Path(__file__).parent / "bootstraps"
 INSIDE: Final = "/hipq"
@@ -33,20 +33,24 @@ class Interpreter(msgspec.Struct, frozen=True):
     """Where it is in a sandbox."""
     binds: dict[str, str]
     """What it needs beside the system's own folders, and where that is in a sandbox."""
+    needs: tuple[str, ...]
+    """All files and folders that it cannot do without."""
 
 
 @functools.lru_cache(maxsize=64)
 def interpreter(language: str, path: str) -> Interpreter:
     if language == "python":  # its files know where they are: there they must stay
-        return Interpreter(path, path, {tree: tree for tree in _python_trees(path) if not _is_system(tree)})
+        trees = _python_trees(path)
+        binds = {tree: tree for tree in trees if not _is_system(tree)}
+        return Interpreter(path, path, binds, tuple(map(os.path.realpath, trees)))
     real = os.path.realpath(path)
     if _is_system(real):
-        return Interpreter(path, real, {})
+        return Interpreter(path, real, {}, (real,))
     inside = f"{_ELSEWHERE}/bin/{os.path.basename(real)}"
     binds = {real: inside}
     if os.path.basename(os.path.dirname(real)) == "bin":
         binds[os.path.join(os.path.dirname(os.path.dirname(real)), "lib")] = f"{_ELSEWHERE}/lib"
-    return Interpreter(path, inside, binds)
+    return Interpreter(path, inside, binds, tuple(binds))
 
 
 def command(language: str, path: str, folder: str, memory: int) -> list[str]:
@@ -66,7 +70,7 @@ def command(language: str, path: str, folder: str, memory: int) -> list[str]:
 
 
 def _is_system(path: str) -> bool:
-    return any(path == top or path.startswith(top + "/") for top in SYSTEM)
+    return any(is_below(path, top) for top in SYSTEM)
 
 
 def _python_trees(path: str) -> list[str]:

@@ -233,7 +233,7 @@ class Link:
             self._fail(KILLED, f"its processes used more than {self._settings.memory >> 20} MB of memory together")
         if used.processes > self._settings.processes + 2:  # where the kernel does not count them, or not for root
             self._fail(KILLED, f"it had more than {self._settings.processes} processes")
-        if self._process.scratch()[1] > MOST_FILES:
+        if self._process.scratch().files > MOST_FILES:
             self._fail(KILLED, f"it made more than {MOST_FILES:,} files")
         if self._cpu < 0:
             self._cpu = used.cpu

@@ -206,9 +206,23 @@ class Contexts:
         with self._changed:
             if context.alive and not self._closed:
                 self._idle.append((time.monotonic(), home, context))
+                ended = self._too_much()
                 self._changed.notify_all()
-                return
-        self._end(context)
+            else:
+                ended = [context]
+        for one in ended:
+            self._end(one)
+
+    def _too_much(self) -> list[Context]:
+        """Those of the idle ones that have to end, as all together keep more memory than they may: the biggest."""
+        ended: list[Context] = []
+        kept = sum(context.kept for _, _, context in self._idle)
+        while kept > self._settings.idle_memory:
+            biggest = max(self._idle, key=lambda one: one[2].kept)
+            self._idle.remove(biggest)
+            ended.append(biggest[2])
+            kept -= biggest[2].kept
+        return ended
 
     def _end(self, context: Context) -> None:
         context.retire()

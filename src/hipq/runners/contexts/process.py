@@ -23,8 +23,19 @@ _GRACE: Final = 10.0
 
 MOST_FILES: Final = 100_000
 """In its scratch: even empty ones take memory, which no limit on bytes counts."""
+_SCRATCH: Final = ("/tmp", "/dev/shm")
 _SETTLING: Final = 0.25
 """Seconds what a job started may take to end after it."""
+
+
+class ScratchUse(msgspec.Struct):
+    """Of /tmp and /dev/shm."""
+
+    full: float = 0.0
+    """The part of the fuller one that is used."""
+    files: int = 0
+    """In both."""
+    bytes: int = 0
 
 
 class Process:
@@ -43,6 +54,8 @@ class Process:
         """Whose descendants all its processes are: the guard, or the first one inside. 0: not known yet."""
         self._first_handle = -1
         self._closed = False
+        self.kept = 0
+        """Bytes that it has while it is frozen, its files included."""
 
     @property
     def pid(self) -> int:
@@ -77,14 +90,19 @@ class Process:
             return found
         return msgspec.structs.replace(found, memory=shared_memory(self._first))
 
-    def scratch(self) -> tuple[float, int]:
-        """How full its scratch is, and how many files it has; 0 and 0 if that cannot be seen."""
+    def scratch(self) -> ScratchUse:
+        """What is in its scratch; nothing if that cannot be seen."""
         pid = self.pid if self._first_handle >= 0 else 0
+        used = ScratchUse()
         try:
-            found = os.statvfs(f"/proc/{pid}/root/tmp")
+            for folder in _SCRATCH:
+                found = os.statvfs(f"/proc/{pid}/root{folder}")
+                used.full = max(used.full, 1 - found.f_bfree / max(found.f_blocks, 1))
+                used.bytes += (found.f_blocks - found.f_bfree) * found.f_frsize
+                used.files += found.f_files - found.f_ffree
         except OSError:
-            return 0.0, 0
-        return 1 - found.f_bfree / max(found.f_blocks, 1), found.f_files - found.f_ffree
+            return ScratchUse()
+        return used
 
     def freeze(self) -> bool:
         """Stop it while it has nothing to do. False if what its jobs left behind would be in the way of the next:
@@ -93,14 +111,27 @@ class Process:
         end = time.monotonic() + _SETTLING
         while living(self._first) > 2 and time.monotonic() < end:
             time.sleep(0.001)  # what a shell ran last is just about to end
-        if not pid or not self._signal(pid, signal.SIGSTOP):
+        if not pid or not self._signal(pid, signal.SIGSTOP) or not self._signal_first(signal.SIGSTOP):
             return False
-        full, files = self.scratch()
-        return living(self._first) == 2 and full < 0.5 and files < MOST_FILES / 2
+        left = self.scratch()
+        self.kept = usage(self._first).memory + left.bytes
+        return living(self._first) == 2 and left.full < 0.5 and left.files < MOST_FILES / 2
 
     def thaw(self) -> None:
+        self._signal_first(signal.SIGCONT)
         if pid := self.pid:
             self._signal(pid, signal.SIGCONT)
+
+    def _signal_first(self, number: signal.Signals) -> bool:
+        """In a sandbox: its first process, which is the handler's own user, who can write to its memory. A guard
+        is none of the handler's, and has to notice when the daemon is gone."""
+        if self._first_handle < 0:
+            return True
+        try:
+            signal.pidfd_send_signal(self._first_handle, number)
+        except OSError:
+            return False
+        return True
 
     def _signal(self, pid: int, number: signal.Signals) -> bool:
         try:

@@ -36,12 +36,16 @@ class Settings(msgspec.Struct, frozen=True):
     """The machine's network, with all that listens on its loopback."""
     idle_seconds: float = 60.0
     """How long a context is kept for its next batch."""
+    idle_memory: int = 1 << 30
+    """Bytes that all contexts which are kept so may have together; then who has most is ended."""
     most_tasks: int = 10_000
     """Jobs after which a context is replaced."""
     most_contexts: int = 32
     """Alive at the same time, idle ones included."""
     start_seconds: float = 30.0
     """How long a context may take to start, and to take in a job."""
+    hidden: tuple[str, ...] = ()
+    """Folders that no handler may see, wherever they are: those of the daemon's own files."""
     http_allow: tuple[str, ...] = ("public",)
     """Hosts that http handlers may reach: names, `*.names`, addresses, networks; 'public' is every public address."""
     http_together: int = 10

@@ -155,7 +155,7 @@ def _sandboxed(
     info = _file(b"", ours)  # no pipe: bubblewrap dies writing to one nobody reads, and what it began stays for ever
     calls = _file(sandbox_filter.program(), theirs) if sandbox_filter.program() else -1
     binds = _binds(language, found) | {path: f"{_CHANNEL}/{os.path.basename(path)}" for path in channel.named}
-    options = sandbox.arguments(binds, settings.scratch, settings.network, calls, info)
+    options = sandbox.arguments(binds, settings.hidden, settings.scratch, settings.network, calls, info)
     listed = _file(b"".join(word.encode() + b"\0" for word in options), theirs)
     launch = _launch(language, found, settings, channel, INSIDE, _CHANNEL, sandbox.user())
     # In a file, not on its command line: that can be read from inside.
@@ -204,6 +204,7 @@ def _limits(language: str, settings: Settings) -> dict[str, int]:
     limits = {"CORE": 0, "DATA": memory, "NOFILE": settings.files, "FSIZE": settings.scratch}
     if not settings.trust:  # outside of a sandbox this would count all processes of the user
         limits["NPROC"] = settings.processes
+        limits["MEMLOCK"] = 0  # what MSG_ZEROCOPY keeps is counted as that, and as memory of no process
     return limits
 
 

@@ -24,6 +24,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import Final
 from weakref import WeakSet
 
+from hipq import files
 from hipq.errors import Invalid, Moved, StoreBroken, StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.sqlite.open_files import Inode, OpenFiles, inode, replaced
 
@@ -87,9 +88,8 @@ class Connection:
         self._writers = threading.RLock()  # one thread at a time waits for the lock file: readers need not wait with it
         self._lock_file = -1
         if self._needs_lock_file:
-            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
             try:
-                self._lock_file = os.open(self.path + "-hipq", flags, 0o666)
+                self._lock_file = files.make(self.path + "-hipq")
             except OSError as error:
                 raise StoreUnavailable(f"cannot open {self.path}-hipq: {error.strerror}") from None
 
@@ -111,6 +111,8 @@ class Connection:
 
     def _opened(self) -> sqlite3.Connection:
         try:
+            if self.path:
+                files.make_database(self.path)  # its log and the log's index get the same mode
             conn = sqlite3.connect(
                 self.path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False,
                 cached_statements=512,
@@ -121,6 +123,10 @@ class Connection:
             conn.execute("PRAGMA user_version").fetchone()  # opens the log
         except sqlite3.Error as error:
             raise translated(error) from error
+        except OSError as error:
+            raise StoreUnavailable(f"cannot open {self.path}: {error.strerror}") from None
+        for suffix in ("-wal", "-shm") if self.path else ():
+            files.share(self.path + suffix)  # SQLite does so only if root runs it
         return conn
 
     @contextmanager

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from hipq import files
 from hipq.stores.health import FileHealth
 from hipq.stores.sqlite.connection import BUSY_SECONDS, SAFE_VERSION
 from hipq.stores.sqlite.moving import is_moving
@@ -28,11 +29,16 @@ def look(path: str) -> FileHealth:
         disk_free=disk.f_bavail * disk.f_frsize,
         disk_size=disk.f_blocks * disk.f_frsize,
         moving=is_moving(path),
+        exposed=tuple((name, mode) for name in _files(os.path.abspath(path)) if (mode := files.exposed(name))),
     )
 
 
+def _files(path: str) -> tuple[str, ...]:
+    return path, f"{path}-wal", f"{path}-shm", f"{path}-hipq"
+
+
 def _unwritable(path: str, folder: str) -> Iterator[str]:
-    for name in (path, f"{path}-wal", f"{path}-shm", f"{path}-hipq"):
+    for name in _files(path):
         if os.path.exists(name) and not os.access(name, os.R_OK | os.W_OK):
             yield name
     if not os.access(folder, os.W_OK | os.X_OK):

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
+from hipq import files
 from hipq.errors import Conflict
 
 _TRIES: Final = 20
@@ -18,7 +19,7 @@ _TRIES: Final = 20
 @contextmanager
 def only_mover(path: str) -> Iterator[None]:
     """One at a time; and while there is one, `is_moving` says so."""
-    descriptor = os.open(_file(path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    descriptor = files.make(_file(path))
     try:
         for left in reversed(range(_TRIES)):  # somebody may just be asking whether there is one
             try:

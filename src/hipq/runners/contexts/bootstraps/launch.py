@@ -9,23 +9,45 @@ Runs under any Python 3.8 or later, alone: nothing of hipq is there. Its argumen
 
 """
 
+import errno
 import fcntl
 import json
 import os
 import resource
 import sys
 
+PR_CAPBSET_DROP = 24
+CAPABILITY_VERSION = 0x20080522
+
 
 def main() -> None:
     told = json.loads(sys.argv[1])
     _arrange(told["channel"])
     if told["user"] is not None:
+        _give_up_rights()
         os.setgroups([])
         os.setresgid(told["user"], told["user"], told["user"])
-        os.setresuid(told["user"], told["user"], told["user"])
+        os.setresuid(told["user"], told["user"], told["user"])  # which takes the rest of what it may do
     for name, most in told["limits"].items():
         _limit(getattr(resource, "RLIMIT_" + name), most)
     os.execv(told["command"][0], told["command"])
+
+
+def _give_up_rights() -> None:
+    """No program it starts can ever have a capability: not by its own file, not by what it inherits."""
+    import ctypes  # which takes a moment: only root needs it
+
+    libc = ctypes.CDLL(None, use_errno=True)
+    for right in range(64):
+        if libc.prctl(PR_CAPBSET_DROP, right, 0, 0, 0) and ctypes.get_errno() != errno.EINVAL:  # EINVAL: no such right
+            raise OSError(ctypes.get_errno(), "cannot give up a capability")
+    now = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: of the first 32, then of the others
+    header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
+    if libc.capget(header, now):
+        raise OSError(ctypes.get_errno(), "cannot see its capabilities")
+    now[2] = now[5] = 0
+    if libc.capset(header, now):
+        raise OSError(ctypes.get_errno(), "cannot give up inheritable capabilities")
 
 
 def _arrange(channel: "list[int]") -> None:
