@@ -11,6 +11,7 @@ import msgspec
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _TABLES: Final = "VmPTE:"
 """The kernel's tables of a process's memory: a page for every 2 MB that is looked at, even where nothing is kept."""
+_OWN: Final = ("RssAnon:", "RssShmem:", _TABLES)
 _MOST: Final = 4096
 """Processes that are looked at: a fork bomb must not keep us busy."""
 
@@ -49,13 +50,27 @@ def usage(first: int) -> Usage:
     """Memory that several have in common is counted for each: see `shared_memory`."""
     memory, cpu, pids = 0, 0.0, family(first)
     for pid in pids:
-        memory += _kilobytes(f"/proc/{pid}/status", "RssAnon:", "RssShmem:", _TABLES)
+        memory += _kilobytes(f"/proc/{pid}/status", *_OWN)
         try:
             fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         except OSError:
             continue  # it has ended
         cpu += sum(map(int, fields[11:15])) / _TICKS
     return Usage(memory, len(pids), cpu)
+
+
+def at_rest(first: int) -> tuple[int, int]:
+    """How many of them are more than an entry in a table, and the memory of all. For those that have been stopped:
+    one file of each is read, as this is asked after every batch."""
+    count = memory = 0
+    for pid in family(first):
+        try:
+            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+        except OSError:
+            continue  # it has ended
+        count += not any(line.startswith(("State:\tZ", "State:\tX")) for line in lines)
+        memory += _sum(lines, *_OWN)
+    return count, memory
 
 
 def shared_memory(first: int) -> int:
@@ -68,10 +83,13 @@ def shared_memory(first: int) -> int:
 
 def _kilobytes(file: str, *names: str) -> int:
     try:
-        lines = Path(file).read_text().splitlines()
-        return sum(int(line.split()[1]) for line in lines if line.startswith(names)) << 10
+        return _sum(Path(file).read_text().splitlines(), *names)
     except (OSError, ValueError, IndexError):
         return 0  # it has ended
+
+
+def _sum(lines: list[str], *names: str) -> int:
+    return sum(int(line.split()[1]) for line in lines if line.startswith(names)) << 10
 
 
 def _children(pid: int) -> list[int]:

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from hipq.runners.contexts.family import Usage, family, living, shared_memory, usage
+from hipq.runners.contexts.family import Usage, at_rest, family, living, shared_memory, usage
 from hipq.runners.contexts.settings import Settings
 from hipq.runners.contexts.spawner import Spawner
 from hipq.runners.contexts.starting import start
@@ -92,7 +92,9 @@ class Process:
 
     def scratch(self) -> ScratchUse:
         """What is in its scratch; nothing if that cannot be seen."""
-        pid = self.pid if self._first_handle >= 0 else 0
+        return self._scratch_of(self.pid) if self._first_handle >= 0 else ScratchUse()
+
+    def _scratch_of(self, pid: int) -> ScratchUse:
         used = ScratchUse()
         try:
             for folder in _SCRATCH:
@@ -107,15 +109,17 @@ class Process:
     def freeze(self) -> bool:
         """Stop it while it has nothing to do. False if what its jobs left behind would be in the way of the next:
         processes, which would go on, or files."""
-        pid = self.pid
+        found = family(self._first)
+        pid = found[1] if len(found) > 1 else 0
         end = time.monotonic() + _SETTLING
-        while living(self._first) > 2 and time.monotonic() < end:
+        while len(found) > 2 and living(self._first) > 2 and time.monotonic() < end:
             time.sleep(0.001)  # what a shell ran last is just about to end
         if not pid or not self._signal(pid, signal.SIGSTOP) or not self._signal_first(signal.SIGSTOP):
             return False
-        left = self.scratch()
-        self.kept = usage(self._first).memory + left.bytes
-        return living(self._first) == 2 and left.full < 0.5 and left.files < MOST_FILES / 2
+        left = self._scratch_of(pid) if self._first_handle >= 0 else ScratchUse()
+        count, memory = at_rest(self._first)
+        self.kept = memory + left.bytes
+        return count == 2 and left.full < 0.5 and left.files < MOST_FILES / 2
 
     def thaw(self) -> None:
         self._signal_first(signal.SIGCONT)
