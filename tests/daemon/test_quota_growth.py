@@ -24,14 +24,14 @@ def test_answers_that_no_job_waits_for_count_like_jobs(here: Site) -> None:
     few, small = here.tenant(waiting=3), here.tenant(bytes=3 * BIG)
     for tenant in (few, small):
         got = [answer(tenant, f"key{n}", b"x" * BIG) for n in range(10)]
-        taken = [one.status for one in got if one.status == 202]
-        assert [one.status for one in got if one.status != 202] == [429] * (10 - len(taken))
-        assert 2 <= len(taken) <= 3
+        assert {one.status for one in got} == {202, 429}
         assert int(got[-1].headers["retry-after"]) >= 1
         assert "quota" in got[-1].error
+        for n in range(4):  # while they are counted in the database, where they are still
+            time.sleep(0.5)
+            got.append(answer(tenant, f"another{n}", b"x" * BIG))
+        assert 2 <= sum(one.status == 202 for one in got) <= 3, "one that is counted twice for a moment may be refused"
         assert tenant("POST", "/{}/job/any/add", b"x" * BIG).status == 429, "one quota for both"
-        time.sleep(1.5)  # so it is counted in the database, where they are still
-        assert [answer(tenant, "another", b"x" * BIG).status for _ in range(3)] == [429] * 3
     assert answer(small, "large", b"x" * (4 * BIG)).status == 413
     assert answer(here.tenant(), "key", b"x" * BIG).status == 202
 

@@ -29,11 +29,11 @@ def is_apart(running: Running) -> bool:
 
 
 class FairQueue:
-    """Whoever uses it holds a lock."""
+    """Whoever uses it holds a lock, but for `measure`."""
 
     def __init__(self, hands: int) -> None:
         self._hands = hands
-        self.most = hands + spare_hands(hands)
+        self._most = hands + spare_hands(hands)
         self._tenants: dict[str, dict[str, deque[Running]]] = {}
         """What waits, by tenant and lane; whose turn it is comes first."""
         self._holding: Counter[str] = Counter()
@@ -41,6 +41,12 @@ class FairQueue:
         self._pace: dict[str, float] = {}
         """By lane the seconds a job takes, about."""
         self.waiting = 0
+
+    @property
+    def usable(self) -> int:
+        """Hands that there can be work for: while one tenant is alone, the spare ones are of no use."""
+        alone = len(self._tenants) <= 1 and self._holding.keys() <= self._tenants.keys()
+        return self._hands if alone else self._most
 
     def put(self, running: Running) -> None:
         lanes = self._tenants.setdefault(running.row.tenant, {})
@@ -70,7 +76,7 @@ class FairQueue:
         return batch
 
     def _may_have_one(self, tenant: str, total: int) -> bool:
-        return total < self._hands or (total < self.most and not self._holding[tenant])
+        return total < self._hands or (total < self._most and not self._holding[tenant])
 
     def _size(self, lane: str, waiting: int, idle: int) -> int:
         """As many as take a moment; and no more than leave some for the hands that are idle."""
@@ -93,7 +99,7 @@ class FairQueue:
     def spare(self) -> Spare:
         """What tenants that have nothing here could start, although there is no room for more."""
         promised = sum(not self._holding[name] for name in self._tenants)
-        free = self.most - max(self._holding.total(), self._hands) - promised
+        free = self._most - max(self._holding.total(), self._hands) - promised
         return Spare(max(free, 0), frozenset(self._holding) | frozenset(self._tenants))
 
     def measure(self, lane: str, seconds: float) -> None:

@@ -107,7 +107,7 @@ class ContextHands:
                     others.append(running)
                 else:
                     self._unstarted.put(running)
-            missing = min(self._unstarted.waiting - self._free, self._unstarted.most - self._threads)
+            missing = min(self._unstarted.waiting - self._free, self._unstarted.usable - self._threads)
             self._threads += max(missing, 0)
             self._changed.notify_all()
         for _ in range(missing):
@@ -213,8 +213,7 @@ class ContextHands:
 
         def ended(report: Report) -> None:
             running = by_id[report.id]
-            with self._changed:
-                self._unstarted.measure(running.row.lane, (self._steady() - running.started) / 1e6)
+            self._unstarted.measure(running.row.lane, (self._steady() - running.started) / 1e6)
             self._report(running, report)
 
         if is_apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own

@@ -250,7 +250,7 @@ class Engine:
                 self._glance_by(0)  # what was added while it was asked
             else:
                 throttling.ask(self.sysid, room, now, steady)
-        return admitted + self._hunger.claims(room, self._hands_free(), self._spare_hands())
+        return admitted + self._hunger.claims(room, self._hands_free(), self._spare_hands(room))
 
     def _roll(self, now: int) -> list[Change]:
         """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
@@ -359,8 +359,9 @@ class Engine:
     def _room(self) -> int:
         return self._pace.room(self._hands_free())
 
-    def _spare_hands(self) -> Spare:
-        return self._spare()._replace(each=self._pace.for_one())
+    def _spare_hands(self, room: int) -> Spare:
+        """For where there is no room; else nobody need ask."""
+        return NO_SPARE if room > 0 else self._spare()._replace(each=self._pace.for_one())
 
     def _save(self, changes: list[Change], claims: list[Claim], now: int) -> Turned:
         """One transaction. If a row stands in its way, or they are very many, several, and nothing is claimed; what
@@ -609,7 +610,7 @@ class Engine:
         served = self._locked.others()
         times = [t - now for queue in served for t in (self._next_start[queue], self._next_deadline[queue]) if t]
         room = self._room()
-        if not self.stopping and self._hunger.wants(room, self._spare_hands()):
+        if not self.stopping and self._hunger.wants(room, self._spare_hands(room)):
             return 0.0
         if not self.stopping and room > 0:
             times += [again - now for queue, again in self._refused.items() if again and queue in served]
