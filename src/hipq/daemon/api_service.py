@@ -10,6 +10,7 @@ from hipq.stores.base import Store, WaitingLane
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
+    from hipq.daemon.accepted import Accepted
     from hipq.daemon.backlog import Backlog
     from hipq.daemon.handlers import Handlers
     from hipq.daemon.made import Options
@@ -77,5 +78,7 @@ class Service(Protocol):
     def handlers(self) -> Handlers: ...
     @property
     def journal(self) -> Journal: ...
+    @property
+    def accepted(self) -> Accepted: ...
     def health(self) -> str:
         """One of HEALTH."""

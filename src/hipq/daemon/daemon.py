@@ -13,14 +13,16 @@ import msgspec
 from msgspec.structs import replace
 
 from hipq.app import Hipq
+from hipq.daemon.accepted import Accepted
 from hipq.daemon.backlog import Backlog
 from hipq.daemon.feed import Feed
 from hipq.daemon.handlers import Handlers
 from hipq.daemon.hands import ContextHands
-from hipq.daemon.ids import Ids
-from hipq.daemon.ingest import Ingest
+from hipq.daemon.ids import JournalIds
+from hipq.daemon.ingest import Ingest, check_database
 from hipq.daemon.joblog import JobLog
 from hipq.daemon.jobs import Jobs
+from hipq.daemon.known import Known
 from hipq.daemon.made import ORDER
 from hipq.daemon.quotas import Chained
 from hipq.daemon.scheduler import FairShare
@@ -30,7 +32,7 @@ from hipq.engine.lanes import Guarded, Scheduler
 from hipq.engine.launch import Launcher
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
-from hipq.errors import HipqError
+from hipq.errors import HipqError, StoreUnavailable
 from hipq.job.model import New
 from hipq.job.retries import fixed
 from hipq.job.spec import Spec
@@ -44,6 +46,7 @@ APP: Final = "daemon"
 QUEUE: Final = "jobs"
 PRUNE_SECONDS: Final = 60.0
 TIDY_SECONDS: Final = 1.0
+JOIN_SECONDS: Final = 0.05
 BEHIND: Final = 0.5
 """Seconds that the store may be behind the journal for what waits to be counted."""
 _FOR_EVER: Final = 1_000_000
@@ -118,29 +121,59 @@ class Daemon:
         self.app = Hipq(APP, options.db)
         opened.callback(self.app.close)
         self.queue = self.app.queue(QUEUE)
-        self.app.migrate()
+        self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
+        opened.callback(self.journal.close)
+        self._known = Known(self.journal)
+        check_database(self.app, self.journal)
         self.tenants = Tenants(self.store)
         self.handlers = Handlers(self.store)
         self.scheduler: Scheduler = Guarded(scheduler) if scheduler else FairShare(self._weight)
-        self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
-        opened.callback(self.journal.close)
         self._found = 0
         """How much of what is wrong with the journal was said."""
         self._tell_findings()
-        self.ids = ids = Ids(self.store, self.queue.number)
+        self._joined = threading.Event()
+        """The store is known to be as this program needs it."""
+        self._join_or_recall()
+        self.ids = ids = JournalIds(
+            self.store, self.queue.number, self.journal.identity, self._known.spare, self._known.keep_spare
+        )
         ids.reserve()
+        self.accepted = Accepted(self.store, self.journal, ids)
         self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events))
         self.backlog = Backlog(
             lambda: self.jobs.usage(_limited(self.tenants)), is_taken=lambda: _is_taken(self.journal)
         )
         self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._stored)
-        self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
+        self._ingest.join = self._join
+        if self._joined.is_set():
+            self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
         self._log = JobLog(options.job_log) if options.job_log else None
         if self._log:
             self._log.subscribe(self.app.events)
         self.contexts = Contexts(options.contexts)
         opened.callback(self.contexts.close)
         self.engine = self._made_engine()
+
+    def _join(self) -> None:
+        """Bring the store to what this program needs, and learn from it what a start without it takes."""
+        if self._joined.is_set():
+            return
+        check_database(self.app, self.journal)
+        self.app.migrate()
+        self._known.keep_queue(self.queue.number)
+        self.tenants.look()
+        self._known.keep_tenants(dict(self.tenants.texts))
+        self._joined.set()
+
+    def _join_or_recall(self) -> None:
+        try:
+            self._join()
+        except StoreUnavailable as error:
+            if not self._known.facts.queue:
+                raise  # what it would accept could not be given an id
+            _log.warning("the store is away, and jobs are accepted for it: %s", error)
+            self.queue.recall(self._known.facts.queue)
+            self.tenants.recall(self._known.facts.tenants)
 
     @property
     def store(self) -> Store:
@@ -152,7 +185,8 @@ class Daemon:
 
     def _made_engine(self) -> Engine:
         options, store = self._options, self.store
-        self._keep_quotas()
+        if self._joined.is_set():
+            self._keep_quotas()
         queue = EngineQueue(self.queue.number, QUEUE, ORDER, AnySpecs(options), scheduler=self.scheduler)
         now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
         launcher = Launcher(now, self.app.steady, _no_chain)
@@ -225,6 +259,9 @@ class Daemon:
 
     def _work(self) -> None:
         try:
+            while not self._joined.wait(JOIN_SECONDS):
+                if self._stopping.is_set():
+                    return
             self.engine.run()
             if not self._stopping.is_set():
                 self.failed = f"the engine ended: {self.engine.unfit}"
@@ -252,8 +289,11 @@ class Daemon:
         while not self._stopping.wait(TIDY_SECONDS):
             self._tell_findings()
             self.journal.look()
+            if not self._joined.is_set():
+                continue
             try:
                 self._keep_quotas()
+                self._known.keep_tenants(dict(self.tenants.texts))
                 if self.app.steady() >= purge_at:
                     self._purge()
                     purge_at = self.app.steady() + PRUNE_SECONDS * 1e6

@@ -239,12 +239,32 @@ class Folder:
         return match[1].decode() if match and crc32(match[1]) == int(match[2], 16) else None
 
     def _say(self, name: str, before: bytes, identity: str) -> None:
+        text = identity.encode()
+        self._write(name, b"%b%b,sum=%08x\n" % (before, text, crc32(text)))
+
+    # -- what others keep in it --------------------------------------------------------------------------------------
+    def write(self, name: str, text: bytes) -> None:
+        """A text of somebody else's."""
+        self._write(name, b"%08x\n%b" % (crc32(text), text))
+
+    def read(self, name: str) -> bytes:
+        """That text; empty if there is none, or it is damaged."""
+        try:
+            descriptor = self.open(name)
+        except FileNotFoundError:
+            return b""
+        try:
+            total, _, text = read_at(descriptor, 0, os.fstat(descriptor).st_size).partition(b"\n")
+        finally:
+            os.close(descriptor)
+        return text if total == b"%08x" % crc32(text) else b""
+
+    def _write(self, name: str, data: bytes) -> None:
         """All of it or nothing, and on disk when this returns."""
         try:
             descriptor = self.open(f"{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
-                text = identity.encode()
-                write_all(descriptor, b"%b%b,sum=%08x\n" % (before, text, crc32(text)), 0)
+                write_all(descriptor, data, 0)
                 synced(descriptor, self.where(name))
             finally:
                 os.close(descriptor)

@@ -24,6 +24,8 @@ from hipq.journal.tail import Tail
 SEGMENT_BYTES: Final = 64 << 20
 MOST_BYTES: Final = 1 << 30
 _LARGEST: Final = 1 << 50
+REMEMBERED: Final = "daemon"
+"""The file in which its daemon keeps what it has to know when the store is away."""
 
 
 class Journal:
@@ -132,6 +134,20 @@ class Journal:
                 f"`hipq journal recover {self._folder.path} --as-new`"
             )
         self._folder.set_store(store)
+
+    @property
+    def store(self) -> str | None:
+        """The identity of the store that its jobs go to; None if it has no jobs, or nobody has said yet."""
+        return self._folder.store() if self._reader.has_jobs else None
+
+    def remember(self, text: bytes) -> None:
+        """Keep a text beside it, in place of the one before. It is on disk when this returns."""
+        self._check_process()
+        self._folder.write(REMEMBERED, text)
+
+    def remembered(self) -> bytes:
+        """That text; empty if there is none, or it is damaged."""
+        return self._folder.read(REMEMBERED)
 
     def read_reserve(self, count: int, seconds: float) -> Reserved | None:
         """The next batches, with about `count` jobs, but at least one batch; None if there is nothing. What is not
