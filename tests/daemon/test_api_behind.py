@@ -25,7 +25,7 @@ class Got(NamedTuple):
     body: bytes
 
 
-def call(api: Api, method: str, path: str, **headers: str) -> Got:
+def call(api: Api, method: str, path: str, query: str = "", **headers: str) -> Got:
     """One request, without a network."""
     sent: list[Any] = []
 
@@ -36,7 +36,14 @@ def call(api: Api, method: str, path: str, **headers: str) -> Got:
         sent.append(message)
 
     given = [(name.encode(), value.encode()) for name, value in headers.items()]
-    scope = {"type": "http", "method": method, "path": path, "query_string": b"", "headers": given, "root_path": ""}
+    scope = {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "query_string": query.encode(),
+        "headers": given,
+        "root_path": "",
+    }
     asyncio.run(api(scope, receive, send))
     head, *parts = sent
     return Got(head["status"], tuple(head["headers"]), b"".join(part["body"] for part in parts))

@@ -14,7 +14,8 @@ import pytest
 
 from hipq.cli.main import run
 from hipq.daemon import daemon as module
-from hipq.daemon.daemon import AnySpecs, Daemon, Options
+from hipq.daemon.daemon import Daemon, Options
+from hipq.daemon.options import AnySpecs
 from hipq.errors import DuplicateKey, HipqError, Invalid, JournalError, NotFound, StoreUnavailable
 from hipq.job.model import sequence_of
 from hipq.job.states import EXECUTING, SCHEDULED, WAITING

@@ -22,7 +22,7 @@ from tests.daemon.test_api_behind import call
 from tests.daemon.working import add, made
 from tests.ending import at_the_end
 from tests.engine.conftest import url
-from tests.servers import fresh_database, free_port
+from tests.servers import free_port, fresh_database
 
 __all__ = ["url"]
 

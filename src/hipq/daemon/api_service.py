@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from hipq.daemon.backlog import Backlog
     from hipq.daemon.handlers import Handlers
     from hipq.daemon.made import Options
+    from hipq.daemon.ready import Ready
     from hipq.daemon.tenants import Tenants
     from hipq.journal import Journal
 
@@ -80,5 +81,6 @@ class Service(Protocol):
     def journal(self) -> Journal: ...
     @property
     def accepted(self) -> Accepted: ...
+    def ready(self) -> Ready: ...
     def health(self) -> str:
         """One of HEALTH."""

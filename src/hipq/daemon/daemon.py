@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from typing import Final, NoReturn
 
-import msgspec
 from msgspec.structs import replace
 
 from hipq.app import Hipq
@@ -24,7 +23,10 @@ from hipq.daemon.joblog import JobLog
 from hipq.daemon.jobs import Jobs
 from hipq.daemon.known import Known
 from hipq.daemon.made import ORDER
+from hipq.daemon.options import QUEUE, AnySpecs
+from hipq.daemon.options import Options as Options
 from hipq.daemon.quotas import Chained
+from hipq.daemon.ready import Ready, ready
 from hipq.daemon.scheduler import FairShare
 from hipq.daemon.tenants import Tenants
 from hipq.engine import prune
@@ -34,73 +36,21 @@ from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.errors import HipqError, StoreUnavailable
 from hipq.job.model import New
-from hipq.job.retries import fixed
-from hipq.job.spec import Spec
 from hipq.job.states import READY
 from hipq.journal import Journal
-from hipq.runners.contexts import Contexts, Settings
+from hipq.runners.contexts import Contexts
+from hipq.runners.sandbox import why_no_sandbox
 from hipq.stores.base import Store, Stored
 from hipq.throttlers.tenants import PerTenant
 
 APP: Final = "daemon"
-QUEUE: Final = "jobs"
 PRUNE_SECONDS: Final = 60.0
 TIDY_SECONDS: Final = 1.0
 JOIN_SECONDS: Final = 0.05
 BEHIND: Final = 0.5
 """Seconds that the store may be behind the journal for what waits to be counted."""
-_FOR_EVER: Final = 1_000_000
 
 _log = logging.getLogger("hipq")
-
-
-class Options(msgspec.Struct, frozen=True):
-    """How a daemon works."""
-
-    db: str | None = None
-    journal: str = "daemon.journal"
-    journal_bytes: int = 1 << 30
-    """What may wait in the journal while the store is away."""
-    concurrency: int = 8
-    """Batches that run at the same time, each in a context."""
-    retry_after: float = 60.0
-    give_up_after: float = 86_400.0
-    """Seconds from when a job was added, after which its next error is final."""
-    run_timeout: float = 3600.0
-    """Seconds a handler may take for one job."""
-    keep: float = 7 * 86_400.0
-    """Seconds for which jobs that have ended are kept."""
-    job_log: str = ""
-    """The file that gets a line for each job that enters, runs, completes; "" = none."""
-    contexts: Settings = Settings()
-
-
-class AnySpecs(Mapping[str, Spec]):
-    """Every type there may be: all have the same defaults, and their code is found when they run."""
-
-    def __init__(self, options: Options) -> None:
-        self._retry = fixed(options.retry_after, attempts=_FOR_EVER)
-        self._options = options
-        self._known: dict[str, Spec] = {}
-
-    def __getitem__(self, name: str) -> Spec:
-        if name not in self._known:
-            if len(self._known) > 10_000:
-                self._known.clear()
-            self._known[name] = Spec(
-                name, QUEUE, fn=_elsewhere, retry=self._retry, run_timeout=self._options.run_timeout,
-                lifetime=self._options.give_up_after,
-            )  # fmt: skip
-        return self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
 
 
 class Daemon:
@@ -124,7 +74,8 @@ class Daemon:
         self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
         opened.callback(self.journal.close)
         self._known = Known(self.journal)
-        check_database(self.app, self.journal)
+        with suppress(StoreUnavailable):
+            check_database(self.app, self.journal)
         self.tenants = Tenants(self.store)
         self.handlers = Handlers(self.store)
         self.scheduler: Scheduler = Guarded(scheduler) if scheduler else FairShare(self._weight)
@@ -243,13 +194,32 @@ class Daemon:
         if self._log:
             self._log.close()
 
+    def ready(self) -> Ready:
+        return ready(self)
+
+    @property
+    def store_away(self) -> bool:
+        return bool(self._ingest.away) or not self._joined.is_set()
+
+    @property
+    def store_stuck(self) -> bool:
+        return bool(self._ingest.stuck)
+
+    @property
+    def is_full(self) -> bool:
+        return self.journal.waiting_bytes >= self._options.journal_bytes
+
+    def sandbox_refuses(self) -> str:
+        """Why no handler in code can run here; "" if they can."""
+        return "" if self._options.contexts.trust else why_no_sandbox()
+
     def health(self) -> str:
         """One of `api_service.HEALTH`."""
         if self.failed or self.journal.broken:
             return "broken"
         if not self.journal.has_room:
             return "disk full"
-        if self._ingest.away:
+        if self.store_away:
             return "store away"
         if self._ingest.stuck:
             return "stuck"
@@ -287,6 +257,7 @@ class Daemon:
         """Quotas are kept up to date; what has ended is purged when nobody wants to look at it any more."""
         purge_at = 0.0
         while not self._stopping.wait(TIDY_SECONDS):
+            self._found -= self.journal.forget_gone()
             self._tell_findings()
             self.journal.look()
             if not self._joined.is_set():
@@ -311,10 +282,6 @@ class Daemon:
 
 def _no_chain(_queue: str) -> NoReturn:
     raise AssertionError("jobs are chained by what contexts report")
-
-
-def _elsewhere(_job: object) -> None:
-    raise AssertionError("the code of such jobs runs in contexts")
 
 
 def _limited(tenants: Tenants) -> list[str]:

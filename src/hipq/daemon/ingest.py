@@ -12,11 +12,14 @@ from __future__ import annotations
 
 import logging
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from secrets import token_hex
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
@@ -72,13 +75,24 @@ def check_database(app: Hipq, journal: Journal) -> None:
     if owner is None:
         return
     path = app.url.removeprefix("sqlite:///")
-    if path != app.url and not os.path.exists(path):  # opening it would make one
+    if path != app.url and not _has_tables(path):  # opening it would make some
         journal.belong_to(NO_STORE)
     try:
         journal.belong_to(app.store.note(IDENTITIES, "") or NO_STORE)
     except SchemaError as error:
         if error.is_empty:
             journal.belong_to(NO_STORE)
+
+
+def _has_tables(path: str) -> bool:
+    """Whether there is such a file, with tables of ours in it. It is only read."""
+    if not os.path.exists(path):
+        return False
+    with closing(sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)) as conn:
+        try:
+            return bool(conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'hipq_queues'").fetchall())
+        except sqlite3.Error:
+            return True  # whatever it is, opening it will say so
 
 
 class Ingest:

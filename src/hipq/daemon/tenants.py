@@ -26,7 +26,7 @@ FRESH: Final = 1.0
 TOKENS: Final = 100
 """Tokens one tenant may have."""
 RESERVED: Final = frozenset({
-    "v1", "health", "metrics", "openapi", "openapi.json", "docs", "dashboard", "static", "login", "logout",
+    "v1", "health", "ready", "metrics", "openapi", "openapi.json", "docs", "dashboard", "static", "login", "logout",
     "callbacks", "favicon.ico", "robots.txt",
 })  # fmt: skip
 """What stands where a tenant does in a path, and is none."""

@@ -240,26 +240,9 @@ class Folder:
 
     def _say(self, name: str, before: bytes, identity: str) -> None:
         text = identity.encode()
-        self._write(name, b"%b%b,sum=%08x\n" % (before, text, crc32(text)))
+        self.write(name, b"%b%b,sum=%08x\n" % (before, text, crc32(text)))
 
-    # -- what others keep in it --------------------------------------------------------------------------------------
-    def write(self, name: str, text: bytes) -> None:
-        """A text of somebody else's."""
-        self._write(name, b"%08x\n%b" % (crc32(text), text))
-
-    def read(self, name: str) -> bytes:
-        """That text; empty if there is none, or it is damaged."""
-        try:
-            descriptor = self.open(name)
-        except FileNotFoundError:
-            return b""
-        try:
-            total, _, text = read_at(descriptor, 0, os.fstat(descriptor).st_size).partition(b"\n")
-        finally:
-            os.close(descriptor)
-        return text if total == b"%08x" % crc32(text) else b""
-
-    def _write(self, name: str, data: bytes) -> None:
+    def write(self, name: str, data: bytes) -> None:
         """All of it or nothing, and on disk when this returns."""
         try:
             descriptor = self.open(f"{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)

@@ -10,6 +10,7 @@ from typing import Final
 
 from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalError, JournalRefused
 from hipq.job.names import whole
+from hipq.journal import beside
 from hipq.journal.append import Appender, Done
 from hipq.journal.batch import Batch, check
 from hipq.journal.finding import Finding
@@ -103,6 +104,18 @@ class Journal:
         """Whether the last that was to be written found room on the disk."""
         return self._tail.has_room
 
+    @property
+    def free_bytes(self) -> int:
+        """What its disk has room for; -1 if that cannot be told."""
+        return beside.free_bytes(self._folder)
+
+    def forget_gone(self) -> int:
+        """Of what was found wrong, what the store refused and somebody has taken out of quarantine since; how many."""
+        gone = [one for one in self.found if one.kind == "refused" and not beside.is_there(self._folder, one.kept)]
+        for one in gone:
+            self.found.remove(one)
+        return len(gone)
+
     def look(self) -> None:
         """Whether its folder is still there: if not it is broken. To be asked now and then."""
         if not self._is_closed:
@@ -143,11 +156,11 @@ class Journal:
     def remember(self, text: bytes) -> None:
         """Keep a text beside it, in place of the one before. It is on disk when this returns."""
         self._check_process()
-        self._folder.write(REMEMBERED, text)
+        beside.keep(self._folder, REMEMBERED, text)
 
     def remembered(self) -> bytes:
         """That text; empty if there is none, or it is damaged."""
-        return self._folder.read(REMEMBERED)
+        return beside.kept(self._folder, REMEMBERED)
 
     def read_reserve(self, count: int, seconds: float) -> Reserved | None:
         """The next batches, with about `count` jobs, but at least one batch; None if there is nothing. What is not
