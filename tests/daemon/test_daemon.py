@@ -237,8 +237,8 @@ def test_lists_and_lanes_show_only_ones_own(served: Daemon) -> None:
 
 
 def test_the_same_key_of_two_tenants_is_two_keys_and_answers_find_their_own(served: Daemon) -> None:
-    python(served, "ask", "return 202, ''")
-    python(served, "ask", "return 202, ''", tenant="other")
+    python(served, "ask", "return 202, ''", waits=True)
+    python(served, "ask", "return 202, ''", tenant="other", waits=True)
     (mine,) = add(served, "ask", key="k")
     (theirs,) = add(served, "ask", key="k", tenant="other")
     with pytest.raises(DuplicateKey):

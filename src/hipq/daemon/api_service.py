@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hipq.daemon.ready import Ready
     from hipq.daemon.tenants import Tenants
     from hipq.journal import Journal
+    from hipq.runners.contexts import Handler
 
 
 HEALTH: Final = ("ok", "behind", "refused", "stuck", "store away", "disk full", "broken")
@@ -82,5 +83,8 @@ class Service(Protocol):
     @property
     def accepted(self) -> Accepted: ...
     def ready(self) -> Ready: ...
+    def wrong_with(self, handler: Handler) -> str:
+        """Why this handler's code cannot be read by its language, with the line; "" if it can, or nobody knows."""
+
     def health(self) -> str:
         """One of HEALTH."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from typing import Final, NoReturn
@@ -13,7 +12,7 @@ from msgspec.structs import replace
 
 from hipq.app import Hipq
 from hipq.daemon.accepted import Accepted
-from hipq.daemon.backlog import Backlog
+from hipq.daemon.backlog import Backlog, is_taken
 from hipq.daemon.feed import Feed
 from hipq.daemon.handlers import Handlers
 from hipq.daemon.hands import ContextHands
@@ -38,7 +37,8 @@ from hipq.errors import HipqError, StoreUnavailable
 from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.journal import Journal
-from hipq.runners.contexts import Contexts
+from hipq.runners.contexts import Contexts, Handler
+from hipq.runners.contexts.parsing import wrong_with
 from hipq.runners.sandbox import why_no_sandbox
 from hipq.stores.base import Store, Stored
 from hipq.throttlers.tenants import PerTenant
@@ -47,8 +47,6 @@ APP: Final = "daemon"
 PRUNE_SECONDS: Final = 60.0
 TIDY_SECONDS: Final = 1.0
 JOIN_SECONDS: Final = 0.05
-BEHIND: Final = 0.5
-"""Seconds that the store may be behind the journal for what waits to be counted."""
 
 _log = logging.getLogger("hipq")
 
@@ -91,9 +89,7 @@ class Daemon:
         ids.reserve()
         self.accepted = Accepted(self.store, self.journal, ids)
         self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events))
-        self.backlog = Backlog(
-            lambda: self.jobs.usage(_limited(self.tenants)), is_taken=lambda: _is_taken(self.journal)
-        )
+        self.backlog = Backlog(lambda: self.jobs.usage(_limited(self.tenants)), is_taken=lambda: is_taken(self.journal))
         self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._stored)
         self._ingest.join = self._join
         if self._joined.is_set():
@@ -194,6 +190,9 @@ class Daemon:
         if self._log:
             self._log.close()
 
+    def wrong_with(self, handler: Handler) -> str:
+        return wrong_with(handler, self._options.contexts)
+
     def ready(self) -> Ready:
         return ready(self)
 
@@ -287,13 +286,3 @@ def _no_chain(_queue: str) -> NoReturn:
 def _limited(tenants: Tenants) -> list[str]:
     """Those of whom it must be known what they have waiting: which cannot be more than they may."""
     return [name for name, one in tenants.latest.tenants.items() if one.quotas.waiting or one.quotas.bytes]
-
-
-def _is_taken(journal: Journal) -> bool:
-    """Whether the store has all that the journal has now: it is some milliseconds behind, unless it is stuck."""
-    last, until = journal.last, time.monotonic() + BEHIND
-    while not journal.is_taken(last):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True
