@@ -93,6 +93,11 @@ class JobFailed(HipqError):
 class SchemaError(HipqError):
     """The database is not at a version this program can use; run `hipq migrate`."""
 
+    def __init__(self, message: str = "", *, is_empty: bool = False) -> None:
+        super().__init__(message)
+        self.is_empty = is_empty
+        """It has no tables of hipq's at all."""
+
 
 class NameClash(HipqError):
     """Another queue owns this table name; choose another name or naming strategy."""

@@ -81,6 +81,10 @@ class Queue:
             self._number = self.app.register(self.name)
         return self._number
 
+    def recall(self, number: int) -> None:
+        """This is its number, as the database said at another time: it need not be asked for it."""
+        self._number = number
+
     @property
     def rules(self) -> Rules:
         """The rules as this program knows them: new jobs are checked by these. An engine goes by what the database says

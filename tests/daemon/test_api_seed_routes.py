@@ -120,7 +120,7 @@ def test_client_handler_add_type_takes_source_and_its_language(acme: Tenant, end
 
 @pytest.mark.parametrize("end", ["", "/add"])
 def test_client_handler_add_type_takes_the_seeds_object(acme: Tenant, end: str) -> None:
-    sent = {"eid": "e", "lang": "php", "before": "a", "beforeEach": "b", "body": "c", "afterEach": "d"}
+    sent = {"eid": "e", "lang": "php", "before": "a();", "beforeEach": "b();", "body": "c();", "afterEach": "d();"}
     assert acme("POST", f"/{{}}/handler/add/mail{end}", sent).status == 200
     found = acme("GET", "/{}/handler/get/mail").json
     assert {name: found[name] for name in sent} == sent

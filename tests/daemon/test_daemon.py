@@ -14,7 +14,8 @@ import pytest
 
 from hipq.cli.main import run
 from hipq.daemon import daemon as module
-from hipq.daemon.daemon import AnySpecs, Daemon, Options
+from hipq.daemon.daemon import Daemon, Options
+from hipq.daemon.options import AnySpecs
 from hipq.errors import DuplicateKey, HipqError, Invalid, JournalError, NotFound, StoreUnavailable
 from hipq.job.model import sequence_of
 from hipq.job.states import EXECUTING, SCHEDULED, WAITING
@@ -236,8 +237,8 @@ def test_lists_and_lanes_show_only_ones_own(served: Daemon) -> None:
 
 
 def test_the_same_key_of_two_tenants_is_two_keys_and_answers_find_their_own(served: Daemon) -> None:
-    python(served, "ask", "return 202, ''")
-    python(served, "ask", "return 202, ''", tenant="other")
+    python(served, "ask", "return 202, ''", waits=True)
+    python(served, "ask", "return 202, ''", tenant="other", waits=True)
     (mine,) = add(served, "ask", key="k")
     (theirs,) = add(served, "ask", key="k", tenant="other")
     with pytest.raises(DuplicateKey):

@@ -66,10 +66,27 @@ def test_delete_handler(handlers: Handlers) -> None:
     handlers.set("acme", "resize", lang="python", body="return 1")
     handlers.delete("acme", "resize")
     assert handlers.get("acme", "resize") is None
-    assert handlers.versions("acme", "resize") == []
     assert handlers.list("acme") == []
     with pytest.raises(NotFound):
         handlers.delete("acme", "resize")
+    handlers.delete("acme", "resize", purge=True)
+    assert handlers.versions("acme", "resize") == []
+
+
+def test_delete_keeps_versions_and_an_older_one_can_be_brought_back(handlers: Handlers) -> None:
+    first = handlers.set("acme", "resize", lang="python", body="return 1")
+    second = handlers.set("acme", "resize", lang="python", body="return 2")
+    handlers.delete("acme", "resize")
+    assert [one.id for one in handlers.versions("acme", "resize")] == [second.id, first.id]
+    back = handlers.restore("acme", "resize", first.id)
+    assert (back.id, back.body, back.deleted) == (first.id, "return 1", 0)
+    assert back.dt > second.dt
+    found = handlers.get("acme", "resize")
+    assert found is not None
+    assert found.id == first.id
+    assert [one.id for one in handlers.versions("acme", "resize")] == [first.id, second.id]
+    with pytest.raises(NotFound):
+        handlers.restore("acme", "resize", "no such version")
 
 
 def test_the_newest_version_runs_and_old_ones_are_cleaned(handlers: Handlers) -> None:
@@ -124,7 +141,7 @@ def test_a_tenant_has_so_many_handlers_and_no_more(store: Store, monkeypatch: py
     assert handlers.get("acme", "t3") is None
     handlers.set("acme", "t1", lang="python", body="a new version of one that is there")
     handlers.set("other", "t3", lang="python", body="another tenant has its own")
-    handlers.delete("acme", "t0")
+    handlers.delete("acme", "t0", purge=True)
     handlers.set("acme", "t3", lang="python", body="there is room again")
 
 

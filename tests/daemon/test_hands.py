@@ -23,7 +23,7 @@ from tests.engine.working import until
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
     with daemon(tmp_path_factory.mktemp("hands")) as found:
-        python(found, "status", "import json; status, data = json.loads(payload); return status, data")
+        python(found, "status", "import json; status, data = json.loads(payload); return status, data", waits=True)
         yield found
 
 
@@ -82,7 +82,7 @@ def test_202_without_a_key_is_answered_by_its_id(served: Daemon) -> None:
 
 
 def test_202_whose_answer_does_not_come_in_time_is_tried_again(served: Daemon) -> None:
-    python(served, "patient", "return (202, '') if job.attempt == 1 else 'itself'")
+    python(served, "patient", "return (202, '') if job.attempt == 1 else 'itself'", waits=True)
     (job_id,) = add(served, "patient", timeout=1.0)
     found = ended(served, job_id)
     assert (found.code, found.attempt, found.failures) == ("ok", 2, 1)
@@ -90,7 +90,7 @@ def test_202_whose_answer_does_not_come_in_time_is_tried_again(served: Daemon) -
 
 
 def test_an_answer_that_is_an_error_is_tried_again(served: Daemon) -> None:
-    python(served, "refused", "return (202, '') if job.attempt == 1 else 'itself'")
+    python(served, "refused", "return (202, '') if job.attempt == 1 else 'itself'", waits=True)
     (job_id,) = add(served, "refused", key="k1")
     until(lambda: row(served, job_id).phase == WAITING)
     assert served.jobs.answer("acme", "refused", "k1", b'"no"', error=True) == "matched"

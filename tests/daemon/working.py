@@ -55,7 +55,7 @@ def add(daemon: Daemon, jobtype: str, *payloads: bytes, tenant: str = "acme", **
     return asyncio.run(daemon.jobs.add(tenant, jobtype, payloads or (b"",), JobOptions(**options)))
 
 
-def python(daemon: Daemon, jobtype: str, body: str, tenant: str = "acme", **parts: str) -> None:
+def python(daemon: Daemon, jobtype: str, body: str, tenant: str = "acme", **parts: Any) -> None:
     daemon.handlers.set(tenant, jobtype, lang="python", body=body, **parts)
 
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from hipq import Hipq
-from hipq.daemon.daemon import AnySpecs, Options
 from hipq.daemon.made import ORDER, PLAIN, job
+from hipq.daemon.options import AnySpecs, Options
 from hipq.daemon.scheduler import FairShare
 from hipq.engine import lanes as module
 from hipq.engine.claim import Hunger

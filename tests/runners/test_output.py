@@ -50,10 +50,16 @@ def test_a_line_that_is_too_long_asks_for_no_job() -> None:
 
 
 def test_a_job_may_ask_for_so_many() -> None:
-    output = printed(b"J: a|x\n" * (MOST_SPAWNED + 3))
-    assert len(output.spawned) == MOST_SPAWNED
-    said = "[hipq: whatever follows is no job: 10,000 is all a job may ask for]"
-    assert output.log == "\n".join([said, *["J: a|x"] * 3])
+    output = printed(b"J: a|x\n" * MOST_SPAWNED)
+    assert (len(output.spawned), output.too_many) == (MOST_SPAWNED, False)
+
+
+@pytest.mark.parametrize("together", [True, False])
+def test_one_that_asks_for_more_asks_for_none(together: bool) -> None:
+    lines = [b"J: a|x\n"] * (MOST_SPAWNED + 3)
+    output = printed(b"".join(lines)) if together else printed(*lines)
+    assert (output.spawned, output.too_many) == ([], True)
+    assert "[hipq: none of these is added: 10,000 jobs is all a job may ask for]" in output.log
 
 
 def test_the_end_of_a_log_is_kept_and_the_cut_is_marked() -> None:

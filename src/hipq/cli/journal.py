@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, Final
 
 import click
@@ -14,9 +13,9 @@ from hipq.cli.commands import Commands, examples
 from hipq.cli.complain import note
 from hipq.cli.inputs import Type, Whole
 from hipq.cli.progress import confirm, yes_option
+from hipq.cli.quarantine import folder_argument, opened, quarantine, repost
 from hipq.cli.show import clock, print_json, print_lines, print_table, some
 from hipq.cli.target import json_option
-from hipq.errors import Invalid
 from hipq.job.when import to_datetime
 from hipq.journal.batch import Batch, decode
 from hipq.journal.examine import Examined, contents, examine, outline
@@ -31,8 +30,6 @@ from hipq.observe.logs import escaped
 
 LOOKS: Final = 3
 """How often to look at a journal that is written to: what is cut back as we look is not damage."""
-
-_folder_argument = click.argument("folder", metavar="FOLDER")
 
 
 @click.group(
@@ -51,12 +48,12 @@ def journal() -> None:
 @journal.command(
     epilog=examples("hipq journal check /var/lib/hipq/journal", "hipq journal check /var/lib/hipq/journal --json")
 )
-@_folder_argument
+@folder_argument
 @json_option
 def check(folder: str, as_json: bool) -> int:
     """Whether all of a journal can be read. It changes nothing, and may be run while a daemon writes. Exit 1: jobs that
     were acknowledged may be lost."""
-    with _opened(folder) as found:
+    with opened(folder) as found:
         in_use, examined, findings = _looked(found)
         identity = found.identity()
     rows = [_described(segment) for segment in examined.segments]
@@ -84,7 +81,7 @@ class _Place(Type):
         "hipq journal show /var/lib/hipq/journal --after 3:1200",
     )
 )
-@_folder_argument
+@folder_argument
 @click.option("--after", type=_Place(), default=BEGINNING, help="The next page: batches behind this position.")
 @click.option("--limit", type=Whole("limit", 1, 100_000), default=100, show_default=True, help="At most so many.")
 @click.option("--refused", is_flag=True, help="Those that the store would not take, and that were put into quarantine.")
@@ -94,7 +91,7 @@ def show(folder: str, after: Position, limit: int, refused: bool, as_json: bool)
     changes nothing, and may be run while a daemon writes."""
     rows: list[dict[str, Any]] = []
     count = 0
-    with _opened(folder) as found:
+    with opened(folder) as found:
         for place, end, batch in _refused(found, after) if refused else _batches(found, after):
             if count >= limit and end > after:  # what was refused of one batch is at one place, and on one page
                 note(f"there is more: add --after {after}")
@@ -116,7 +113,7 @@ def show(folder: str, after: Position, limit: int, refused: bool, as_json: bool)
         "hipq journal recover /var/lib/hipq/journal", "hipq journal recover /var/lib/hipq/journal --as-new --yes"
     ),
 )
-@_folder_argument
+@folder_argument
 @click.option("--as-new", is_flag=True, help="Let the store take all of it, as if it had never seen it.")
 @yes_option
 @json_option
@@ -128,7 +125,7 @@ def recover_journal(folder: str, as_new: bool, yes: bool, as_json: bool) -> None
     more than is there, an old copy perhaps, or of another store: jobs in it that a store has already may run a second
     time.
     """
-    with _opened(folder) as found:
+    with opened(folder) as found:
         found.lock()
         if as_new:
             confirm("Jobs in it that the store has already may run a second time. Go on?", yes)
@@ -148,18 +145,11 @@ def recover_journal(folder: str, as_new: bool, yes: bool, as_json: bool) -> None
         click.echo(f"the journal is {identity} now")
 
 
+journal.add_command(quarantine)
+journal.add_command(repost)
+
+
 # -- looking ---------------------------------------------------------------------------------------------------------
-@contextmanager
-def _opened(path: str) -> Iterator[Folder]:
-    found = Folder(path, make=False)
-    try:
-        if not found.is_journal():
-            raise Invalid(f"there is no journal in {path}")
-        yield found
-    finally:
-        found.close()
-
-
 def _looked(folder: Folder) -> tuple[bool, Examined, list[Finding]]:
     for _ in range(LOOKS):
         in_use = folder.is_locked()

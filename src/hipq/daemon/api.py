@@ -23,29 +23,20 @@ from starlette.routing import Router
 from hipq.daemon import openapi
 from hipq.daemon.api_add import Adding
 from hipq.daemon.api_at_once import AtOnce
+from hipq.daemon.api_on_its_way import found
 from hipq.daemon.api_once import Once
 from hipq.daemon.api_service import Service
 from hipq.daemon.auth import Doorkeeper
-from hipq.daemon.http_reply import NO_TOKEN, NOTHING, ClientGone, Refused, Reply, Send, later, refusal, sentence
+from hipq.daemon.http_reply import NO_TOKEN, NOTHING, ClientGone, Refused, Reply, Send, refusal, sentence
 from hipq.daemon.http_request import Limits, Receive, Scope, Shared, check_head, one_each
-from hipq.daemon.ids import is_given_out
 from hipq.daemon.metrics import Counts, Seldom
 from hipq.daemon.quotas import Gate
 from hipq.daemon.routes import ROUTES
 from hipq.daemon.routes_table import Call, Route, checked_params
 from hipq.daemon.stream import Stream
 from hipq.daemon.turns import Turns
-from hipq.errors import NotFound
 from hipq.observe.logs import Line
 
-ON_ITS_WAY: Final = 5.0
-"""Seconds for which a job is waited for that may be in the journal still."""
-LONGEST_PAUSE: Final = 0.2
-"""Seconds between two looks for it."""
-NOT_KNOWN_YET: Final = sentence(
-    503, "whether there is a job with this id is not known yet: jobs wait to be taken into the database; try again",
-    later(1),
-)  # fmt: skip
 NO_BROWSER: Final = sentence(403, "without tokens nothing is taken from pages in a browser: they may be anybody's")
 
 WRONG_HOST: Final = sentence(
@@ -123,7 +114,9 @@ class Api:
                 caller = None if route.who == "anybody" else await self._door.caller(headers.get(b"authorization", b""))
                 call = Call(self, route, caller, params, scope, receive)
                 call.query  # noqa: B018 - what is wrong with it is said before the body is read
-            reply = refused or await self._done(route, call)
+                reply = await found(call, self.service.accepted)
+            else:
+                reply = refused
         except ClientGone:
             return
         except Exception as error:
@@ -132,25 +125,6 @@ class Api:
             if call is not None:
                 call.body.close()
         await self._reply(route, params.get("client", ""), reply, scope, send)
-
-    async def _done(self, route: Route, call: Call | None) -> Reply | Stream:
-        """A job that is on its way from the journal to the store is not known yet, but its id is out: so it is waited
-        for. Until the store has what was acknowledged before this call, nobody knows whether there is such a job: not
-        whoever asks for one that does not exist, and not who asks for another's."""
-        assert call is not None
-        journal = self.service.journal
-        last, until, pause = journal.last, time.monotonic() + ON_ITS_WAY, 0.01
-        while True:
-            settled = journal.is_taken(last)  # before the look: it may arrive in between
-            try:
-                return await route.does(call)
-            except NotFound:
-                if settled or "id" not in call.params or not is_given_out(call.id):
-                    raise
-                if time.monotonic() > until:
-                    return NOT_KNOWN_YET
-            await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE)
 
     async def _reply(self, route: Route, tenant: str, reply: Reply | Stream, scope: Scope, send: Send) -> None:
         if isinstance(reply, Stream):

@@ -15,6 +15,7 @@ from hipq.daemon.http_reply import Reply, added, refusal
 from hipq.daemon.http_request import LARGE, Limits
 from hipq.daemon.made import PLAIN, Options
 from hipq.errors import HipqError, Invalid
+from hipq.job.windows import ALWAYS
 
 if TYPE_CHECKING:
     from hipq.daemon.api_service import Jobs
@@ -120,4 +121,7 @@ def _options(query: Mapping[str, Any], count: int) -> Options:
     key = query.get("key", "")
     if key and count > 1:
         raise Invalid(f"a key is for one job, and there are {count}")
-    return Options(key=key, at=query.get("dt", 0), priority=query.get("priority", 100))
+    return Options(
+        key=key, at=query.get("dt", 0), priority=query.get("priority", 100), windows=query.get("windows", ALWAYS),
+        then=query.get("then", ""),
+    )  # fmt: skip

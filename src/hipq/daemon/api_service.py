@@ -10,12 +10,15 @@ from hipq.stores.base import Store, WaitingLane
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
+    from hipq.daemon.accepted import Accepted
     from hipq.daemon.backlog import Backlog
     from hipq.daemon.handlers import Handlers
     from hipq.daemon.jobs import Page
     from hipq.daemon.made import Options
+    from hipq.daemon.ready import Ready
     from hipq.daemon.tenants import Tenants
     from hipq.journal import Journal
+    from hipq.runners.contexts import Handler
 
 
 HEALTH: Final = ("ok", "behind", "refused", "stuck", "store away", "disk full", "broken")
@@ -84,5 +87,11 @@ class Service(Protocol):
     def handlers(self) -> Handlers: ...
     @property
     def journal(self) -> Journal: ...
+    @property
+    def accepted(self) -> Accepted: ...
+    def ready(self) -> Ready: ...
+    def wrong_with(self, handler: Handler) -> str:
+        """Why this handler's code cannot be read by its language, with the line; "" if it can, or nobody knows."""
+
     def health(self) -> str:
         """One of HEALTH."""

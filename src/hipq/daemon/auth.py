@@ -56,7 +56,7 @@ class Doorkeeper:
             return self._anybody
         if not self._tenants.is_fresh:
             await self._look()
-        if self._tenants.looked < 0:
+        if self._knows_nobody:
             raise StoreUnavailable("the database cannot be reached, so no token can be checked yet; try again")
         found = self._found(authorization)
         if found is None and _token(authorization) is not None:  # it may have been made this very moment
@@ -69,6 +69,11 @@ class Doorkeeper:
         if caller.tenant != ADMIN:
             return caller.tenant == tenant
         return tenant in self._tenants.latest.tenants if self._tokens else is_tenant_name(tenant)
+
+    @property
+    def _knows_nobody(self) -> bool:
+        """Nothing is known yet, from the store or from the run before: there is nothing to go by."""
+        return self._tenants.looked < 0 and not self._tenants.latest.callers
 
     def _found(self, authorization: bytes) -> Caller | None:
         token = _token(authorization)
@@ -85,7 +90,7 @@ class Doorkeeper:
             self._began = time.monotonic()
             self._looking = asyncio.get_running_loop().create_task(self._ask())
         left = self._began + PATIENCE - time.monotonic()
-        never = self._tenants.looked < 0  # nothing is known yet: there is nothing to go by
+        never = self._knows_nobody
         if left > 0 or never:
             await asyncio.wait([self._looking], timeout=None if never else left)
 

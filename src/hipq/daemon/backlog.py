@@ -12,11 +12,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from hipq.errors import HipqError
+from hipq.journal import Journal
 
 SHARE: Final = 20
 """A count that took a second is not done again for twenty;"""
 SELDOM: Final = 1.0
 """nor sooner than after so many seconds."""
+BEHIND: Final = 0.5
+"""Seconds that the store may be behind the journal for what waits to be counted."""
 
 Usage = Mapping[str, tuple[int, int]]
 """By tenant, jobs and bytes."""
@@ -130,3 +133,13 @@ class Backlog:
         if entering != (jobs, size):
             self._entering[tenant] = (entering[0] - jobs, entering[1] - size)
         return True
+
+
+def is_taken(journal: Journal) -> bool:
+    """Whether the store has all that the journal has now: it is some milliseconds behind, unless it is stuck."""
+    last, until = journal.last, time.monotonic() + BEHIND
+    while not journal.is_taken(last):
+        if time.monotonic() > until:
+            return False
+        time.sleep(0.01)
+    return True

@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Sequence
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Final, NoReturn
 
-import msgspec
 from msgspec.structs import replace
 
 from hipq.app import Hipq
-from hipq.daemon.backlog import Backlog
+from hipq.daemon.accepted import Accepted
+from hipq.daemon.backlog import Backlog, is_taken
 from hipq.daemon.feed import Feed
 from hipq.daemon.handlers import Handlers
 from hipq.daemon.hands import ContextHands
-from hipq.daemon.ids import Ids
-from hipq.daemon.ingest import Ingest
+from hipq.daemon.ids import JournalIds
+from hipq.daemon.ingest import Ingest, check_database
 from hipq.daemon.joblog import JobLog
 from hipq.daemon.jobs import Jobs
+from hipq.daemon.known import Known
 from hipq.daemon.made import ORDER
+from hipq.daemon.options import QUEUE, AnySpecs
+from hipq.daemon.options import Options as Options
 from hipq.daemon.places import hidden
 from hipq.daemon.quotas import Chained
+from hipq.daemon.ready import Ready, ready
 from hipq.daemon.scheduler import FairShare
 from hipq.daemon.tenants import Tenants
 from hipq.engine import prune
@@ -32,78 +35,22 @@ from hipq.engine.lanes import Guarded, Scheduler
 from hipq.engine.launch import Launcher
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
-from hipq.errors import HipqError
+from hipq.errors import HipqError, StoreUnavailable
 from hipq.job.model import New
-from hipq.job.retries import backoff
-from hipq.job.spec import Spec
 from hipq.job.states import READY
 from hipq.journal import Journal
-from hipq.runners.contexts import Contexts, Settings
+from hipq.runners.contexts import Contexts, Handler
+from hipq.runners.contexts.parsing import wrong_with
+from hipq.runners.sandbox import why_no_sandbox
 from hipq.stores.base import Store, Stored
 from hipq.throttlers.tenants import PerTenant
 
 APP: Final = "daemon"
-QUEUE: Final = "jobs"
 PRUNE_SECONDS: Final = 60.0
 TIDY_SECONDS: Final = 1.0
-BEHIND: Final = 0.5
-"""Seconds that the store may be behind the journal for what waits to be counted."""
-_FOR_EVER: Final = 1_000_000
+JOIN_SECONDS: Final = 0.05
 
 _log = logging.getLogger("hipq")
-
-
-class Options(msgspec.Struct, frozen=True):
-    """How a daemon works."""
-
-    db: str | None = None
-    journal: str = "daemon.journal"
-    journal_bytes: int = 1 << 30
-    """What may wait in the journal while the store is away."""
-    concurrency: int = 8
-    """Batches that run at the same time, each in a context."""
-    retry_after: float = 60.0
-    """Seconds until a job that had an error is tried again; each time it is twice as long,"""
-    retry_most: float = 3600.0
-    """up to so many."""
-    give_up_after: float = 86_400.0
-    """Seconds from when a job was added, after which its next error is final."""
-    run_timeout: float = 3600.0
-    """Seconds a handler may take for one job."""
-    keep: float = 7 * 86_400.0
-    """Seconds for which jobs that have ended are kept."""
-    job_log: str = ""
-    """The file that gets a line for each job that enters, runs, completes; "" = none."""
-    contexts: Settings = Settings()
-
-
-class AnySpecs(Mapping[str, Spec]):
-    """Every type there may be: all have the same defaults, and their code is found when they run."""
-
-    def __init__(self, options: Options) -> None:
-        most = max(options.retry_most, options.retry_after)
-        self._retry = backoff(_FOR_EVER, base=options.retry_after, cap=most)
-        self._options = options
-        self._known: dict[str, Spec] = {}
-
-    def __getitem__(self, name: str) -> Spec:
-        if name not in self._known:
-            if len(self._known) > 10_000:
-                self._known.clear()
-            self._known[name] = Spec(
-                name, QUEUE, fn=_elsewhere, retry=self._retry, run_timeout=self._options.run_timeout,
-                lifetime=self._options.give_up_after,
-            )  # fmt: skip
-        return self._known[name]
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._known)
-
-    def __len__(self) -> int:
-        return len(self._known)
 
 
 class Daemon:
@@ -127,29 +74,60 @@ class Daemon:
             options.contexts, hidden=hidden(options.contexts, self.app.url, options.journal, options.job_log)
         )  # before anything is made
         self.queue = self.app.queue(QUEUE)
-        self.app.migrate()
+        self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
+        opened.callback(self.journal.close)
+        self._known = Known(self.journal)
+        with suppress(StoreUnavailable):
+            check_database(self.app, self.journal)
         self.tenants = Tenants(self.store)
         self.handlers = Handlers(self.store)
         self.scheduler: Scheduler = Guarded(scheduler) if scheduler else FairShare(self._weight)
-        self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
-        opened.callback(self.journal.close)
         self._found = 0
         """How much of what is wrong with the journal was said."""
         self._tell_findings()
-        self.ids = ids = Ids(self.store, self.queue.number)
+        self._joined = threading.Event()
+        """The store is known to be as this program needs it."""
+        self._join_or_recall()
+        self.ids = ids = JournalIds(
+            self.store, self.queue.number, self.journal.identity, self._known.spare, self._known.keep_spare
+        )
         ids.reserve()
+        self.accepted = Accepted(self.store, self.journal, ids)
         self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events))
         limited = partial(_limited, self.tenants, "waiting", "bytes")
-        self.backlog = Backlog(lambda: self.jobs.waiting(limited()), is_taken=lambda: _is_taken(self.journal))
+        self.backlog = Backlog(lambda: self.jobs.waiting(limited()), is_taken=lambda: is_taken(self.journal))
         self.ended = Backlog(lambda: self.jobs.ended(_limited(self.tenants, "kept")))
         self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._stored)
-        self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
+        self._ingest.join = self._join
+        if self._joined.is_set():
+            self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
         self._log = JobLog(options.job_log) if options.job_log else None
         if self._log:
             self._log.subscribe(self.app.events)
         self.contexts = Contexts(contexts)
         opened.callback(self.contexts.close)
         self.engine = self._made_engine()
+
+    def _join(self) -> None:
+        """Bring the store to what this program needs, and learn from it what a start without it takes."""
+        if self._joined.is_set():
+            return
+        check_database(self.app, self.journal)
+        self.app.migrate()
+        self._known.keep_queue(self.queue.number)
+        self.tenants.look()
+        self._known.keep_tenants(dict(self.tenants.texts))
+        self._joined.set()
+
+    def _join_or_recall(self) -> None:
+        try:
+            self._join()
+        except StoreUnavailable as error:
+            if not self._known.facts.queue:
+                raise  # what it would accept could not be given an id
+            _log.warning("the store is away, and jobs are accepted for it: %s", error)
+            self.queue.recall(self._known.facts.queue)
+            self.tenants.recall(self._known.facts.tenants)
 
     @property
     def store(self) -> Store:
@@ -161,7 +139,8 @@ class Daemon:
 
     def _made_engine(self) -> Engine:
         options, store = self._options, self.store
-        self._keep_quotas()
+        if self._joined.is_set():
+            self._keep_quotas()
         queue = EngineQueue(self.queue.number, QUEUE, ORDER, AnySpecs(options), scheduler=self.scheduler)
         now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
         launcher = Launcher(now, self.app.steady, _no_chain)
@@ -218,13 +197,35 @@ class Daemon:
         if self._log:
             self._log.close()
 
+    def wrong_with(self, handler: Handler) -> str:
+        return wrong_with(handler, self._options.contexts)
+
+    def ready(self) -> Ready:
+        return ready(self)
+
+    @property
+    def store_away(self) -> bool:
+        return bool(self._ingest.away) or not self._joined.is_set()
+
+    @property
+    def store_stuck(self) -> bool:
+        return bool(self._ingest.stuck)
+
+    @property
+    def is_full(self) -> bool:
+        return self.journal.waiting_bytes >= self._options.journal_bytes
+
+    def sandbox_refuses(self) -> str:
+        """Why no handler in code can run here; "" if they can."""
+        return "" if self._options.contexts.trust else why_no_sandbox()
+
     def health(self) -> str:
         """One of `api_service.HEALTH`."""
         if self.failed or self.journal.broken:
             return "broken"
         if not self.journal.has_room:
             return "disk full"
-        if self._ingest.away:
+        if self.store_away:
             return "store away"
         if self._ingest.stuck:
             return "stuck"
@@ -234,6 +235,9 @@ class Daemon:
 
     def _work(self) -> None:
         try:
+            while not self._joined.wait(JOIN_SECONDS):
+                if self._stopping.is_set():
+                    return
             self.engine.run()
             if not self._stopping.is_set():
                 self.failed = f"the engine ended: {self.engine.unfit}"
@@ -259,10 +263,14 @@ class Daemon:
         """Quotas are kept up to date; what has ended is purged when nobody wants to look at it any more."""
         purge_at = 0.0
         while not self._stopping.wait(TIDY_SECONDS):
+            self._found -= self.journal.forget_gone()
             self._tell_findings()
             self.journal.look()
+            if not self._joined.is_set():
+                continue
             try:
                 self._keep_quotas()
+                self._known.keep_tenants(dict(self.tenants.texts))
                 if self.app.steady() >= purge_at:
                     self._purge()
                     purge_at = self.app.steady() + PRUNE_SECONDS * 1e6
@@ -282,21 +290,7 @@ def _no_chain(_queue: str) -> NoReturn:
     raise AssertionError("jobs are chained by what contexts report")
 
 
-def _elsewhere(_job: object) -> None:
-    raise AssertionError("the code of such jobs runs in contexts")
-
-
 def _limited(tenants: Tenants, *quotas: str) -> list[str]:
     """Those of whom it must be known what they have: which cannot be more than they may."""
     there = tenants.latest.tenants.items()
     return [name for name, one in there if any(getattr(one.quotas, quota) for quota in quotas)]
-
-
-def _is_taken(journal: Journal) -> bool:
-    """Whether the store has all that the journal has now: it is some milliseconds behind, unless it is stuck."""
-    last, until = journal.last, time.monotonic() + BEHIND
-    while not journal.is_taken(last):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.01)
-    return True

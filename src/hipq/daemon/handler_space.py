@@ -38,12 +38,14 @@ class Space:
 
         def change(sizes: Sizes) -> None:
             if type not in sizes and len(sizes) >= MOST:
-                raise Conflict(f"the tenant has {MOST:,} handlers already: delete those that are not needed")
+                raise Conflict(
+                    f"the tenant has {MOST:,} handlers already: delete those that are not needed, with their versions"
+                )
             more = size - sizes.get(type, 0)
             if more > 0 and sum(sizes.values()) + more > most:
                 raise Conflict(
                     f"the tenant's handlers, with the versions that are kept, may have {most:,} bytes, and would "
-                    f"have {sum(sizes.values()) + more:,}: delete those that are not needed"
+                    f"have {sum(sizes.values()) + more:,}: delete those that are not needed, with their versions"
                 )
             sizes[type] = size
 

@@ -50,12 +50,17 @@ class Handlers:
         self._looked = -1e9
 
     # -- changing ---------------------------------------------------------------------------------------------------
-    def set(self, tenant: str, type: str, **parts: str) -> Handler:
+    def set(
+        self, tenant: str, type: str, wrong_with: Callable[[Handler], str] = lambda _: "", /, **parts: str | bool
+    ) -> Handler:
         """A new version, which runs from now on: here at once, at other daemons within a second. `parts` are eid, lang,
-        before, beforeEach, body and afterEach. Conflict if the tenant has too many."""
+        before, beforeEach, body, afterEach and waits. `wrong_with` says what is wrong
+        with the code. Conflict if the tenant has too many."""
         name = _name(tenant, type)
         handler = _made(tenant, type, self._store.now(), parts)
         check(handler)
+        if wrong := wrong_with(handler):
+            raise Invalid(wrong)
 
         def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
             after = max([handler.dt, *(one.dt + 1 for one in before[:1])])  # a clock may have gone back
@@ -64,16 +69,33 @@ class Handlers:
         self._space.take(tenant, type, len(_dumped(change(tuple(self.versions(tenant, type))))))
         return self._change(name, change)[0]
 
-    def delete(self, tenant: str, type: str) -> None:
-        """Its jobs are retried from now on until they time out. NotFound if there is none."""
+    def delete(self, tenant: str, type: str, *, purge: bool = False) -> None:
+        """Its jobs are retried from now on until they time out. Its versions are kept, and can be brought back by
+        `restore`; with `purge` they are not, and take no room any more. NotFound if there is none."""
+        now = self._store.now()
 
         def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
-            if not before:
+            if not before or (before[0].deleted and not purge):
                 raise NotFound("there is no handler for this job type")
-            return ()
+            return () if purge else (msgspec.structs.replace(before[0], deleted=now), *before[1:])
 
         self._change(_name(tenant, type), change)
-        self._space.give(tenant, type)
+        if purge:
+            self._space.give(tenant, type)
+
+    def restore(self, tenant: str, type: str, version: str) -> Handler:
+        """A version that is kept runs again from now on, under its id. NotFound if it is not kept."""
+        now = self._store.now()
+
+        def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
+            for one in before:
+                if one.id == version:
+                    others = [other for other in before if other.id != version]
+                    dt = max([now, *(other.dt + 1 for other in before)])
+                    return (msgspec.structs.replace(one, dt=dt, deleted=0), *others)
+            raise NotFound("this handler has no such version")
+
+        return self._change(_name(tenant, type), change)[0]
 
     def _change(self, name: str, change: Callable[[tuple[Handler, ...]], tuple[Handler, ...]]) -> tuple[Handler, ...]:
         after = _loaded(self._store.change_note(KIND, name, lambda text: _dumped(change(_loaded(text)))))
@@ -102,7 +124,8 @@ class Handlers:
     def list(self, tenant: str) -> list[Handler]:
         """The newest of each of a tenant's types, as the store has them."""
         found = self._store.notes(KIND, f"{tenant_name(tenant)}-")
-        return [_loaded(found[name])[0] for name in sorted(found)]
+        newest = [_loaded(found[name])[0] for name in sorted(found)]
+        return [one for one in newest if not one.deleted]
 
     def _sizes(self, tenant: str) -> dict[str, int]:
         """By type the bytes of all its versions."""
@@ -135,7 +158,7 @@ class Handlers:
             if before is None:
                 raise
             return before[0]
-        found = versions[0] if versions else None
+        found = versions[0] if versions and not versions[0].deleted else None
         if len(known) >= HANDLERS:
             known.clear()
         known[name] = (found, now)  # of the dictionary it was asked for: one that came since may know better
@@ -152,11 +175,13 @@ def _name(tenant: str, type: str) -> str:
 
 
 def _made(tenant: str, type: str, now: int, parts: dict[str, Any]) -> Handler:
-    known = ("eid", "lang", *PARTS)
+    known = ("eid", "lang", *PARTS, "waits")
     for part, value in parts.items():
         if part not in known:
             raise Invalid(f"a handler has {', '.join(known)}, and no {part!r:.40}")
-        if not isinstance(value, str):
+        if part == "waits" and not isinstance(value, bool):
+            raise Invalid("a handler's waits must be true or false")
+        if part != "waits" and not isinstance(value, str):
             raise Invalid(f"a handler's {part} must be text")
     if not parts.get("lang"):
         raise Invalid("a handler needs a language: lang, or method in the URL's query")

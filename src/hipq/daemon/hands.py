@@ -18,7 +18,7 @@ from hipq.engine.lanes import Spare
 from hipq.engine.launch import Launcher, Running
 from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
 from hipq.job.answer import Answer
-from hipq.job.ending import Crashed, Ending, Errored, GivenBack, Refused, Succeeded, Waits
+from hipq.job.ending import Again, Crashed, Ending, Errored, GivenBack, Refused, Succeeded, Waits
 from hipq.job.fault import Fault, clean, crash
 from hipq.job.model import New
 from hipq.job.states import EXECUTING
@@ -30,7 +30,7 @@ LOG: Final = 2_000
 WITHDRAWN: Final = object()
 """The handle of a job that was taken back before it began: somebody else may have it by now."""
 WAITS: Final = 202
-"""The status of a handler that has sent its request: the answer comes later."""
+"""The status of a handler that waits, and has sent its request: the answer comes later."""
 NEVER_FITS: Final = 413
 NO_ROOM: Final = 507
 """Of one that asked for more jobs than its tenant may have: at all, or now."""
@@ -214,17 +214,17 @@ class ContextHands:
         def ended(report: Report) -> None:
             running = by_id[report.id]
             self._unstarted.measure(running.row.lane, (self._steady() - running.started) / 1e6)
-            self._report(running, report)
+            self._report(running, report, handler)
 
         if is_apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
 
-    def _report(self, running: Running, report: Report) -> None:
+    def _report(self, running: Running, report: Report, handler: Handler) -> None:
         text = report.log[-LOG:]
-        running.note = {"cost": round(report.seconds, 6)} | ({"log": text} if text else {})
+        running.note = {"cost": round(report.seconds, 6), "version": handler.id} | ({"log": text} if text else {})
         try:
-            ending = self._kept(running, self._ending(report))
+            ending = self._kept(running, self._ending(report, handler.waits))
             running.children = self._children(running, report, ending)
         except TooMuchAtOnce as error:
             ending = Refused(Fault("failed", str(error)), NEVER_FITS)
@@ -243,17 +243,19 @@ class ContextHands:
                 return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
         return ending
 
-    def _ending(self, report: Report) -> Ending:
+    def _ending(self, report: Report, waits: bool) -> Ending:
         status = report.status
         message = clean(report.error or report.data[:1000].decode("utf-8", "replace"))
         if report.crashed and status != 504:
             return Crashed(crash(message or "its context died"), status)
-        if status == WAITS:
+        if status == WAITS and waits:
             return Waits()
         if 200 <= status < 300:
             return Succeeded(payloads.stored(report.data), status)
         if 400 <= status < 500:
             return Refused(Fault("failed", message or f"status {status}"), status)
+        if report.retry_after:
+            return Again(Fault("retry", message or f"status {status}"), status, report.retry_after)
         if status < 200:
             return Errored(Fault("retry", message or f"status {status}"), status)
         return Errored(Fault("timeout" if status == 504 else "error", message or f"status {status}"), status)

@@ -78,17 +78,23 @@ class Shared:
 class Body:
     """The body of one request. What it holds is given back by `close`."""
 
-    __slots__ = ("_held", "_limits", "_receive", "_tenant", "size")
+    __slots__ = ("_found", "_held", "_limits", "_receive", "_tenant", "size")
 
     def __init__(self, receive: Receive, limits: Limits, held: Shared, tenant: str) -> None:
         self._receive = receive
         self._limits = limits
         self._held = held
         self._tenant = tenant
+        self._found: bytes | None = None
         self.size = 0
 
     async def read(self) -> bytes:
         """All of it; Refused if it is too large, or takes too long."""
+        if self._found is None:
+            self._found = await self._all()
+        return self._found
+
+    async def _all(self) -> bytes:
         try:
             async with asyncio.timeout(self._limits.body_seconds):
                 part, more = await self._part()

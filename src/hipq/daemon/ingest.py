@@ -11,25 +11,35 @@ other is refused whole, and so is whatever lies behind them, it is not them: the
 from __future__ import annotations
 
 import logging
+import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from secrets import token_hex
-from typing import Final
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
 
+from hipq.daemon.accepted import Answering, place_parts, place_text
 from hipq.daemon.ahead import Ahead
-from hipq.daemon.ids import Ids
+from hipq.daemon.ids import JournalIds
 from hipq.daemon.jobs import Jobs
-from hipq.errors import StoreRefused, StoreUnavailable
+from hipq.errors import SchemaError, StoreRefused, StoreUnavailable
 from hipq.job.model import New, sequence_of
 from hipq.journal import Batch, Journal, Position, Refused, Reserved
 from hipq.stores.base import JOURNALS, Store
 
+if TYPE_CHECKING:
+    from hipq.app import Hipq
+
 IDENTITIES: Final = "store"
 """The kind of the note that says which store this is."""
+NO_STORE: Final = "none"
+"""The identity of a database that is none of ours yet."""
 STEP: Final = 5_000
 """Jobs in one transaction, about."""
 PATIENCE: Final = 86_400.0
@@ -59,9 +69,40 @@ def identity_of(store: Store) -> str:
     return store.note(IDENTITIES, "") or store.change_note(IDENTITIES, "", lambda before: before or new)
 
 
+def check_database(app: Hipq, journal: Journal) -> None:
+    """JournalRefused if the journal belongs to another database: before anything is made in this one."""
+    owner = journal.store
+    if owner is None:
+        return
+    path = app.url.removeprefix("sqlite:///")
+    if path != app.url and not _has_tables(path):  # opening it would make some
+        journal.belong_to(NO_STORE)
+    try:
+        journal.belong_to(app.store.note(IDENTITIES, "") or NO_STORE)
+    except SchemaError as error:
+        if error.is_empty:
+            journal.belong_to(NO_STORE)
+
+
+def _has_tables(path: str) -> bool:
+    """Whether there is such a file, with tables of ours in it. It is only read."""
+    if not os.path.exists(path):
+        return False
+    with closing(sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)) as conn:
+        try:
+            return bool(conn.execute("SELECT 1 FROM sqlite_master WHERE name = 'hipq_queues'").fetchall())
+        except sqlite3.Error:
+            return True  # whatever it is, opening it will say so
+
+
 class Ingest:
     def __init__(
-        self, store: Store, journal: Journal, jobs: Jobs, ids: Ids, stored: Callable[[Sequence[tuple[int, New]]], None]
+        self,
+        store: Store,
+        journal: Journal,
+        jobs: Jobs,
+        ids: JournalIds,
+        stored: Callable[[Sequence[tuple[int, New]]], None],
     ) -> None:
         """`stored` is told what the store has now."""
         self._store = store
@@ -69,8 +110,9 @@ class Ingest:
         self._jobs = jobs
         self._ids = ids
         self._stored = stored
+        self._answering = Answering(store, journal)
         self._place: str | None = None
-        """How far the store has the journal; None = it must be asked."""
+        """How far the store has the journal, as it is noted there; None = it must be asked."""
         self._rested = 0.0
         self._step = STEP
         self._refusals = 0
@@ -82,6 +124,8 @@ class Ingest:
         """Why the store cannot be reached, if it cannot."""
         self.stuck = ""
         """Why jobs stay in the journal although it can."""
+        self.join: Callable[[], None] = lambda: None
+        """Called before the store is used: by a daemon that started while it was away."""
 
     def start(self) -> None:
         self._thread.start()
@@ -124,6 +168,7 @@ class Ingest:
         if self._ids.scarce:
             self._ids.reserve()
         self._jobs.see_clock()
+        self._answering.look()
         if not self._journal.wait(BEAT) or self._stopping.wait(self._rested - time.monotonic()):
             return
         token = self._journal.read_reserve(self._step, PATIENCE)
@@ -134,16 +179,18 @@ class Ingest:
     def begin(self) -> None:
         """Ask the store how far it has the journal. JournalRefused if it has more than there is, or is another than the
         one that its jobs went to so far."""
+        self.join()
         self._journal.belong_to(identity_of(self._store))
         place = self._store.note(JOURNALS, self._journal.identity)
-        self._journal.start_at(Position.of(place) if place else None)
+        position, self._ids.through = place_parts(place)
+        self._journal.start_at(Position.of(position) if position else None)
         self._place = place
 
     def _take(self, token: Reserved) -> None:
         batches = self._journal.read(token)
         try:
             jobs = [job for batch in batches for job in self._jobs.ingested(batch)]
-            is_stored = self._put(token, jobs)
+            is_stored = self._put(token, batches, jobs)
         except NEVER as error:
             if len(batches) > 1:
                 self._step = max(token.jobs // 2, 1)
@@ -153,7 +200,8 @@ class Ingest:
         if not is_stored:
             self._place = None  # it has more than we knew: the end of a commit was not heard of
             return
-        self._place = str(token.after)
+        self._place = self._after(token, batches)
+        self._ids.through = place_parts(self._place)[1]
         self._journal.rsync(token)
         if jobs:
             self._refusals, self._step = 0, min(self._step * 2, STEP)
@@ -162,9 +210,14 @@ class Ingest:
         else:
             self._refusals += 1
 
-    def _put(self, token: Reserved, jobs: Sequence[tuple[int, New]]) -> bool:
+    def _after(self, token: Reserved, batches: Sequence[Batch]) -> str:
+        """What the store notes with these: nothing with a lower number than theirs will come from this journal."""
+        through = max([self._ids.through, *(batch.first + len(batch.payloads) for batch in batches)])
+        return place_text(token.after, through)
+
+    def _put(self, token: Reserved, batches: Sequence[Batch], jobs: Sequence[tuple[int, New]]) -> bool:
         assert self._place is not None
-        return self._store.ingest(jobs, self._journal.identity, self._place, str(token.after))
+        return self._store.ingest(jobs, self._journal.identity, self._place, self._after(token, batches))
 
     def _put_without_refused(
         self, token: Reserved, batch: Batch, error: Exception
@@ -176,13 +229,13 @@ class Ingest:
                 self._journal.set_aside(token, refused)
             # On disk by now: who dies here finds it there, and sets it aside once more.
             try:
-                return jobs, self._put(token, jobs)
+                return jobs, self._put(token, [batch], jobs)
             except NEVER as again:
                 error = again
         if self._refusals >= REFUSED_MOST and (jobs or not self._ahead.has_some(token)):
             raise error
         self._journal.set_aside(token, [Refused(batch, f"{self._jobs.described(batch)}: {error}")])
-        return [], self._put(token, [])
+        return [], self._put(token, [batch], [])
 
     def _divided(self, batch: Batch) -> tuple[list[tuple[int, New]], list[Refused]]:
         """The jobs of a batch that the store takes, and those that it does not."""

@@ -8,7 +8,8 @@ from typing import Any, Final
 from hipq.daemon import metrics
 from hipq.daemon.api_service import HEALTH
 from hipq.daemon.http_reply import Reply, reply
-from hipq.daemon.routes_table import Call, Gives, Route
+from hipq.daemon.ready import PARTS
+from hipq.daemon.routes_table import Call, Gives, Route, one_of
 from hipq.daemon.stream import Stream
 from hipq.errors import HipqError
 
@@ -17,6 +18,13 @@ async def health(call: Call) -> Reply:
     """For whoever asks, so it says no more than that."""
     status = call.api.service.health()
     return reply({"status": status}, 503 if status == "broken" else 200)
+
+
+async def show_ready(call: Call) -> Reply:
+    """For balancers and people: 503 if what is asked for is not so."""
+    found = call.api.service.ready()
+    wanted = [call.query["for"]] if "for" in call.query else PARTS
+    return reply(found, 200 if all(getattr(found, part) for part in wanted) else 503)
 
 
 async def whoami(call: Call) -> Reply:
@@ -62,6 +70,12 @@ _STATUS: Final = {
     "required": ["status"],
     "properties": {"status": {"enum": list(HEALTH)}},
 }
+_READY: Final = {
+    "type": "object",
+    "required": [*PARTS, "reasons"],
+    "properties": {**{part: {"type": "boolean"} for part in PARTS},
+                   "reasons": {"type": "array", "items": {"type": "string"}}},
+}  # fmt: skip
 _LANE: Final = {"type": "object", "required": ["type", "waiting", "running"]}
 _QUEUES: Final = {
     "type": "object",
@@ -80,8 +94,11 @@ ROUTES: Final = (
           tag="about"),
     Route("GET", "/metrics", show_metrics, "Get figures for Prometheus. This needs an admin's token.",
           (Gives(200, "The figures.", _TEXT, "text/plain"),), who="admin", tag="about"),
-    Route("GET", "/health", health, "Say whether the daemon is well.", (Gives(200, "How it is.", _STATUS),),
-          who="anybody", tag="about"),
+    Route("GET", "/health", health, "Say whether the daemon is alive, and how it is. 503: it is about to stop.",
+          (Gives(200, "How it is.", _STATUS),), who="anybody", tag="about"),
+    Route("GET", "/ready", show_ready, "Say whether the daemon accepts jobs, stores them and runs them. 503: it does "
+          "not do all of that, or not what was asked for.", (Gives(200, "It does; what to look at, too.", _READY),),
+          query=(one_of("for", "Only this counts.", *PARTS),), who="anybody", tag="about"),
     Route("GET", "/openapi.json", show_openapi, "Get this description.", (Gives(200, "OpenAPI 3.1.", _OBJECT),),
           who="caller", tag="about"),
     Route("GET", "/docs", show_docs, "Read this description.", (Gives(200, "A page.", _TEXT, "text/html"),),

@@ -10,7 +10,7 @@ from msgspec import Meta
 from hipq.daemon.handlers import PARTS
 from hipq.daemon.http_json import strict
 from hipq.daemon.http_reply import Refused, Reply, not_found, reply
-from hipq.daemon.routes_table import Accepts, Call, Gives, Route, one_of
+from hipq.daemon.routes_table import Accepts, Call, Gives, Route, flag, one_of
 from hipq.errors import Invalid
 from hipq.job.when import to_datetime
 from hipq.runners.contexts.handler import LANGUAGES, MOST_SOURCE, Handler
@@ -33,10 +33,12 @@ class NewHandler(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     """before each batch;"""
     afterEach: str = ""  # noqa: N815 - the seed's name
     """and after it."""
+    waits: bool = False
+    """Its status 202 says that a request is out, and the job waits for the answer. Else 202 is ok, like any 2xx."""
 
 
 def shown(handler: Handler) -> dict[str, Any]:
-    parts = {name: getattr(handler, name) for name in ("eid", "lang", *PARTS)}
+    parts = {name: getattr(handler, name) for name in ("eid", "lang", *PARTS, "waits")}
     return {"id": handler.id, "type": handler.type, "dt": to_datetime(handler.dt), **parts}
 
 
@@ -53,8 +55,9 @@ async def set_handler(call: Call) -> Reply:
         given: NewHandler = await call.reading(lambda text: _object(text, lang, is_json=is_json), body)
     else:
         given = NewHandler(lang, _source(body))
+    given.waits = call.query.get("waits", given.waits)
     parts = {name: value for name, value in msgspec.structs.asdict(given).items() if value}
-    made = await call.blocking(call.api.handlers.set, call.tenant, call.type, **parts)
+    made = await call.blocking(call.api.handlers.set, call.tenant, call.type, call.api.service.wrong_with, **parts)
     return reply(shown(made))
 
 
@@ -80,14 +83,17 @@ def _source(body: bytes) -> str:
 
 async def delete_handler(call: Call) -> Reply:
     try:
-        await call.blocking(call.api.handlers.delete, call.tenant, call.type)
+        await call.blocking(call.api.handlers.delete, call.tenant, call.type, **call.query)
     except LookupError:
         raise not_found(NONE_THERE) from None
     return reply({"deleted": call.type})
 
 
 async def get_handler(call: Call) -> Reply:
-    return reply(shown((await _versions(call))[0]))
+    newest = (await _versions(call))[0]
+    if newest.deleted:
+        raise not_found(NONE_THERE)
+    return reply(shown(newest))
 
 
 async def list_handlers(call: Call) -> Reply:
@@ -106,6 +112,14 @@ async def get_version(call: Call) -> Reply:
     raise not_found("this handler has no such version")
 
 
+async def restore_version(call: Call) -> Reply:
+    try:
+        found = await call.blocking(call.api.handlers.restore, call.tenant, call.type, call.params["version"])
+    except LookupError:
+        raise not_found("this handler has no such version") from None
+    return reply(shown(found))
+
+
 async def _versions(call: Call) -> list[Handler]:
     found: list[Handler] = await call.blocking(call.api.handlers.versions, call.tenant, call.type)
     if not found:
@@ -122,10 +136,17 @@ _ACCEPTS: Final = Accepts({
     "application/json": {"$ref": "#/components/schemas/NewHandler"},
     "text/plain": {"type": "string", "minLength": 1},
 })  # fmt: skip
-_METHOD: Final = (one_of("method", "The language, if the body is the source.", *LANGUAGES),)
+_METHOD: Final = (
+    one_of("method", "The language, if the body is the source.", *LANGUAGES),
+    flag("waits", "true: its status 202 says that the job waits for an answer."),
+)
 _ONE: Final = (Gives(200, "The handler.", HANDLER),)
 _GONE: Final = (Gives(200, "It is deleted.", {"type": "object", "required": ["deleted"]}),)
-_DELETE: Final = "Delete the handler of a job type. Jobs without one are retried until they time out."
+_DELETE: Final = (
+    "Delete the handler of a job type. Jobs without one are retried until they time out. Its versions are kept, and "
+    "one can be brought back."
+)
+_PURGE: Final = (flag("purge", "true: its versions are not kept, and take no room any more."),)
 _GET: Final = "Get the handler of a job type: the version that runs."
 
 
@@ -137,18 +158,21 @@ def _several(name: str) -> tuple[Gives, ...]:
 ROUTES: Final = (
     Route("POST", "/{client}/handler/add/{type}", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="seed"),
     Route("POST", "/{client}/handler/add/{type}/add", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="seed"),
-    Route("POST", "/{client}/handler/del/{type}", delete_handler, _DELETE, _GONE, tag="seed"),
-    Route("DELETE", "/{client}/handler/del/{type}", delete_handler, _DELETE, _GONE, tag="seed"),
-    Route("POST", "/{client}/handler/del/{type}/delete", delete_handler, _DELETE, _GONE, tag="seed"),
-    Route("DELETE", "/{client}/handler/del/{type}/delete", delete_handler, _DELETE, _GONE, tag="seed"),
+    Route("POST", "/{client}/handler/del/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
+    Route("DELETE", "/{client}/handler/del/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
+    Route("POST", "/{client}/handler/del/{type}/delete", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
+    Route("DELETE", "/{client}/handler/del/{type}/delete", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
     Route("GET", "/{client}/handler/get/{type}", get_handler, _GET, _ONE, tag="seed"),
     Route("GET", "/v1/{client}/handlers", list_handlers, "List the handlers of a tenant.", _several("handlers"),
           tag="handlers"),
     Route("PUT", "/v1/{client}/handlers/{type}", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="handlers"),
     Route("GET", "/v1/{client}/handlers/{type}", get_handler, _GET, _ONE, tag="handlers"),
-    Route("DELETE", "/v1/{client}/handlers/{type}", delete_handler, _DELETE, _GONE, tag="handlers"),
+    Route("DELETE", "/v1/{client}/handlers/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="handlers"),
     Route("GET", "/v1/{client}/handlers/{type}/versions", list_versions,
           "List the versions of a handler that are kept, newest first.", _several("versions"), tag="handlers"),
+    Route("POST", "/v1/{client}/handlers/{type}/versions/{version}", restore_version,
+          "Bring a version of a handler back: it runs from now on. So does one of a handler that was deleted.", _ONE,
+          tag="handlers"),
     Route("GET", "/v1/{client}/handlers/{type}/versions/{version}", get_version, "Get one version of a handler.", _ONE,
           tag="handlers"),
 )  # fmt: skip

@@ -11,12 +11,13 @@ from hipq.daemon.api_shown import JOB, brief, whole
 from hipq.daemon.http_reply import ClientGone, Reply, added, reply, sentence
 from hipq.daemon.http_request import gone
 from hipq.daemon.jobs import Page
-from hipq.daemon.routes_new_job import read_jobs
+from hipq.daemon.routes_new_job import read_jobs, read_windows
 from hipq.daemon.routes_table import (
     ID_LIMIT,
     Accepts,
     Call,
     Gives,
+    Query,
     Route,
     flag,
     job_type,
@@ -40,6 +41,12 @@ IDEMPOTENCY: Final = text(
     "Idempotency-Key", "The same key with the same body gives the same ids for 24 hours, at every daemon.", 200
 )
 PRIORITY: Final = number("priority", "The lower, the earlier; 100 if it is not given.", PRIORITY_MIN, PRIORITY_MAX)
+
+
+WINDOWS: Final = Query(
+    "windows", "Times of day in which they may start, as a JSON array of what NewJob has.",
+    {"type": "string", "maxLength": 5000}, read_windows,
+)  # fmt: skip
 
 
 # -- adding ----------------------------------------------------------------------------------------------------------
@@ -175,7 +182,8 @@ ROUTES: Final = (
         Accepts({"text/plain": {"type": "string", "minLength": 1}, "application/json": {},
                  "application/octet-stream": OCTETS}),
         (when("dt", "Not before this moment: ISO 8601 with a time zone, or seconds since 1970."), PRIORITY,
-         text("key", "The job's key, if it is one job.", names.KEY_LIMIT)),
+         text("key", "The job's key, if it is one job.", names.KEY_LIMIT),
+         job_type("then", "The type of a job that is added with the result of each, once it is ok."), WINDOWS),
         (IDEMPOTENCY,), tag="seed", refuses=(409, 422, 429, 507), adds=True,
     ),
     Route(

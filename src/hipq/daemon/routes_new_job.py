@@ -65,6 +65,14 @@ class NewJob(msgspec.Struct, forbid_unknown_fields=True):
         )
 
 
+def read_windows(text: str) -> str:
+    """Windows as a row keeps them, from JSON in a query."""
+    try:
+        return dump(msgspec.convert(strict(text, "windows"), tuple[Window, ...]))
+    except msgspec.ValidationError as error:
+        raise Invalid(f"windows is no array of windows: {error}") from None
+
+
 def _bytes(text: str) -> bytes:
     try:
         return b64decode(text, validate=True)

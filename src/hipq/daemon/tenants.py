@@ -26,7 +26,7 @@ FRESH: Final = 1.0
 TOKENS: Final = 100
 """Tokens one tenant may have."""
 RESERVED: Final = frozenset({
-    "v1", "health", "metrics", "openapi", "openapi.json", "docs", "dashboard", "static", "login", "logout",
+    "v1", "health", "ready", "metrics", "openapi", "openapi.json", "docs", "dashboard", "static", "login", "logout",
     "callbacks", "favicon.ico", "robots.txt",
 })  # fmt: skip
 """What stands where a tenant does in a path, and is none."""
@@ -131,6 +131,8 @@ class Tenants:
         self._steady = steady
         self.latest = Known({}, {})
         """What was found last, however long ago."""
+        self.texts: Mapping[str, str] = {}
+        """The same, as the store has it."""
         self.looked = -1e9
         """When that look began."""
 
@@ -224,7 +226,14 @@ class Tenants:
     def look(self) -> Known:
         """Ask the store."""
         began = self._steady()
-        found = self._all()
+        self.texts = self._store.notes(KIND)
+        self.recall(self.texts)
+        self.looked = began
+        return self.latest
+
+    def recall(self, texts: Mapping[str, str]) -> None:
+        """These are as the store had them: what counts until it is asked."""
+        found = {name: tenant for name, text in texts.items() if (tenant := _loaded(text))}
         there = {name: tenant for name, tenant in found.items() if not tenant.removed}
         callers = {
             token.digest: Caller(name, token.id, token.digest)
@@ -232,8 +241,7 @@ class Tenants:
             for token in tenant.tokens
         }
         there.pop(ADMIN, None)
-        self.latest, self.looked = Known(there, callers), began
-        return self.latest
+        self.latest = Known(there, callers)
 
     @property
     def is_fresh(self) -> bool:

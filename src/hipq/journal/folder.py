@@ -239,12 +239,15 @@ class Folder:
         return match[1].decode() if match and crc32(match[1]) == int(match[2], 16) else None
 
     def _say(self, name: str, before: bytes, identity: str) -> None:
+        text = identity.encode()
+        self.write(name, b"%b%b,sum=%08x\n" % (before, text, crc32(text)))
+
+    def write(self, name: str, data: bytes) -> None:
         """All of it or nothing, and on disk when this returns."""
         try:
             descriptor = self.open(f"{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
-                text = identity.encode()
-                write_all(descriptor, b"%b%b,sum=%08x\n" % (before, text, crc32(text)), 0)
+                write_all(descriptor, data, 0)
                 synced(descriptor, self.where(name))
             finally:
                 os.close(descriptor)

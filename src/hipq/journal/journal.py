@@ -10,6 +10,7 @@ from typing import Final
 
 from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalError, JournalRefused
 from hipq.job.names import whole
+from hipq.journal import beside
 from hipq.journal.append import Appender, Done
 from hipq.journal.batch import Batch, check
 from hipq.journal.finding import Finding
@@ -24,6 +25,8 @@ from hipq.journal.tail import Tail
 SEGMENT_BYTES: Final = 64 << 20
 MOST_BYTES: Final = 1 << 30
 _LARGEST: Final = 1 << 50
+REMEMBERED: Final = "daemon"
+"""The file in which its daemon keeps what it has to know when the store is away."""
 
 
 class Journal:
@@ -101,6 +104,18 @@ class Journal:
         """Whether the last that was to be written found room on the disk."""
         return self._tail.has_room
 
+    @property
+    def free_bytes(self) -> int:
+        """What its disk has room for; -1 if that cannot be told."""
+        return beside.free_bytes(self._folder)
+
+    def forget_gone(self) -> int:
+        """Of what was found wrong, what the store refused and somebody has taken out of quarantine since; how many."""
+        gone = [one for one in self.found if one.kind == "refused" and not beside.is_there(self._folder, one.kept)]
+        for one in gone:
+            self.found.remove(one)
+        return len(gone)
+
     def look(self) -> None:
         """Whether its folder is still there: if not it is broken. To be asked now and then."""
         if not self._is_closed:
@@ -132,6 +147,20 @@ class Journal:
                 f"`hipq journal recover {self._folder.path} --as-new`"
             )
         self._folder.set_store(store)
+
+    @property
+    def store(self) -> str | None:
+        """The identity of the store that its jobs go to; None if it has no jobs, or nobody has said yet."""
+        return self._folder.store() if self._reader.has_jobs else None
+
+    def remember(self, text: bytes) -> None:
+        """Keep a text beside it, in place of the one before. It is on disk when this returns."""
+        self._check_process()
+        beside.keep(self._folder, REMEMBERED, text)
+
+    def remembered(self) -> bytes:
+        """That text; empty if there is none, or it is damaged."""
+        return beside.kept(self._folder, REMEMBERED)
 
     def read_reserve(self, count: int, seconds: float) -> Reserved | None:
         """The next batches, with about `count` jobs, but at least one batch; None if there is nothing. What is not

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 
 from hipq.runners.contexts.handler import Handler, Report, Task
 from hipq.runners.contexts.link import Gone, Reply
-from hipq.runners.contexts.output import Output, escaped
-from hipq.runners.contexts.statuses import TIMED_OUT, from_exit, how, judged
+from hipq.runners.contexts.output import MOST_SPAWNED, Output, escaped
+from hipq.runners.contexts.statuses import TIMED_OUT, TOO_LARGE, from_exit, how, judged
 
 if TYPE_CHECKING:
     from hipq.runners.contexts.context import Context
@@ -104,6 +104,9 @@ class Batch:
             self._after(task, report, output)
         output.finish()
         report.log, report.spawned = output.log, output.spawned
+        if output.too_many and (200 <= report.status < 300 or 400 <= report.status < 500):
+            report.status, report.data = TOO_LARGE, b""
+            report.error = f"it asked for more than {MOST_SPAWNED:,} jobs, and none of them was added"
         self._ended(report)
         return True
 

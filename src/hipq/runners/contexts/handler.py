@@ -39,6 +39,10 @@ class Handler(msgspec.Struct, frozen=True):
     """Runs after each batch."""
     dt: int = 0
     """When it was added: microseconds since 1970."""
+    deleted: int = 0
+    """When its type was left without a handler, if this is the version that ran then."""
+    waits: bool = False
+    """Its status 202 says that a request is out, and the job waits for the answer. Else 202 is ok, like any 2xx."""
 
     @property
     def home(self) -> tuple[str, str, str]:
@@ -77,6 +81,8 @@ class Report(msgspec.Struct):
     error: str = ""
     crashed: bool = False
     """Its context died, or had to be killed, under it."""
+    retry_after: float = 0.0
+    """Seconds after which it wants to be asked again; 0 = it has not said."""
     seconds: float = 0.0
     """Its own time, and its part of what was done for the whole batch."""
 

@@ -7,6 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from hipq.errors import CannotRun, Invalid
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 REFUSED: Final = 403
 """The URL leads where it may not: to try again would not help."""
 UNREACHED: Final = 502
+TOO_MANY: Final = 429
+AGAIN: Final = 129
+"""What 429 is for a job: to be run again, since it is not its fault."""
+_LONGEST: Final = 86_400.0
+"""Seconds of a Retry-After that are believed."""
 _MISSING: Final = "http handlers need httpx2: pip install 'hipq[daemon]'"
 
 
@@ -171,6 +177,9 @@ async def _exchange(connections: Pool, handler: Handler, task: Task, report: Rep
     data = bytearray()
     async with connections.stream("POST", handler.body, headers=headers, content=task.payload) as answer:
         report.status, report.error = judged(answer.status)
+        if answer.status == TOO_MANY:
+            report.status, report.error = AGAIN, "it answered 429: it wants to be asked again later"
+            report.retry_after = _retry_after(answer.headers)
         if 300 <= answer.status <= 399:
             report.error = f"it answered {answer.status}, and redirects are not followed"
         async for block in answer.aiter_stream():
@@ -179,6 +188,18 @@ async def _exchange(connections: Pool, handler: Handler, task: Task, report: Rep
                 report.status, report.error = TOO_LARGE, f"it answered with more than {MOST_DATA:,} bytes"
                 return
     report.data = bytes(data)
+
+
+def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> float:
+    """Seconds, from a number of them or a date; 0 if it says neither."""
+    said = next((value.decode("latin-1").strip() for name, value in headers if name.lower() == b"retry-after"), "")
+    if said.isascii() and said.isdigit():
+        return min(float(said[:9]), _LONGEST)
+    try:
+        wait = parsedate_to_datetime(said).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(max(wait, 0.0), _LONGEST)
 
 
 def _printable(text: str) -> str:

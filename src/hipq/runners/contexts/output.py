@@ -63,6 +63,8 @@ class Output:
     def __init__(self) -> None:
         self.bytes = 0
         self.spawned: list[tuple[str, bytes]] = []
+        self.too_many = False
+        """It asked for more jobs than one may: then for none."""
         self._streams = (Lines(), Lines())
         self._marked = 0
         """Lines with the mark, good ones and bad ones."""
@@ -100,7 +102,7 @@ class Output:
     def _lines(self, stream: int, lines: bytes) -> None:
         """Many at once: only those with the mark are looked at one by one."""
         at = 0
-        while stream == 0 and self._marked < MOST_SPAWNED:
+        while stream == 0 and not self.too_many:
             mark = at if lines.startswith(MARK, at) else lines.find(b"\n" + MARK, at) + 1
             if (mark == 0 and at != mark) or not lines.startswith(MARK, mark):
                 break
@@ -112,9 +114,12 @@ class Output:
             self._keep(lines[at:])
 
     def _line(self, stream: int, line: bytes, cut: bool) -> None:
-        if stream == 0 and line.startswith(MARK) and self._marked < MOST_SPAWNED:
-            self._spawn(line, cut)
-            return
+        if stream == 0 and line.startswith(MARK) and not self.too_many:
+            if self._marked < MOST_SPAWNED:
+                self._spawn(line, cut)
+                return
+            self.too_many, self.spawned = True, []
+            self.note(f"none of these is added: {MOST_SPAWNED:,} jobs is all a job may ask for")
         self._keep(line + b"\n")
         if cut:
             self.note(f"the line above was longer than {MOST_LINE:,} bytes")
@@ -129,8 +134,6 @@ class Output:
         else:
             self.spawned.append((jobtype, payload))
         self._marked += 1
-        if self._marked == MOST_SPAWNED:
-            self.note(f"whatever follows is no job: {MOST_SPAWNED:,} is all a job may ask for")
 
     def _refuse(self, line: bytes, why: str) -> None:
         self._keep(line[:200] + b"\n")

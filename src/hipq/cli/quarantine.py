@@ -1,0 +1,154 @@
+"""`hipq journal quarantine` and `hipq journal repost`: what was set aside from a journal, and how it is stored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import click
+
+from hipq.cli.commands import examples
+from hipq.cli.show import print_json, print_table, some
+from hipq.cli.target import database, given_db, json_option
+from hipq.errors import HipqError, Invalid, NotFound
+from hipq.job.model import New, numbered
+from hipq.journal.aside import QUARANTINE, opened_place
+from hipq.journal.beside import is_there
+from hipq.journal.folder import Folder, read_at
+from hipq.journal.refused import SUFFIX, Kept, kept
+from hipq.observe.logs import escaped
+from hipq.stores.base import Store
+from hipq.stores.open import open_store
+
+folder_argument = click.argument("folder", metavar="FOLDER")
+
+
+@contextmanager
+def opened(path: str) -> Iterator[Folder]:
+    found = Folder(path, make=False)
+    try:
+        if not found.is_journal():
+            raise Invalid(f"there is no journal in {path}")
+        yield found
+    finally:
+        found.close()
+
+
+@click.command(
+    epilog=examples(
+        "hipq journal quarantine /var/lib/hipq/journal",
+        "hipq journal quarantine /var/lib/hipq/journal 00000000000000000003.1200.refused",
+    )
+)
+@folder_argument
+@click.argument("file", metavar="[FILE]", required=False)
+@json_option
+def quarantine(folder: str, file: str | None, as_json: bool) -> None:
+    """List what was set aside from a journal: jobs that the database refused, and bytes that were damaged. With a FILE:
+    print what is in it. It changes nothing, and may be run while a daemon writes."""
+    with opened(folder) as found:
+        rows = [_described(found, name) for name in _names(found)]
+        if file is None:
+            print_json(rows) if as_json else print_table(("file", "what", "bytes", "jobs", "why"), rows, none="files")
+            return
+        if file not in [row["file"] for row in rows]:
+            raise NotFound(f"there is no {file!r:.80} in quarantine")
+        click.echo(escaped(_bytes(found, file).decode(errors="backslashreplace")))
+
+
+@click.command(
+    epilog=examples(
+        "hipq journal repost /var/lib/hipq/journal --db postgresql://ann@localhost/hipq",
+        "hipq journal repost /var/lib/hipq/journal 00000000000000000003.1200.refused --db sqlite:///daemon.db",
+    )
+)
+@folder_argument
+@click.argument("files", metavar="[FILE]...", nargs=-1)
+@click.option("--db", metavar="URL", callback=given_db, help="The daemon's database; else $HIPQ_DATABASE_URL.")
+@json_option
+def repost(folder: str, files: tuple[str, ...], db: str | None, as_json: bool) -> int:
+    """Store jobs that the database refused before, under their ids, to run now: those of all files in quarantine, or of
+    these. What is stored leaves quarantine. A file whose jobs are refused again stays, and the exit status is 1. It may
+    be run while a daemon writes, and again if it was interrupted: no job is stored twice."""
+    with opened(folder) as found:
+        by_file: dict[str, list[Kept]] = {}
+        for one in kept(found):
+            by_file.setdefault(one.file.removeprefix(f"{QUARANTINE}/"), []).append(one)
+        for file in files:
+            if file not in by_file:
+                raise NotFound(f"there are no refused jobs in {file!r:.80}: see `hipq journal quarantine`")
+        store = open_store(database(db))
+        try:
+            rows = [_reposted(found, store, file, by_file[file]) for file in files or by_file]
+        finally:
+            store.close()
+    print_json(rows) if as_json else print_table(("file", "jobs", "outcome"), rows, none="files")
+    return 1 if any(row["outcome"] != "stored" for row in rows) else 0
+
+
+def _reposted(folder: Folder, store: Store, file: str, some_kept: list[Kept]) -> dict[str, Any]:
+    """All jobs of a file, in one transaction with the note that they are stored; then the file goes."""
+    said: dict[str, Any] = {"file": file, "jobs": 0, "outcome": "stored"}
+    try:
+        jobs = _jobs(store, some_kept)
+        store.ingest(jobs, f"refused {folder.identity()} {file}", "", "stored")  # False: it was, before this ran
+        said["jobs"] = len(jobs)
+    except (HipqError, ValueError) as error:
+        return said | {"outcome": f"refused: {error}"}
+    with opened_place(folder) as place:
+        os.unlink(file, dir_fd=place)
+    return said
+
+
+def _jobs(store: Store, some_kept: list[Kept]) -> list[tuple[int, New]]:
+    from hipq.daemon import made  # only this command needs it
+    from hipq.daemon.daemon import APP
+    from hipq.daemon.options import QUEUE
+
+    queue = next((one.number for one in store.queues(APP) if one.name == QUEUE), 0)
+    if not queue:
+        raise Invalid("no daemon has used this database")
+    now = store.now()
+    jobs: list[tuple[int, New]] = []
+    for one in some_kept:
+        if one.batch is None:
+            raise Invalid("the file is damaged")
+        options = made.loaded(one.batch.options)
+        for number, payload in enumerate(one.batch.payloads, one.batch.first):
+            new = made.job(queue, one.batch.tenant, one.batch.jobtype, payload, options, now)
+            jobs.append((numbered(number, queue), new))
+    return jobs
+
+
+# -- looking ---------------------------------------------------------------------------------------------------------
+def _names(folder: Folder) -> list[str]:
+    if not is_there(folder, QUARANTINE):
+        return []
+    with opened_place(folder) as place:
+        return sorted(name for name in os.listdir(place) if not name.endswith(".part"))
+
+
+def _described(folder: Folder, name: str) -> dict[str, Any]:
+    refused = [one for one in kept(folder) if one.file == f"{QUARANTINE}/{name}"] if name.endswith(SUFFIX) else []
+    jobs = sum(len(one.batch.payloads) for one in refused if one.batch)
+    why = refused[0].finding.why if refused else "damaged"
+    if len(refused) > 1:
+        why += f" (and {some(len(refused) - 1, 'other')})"
+    return {
+        "file": name,
+        "what": "refused" if refused else "damaged",
+        "bytes": len(_bytes(folder, name)),
+        "jobs": jobs,
+        "why": why,
+    }
+
+
+def _bytes(folder: Folder, name: str) -> bytes:
+    with opened_place(folder) as place:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=place)
+        try:
+            return read_at(descriptor, 0, os.fstat(descriptor).st_size)
+        finally:
+            os.close(descriptor)
