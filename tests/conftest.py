@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite("hipq.testing.contract")
 
@@ -15,11 +19,22 @@ from hipq.testing.contract.database import Database  # noqa: E402
 from tests.ending import end_all  # noqa: E402
 
 _apps = count(1)
+# What a property says does not depend on how busy the machine is that looks for a counterexample.
+settings.register_profile("hipq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("hipq")
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
     end_all()
+
+
+@pytest.fixture
+def open_to_all() -> Iterator[Path]:
+    """A folder in which every user may make files. Pytest's own are for one user."""
+    with TemporaryDirectory() as folder:
+        os.chmod(folder, 0o777)
+        yield Path(folder)
 
 
 @pytest.fixture

@@ -62,10 +62,8 @@ def test_a_folder_of_the_daemon_below_usr_is_empty_for_handlers(below_usr: Path,
 
 
 @pytest.mark.parametrize("user", USERS, ids=lambda user: f"as {user}")
-def test_a_folder_in_an_interpreter_s_own_is_covered_where_that_is_inside(tmp_path: Path, user: int) -> None:
-    for above in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        above.chmod(0o755)
-    program, folder = tmp_path / "tree" / "bin" / "bash", tmp_path / "tree" / "lib" / "app"
+def test_a_folder_in_an_interpreter_s_own_is_covered_where_that_is_inside(open_to_all: Path, user: int) -> None:
+    program, folder = open_to_all / "tree" / "bin" / "bash", open_to_all / "tree" / "lib" / "app"
     program.parent.mkdir(parents=True)
     folder.mkdir(parents=True)
     shutil.copy(os.path.realpath(shutil.which("bash") or "/bin/sh"), program)

@@ -61,20 +61,10 @@ def ended(one: subprocess.Popen[str]) -> None:
     assert one.returncode == 0, wrong
 
 
-def folder(tmp_path: Path) -> Path:
-    """One that every user gets into."""
-    for above in (tmp_path, tmp_path.parent, tmp_path.parent.parent):
-        above.chmod(0o755)
-    made = tmp_path / "open"
-    made.mkdir()
-    made.chmod(0o777)
-    return made
-
-
 @pytest.mark.parametrize("umask", ["000", "022", "277"])
 @pytest.mark.parametrize("user", [0, 65534] if os.geteuid() == 0 else [0], ids=lambda user: f"as {user}")
-def test_a_new_database_is_its_owner_s_alone_whatever_the_umask(tmp_path: Path, user: int, umask: str) -> None:
-    path = folder(tmp_path) / "shop.db"
+def test_a_new_database_is_its_owner_s_alone_whatever_the_umask(open_to_all: Path, user: int, umask: str) -> None:
+    path = open_to_all / "shop.db"
     one = program(path, user, umask)
     assert one.stdout
     try:
@@ -85,8 +75,8 @@ def test_a_new_database_is_its_owner_s_alone_whatever_the_umask(tmp_path: Path, 
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two other users")
-def test_another_user_reads_nothing_and_cannot_hold_the_lock_file(tmp_path: Path) -> None:
-    path = folder(tmp_path) / "shop.db"
+def test_another_user_reads_nothing_and_cannot_hold_the_lock_file(open_to_all: Path) -> None:
+    path = open_to_all / "shop.db"
     one = program(path)
     assert one.stdout
     assert one.stdout.readline() == "made\n"
@@ -109,9 +99,9 @@ def other_group() -> str:
     return str(mine[0])
 
 
-def test_a_group_that_is_named_may_read_and_write(tmp_path: Path) -> None:
+def test_a_group_that_is_named_may_read_and_write(open_to_all: Path) -> None:
     group = other_group()
-    path = folder(tmp_path) / "shop.db"
+    path = open_to_all / "shop.db"
     users = [1001, 1002] if os.geteuid() == 0 else [0]
     running = []
     for user in users:  # each opens the files that another has made
