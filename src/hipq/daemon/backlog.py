@@ -126,12 +126,14 @@ class Backlog:
             self._left(tenant, jobs, size)
 
     def _left(self, tenant: str, jobs: int, size: int) -> bool:
-        """Whether they had entered: a tenant may have got its quota only afterwards."""
+        """Whether they had entered: a tenant may have got its quota only afterwards. Then others may have entered since,
+        and what they count is not to become less than nothing."""
         entering = self._entering.pop(tenant, None)
         if entering is None:
             return False
-        if entering != (jobs, size):
-            self._entering[tenant] = (entering[0] - jobs, entering[1] - size)
+        left = (max(entering[0] - jobs, 0), max(entering[1] - size, 0))
+        if left != (0, 0):
+            self._entering[tenant] = left
         return True
 
 
