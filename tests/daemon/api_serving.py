@@ -142,9 +142,10 @@ class Tenant:
         assert got.status == 200, got
         return list(got.json["ids"])
 
-    def handler(self, jobtype: str, source: str) -> None:
+    def handler(self, jobtype: str, source: str, waits: bool = False) -> None:
         """In Python."""
-        got = self("POST", f"/{{}}/handler/add/{jobtype}?method=python", source.encode(), content_type="text/plain")
+        path = f"/{{}}/handler/add/{jobtype}?method=python{'&waits=true' if waits else ''}"
+        got = self("POST", path, source.encode(), content_type="text/plain")
         assert got.status == 200, got
 
     def job(self, job_id: str) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def test_answers_count_for_the_rate(here: Site) -> None:
 
 def test_an_answer_that_a_job_waits_for_comes_where_nothing_can_be_added(here: Site) -> None:
     tenant = here.tenant(waiting=1)
-    tenant.handler("ask", "return 202, ''")
+    tenant.handler("ask", "return 202, ''", waits=True)
     (job_id,) = tenant.add("ask", b"x", "?key=one")
     eventually(lambda: tenant.job(job_id)["phase"] == "waiting")
     eventually(lambda: answer(tenant, "another", b"x").status == 429)

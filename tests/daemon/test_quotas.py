@@ -368,9 +368,13 @@ def test_a_count_that_fails_is_made_again() -> None:
 
 def test_a_quota_that_comes_while_a_request_is_under_way_is_as_tight_as_later_ones() -> None:
     """That request did not enter: what it leaves is nobody's, and must make no room for others."""
-    backlog = Backlog(lambda: {})
+    there = {"acme": (0, 0)}
+    now = [0.0]
+    backlog = Backlog(lambda: dict(there), lambda: now[0])
     backlog.count()
     assert backlog.enter("acme", 1, 1) == -1
     backlog.kept("acme", 5, 5)  # of the request from before
     backlog.kept("acme", 1, 1)
-    assert backlog.enter("acme", 6, 6, (5, 0)) == 0
+    there["acme"], now[0] = (6, 6), 100.0
+    backlog.count()
+    assert backlog.enter("acme", 1, 1, (6, 0)) == 0
