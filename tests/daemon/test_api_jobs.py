@@ -317,6 +317,9 @@ def test_handlers_are_set_listed_and_deleted_with_their_versions(acme: Tenant) -
     assert acme("GET", f"{path}/versions/ffff").status == 404
     assert "versioned" in [one["type"] for one in acme("GET", "/v1/{}/handlers").json["handlers"]]
     assert acme("DELETE", path).status == 200
+    assert acme("GET", path).status == 404
+    assert acme("GET", f"{path}/versions").json["versions"] == versions, "one of them can be brought back"
+    assert acme("DELETE", f"{path}?purge=true").status == 200
     for method, end in (("DELETE", ""), ("GET", ""), ("GET", "/versions"), ("GET", "/versions/ff")):
         got = acme(method, path + end)
         assert (got.status, got.error) == (404, "there is no handler for this job type")
