@@ -126,8 +126,8 @@ class Backlog:
             self._left(tenant, jobs, size)
 
     def _left(self, tenant: str, jobs: int, size: int) -> bool:
-        """Whether they had entered: a tenant may have got its quota only afterwards. Then others may have entered since,
-        and what they count is not to become less than nothing."""
+        """Whether they had entered: a tenant may have got its quota only afterwards. Others may have entered since, and
+        what these count is not to become less than nothing."""
         entering = self._entering.pop(tenant, None)
         if entering is None:
             return False
