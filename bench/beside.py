@@ -11,14 +11,14 @@ from typing import Any
 
 from bench.lines import PAYLOAD, TEXT, Bench, Line
 from hipq import Queue, aged, window
-from hipq.engine.admit import HEAD, PAGE
-from hipq.job import moves
+from hipq.engine.throttle import HEAD, PAGE
+from hipq.job import transitions
 from hipq.job.model import Change, New, Row
 from hipq.job.when import to_datetime
 from hipq.job.windows import ALWAYS, dump
+from hipq.limits.limit import PerLane
+from hipq.limits.rules import Rules
 from hipq.stores.base import Claim
-from hipq.throttlers.limit import PerLane
-from hipq.throttlers.rules import Rules
 
 TARGET = 1.5
 FUTURE_TARGET = 1.2
@@ -159,5 +159,5 @@ class Beside:
 
     def _finish(self, rows: list[Row]) -> None:
         now = self._store.now()
-        changes = [Change(row, moves.succeeded(row, "null", 0, now)) for row in rows]
+        changes = [Change(row, transitions.succeeded(row, "null", 0, now)) for row in rows]
         assert not self._store.turn(self._sysid, changes, [], now).lost

@@ -81,7 +81,7 @@ def _told(line: dict[str, float]) -> str:
 def _prepared(folder: str) -> tuple[str, dict[str, str]]:
     """A tenant's token. Jobs are taken in and stored, but not run: that is measured apart."""
     from hipq import Hipq
-    from hipq.daemon.tenants import Tenants
+    from hipq.daemon.tenancy.tenants import Tenants
 
     app = Hipq("daemon", f"sqlite:///{folder}/daemon.db")
     app.queue("jobs")

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from hipq.runners.contexts import Contexts, Handler, Report, Settings, Task, languages
+from hipq.sandbox import Contexts, Handler, Report, Settings, Task, languages
 
 BODIES: Final = {
     "python": "return 'got ' + payload",

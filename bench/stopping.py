@@ -11,7 +11,7 @@ from typing import Any
 from bench.measure import seconds
 from hipq import Hipq, Job, Queue, Wait
 from hipq.engine.loop import Engine
-from hipq.job import moves
+from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.base import Claim
 
@@ -86,6 +86,8 @@ def claim_times(app: Hipq, queue: int, rounds: int, wanted: int = 100) -> list[f
         won = store.turn(sysid, [], [Claim(queue, ("work", "ask"), wanted)], now).won
         found.append((time.perf_counter() - began) * 1000)
         assert len(won) == wanted
-        assert not store.turn(sysid, [Change(row, moves.succeeded(row, "null", 0, now)) for row in won], [], now).lost
+        assert not store.turn(
+            sysid, [Change(row, transitions.succeeded(row, "null", 0, now)) for row in won], [], now
+        ).lost
     store.drop_lease(sysid)
     return found

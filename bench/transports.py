@@ -32,7 +32,7 @@ from bench.transports_streams import STREAMS, Messages, Stream
 from hipq import Job, Queue, Wait
 from hipq.answers.reading import Reader
 from hipq.job.states import WAITING
-from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.transports import Message
 
 SIZE: Final = 10_000

@@ -11,11 +11,11 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("hipq.testing.contract")
+pytest.register_assert_rewrite("tests.contract")
 
 from hipq.stores.base import QueueTables, Store  # noqa: E402
 from hipq.testing.clock import HandClock  # noqa: E402
-from hipq.testing.contract.database import Database  # noqa: E402
+from tests.contract.database import Database  # noqa: E402
 from tests.ending import end_all  # noqa: E402
 
 _apps = count(1)

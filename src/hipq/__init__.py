@@ -24,11 +24,11 @@ from hipq.job.view import Job
 from hipq.job.why import Why
 from hipq.job.windows import window
 from hipq.job_type import JobType
+from hipq.limits.code import admit, defer, reject
+from hipq.limits.limit import limit, per_lane
+from hipq.limits.rate import rate
+from hipq.limits.share import share
 from hipq.queue import Queue
-from hipq.throttlers.code import admit, defer, reject
-from hipq.throttlers.limit import limit, per_lane
-from hipq.throttlers.rate import rate
-from hipq.throttlers.share import share
 
 __all__ = [
     "Answer", "Answered", "Conflict", "DuplicateKey", "Failed", "Fault", "Hipq", "HipqError", "Invalid", "Job",

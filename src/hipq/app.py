@@ -25,20 +25,20 @@ from hipq.job.retries import RESERVED, RetryHandler
 from hipq.job.spec import takes
 from hipq.job.when import seconds
 from hipq.job_type import JobType
+from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.queue import Queue
 from hipq.signals import each_meant
 from hipq.stores.base import Store, Stored
 from hipq.stores.clock import Clock, SystemClock
 from hipq.stores.open import located, open_store, url_of, without_password
-from hipq.throttlers.rules import AnyLimit, Rules, checked
 
 if TYPE_CHECKING:
     from hipq.answers.listening import Listener
     from hipq.answers.results import Results
     from hipq.callback.signing import Signer
     from hipq.engine.loop import Engine
+    from hipq.limits.code import Throttler
     from hipq.observe.traces import Traces
-    from hipq.throttlers.code import Throttler
 
 
 class Hipq(Changing, Answering):
@@ -241,10 +241,10 @@ class Hipq(Changing, Answering):
         drain: float | timedelta | None = None,
     ) -> Engine:
         """An engine over some queues, or all of them; `run` drives it."""
-        from hipq.engine.hands import RealHands  # a program that only adds jobs need not load any of this
+        from hipq.engine.executor import RealHands  # a program that only adds jobs need not load any of this
         from hipq.engine.launch import Launcher, bare
         from hipq.engine.loop import Engine
-        from hipq.runners.processes import Nursery
+        from hipq.executors.processes import Nursery
 
         unknown = set(queues or ()) - set(self._queues)
         if unknown:

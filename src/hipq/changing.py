@@ -15,9 +15,9 @@ from hipq.job.model import Row
 from hipq.job.names import whole
 from hipq.job.states import CODES
 from hipq.job.when import later, moment, seconds
+from hipq.limits.limit import Limit, limit
+from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.looking import Looking, Wanted
-from hipq.throttlers.limit import Limit, limit
-from hipq.throttlers.rules import AnyLimit, Rules, checked
 
 if TYPE_CHECKING:
     from hipq.operate import Changed, Operator

@@ -19,8 +19,8 @@ from hipq.job.why import Why
 from hipq.stores.base import Claim, Filter, Store, Stored
 
 if TYPE_CHECKING:
+    from hipq.limits.code import DryRun, Throttler
     from hipq.queue import Queue
-    from hipq.throttlers.code import DryRun, Throttler
 
 
 class Wanted(TypedDict, total=False):
@@ -136,8 +136,8 @@ class Looking:
     def dry_run(self, queue: str, throttler: Throttler, *, limit: int = 1000) -> DryRun:
         """What a throttler would do now with the first jobs of a queue that may start as far as its other rules go:
         ready ones and parked ones, up to `limit` of each. Nothing is changed. What it raises is raised here."""
-        from hipq.engine.admit import HEAD
-        from hipq.throttlers.code import DryRun, verdict
+        from hipq.engine.throttle import HEAD
+        from hipq.limits.code import DryRun, verdict
 
         whole(limit, "limit", 1, 10_000)
         chosen, now = self._queue(queue), self.store.now()

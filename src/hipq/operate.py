@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from hipq.engine.settle import save_apart
 from hipq.errors import Conflict, NotFound, StoreBusy
 from hipq.events import Events
-from hipq.job import awaiting, moves, waiting
+from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.fault import Fault
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import ANSWERED, CALLING_OFF, FINAL, PARKED, READY, SCHEDULED, WAITING
@@ -59,8 +59,8 @@ class Operator:
             if row.phase == CALLING_OFF and cause and cause.kind == "cancelled":
                 return None  # it is on its way
             if row.phase in (WAITING, ANSWERED) and waiting.load(row.wait).calls_off:
-                return awaiting.called_off(row, Fault("cancelled", reason), now)
-            return moves.cancelled(row, reason, now)
+                return wait_transitions.called_off(row, Fault("cancelled", reason), now)
+            return transitions.cancelled(row, reason, now)
 
         return cancelled
 
@@ -68,7 +68,7 @@ class Operator:
         """It waits for its time, first or again, and runs now instead; or it looks at its answer again, if its answer
         handler has failed."""
         if row.phase == WAITING and waiting.load(row.wait).tries:
-            return awaiting.looks_again(row, now)
+            return wait_transitions.looks_again(row, now)
         if row.phase == WAITING:
             raise Conflict(
                 f"job {row.id} has sent its request and waits for its answer until "
@@ -79,7 +79,7 @@ class Operator:
         if not is_open(row.time_windows, now):
             opens = to_datetime(opening(row.time_windows, now)).isoformat()
             raise Conflict(f"job {row.id} may not start now: its window opens at {opens}")
-        return moves.hurried(row, self._queue(row).order, now)
+        return transitions.hurried(row, self._queue(row).order, now)
 
     def change(self, at: int | None, priority: int | None) -> Move:
         """It has not started, and is to start at another time, or before or after others."""
@@ -89,7 +89,7 @@ class Operator:
                 raise Conflict(
                     f"job {row.id} is {row.state} ({row.phase}); time and priority are changed before a job starts"
                 )
-            return moves.changed(row, self._queue(row).order, now, at=at, priority=priority)
+            return transitions.changed(row, self._queue(row).order, now, at=at, priority=priority)
 
         return changed
 

@@ -26,9 +26,9 @@ from hipq.job.view import Job
 from hipq.job.when import seconds, to_datetime
 from hipq.job.windows import Window, dump
 from hipq.job_type import AnswerHandler, JobType, plain, retry_handler
+from hipq.limits.code import Throttler
+from hipq.limits.rules import NO_RULES, Rules
 from hipq.stores.base import Filter
-from hipq.throttlers.code import Throttler
-from hipq.throttlers.rules import NO_RULES, Rules
 
 if TYPE_CHECKING:
     from hipq.answers.reading import Read

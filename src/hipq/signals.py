@@ -30,3 +30,10 @@ def each_meant(stop: Callable[[], None]) -> Callable[..., None]:
             stop()
 
     return heard
+
+
+def signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal has no name
+        return f"signal {number}"

@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import psycopg
 
 from hipq import Hipq
-from hipq.daemon.tenants import Tenants
+from hipq.daemon.tenancy.tenants import Tenants
 from tests.servers import OwnPostgres, free_port
 
 JOBS = 2 * int(os.environ.get("HIPQ_ACCEPTANCE_JOBS", "750"))

@@ -18,7 +18,7 @@ import pytest
 from hipq import Failed, Hipq, Invalid, Job, NotFound, Progress, Queue, Retry, StoreUnavailable, Wait, fixed
 from hipq.engine import prune
 from hipq.engine.loop import Engine
-from hipq.stores import matching
+from hipq.stores import inbox_transaction
 from hipq.testing.clock import HandClock
 from tests.engine.working import until
 
@@ -148,7 +148,7 @@ def test_a_retry_handler_that_takes_too_long_over_an_answer_ends_the_job(app: Hi
 def test_many_answers_to_other_attempts_do_not_hide_the_right_one(
     app: Hipq, queue: Queue, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(matching, "LOOKED_AT", 3)
+    monkeypatch.setattr(inbox_transaction, "LOOKED_AT", 3)
     for store in ("sqlite", "postgres"):
         monkeypatch.setattr(f"hipq.stores.{store}.inbox.LOOKED_AT", 3)
     ask = queue.job("ask", fence="attempt")(lambda _: Wait())
@@ -214,7 +214,7 @@ def test_no_turn_locks_more_keys_than_it_may_also_after_the_store_was_away(
     turn = app.store.turn
 
     def away(sysid: int, changes: Any, claims: Any, now: int) -> Any:
-        seen.append(len(matching.sought(changes)))
+        seen.append(len(inbox_transaction.sought(changes)))
         if seen[-1] > 0 and sum(count > 0 for count in seen) <= 4:
             raise StoreUnavailable("away")
         return turn(sysid, changes, claims, now)

@@ -10,11 +10,11 @@ from hipq import Answer, Hipq, Job, JobType, Progress, Queue, Retry, Wait, fixed
 from hipq.engine import rescue
 from hipq.engine.launch import Running
 from hipq.engine.settle import settle
-from hipq.job.ending import Again, Crashed, Ending, Judged
 from hipq.job.fault import Fault
 from hipq.job.model import Row
+from hipq.job.run_result import Again, Crashed, Ending, Judged
 from hipq.stores.base import Claim
-from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.testing.clock import HandClock
 from tests.answers.helping import Bank, Run, kept, told
 

@@ -12,8 +12,8 @@ import pytest
 
 from hipq import Hipq, Invalid, JobType, StoreUnavailable, Wait
 from hipq.answers import listening
+from hipq.answers.checkpoints import SECONDS, StoredPlaces
 from hipq.answers.listening import Listener
-from hipq.answers.places import SECONDS, StoredPlaces
 from hipq.answers.reports import as_rows, streams
 from hipq.errors import StoreBroken, StoreRefused, TransportUnavailable
 from hipq.events import Event
@@ -478,7 +478,7 @@ def test_a_part_is_one_readers_at_a_time(app: Hipq, clock: HandClock) -> None:
 def test_the_part_of_a_process_that_died_is_free_at_once(app: Hipq, clock: HandClock) -> None:
     app.queue("orders")
     program = (
-        "import sys, time; from hipq.answers.places import *; from hipq.stores.open import open_store\n"
+        "import sys, time; from hipq.answers.checkpoints import *; from hipq.stores.open import open_store\n"
         "places = StoredPlaces(open_store(sys.argv[1]), 'stream'); places.take('a'); places.keep('a', '5')\n"
         "print(flush=True); time.sleep(60)"
     )

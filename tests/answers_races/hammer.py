@@ -18,10 +18,10 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from hipq.job import awaiting, moves
-from hipq.job.ending import Again, Refused
+from hipq.job import transitions, wait_transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
+from hipq.job.run_result import Again, Refused
 from hipq.job.states import EXECUTING
 from hipq.stores.base import AnswerFilter, Claim, Store
 from hipq.stores.open import open_store
@@ -133,7 +133,7 @@ def _retried(side: Side, wait_key: Callable[[Row], str] = lambda _: "") -> list[
     rows = _asking(side, executing(side.store, side.sysid, side.queue, side.keys, types), wait_key)
     now = side.store.now()
     again = Again(FAULT, delay=0.0)
-    changes = [Change(row, moves.asked_again(row, again, ORDER, now), (), "again") for row in rows]
+    changes = [Change(row, transitions.asked_again(row, again, ORDER, now), (), "again") for row in rows]
     assert not side.store.turn(side.sysid, changes, [], now).lost
     return rows
 
@@ -160,19 +160,19 @@ def _begin_to_wait_with_a_key(side: Side, rows: list[Row], n: int) -> str:
 def _fail(side: Side, rows: list[Row], n: int) -> str:
     """In every second round for the last time."""
     now, row = side.store.now(), rows[n]
-    errored = moves.errored(row, FAULT, 500, now)
-    ended = replace(moves.gave_up(errored, FAULT, now), token=errored.token)
+    errored = transitions.errored(row, FAULT, 500, now)
+    ended = replace(transitions.gave_up(errored, FAULT, now), token=errored.token)
     return side.save(Change(row, ended if n % 2 else errored, (), "error", seeking=errored), now)
 
 
 def _time_out(side: Side, rows: list[Row], n: int) -> str:
     now = side.store.now()
-    return side.save(Change(rows[n], awaiting.overdue(rows[n], ORDER, now), (), "timed out"), now)
+    return side.save(Change(rows[n], wait_transitions.overdue(rows[n], ORDER, now), (), "timed out"), now)
 
 
 def _cancel(side: Side, rows: list[Row], n: int) -> str:
     now = side.store.now()
-    return side.save(Change(rows[n], moves.cancelled(rows[n], "not wanted", now), (), "cancelled"), now)
+    return side.save(Change(rows[n], transitions.cancelled(rows[n], "not wanted", now), (), "cancelled"), now)
 
 
 def _settle(side: Side, rows: list[Row], n: int) -> str:

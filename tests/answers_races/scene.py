@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from hipq.answers.arrive import arrive
-from hipq.job import awaiting, moves
+from hipq.job import transitions, wait_transitions
 from hipq.job.answer import DEFAULT_KEEPING, Kept, NewAnswer
-from hipq.job.ending import Chosen
 from hipq.job.model import Change, New, Row
 from hipq.job.order import ByTime
+from hipq.job.run_result import Chosen
 from hipq.job.states import ANSWERED, EXECUTING, FINAL, READY
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
@@ -42,7 +42,7 @@ def executing(store: Store, sysid: int, queue: int, keys: Sequence[str], types: 
 def begins_to_wait(row: Row, now: int, key: str = "", on_timeout: Chosen | None = None, direct: bool = False) -> Change:
     """`direct`: it has no answer handler, so the answering transaction ends it."""
     wait = Waiting(until=now + 3600 * SECOND, on_timeout=on_timeout, direct=direct)
-    return Change(row, awaiting.waits(row, wait, now, key), (), "waits")
+    return Change(row, wait_transitions.waits(row, wait, now, key), (), "waits")
 
 
 def waiting(
@@ -57,7 +57,7 @@ def waiting(
 
 
 def ends_by(row: Row, given: Kept, now: int) -> Change:
-    return Change(row, moves.succeeded(row, given.data, 200, now), (), "ok", given.id)
+    return Change(row, transitions.succeeded(row, given.data, 200, now), (), "ok", given.id)
 
 
 def drain(store: Store, sysid: int, queue: int, types: Sequence[str] = (TYPE,)) -> None:

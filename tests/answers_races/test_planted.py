@@ -31,7 +31,7 @@ POSTGRES_ANSWER: Final = (
         "                return deliver(mail, answers, now, instead_of), mail.stirred\n",
     ),
     (
-        "stores/matching.py",
+        "stores/inbox_transaction.py",
         "    found = _found(mail, answers, now, instead_of)\n",
         "    found = _found(mail, answers, now, instead_of)\n    getattr(mail, 'lock', int)()\n",
     ),
@@ -57,7 +57,7 @@ SQLITE_ANSWER: Final = (
         "        with self._db.writing() as conn:\n"
         "            delivered = deliver(SqliteMail(conn, self._statements, self._settle), answers, now, instead_of)\n",
         "        with self._db.reading() as conn:\n"
-        "            from hipq.stores.matching import _found\n"
+        "            from hipq.stores.inbox_transaction import _found\n"
         "            mail = SqliteMail(conn, self._statements, self._settle)\n"
         "            seen = _found(mail, list(enumerate(answers)), now, 0)\n"
         "        with self._db.writing() as conn:\n"
@@ -66,7 +66,7 @@ SQLITE_ANSWER: Final = (
         "            delivered = deliver(mail, answers, now, instead_of)\n",
     ),
     (
-        "stores/matching.py",
+        "stores/inbox_transaction.py",
         "    found = _found(mail, answers, now, instead_of)\n",
         "    found = mail.seen if hasattr(mail, 'seen') else _found(mail, answers, now, instead_of)\n",
     ),
@@ -86,7 +86,7 @@ SQLITE_WAIT: Final = (
 POSTGRES_NO_LOCK: Final = POSTGRES_ANSWER[:1]
 POSTGRES_OWN_KEY: Final = (
     (
-        "stores/matching.py",
+        "stores/inbox_transaction.py",
         "for key in {*change.before.answer_keys, *row.answer_keys}",
         "for key in {row.job_key}",
     ),

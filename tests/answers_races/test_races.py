@@ -20,14 +20,14 @@ import pytest
 from msgspec.structs import replace
 
 from hipq.errors import KeyTaken
-from hipq.job import awaiting, moves
+from hipq.job import transitions, wait_transitions
 from hipq.job.answer import Answered
-from hipq.job.ending import Again, Refused
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
+from hipq.job.run_result import Again, Refused
 from hipq.job.states import ANSWERED, EXECUTING
 from hipq.stores.base import Claim, Delivered, Store, Turned
-from hipq.stores.matching import lock_number
+from hipq.stores.inbox_transaction import lock_number
 from hipq.stores.open import open_store
 from hipq.stores.postgres.inbox import PostgresMail
 from hipq.stores.postgres.store import PostgresStore
@@ -86,8 +86,8 @@ class Two(NamedTuple):
     def tried_again(self, row: Row) -> Row:
         """It timed out, and executes once more."""
         now = self.store.now()
-        errored = awaiting.timed_out(row, ORDER, now)
-        again = moves.retried(errored, Again(Fault("error", "x"), delay=0.0), ORDER, now)
+        errored = wait_transitions.timed_out(row, ORDER, now)
+        again = transitions.retried(errored, Again(Fault("error", "x"), delay=0.0), ORDER, now)
         assert not self.save(Change(row, replace(again, token=errored.token), (), "again")).lost
         (claimed,) = self.store.turn(self.sysid, [], [Claim(self.queue, (TYPE,), 1)], self.store.now()).won
         return claimed
@@ -103,7 +103,7 @@ class Two(NamedTuple):
         return self.save(begins_to_wait(row, self.store.now(), key))
 
     def times_out(self, row: Row) -> Turned:
-        return self.save(Change(row, awaiting.overdue(row, ORDER, self.store.now()), (), "timed out"))
+        return self.save(Change(row, wait_transitions.overdue(row, ORDER, self.store.now()), (), "timed out"))
 
     def ended(self, key: str) -> Row:
         """After all that is left to do is done: it must have ended by its answer."""
@@ -210,7 +210,7 @@ class TestForced:
         won = two.store.turn(two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
         (row,) = won.won
         now = two.store.now()
-        change = Change(row, awaiting.progressed(row, 0, now), (), "progress", won.answers[row.id].id)
+        change = Change(row, wait_transitions.progressed(row, 0, now), (), "progress", won.answers[row.id].id)
         _, came = meet(looked_job(monkeypatch), lambda: two.save(change), lambda: two.answer("a", "done"))
         assert came.outcome == Answered.MATCHED
         drain(two.store, two.sysid, two.queue)
@@ -352,7 +352,7 @@ class TestForced:
 
     def test_a_cancelled_job_and_its_answer(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
         row = two.waiting("a")
-        change = Change(row, moves.cancelled(row, "not wanted", two.store.now()), (), "cancelled")
+        change = Change(row, transitions.cancelled(row, "not wanted", two.store.now()), (), "cancelled")
         came, saved = meet(looked_answer(monkeypatch), lambda: two.answer("a"), lambda: two.save(change))
         assert (came.outcome, saved.lost) == (Answered.MATCHED, {row.id})
         two.ended("a")
@@ -362,7 +362,9 @@ class TestForced:
         self, two: Two, monkeypatch: pytest.MonkeyPatch, key: str
     ) -> None:
         row = two.asking("a", "ticket")
-        two.save(Change(row, moves.asked_again(row, Again(Fault("error", "x"), delay=0.0), ORDER, two.store.now())))
+        two.save(
+            Change(row, transitions.asked_again(row, Again(Fault("error", "x"), delay=0.0), ORDER, two.store.now()))
+        )
         with looked_answer(monkeypatch) as hold, ThreadPoolExecutor(2) as pool:
             coming = pool.submit(two.answer, key)
             assert hold.there.wait(60)

@@ -18,10 +18,10 @@ import psycopg
 import pytest
 
 from hipq import Hipq
-from hipq.cli.benchmark import workbench
-from hipq.cli.benchmark.picture import Ink, histogram
-from hipq.cli.benchmark.rates import RATES
-from hipq.cli.benchmark.workbench import APP, Workbench
+from hipq.benchmark import workbench
+from hipq.benchmark.picture import Ink, histogram
+from hipq.benchmark.rates import RATES
+from hipq.benchmark.workbench import APP, Workbench
 from hipq.errors import HipqError
 from hipq.stores.base import QueueTables
 from tests.cli.conftest import HipqCommand, alive, eventually
@@ -64,9 +64,7 @@ def everything(url: str) -> Everything:
 def start(*arguments: str, lease: float = workbench.LEASE) -> subprocess.Popen[str]:
     """It in a process of its own, with pipes instead of a terminal. Whoever comes after one that was killed waits for
     its lease."""
-    code = (
-        f"from hipq.cli.benchmark import workbench; workbench.LEASE = {lease}; from hipq.cli.main import main; main()"
-    )
+    code = f"from hipq.benchmark import workbench; workbench.LEASE = {lease}; from hipq.cli.main import main; main()"
     command = [sys.executable, "-c", code, "bench", *arguments]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, process_group=0)
 
@@ -405,5 +403,5 @@ def test_every_figure_is_in_one_bucket_and_none_at_the_ends_is_empty() -> None:
 
 # -- what loading it costs -------------------------------------------------------------------------------------------
 def test_other_commands_do_not_load_it() -> None:
-    code = "import sys, hipq.cli.main; print(*(name for name in sys.modules if name.startswith('hipq.cli.benchmark')))"
+    code = "import sys, hipq.cli.main; print(*(name for name in sys.modules if name.startswith('hipq.benchmark')))"
     assert subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout == "\n"

@@ -22,17 +22,17 @@ from typing import Any
 import pytest
 
 from hipq import Hipq, Job
-from hipq.cli.benchmark.interruption import Interruption
-from hipq.cli.demonstration import shop, summary
-from hipq.cli.demonstration.place import FILE, chosen_file
-from hipq.cli.demonstration.reception import Reception
-from hipq.cli.demonstration.run import Run
-from hipq.cli.demonstration.summary import Facts, checked
-from hipq.cli.demonstration.tally import Tally
+from hipq.benchmark.interruption import Interruption
+from hipq.demo import shop, summary
+from hipq.demo.place import FILE, chosen_file
+from hipq.demo.reception import Reception
+from hipq.demo.run import Run
+from hipq.demo.summary import Facts, checked
+from hipq.demo.tally import Tally
 from hipq.engine.launch import Launcher, Running
 from hipq.errors import Invalid
 from hipq.events import Events
-from hipq.throttlers.limit import Limit, limit
+from hipq.limits.limit import Limit, limit
 from tests.cli.conftest import HipqCommand, Ran, alive, eventually
 
 COMMAND = [sys.executable, "-m", "hipq.cli.main", "demo"]
@@ -276,7 +276,7 @@ def test_a_job_that_is_lost_is_missed(hipq: HipqCommand, monkeypatch: pytest.Mon
             connection.execute("DELETE FROM demo_mails_final WHERE id = ?", (lost,))
         return gather(one, *others)
 
-    monkeypatch.setattr("hipq.cli.demonstration.run.gathered", losing)
+    monkeypatch.setattr("hipq.demo.run.gathered", losing)
     assert failed(hipq("demo", "--seconds", "3")) == {"jobs", "receipts"}
 
 
@@ -482,7 +482,7 @@ def test_other_commands_do_not_load_it() -> None:
 
 def test_the_bank_needs_nothing_but_python(tmp_path: Path) -> None:
     """Alone in a folder, with none of hipq to import."""
-    from hipq.cli.demonstration import bank
+    from hipq.demo import bank
 
     shutil.copy(bank.__file__, tmp_path / "bank.py")
     command = [sys.executable, "-I", "-S", str(tmp_path / "bank.py"), "1", "1"]

@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 import pytest
 
 from hipq import Hipq, HipqError
-from hipq.move import move
+from hipq.move.moving import move
 from hipq.observe import logs
 from tests.cli.conftest import HipqCommand
 from tests.servers import OwnPostgres

@@ -11,9 +11,9 @@ import pytest
 from msgspec.structs import replace
 
 from hipq import Hipq, limit, per_lane, rate, share, window
-from hipq.engine.admit import HEAD
+from hipq.engine.throttle import HEAD
+from hipq.limits.rules import Rules
 from hipq.stores.base import Claim
-from hipq.throttlers.rules import Rules
 from tests.cli.conftest import HipqCommand, Worker, eventually, started
 
 

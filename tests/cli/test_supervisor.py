@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from hipq import Hipq
-from hipq.cli.supervisor import HEALTHY, LONGEST_PAUSE, Place
 from hipq.signals import TOGETHER
+from hipq.supervisor import HEALTHY, LONGEST_PAUSE, Place
 from tests.cli.conftest import HURRY, SHOP, Worker, alive, eventually, started
 
 Start = Callable[..., Worker]

@@ -11,7 +11,7 @@ import pytest
 
 from hipq.cli.main import cli
 from hipq.cli.tenant import tenant
-from hipq.daemon.tenants import Tenants
+from hipq.daemon.tenancy.tenants import Tenants
 from hipq.stores.open import open_store
 from tests.cli.conftest import HipqCommand
 

@@ -14,10 +14,10 @@ from hipq.errors import Invalid, SchemaError, StoreError
 from hipq.stores.base import QueueTables, Store
 from hipq.stores.clock import Clock
 from hipq.stores.postgres.store import PostgresStore
-from hipq.testing.contract.database import Database, raw
-from hipq.testing.contract.jobs import add, everything, new
-from hipq.testing.contract.schema import migrated, use
-from hipq.testing.contract.suite import *  # noqa: F403
+from tests.contract.database import Database, raw
+from tests.contract.jobs import add, everything, new
+from tests.contract.schema import migrated, use
+from tests.contract.suite import *  # noqa: F403
 from tests.servers import fresh_database
 
 

@@ -14,9 +14,9 @@ from hipq.stores.base import QueueTables, Store
 from hipq.stores.clock import Clock
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.clock import HandClock
-from hipq.testing.contract.database import Database
-from hipq.testing.contract.jobs import add, bring, claim, everything, new, row_of
-from hipq.testing.contract.suite import *  # noqa: F403
+from tests.contract.database import Database
+from tests.contract.jobs import add, bring, claim, everything, new, row_of
+from tests.contract.suite import *  # noqa: F403
 
 
 def as_dict(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> dict[str, Any]:

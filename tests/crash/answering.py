@@ -26,7 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-import hipq.engine.hands  # what processes would import one by one, each for itself
+import hipq.engine.executor  # what processes would import one by one, each for itself
 import hipq.engine.loop
 import hipq.stores.postgres.store
 import hipq.stores.sqlite.store  # noqa: F401

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from hipq import Hipq
 from hipq.job.model import Row
-from hipq.job.moves import CANCELLED
+from hipq.job.transitions import CANCELLED
 from hipq.stores.base import Filter
 
 PAGE = 5_000

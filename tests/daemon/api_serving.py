@@ -20,7 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hipq.daemon.tenants import ADMIN, Quotas, Tenants
+from hipq.daemon.tenancy.tenants import ADMIN, Quotas, Tenants
 from hipq.stores.open import open_store
 from tests.ending import at_the_end
 from tests.servers import fresh_database

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from hipq.daemon.http_request import Limits
+from hipq.daemon.http.request import Limits
 from tests.daemon.api_serving import Daemon, Tenant, site
 
 NAMES = ["%00", "..", "%2e%2e%2f", "a%2Fb", "a%20b", "a,b", "a%7Cb", "a%0Ab", "a%0D%0AX:%20y", quote("‮abc"), quote("é"),

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from hipq.daemon import api_on_its_way as module
-from hipq.daemon.api import Api, app
 from hipq.daemon.daemon import Daemon
+from hipq.daemon.http import not_stored_yet as module
+from hipq.daemon.http.api import Api, app
 from hipq.job.model import sequence_of
 from hipq.journal import Batch
 from tests.daemon.working import add, made

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hipq.daemon.api_bodies import payloads
-from hipq.daemon.api_once import ids_of, runs
-from hipq.daemon.http_json import strict
-from hipq.daemon.http_reply import Refused
+from hipq.daemon.http.bodies import payloads
+from hipq.daemon.http.idempotency import ids_of, runs
+from hipq.daemon.http.reply import Refused
+from hipq.daemon.http.strict_json import strict
 from hipq.errors import Invalid
 
 JSON = "application/json"

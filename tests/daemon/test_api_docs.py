@@ -12,8 +12,8 @@ import pytest
 
 from hipq.cli.main import cli
 from hipq.cli.tenant import tenant
-from hipq.daemon.routes import ROUTES
-from hipq.daemon.routes_table import Route
+from hipq.daemon.http.routes import ROUTES
+from hipq.daemon.http.routes_table import Route
 from tests.daemon.api_serving import site
 from tests.docs.test_readme import ROOT, blocks
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from hipq.daemon.routes import ROUTES
-from hipq.daemon.routes_table import Route
+from hipq.daemon.http.routes import ROUTES
+from hipq.daemon.http.routes_table import Route
 from tests.daemon.api_serving import Got, Tenant, site
 
 FAR = "?dt=2040-01-01T00:00:00Z"

@@ -11,8 +11,8 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from hipq.daemon.api_add import Wanted, grouped
-from hipq.daemon.made import PLAIN
+from hipq.daemon.http.add import Wanted, grouped
+from hipq.daemon.job_factory import PLAIN
 from tests.daemon.api_serving import Tenant, eventually, site
 
 FAR = "2040-01-01T00:00:00Z"

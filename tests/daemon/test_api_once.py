@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.api_add import Wanted
-from hipq.daemon.api_once import Asked, Once
-from hipq.daemon.made import PLAIN, Options
+from hipq.daemon.http.add import Wanted
+from hipq.daemon.http.idempotency import Asked, Once
+from hipq.daemon.job_factory import PLAIN, Options
 from hipq.errors import StoreUnavailable
 from hipq.stores.base import JOURNALS, Filter, Store, Stored
 from hipq.stores.open import open_store

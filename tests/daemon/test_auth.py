@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.auth import Doorkeeper
-from hipq.daemon.tenants import ADMIN, Tenants
+from hipq.daemon.tenancy.authenticator import Doorkeeper
+from hipq.daemon.tenancy.tenants import ADMIN, Tenants
 from hipq.errors import StoreUnavailable
 from hipq.stores.base import Store
 from hipq.stores.open import open_store

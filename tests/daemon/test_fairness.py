@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
-from hipq.daemon import made
+from hipq.daemon import job_factory
 from hipq.daemon.scheduler import FairShare
 from hipq.engine.lanes import BATCH, KNOWN, Round
 from hipq.engine.lanes import LANES as LOOKED_AT
 from hipq.job.model import Change, Row
-from hipq.job.moves import succeeded
+from hipq.job.transitions import succeeded
 from hipq.stores.base import Store
 from tests.servers import fresh_database
 
@@ -73,7 +73,7 @@ def fill(store: Store, queue: int, count: int, types: int) -> None:
     for start in range(0, count, step):
         some = range(start, min(start + step, count))
         now = store.now()
-        store.enqueue([made.job(queue, "hog", f"type{n % types}", b"x", made.PLAIN, now) for n in some])
+        store.enqueue([job_factory.job(queue, "hog", f"type{n % types}", b"x", job_factory.PLAIN, now) for n in some])
 
 
 @pytest.mark.parametrize(
@@ -88,7 +88,7 @@ def test_a_single_job_waits_for_no_more_than_one_batch(app: Hipq, count: int, ty
     engine = Engine(store, queue)
     for _ in range(5 if types < MANY else KNOWN // LOOKED_AT + 2):
         assert {row.tenant for row in engine.turn(BATCH)} == {"hog"}
-    store.enqueue([made.job(queue, "single", "job", b"x", made.PLAIN, store.now())])
+    store.enqueue([job_factory.job(queue, "single", "job", b"x", job_factory.PLAIN, store.now())])
     if noticed:
         engine.round.notice("job", "single/job")
     waited = 0
@@ -107,7 +107,7 @@ def test_tenants_get_their_shares_whatever_they_have(app: Hipq) -> None:
     store, queue = app.store, app.queues[0].number
     fill(store, queue, 3_000, 60)
     now = store.now()
-    store.enqueue([made.job(queue, "small", "one", b"x", made.PLAIN, now) for _ in range(600)])
+    store.enqueue([job_factory.job(queue, "small", "one", b"x", job_factory.PLAIN, now) for _ in range(600)])
     engine = Engine(store, queue)
     found = [row.tenant for _ in range(20) for row in engine.turn(20)]
     assert len(found) == 400

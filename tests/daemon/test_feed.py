@@ -7,8 +7,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from hipq.daemon.feed import PLACES, Feed
-from hipq.daemon.made import PLAIN, job
+from hipq.daemon.http.feed import PLACES, Feed
+from hipq.daemon.job_factory import PLAIN, job
 from hipq.events import Events
 from hipq.job.model import Row, blank, numbered
 

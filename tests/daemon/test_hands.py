@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hipq.daemon import hands as module
+from hipq.daemon import sandbox_executor as module
 from hipq.daemon.daemon import Daemon
-from hipq.daemon.tenants import Quotas
+from hipq.daemon.tenancy.tenants import Quotas
 from hipq.job.model import Change
 from hipq.job.states import FINAL, WAITING
 from tests.daemon.working import add, daemon, ended, history, python, ran, row

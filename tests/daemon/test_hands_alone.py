@@ -7,18 +7,18 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from hipq.daemon.fair_queue import BATCH
-from hipq.daemon.hands import ContextHands
-from hipq.daemon.made import PLAIN, job
+from hipq.daemon.job_factory import PLAIN, job
+from hipq.daemon.sandbox_executor import ContextHands
+from hipq.daemon.tenancy.fair_queue import BATCH
 from hipq.engine.lanes import Spare
 from hipq.engine.launch import Launcher, Running
 from hipq.errors import CannotRun, StoreUnavailable
-from hipq.job.ending import Errored, GivenBack, Judged, Succeeded
 from hipq.job.model import blank, numbered
 from hipq.job.retries import fixed
+from hipq.job.run_result import Errored, GivenBack, Judged, Succeeded
 from hipq.job.spec import Spec
 from hipq.job.states import EXECUTING, RUNNING
-from hipq.runners.contexts import Handler, Report, Task
+from hipq.sandbox import Handler, Report, Task
 from tests.engine.working import until
 
 

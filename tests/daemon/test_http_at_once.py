@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import uvicorn
 
-from hipq.daemon import http_at_once
-from hipq.daemon.api_at_once import Head
-from hipq.daemon.http_at_once import AtOnceProtocol
-from hipq.daemon.http_reply import Reply, sentence
-from hipq.daemon.tenants import Known
+from hipq.daemon.http import fast_protocol
+from hipq.daemon.http.fast_add import Head
+from hipq.daemon.http.fast_protocol import AtOnceProtocol
+from hipq.daemon.http.reply import Reply, sentence
+from hipq.daemon.tenancy.tenants import Known
 from tests.daemon.test_http_protocol import echo, parsed, until_closed
 
 
@@ -100,7 +100,7 @@ class Server:
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
-    monkeypatch.setattr(http_at_once, "BODY_SECONDS", 60.0)  # on a busy machine the rest of a body may be late
+    monkeypatch.setattr(fast_protocol, "BODY_SECONDS", 60.0)  # on a busy machine the rest of a body may be late
     found = Server()
     yield found
     found.stop()
@@ -166,7 +166,7 @@ def test_a_request_may_come_in_pieces(server: Server) -> None:
 
 
 def test_a_body_that_takes_its_time_goes_the_usual_way(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_at_once, "BODY_SECONDS", 0.001)
+    monkeypatch.setattr(fast_protocol, "BODY_SECONDS", 0.001)
     monkeypatch.setattr(AtOnceProtocol, "head_seconds", 1.5)
     whole = post(b"abcdef")
     with server.connect() as link:

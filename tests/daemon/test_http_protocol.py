@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 import uvicorn
 
-from hipq.daemon import http_protocol
-from hipq.daemon.http_connections import RESERVED, Connections, raise_descriptors
-from hipq.daemon.http_protocol import HEAD_BYTES, HEAD_LINES, BoundedProtocol
+from hipq.daemon.http import protocol
+from hipq.daemon.http.connections import RESERVED, Connections, raise_descriptors
+from hipq.daemon.http.protocol import HEAD_BYTES, HEAD_LINES, BoundedProtocol
 
 Head = list[str]
 
@@ -256,7 +256,7 @@ def test_a_body_behind_an_upgrade_is_refused_and_not_lost(server: Server, length
 def test_many_requests_that_come_together_are_no_large_head(server: Server) -> None:
     text = b"POST /%d HTTP/1.1\r\nHost: x\r\nX-Long: " + b"x" * 700 + b"\r\nContent-Length: 5\r\n\r\nhello"
     whole = b"".join(text % n for n in range(150))
-    assert len(whole) > http_protocol.HEAD_BYTES
+    assert len(whole) > protocol.HEAD_BYTES
     with server.connect() as link:
         link.sendall(whole[:40])
         time.sleep(0.05)
@@ -300,7 +300,7 @@ def test_a_client_that_shuts_down_in_the_midst_of_its_request_has_gone(server: S
 def test_a_client_that_shuts_down_and_is_not_replied_to_for_long_has_gone(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(http_protocol, "HALF_CLOSED_SECONDS", 0.2)
+    monkeypatch.setattr(protocol, "HALF_CLOSED_SECONDS", 0.2)
     with server.connect() as link:
         link.sendall(b"GET /never HTTP/1.1\r\nHost: x\r\n\r\n")
         link.shutdown(socket.SHUT_WR)
@@ -356,7 +356,7 @@ def test_a_connection_that_was_refused_counts_no_longer_than_it_lasts() -> None:
 def test_descriptors_are_raised_as_far_as_they_may(soft: int, hard: int, wanted: int, found: int) -> None:
     program = (
         "import resource, sys\n"
-        "from hipq.daemon.http_connections import raise_descriptors\n"
+        "from hipq.daemon.http.connections import raise_descriptors\n"
         f"resource.setrlimit(resource.RLIMIT_NOFILE, ({soft}, {hard}))\n"
         f"print(raise_descriptors({wanted}), resource.getrlimit(resource.RLIMIT_NOFILE)[0])\n"
     )

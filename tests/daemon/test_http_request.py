@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.http_reply import ClientGone, Refused
-from hipq.daemon.http_request import Body, Limits, Shared, check_head, queried
+from hipq.daemon.http.reply import ClientGone, Refused
+from hipq.daemon.http.request import Body, Limits, Shared, check_head, queried
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 

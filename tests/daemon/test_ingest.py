@@ -19,7 +19,7 @@ from hipq import Hipq
 from hipq.cli.main import run
 from hipq.daemon import ahead, payloads
 from hipq.daemon import ingest as module
-from hipq.daemon.feed import Feed
+from hipq.daemon.http.feed import Feed
 from hipq.daemon.ids import BLOCK, FIRST, Ids
 from hipq.daemon.ingest import Ingest
 from hipq.daemon.jobs import Jobs, Options
@@ -718,7 +718,7 @@ def test_what_is_set_aside_is_on_disk_before_the_place_moves_past_it(
         synced(descriptor, name)
         at.append("sync")
 
-    monkeypatch.setattr("hipq.journal.aside.synced", sync)
+    monkeypatch.setattr("hipq.journal.quarantine.synced", sync)
 
     def act(ingest: Callable[[], bool]) -> bool:
         at.append("ingest")

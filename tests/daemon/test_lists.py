@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hipq import Hipq
-from hipq.daemon import jobs, made
+from hipq.daemon import job_factory, jobs
 from hipq.errors import NotFound
-from hipq.job import moves
+from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.base import Claim
 from tests.daemon.working import made as unstarted
@@ -59,11 +59,11 @@ def filled(url: str) -> Hipq:
     store, now, large = app.store, app.store.now(), b"x" * (MEGABYTES << 20)
     sysid = store.take_lease(3600, "test")
     for _ in range(JOBS):
-        store.enqueue([made.job(queue.number, "acme", "big", large, made.PLAIN, now)])
+        store.enqueue([job_factory.job(queue.number, "acme", "big", large, job_factory.PLAIN, now)])
     for _ in range(JOBS // 2):
         claim = Claim(queue.number, ("big",), 1, lane="acme/big")
         (row,) = store.turn(sysid, [], [claim], now).won
-        store.turn(sysid, [Change(row, moves.succeeded(row, f'"{large.decode()}"', 200, now))], [], now)
+        store.turn(sysid, [Change(row, transitions.succeeded(row, f'"{large.decode()}"', 200, now))], [], now)
     return app
 
 
@@ -109,7 +109,10 @@ def test_a_page_looks_at_no_more_than_so_many_jobs(url: str, tmp_path: Path, mon
     try:
         store, queue = served.store, served.queue.number
         wanted = [n for n in range(450) if n in (30, 120, 130, 449)]
-        news = [made.job(queue, "acme", "rare" if n in wanted else "usual", b"x", made.PLAIN, 1) for n in range(450)]
+        news = [
+            job_factory.job(queue, "acme", "rare" if n in wanted else "usual", b"x", job_factory.PLAIN, 1)
+            for n in range(450)
+        ]
         ids = [one.id for one in store.enqueue(news)]
         pages, after = [], 0
         while True:

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from hipq.daemon.places import hidden
+from hipq.daemon.hidden_paths import hidden
 from hipq.errors import Invalid
-from hipq.runners.contexts import Settings
+from hipq.sandbox import Settings
 from tests.daemon.working import add, daemon, ended, python
 
 LOOK = """

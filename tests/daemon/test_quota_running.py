@@ -9,10 +9,10 @@ import pytest
 
 from hipq.cli.main import run
 from hipq.daemon import daemon as module
-from hipq.daemon import tenants as tenants_module
-from hipq.daemon.tenants import Quotas
+from hipq.daemon.tenancy import tenants as tenants_module
+from hipq.daemon.tenancy.tenants import Quotas
+from hipq.limits.tenants import PerTenant
 from hipq.stores.base import Filter
-from hipq.throttlers.tenants import PerTenant
 from tests.daemon.working import add, daemon, ended, python
 from tests.engine.conftest import url
 from tests.engine.working import until

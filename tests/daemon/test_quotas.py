@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from hipq.daemon.backlog import Backlog
-from hipq.daemon.metrics import Seldom
-from hipq.daemon.quotas import Chained, Gate, TooMuchAtOnce
-from hipq.daemon.tenants import Quotas, Tenants
+from hipq.daemon.http.metrics import Seldom
+from hipq.daemon.tenancy.backlog import Backlog
+from hipq.daemon.tenancy.quotas import Chained, Gate, TooMuchAtOnce
+from hipq.daemon.tenancy.tenants import Quotas, Tenants
 from hipq.errors import OverQuota, StoreUnavailable
 from hipq.stores.base import Store
 from hipq.stores.open import open_store

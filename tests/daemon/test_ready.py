@@ -16,7 +16,7 @@ import pytest
 from hipq.cli.main import run
 from hipq.daemon import daemon as module
 from hipq.daemon import ready as ready_module
-from hipq.daemon.api import app
+from hipq.daemon.http.api import app
 from hipq.errors import JournalBroken, JournalRefused, StoreUnavailable
 from hipq.journal.finding import Finding
 from tests.daemon.api_serving import Daemon as Served

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.routes import ADD, ROUTES
-from hipq.daemon.routes_table import PATH, Route
+from hipq.daemon.http.routes import ADD, ROUTES
+from hipq.daemon.http.routes_table import PATH, Route
 from tests.daemon.api_serving import Tenant, site
 
 

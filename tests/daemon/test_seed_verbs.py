@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from hipq.daemon.components import RETRY_SECONDS, SeedRunner, SeedStore
 from hipq.daemon.daemon import Daemon
 from hipq.daemon.scheduler import FairShare
-from hipq.daemon.seed import RETRY_SECONDS, SeedRunner, SeedStore
 from hipq.errors import Invalid, NotFound
 from tests.daemon.working import add, daemon, ended, made, python, row
 from tests.engine.conftest import url

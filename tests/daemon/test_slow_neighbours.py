@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hipq.daemon.daemon import Daemon, Options
-from hipq.runners.contexts import Contexts, Handler, Report, Task
+from hipq.sandbox import Contexts, Handler, Report, Task
 from tests.daemon.working import SETTINGS, add, daemon, ended, python, row
 from tests.engine.conftest import url
 from tests.engine.working import until

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hipq.daemon.tenants import ADMIN, TOKENS, Quotas, Tenants, described, tenant_name
+from hipq.daemon.tenancy.tenants import ADMIN, TOKENS, Quotas, Tenants, described, tenant_name
 from hipq.errors import Conflict, Invalid, NotFound
 from hipq.stores.base import Store
 from hipq.stores.open import open_store

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from hipq.daemon.turns import LEAST, OWN, SHARE, Turns
+from hipq.daemon.tenancy.fair_semaphore import LEAST, OWN, SHARE, Turns
 
 HANG = 60.0
 

@@ -14,9 +14,10 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon import accepted, api_on_its_way
-from hipq.daemon.api import app
+from hipq.daemon import accepted
 from hipq.daemon.daemon import Daemon
+from hipq.daemon.http import not_stored_yet
+from hipq.daemon.http.api import app
 from tests.daemon.api_serving import Site, eventually
 from tests.daemon.test_api_behind import call
 from tests.daemon.working import add, made
@@ -69,7 +70,7 @@ def test_a_job_that_another_daemon_has_in_its_journal_is_waited_for(two: tuple[D
 def test_one_that_stays_there_is_accepted_and_not_stored_yet(
     two: tuple[Daemon, Daemon], method: str, verb: str, status: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(api_on_its_way, "ON_ITS_WAY", 0.5)
+    monkeypatch.setattr(not_stored_yet, "ON_ITS_WAY", 0.5)
     first, second = two
     (job_id,) = add(first, "mail", b"x")
     got = call(app(second, tokens=False), method, f"/v1/acme/jobs/{job_id}{verb}")
@@ -87,7 +88,7 @@ def test_what_another_daemon_never_gave_out_does_not_exist_once_it_has_said_so(t
     try:
         began = time.monotonic()
         assert call(app(second, tokens=False), "GET", f"/v1/acme/jobs/{never}").status == 404
-        assert time.monotonic() - began < api_on_its_way.ON_ITS_WAY - 1
+        assert time.monotonic() - began < not_stored_yet.ON_ITS_WAY - 1
     finally:
         done.set()
         first.journal.ring()

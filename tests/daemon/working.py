@@ -13,11 +13,11 @@ import msgspec
 import psycopg
 
 from hipq.daemon.daemon import Daemon, Options
-from hipq.daemon.made import Options as JobOptions
+from hipq.daemon.job_factory import Options as JobOptions
 from hipq.job.model import Row
 from hipq.job.states import FINAL
-from hipq.runners.contexts import Settings
-from hipq.runners.sandbox import why_no_sandbox
+from hipq.sandbox import Settings
+from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.stores.base import Store
 from tests.engine.working import until
 

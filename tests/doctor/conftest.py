@@ -14,7 +14,7 @@ from typing import Any, Final
 import psycopg
 import pytest
 
-from hipq.cli.doctor.finding import OK, PROBLEM, WARNING
+from hipq.doctor.finding import OK, PROBLEM, WARNING
 from tests.cli.conftest import HipqCommand, Worker, eventually, folder, hipq, program, worker
 from tests.servers import OwnPostgres
 

@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 
 from hipq import Hipq
-from hipq.stores.health import COUNTED, Health
+from hipq.stores.health.facts import COUNTED, Health
 from hipq.stores.postgres import health as postgres_health
 from hipq.stores.sqlite import health as sqlite_health
-from hipq.testing.contract.jobs import new
+from tests.contract.jobs import new
 from tests.doctor.conftest import alone, sql
 
 SMALL: Final = 2 * COUNTED

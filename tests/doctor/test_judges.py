@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 
-from hipq.cli.doctor.clock import clock
-from hipq.cli.doctor.database import database
-from hipq.cli.doctor.file import file
-from hipq.cli.doctor.finding import Finding, View
-from hipq.cli.doctor.indexes import indexes
-from hipq.cli.doctor.judge import judge
-from hipq.cli.doctor.schema import schema
-from hipq.cli.doctor.storage import server_storage
-from hipq.cli.doctor.words import lasting, several, size
+from hipq.doctor.clock import clock
+from hipq.doctor.database import database
+from hipq.doctor.file import file
+from hipq.doctor.finding import Finding, View
+from hipq.doctor.indexes import indexes
+from hipq.doctor.judge import judge
+from hipq.doctor.schema import schema
+from hipq.doctor.storage import server_storage
+from hipq.doctor.words import lasting, several, size
 from hipq.stores.base import QueueTables
-from hipq.stores.health import (
+from hipq.stores.health.facts import (
     POSTGRESQL,
     SQLITE,
     FileHealth,
@@ -30,7 +30,7 @@ from hipq.stores.health import (
     TableHealth,
     Unread,
 )
-from hipq.stores.health_parts import expected
+from hipq.stores.health.parts import expected
 from hipq.stores.migrations import Migration
 from hipq.stores.sqlite.health_file import file_system
 

@@ -6,9 +6,9 @@ import re
 import shlex
 from pathlib import Path
 
-from hipq.cli.doctor.command import doctor
-from hipq.cli.doctor.finding import LEVELS
-from hipq.cli.doctor.judge import CHECKS
+from hipq.cli.doctor import doctor
+from hipq.doctor.finding import LEVELS
+from hipq.doctor.judge import CHECKS
 
 PAGE = (Path(__file__).parents[2] / "docs/doctor.md").read_text()
 

@@ -181,7 +181,7 @@ def test_a_transaction_that_is_open_for_long_is_named_with_its_pid(
     with psycopg.connect(postgres, application_name="a forgotten shell") as conn:
         conn.execute("SELECT count(*) FROM shop_orders")
         assert doctor.news("shop:app", "--patience", "0") == []  # a busy engine always has one that is young
-        monkeypatch.setattr("hipq.cli.doctor.storage.OPEN", 0)
+        monkeypatch.setattr("hipq.doctor.storage.OPEN", 0)
         assert doctor.news() == []
         found = doctor.only("shop:app", "--patience", "0")
         assert (found["check"], found["level"]) == ("storage", "warning")
@@ -194,7 +194,7 @@ def test_a_transaction_that_is_open_for_long_is_named_with_its_pid(
 
 
 def test_a_prepared_transaction_is_named(doctor: Doctor, postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hipq.cli.doctor.storage.OPEN", 0)
+    monkeypatch.setattr("hipq.doctor.storage.OPEN", 0)
     sql(postgres, "CREATE TABLE bill (number TEXT)")
     with psycopg.connect(postgres) as conn:
         conn.execute("INSERT INTO bill VALUES ('17')")
@@ -213,7 +213,7 @@ def test_a_slot_that_nobody_reads_from_is_named_once_it_keeps_much(
     sql(postgres, "SELECT pg_create_physical_replication_slot('a_replica', true)")
     try:
         assert doctor.news() == []  # it keeps next to nothing yet
-        monkeypatch.setattr("hipq.cli.doctor.storage.SLOT_SIZE", 1)
+        monkeypatch.setattr("hipq.doctor.storage.SLOT_SIZE", 1)
         sql(postgres, "SELECT pg_switch_wal()", "CREATE TABLE bill (number TEXT)")
         found = doctor.only()
         assert (found["check"], found["level"]) == ("storage", "warning")

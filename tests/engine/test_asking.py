@@ -59,7 +59,7 @@ def test_until_empty_returns_when_all_that_is_left_was_refused(app: Hipq) -> Non
 def test_jobs_behind_the_first_page_have_their_turn_though_jobs_end_all_the_time(
     app: Hipq, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.admit.PAGE", 50)
+    monkeypatch.setattr("hipq.engine.throttle.PAGE", 50)
 
     def three_each(due: list[Job[Any]], running: list[Job[Any]], _now: datetime) -> Iterator[Any]:
         busy = Counter(job.data for job in running)

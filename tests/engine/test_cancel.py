@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from hipq import Hipq, Job, Queue, Retry
-from hipq.runners import processes
+from hipq.executors import processes
 from tests.engine.working import one_store, real_time, until, working
 
 SOON = 30.0

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hipq import Answer, Fault, Hipq, Job, Queue, Retry, Wait, backoff, fixed
-from hipq.job import moves
+from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.base import Claim
 from hipq.testing.clock import HandClock
@@ -94,7 +94,7 @@ def test_a_crash_of_its_engine_costs_a_job_nothing_and_its_own_afterwards_does(
     job_id = queue.enqueue("dies")
     sysid, now = app.store.take_lease(60, "died"), app.store.now()
     (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("dies",), 1)], now).won
-    assert not app.store.turn(sysid, [Change(row, moves.rescued(row, now))], [], now).lost
+    assert not app.store.turn(sysid, [Change(row, transitions.rescued(row, now))], [], now).lost
     assert (app.job(job_id).failures, app.job(job_id).crashes) == (0, 1)
     run()
     job = app.job(job_id)

@@ -11,7 +11,7 @@ import pytest
 from hipq import Hipq, Job, Queue
 from hipq.engine import rescue
 from hipq.engine.pulse import LONGEST_REST, SHARE, Looks
-from hipq.job import moves
+from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.base import Claim
 from tests.engine.working import real_time, until, working
@@ -55,7 +55,7 @@ def test_the_jobs_of_a_dead_engine_come_back_at_once_however_many_and_dear(app: 
     dead = app.store.take_lease(0.001, "dead")
     now = app.store.now()
     taken = app.store.turn(app.store.take_lease(60, "alive"), [], [Claim(queue.number, ("work",), count)], now).won
-    changes = [Change(row, moves.adopted(row, dead, now), (), "claimed") for row in taken]
+    changes = [Change(row, transitions.adopted(row, dead, now), (), "claimed") for row in taken]
     app.store.turn(dead, changes, [], now)
     orphans = app.store.orphans
     slow(app.store, "orphans")

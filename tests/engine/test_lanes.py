@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hipq import Hipq
-from hipq.daemon.made import ORDER, PLAIN, job
+from hipq.daemon.job_factory import ORDER, PLAIN, job
 from hipq.daemon.options import AnySpecs, Options
 from hipq.daemon.scheduler import FairShare
 from hipq.engine import lanes as module
@@ -19,12 +19,12 @@ from hipq.engine.lanes import BATCH, Guarded, Round, Spare
 from hipq.engine.launch import Running
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
-from hipq.job.ending import Errored, Judged, Succeeded
 from hipq.job.fault import Fault
+from hipq.job.run_result import Errored, Judged, Succeeded
 from hipq.job.states import FINAL
+from hipq.limits.tenants import PerTenant, tenant_of
 from hipq.stores.base import Filter
 from hipq.testing.clock import HandClock
-from hipq.throttlers.tenants import PerTenant, tenant_of
 
 
 class Counted:

@@ -20,10 +20,10 @@ from hipq import Failed, Hipq, Job, Queue, Retry, backoff, fixed
 from hipq.engine.launch import Launcher, Running
 from hipq.engine.loop import TIDYING
 from hipq.engine.settle import settle
-from hipq.job import moves
-from hipq.job.ending import Crashed, Ending, Errored, Judged
+from hipq.job import transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change
+from hipq.job.run_result import Crashed, Ending, Errored, Judged
 from hipq.stores.base import Claim
 from tests.engine.working import one_store
 
@@ -154,7 +154,7 @@ def test_closing_one_engine_does_not_wait_for_another(app: Hipq, queue: Queue) -
 
 def test_a_retry_handler_that_kills_its_process_ends_alone(app: Hipq, queue: Queue, run: Run) -> None:
     """A suspect's retry handler runs apart as well."""
-    from hipq.job import moves
+    from hipq.job import transitions
     from hipq.job.model import Change
     from hipq.stores.base import Claim
 
@@ -171,7 +171,7 @@ def test_a_retry_handler_that_kills_its_process_ends_alone(app: Hipq, queue: Que
     sysid = app.store.take_lease(60, "crashed")
     now = app.store.now()
     (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
-    app.store.turn(sysid, [Change(row, moves.rescued(row, now))], [], now)
+    app.store.turn(sysid, [Change(row, transitions.rescued(row, now))], [], now)
     run()
     job = app.job(job_id)
     assert (job.state, job.code) == ("final", "error")
@@ -325,7 +325,7 @@ def test_odd_ends_of_a_process_are_told_apart(app: Hipq, queue: Queue, run: Run,
 def test_a_blocked_event_loop_asks_for_another_process(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.runners.tasks.DEAF", 0.3)
+    monkeypatch.setattr("hipq.executors.tasks.DEAF", 0.3)
     release = threading.Event()
 
     @queue.job(run_timeout=0.1)
@@ -562,7 +562,7 @@ def test_a_retry_handler_may_end_its_job_and_never_the_engine(
     work.enqueue()
     sysid, now = app.store.take_lease(60, "by hand"), app.store.now()
     (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
-    judged = replace(moves.errored(row, Fault("error", "it broke"), 500, now), crashes=crashes)
+    judged = replace(transitions.errored(row, Fault("error", "it broke"), 500, now), crashes=crashes)
     change = settle(Running(judged, work.spec, 0).ended(ending), queue.order, now)
     assert (change.after.state, change.after.code) == (state, "error")
     if state == "final":
@@ -586,7 +586,7 @@ def test_a_retry_handler_that_kills_its_process_is_asked_three_times(
     job_id = work.enqueue()
     sysid, now = app.store.take_lease(60, "by hand"), app.store.now()
     (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
-    suspect = replace(moves.errored(row, Fault("error", "it broke"), 500, now), crashes=1)
+    suspect = replace(transitions.errored(row, Fault("error", "it broke"), 500, now), crashes=1)
     assert not app.store.turn(sysid, [Change(row, suspect)], [], now).lost
     run()
     assert (app.job(job_id).state, app.job(job_id).code) == ("final", "error")

@@ -15,9 +15,9 @@ import pytest
 from hipq import Hipq, Invalid, Job, JobType, Queue, Wait, limit, per_lane, rate, share, window
 from hipq.job.units import UNIT, Number
 from hipq.job.units import number as units
+from hipq.limits.rules import AnyLimit
 from hipq.stores.base import Claim
 from hipq.testing.clock import HandClock
-from hipq.throttlers.rules import AnyLimit
 from tests.engine.working import real_time, until, until_empty, working
 
 MakeApp = Callable[[], Hipq]

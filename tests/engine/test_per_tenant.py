@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from hipq.throttlers.admission import Admission
-from hipq.throttlers.rules import Rules, load, refusal
-from hipq.throttlers.tenants import PerTenant, tenant_of
+from hipq.limits.admission import Admission
+from hipq.limits.rules import Rules, load, refusal
+from hipq.limits.tenants import PerTenant, tenant_of
 
 LIMIT = PerTenant({"acme": 3, "a.b": 1})
 

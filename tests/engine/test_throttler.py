@@ -15,7 +15,7 @@ import psycopg
 import pytest
 
 from hipq import Hipq, Job, Queue, Wait, admit, defer, per_lane, reject, window
-from hipq.engine import admit as step
+from hipq.engine import throttle as step
 from hipq.events import Event
 from hipq.job.when import to_datetime
 from hipq.job.windows import Window
@@ -764,7 +764,7 @@ def test_an_engine_with_a_throttler_and_no_handlers_sleeps(app: Hipq) -> None:
 @one_store
 @real_time
 def test_a_throttler_that_never_answers_is_asked_again(app: Hipq, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hipq.engine.admit.TICKET_SECONDS", 0.3)
+    monkeypatch.setattr("hipq.engine.throttle.TICKET_SECONDS", 0.3)
     questions = count()
     queue = app.queue("orders", throttler=lambda *asked: slow(*asked) if next(questions) < 2 else admit_all(*asked))
     queue.job("work")(lambda _: None)
@@ -783,8 +783,8 @@ def test_a_throttler_that_never_answers_is_asked_again(app: Hipq, slow: Slow, mo
 def test_a_process_whose_throttler_never_answers_is_replaced(
     app: Hipq, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.admit.TICKET_SECONDS", 0.1)
-    monkeypatch.setattr("hipq.engine.admit.LONGEST_BACKOFF", 100_000)
+    monkeypatch.setattr("hipq.engine.throttle.TICKET_SECONDS", 0.1)
+    monkeypatch.setattr("hipq.engine.throttle.LONGEST_BACKOFF", 100_000)
     app.queue("orders", throttler=slow).job("work")(lambda _: None)
     app.queues[0].enqueue("work")
     with working(app) as engines:

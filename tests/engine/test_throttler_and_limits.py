@@ -102,7 +102,7 @@ def test_why_names_the_limit_that_keeps_an_admitted_job_from_starting(app: Hipq)
 
 @real_time
 def test_until_empty_gives_a_failing_throttler_up(app: Hipq, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hipq.engine.admit.SLOW", 50_000)
+    monkeypatch.setattr("hipq.engine.throttle.SLOW", 50_000)
     queue = app.queue("orders", throttler=lambda *_: [1 / 0])
     queue.job("work")(lambda _: None)
     queue.enqueue("work")

@@ -9,48 +9,54 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipq.job import awaiting, moves
-from hipq.job.ending import Again
+from hipq.job import transitions, wait_transitions
 from hipq.job.fault import Fault
 from hipq.job.model import HISTORY_LIMIT, UNCHANGING, New, Row, blank, numbered, queue_of, remember
 from hipq.job.order import ByTime
+from hipq.job.run_result import Again
 from hipq.job.states import MOVES, PHASES, reachable
-from hipq.testing.contract.jobs import waits
+from tests.contract.jobs import waits
 
 FAULT = Fault("error", "no")
 ORDER = ByTime()
 NOW = 2_000_000_000_000_000
 
 READY = blank(New(1, "work", "", "{}", "ready", "5", NOW - 10, NOW - 10), 65537)
-RUNNING = moves.claimed(READY, 3, NOW)
+RUNNING = transitions.claimed(READY, 3, NOW)
 WAITING = waits(RUNNING, NOW + 5, NOW)
-ERRORED = moves.errored(RUNNING, FAULT, 500, NOW)
-RETRYING = moves.retried(ERRORED, Again(FAULT, delay=5.0), ORDER, NOW)
+ERRORED = transitions.errored(RUNNING, FAULT, 500, NOW)
+RETRYING = transitions.retried(ERRORED, Again(FAULT, delay=5.0), ORDER, NOW)
 
 MOVED: dict[str, tuple[Row, Callable[[Row], Row]]] = {
-    "claimed": (READY, lambda row: moves.claimed(row, 3, NOW)),
-    "claimed again": (RETRYING, lambda row: moves.claimed(row, 4, NOW)),
-    "taken to be judged": (ERRORED, lambda row: moves.claimed(row, 4, NOW)),
-    "succeeded": (RUNNING, lambda row: moves.succeeded(row, "1", 200, NOW)),
-    "refused": (RUNNING, lambda row: moves.refused(row, FAULT, 400, NOW)),
-    "errored": (RUNNING, lambda row: moves.errored(row, FAULT, 500, NOW)),
-    "gave up": (ERRORED, lambda row: moves.gave_up(row, FAULT, NOW)),
-    "retried": (ERRORED, lambda row: moves.retried(row, Again(FAULT, at=NOW + 9, data="1"), ORDER, NOW)),
-    "asked again": (RUNNING, lambda row: moves.asked_again(row, Again(FAULT), ORDER, NOW)),
-    "outlived": (RUNNING, lambda row: moves.outlived(row, FAULT, 100, NOW)),
+    "claimed": (READY, lambda row: transitions.claimed(row, 3, NOW)),
+    "claimed again": (RETRYING, lambda row: transitions.claimed(row, 4, NOW)),
+    "taken to be judged": (ERRORED, lambda row: transitions.claimed(row, 4, NOW)),
+    "succeeded": (RUNNING, lambda row: transitions.succeeded(row, "1", 200, NOW)),
+    "refused": (RUNNING, lambda row: transitions.refused(row, FAULT, 400, NOW)),
+    "errored": (RUNNING, lambda row: transitions.errored(row, FAULT, 500, NOW)),
+    "gave up": (ERRORED, lambda row: transitions.gave_up(row, FAULT, NOW)),
+    "retried": (ERRORED, lambda row: transitions.retried(row, Again(FAULT, at=NOW + 9, data="1"), ORDER, NOW)),
+    "asked again": (RUNNING, lambda row: transitions.asked_again(row, Again(FAULT), ORDER, NOW)),
+    "outlived": (RUNNING, lambda row: transitions.outlived(row, FAULT, 100, NOW)),
     "waits": (RUNNING, lambda row: waits(row, NOW + 1, NOW)),
-    "timed out": (WAITING, lambda row: awaiting.timed_out(row, ByTime(), NOW)),
-    "given back": (RUNNING, lambda row: moves.given_back(row, "x", True, NOW)),
-    "given back unstarted": (RUNNING, lambda row: moves.given_back(row, "x", False, NOW)),
-    "given back unjudged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.given_back(row, "x", False, NOW)),
-    "rescued": (RUNNING, lambda row: moves.rescued(row, NOW)),
-    "crashed": (RUNNING, lambda row: moves.crashed(row, FAULT, 500, NOW, judged=False)),
-    "crashed in a used process": (RUNNING, lambda row: moves.suspected(row, FAULT, NOW)),
-    "crashed when judged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.crashed_aside(row, FAULT, NOW)),
-    "rescued when judged": (moves.claimed(ERRORED, 4, NOW), lambda row: moves.rescued(row, NOW)),
-    "hurried": (RETRYING, lambda row: moves.hurried(row, ORDER, NOW)),
+    "timed out": (WAITING, lambda row: wait_transitions.timed_out(row, ByTime(), NOW)),
+    "given back": (RUNNING, lambda row: transitions.given_back(row, "x", True, NOW)),
+    "given back unstarted": (RUNNING, lambda row: transitions.given_back(row, "x", False, NOW)),
+    "given back unjudged": (
+        transitions.claimed(ERRORED, 4, NOW),
+        lambda row: transitions.given_back(row, "x", False, NOW),
+    ),
+    "rescued": (RUNNING, lambda row: transitions.rescued(row, NOW)),
+    "crashed": (RUNNING, lambda row: transitions.crashed(row, FAULT, 500, NOW, judged=False)),
+    "crashed in a used process": (RUNNING, lambda row: transitions.suspected(row, FAULT, NOW)),
+    "crashed when judged": (
+        transitions.claimed(ERRORED, 4, NOW),
+        lambda row: transitions.crashed_aside(row, FAULT, NOW),
+    ),
+    "rescued when judged": (transitions.claimed(ERRORED, 4, NOW), lambda row: transitions.rescued(row, NOW)),
+    "hurried": (RETRYING, lambda row: transitions.hurried(row, ORDER, NOW)),
     **{
-        f"cancelled when {row.phase}": (row, lambda row: moves.cancelled(row, "x", NOW))
+        f"cancelled when {row.phase}": (row, lambda row: transitions.cancelled(row, "x", NOW))
         for row in (READY, RUNNING, WAITING, ERRORED, RETRYING)
     },
 }
@@ -85,34 +91,34 @@ def test_nobody_owns_a_job_that_is_not_in_somebodys_hands(name: str) -> None:
 
 
 def test_each_crash_alone_is_a_failure_and_one_among_others_is_not() -> None:
-    for first in (moves.rescued(RUNNING, NOW), moves.suspected(RUNNING, FAULT, NOW)):
+    for first in (transitions.rescued(RUNNING, NOW), transitions.suspected(RUNNING, FAULT, NOW)):
         assert (first.suspect, first.failures, first.crashes) == (True, 0, 1)
         for judged, counted in ((False, [2, 3, 4]), (True, [2, 2, 2])):
             row = first
             for crash in range(3):
-                row = moves.crashed(moves.claimed(row, 3, NOW), FAULT, 500, NOW, judged)
+                row = transitions.crashed(transitions.claimed(row, 3, NOW), FAULT, 500, NOW, judged)
                 assert (row.state, row.phase, row.failures) == ("error", "judging", crash + 1)
                 assert row.crashes == counted[crash]
-                row = moves.retried(row, Again(FAULT), ORDER, NOW)
+                row = transitions.retried(row, Again(FAULT), ORDER, NOW)
                 assert row.suspect, "it goes on running apart"
 
 
 def test_a_retry_handler_may_crash_twice_after_its_job_did() -> None:
-    row = moves.crashed(RUNNING, FAULT, 500, NOW, judged=True)
-    row = moves.crashed_aside(moves.claimed(row, 3, NOW), FAULT, NOW)
+    row = transitions.crashed(RUNNING, FAULT, 500, NOW, judged=True)
+    row = transitions.crashed_aside(transitions.claimed(row, 3, NOW), FAULT, NOW)
     assert (row.state, row.phase, row.failures) == ("error", "judging", 1)
-    row = moves.crashed_aside(moves.claimed(row, 3, NOW), FAULT, NOW)
+    row = transitions.crashed_aside(transitions.claimed(row, 3, NOW), FAULT, NOW)
     assert (row.state, row.code, row.failures) == ("final", "error", 1)
 
 
 def test_a_run_that_came_to_an_end_clears_a_suspect() -> None:
-    suspect = moves.claimed(moves.rescued(RUNNING, NOW), 3, NOW)
-    for after in (moves.errored(suspect, FAULT, 500, NOW), waits(suspect, NOW, NOW)):
+    suspect = transitions.claimed(transitions.rescued(RUNNING, NOW), 3, NOW)
+    for after in (transitions.errored(suspect, FAULT, 500, NOW), waits(suspect, NOW, NOW)):
         assert not after.suspect
 
 
 def test_a_rescued_job_keeps_its_place() -> None:
-    after = moves.rescued(RUNNING, NOW)
+    after = transitions.rescued(RUNNING, NOW)
     assert (after.rank, after.scheduled_run_time) == (RUNNING.rank, RUNNING.scheduled_run_time)
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from hipq import Invalid, limit, per_lane, rate, share
 from hipq.job.names import FACTOR_MAX
 from hipq.job.units import UNIT, counted, number, thousandths
-from hipq.throttlers.admission import Admission
-from hipq.throttlers.limit import LEAST, MOST, Limit
-from hipq.throttlers.rules import Rules, checked, load
+from hipq.limits.admission import Admission
+from hipq.limits.limit import LEAST, MOST, Limit
+from hipq.limits.rules import Rules, checked, load
 
 UNITS = st.integers(1, MOST * UNIT)
 

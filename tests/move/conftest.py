@@ -13,10 +13,10 @@ import pytest
 from msgspec.structs import replace
 
 from hipq.job.model import Row
+from hipq.limits.limit import limit
 from hipq.stores.base import AnswerFilter, QueueTables, Store
 from hipq.stores.open import open_store
-from hipq.testing.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
-from hipq.throttlers.limit import limit
+from tests.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
 from tests.servers import clean_database
 
 

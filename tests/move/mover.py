@@ -10,7 +10,7 @@ import signal
 import sys
 from typing import Final
 
-from hipq.move import STEPS, Told, move
+from hipq.move.moving import STEPS, Told, move
 
 POINTS: Final = (*STEPS, "copying", "verifying")
 

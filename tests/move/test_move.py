@@ -19,15 +19,15 @@ import pytest
 from hipq import Hipq, HipqError, Invalid, Job
 from hipq.errors import Conflict, StoreUnavailable
 from hipq.job.model import queue_of
-from hipq.move import STEPS, Told, move
+from hipq.move.copy import Rows, Trunk
+from hipq.move.moving import STEPS, Told, move
+from hipq.move.to_postgres import Arriving
 from hipq.stores.base import Store
-from hipq.stores.luggage import Rows, Trunk
 from hipq.stores.open import open_store
-from hipq.stores.postgres.arrive import Arriving
 from hipq.stores.sqlite.connection import SAFE_VERSION
 from hipq.stores.sqlite.moving import only_mover
 from hipq.testing.clock import HandClock
-from hipq.testing.contract.jobs import NOW, add_one, answer, new
+from tests.contract.jobs import NOW, add_one, answer, new
 from tests.engine.working import until, working
 from tests.move.conftest import contents, killed
 from tests.move.mover import POINTS
@@ -290,7 +290,7 @@ def test_opening_and_closing_while_the_file_is_locked(app: Hipq, target: str, mo
 
 def test_patience_has_an_end(app: Hipq, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.1)
-    monkeypatch.setattr("hipq.stores.following.PATIENCE", 0.5)
+    monkeypatch.setattr("hipq.stores.relocated.PATIENCE", 0.5)
     queue = app.queue("orders")
     queue.enqueue("note", 1)
     took: list[float] = []

@@ -35,7 +35,7 @@ def plant(bug: Bug, target: Path) -> None:
 
 
 def simulate(source: Path, runs: int) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hipq.testing.simulation", "--runs", str(runs)]
+    command = [sys.executable, "-m", "tests.simulation", "--runs", str(runs)]
     return subprocess.run(
         command, env={**os.environ, "PYTHONPATH": str(source)}, capture_output=True, text=True, check=False
     )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.planted.bug import Bug
 
-AWAITING = "job/awaiting.py"
+AWAITING = "job/wait_transitions.py"
 RULES = "job/matching.py"
-MATCHING = "stores/matching.py"
+MATCHING = "stores/inbox_transaction.py"
 STORE = "stores/sqlite/store.py"
 INBOX = "stores/sqlite/inbox.py"
 SETTLE = "engine/settle.py"

@@ -90,7 +90,7 @@ BUGS = (
     Bug(
         "suspects are not run apart",
         "I13",
-        (("job/moves.py", '"rescued"), crashes=max(row.crashes, 1))', '"rescued"), crashes=0)'),),
+        (("job/transitions.py", '"rescued"), crashes=max(row.crashes, 1))', '"rescued"), crashes=0)'),),
     ),
     Bug(
         "own rows that are not in memory are kept",

@@ -43,7 +43,7 @@ HANDLER_BUGS = (
         "I13",
         (
             (
-                "job/moves.py",
+                "job/transitions.py",
                 'return replace(_back(row, fault, now, "rescued"), crashes=max(row.crashes, 1))',
                 'return replace(_back(row, fault, now, "rescued"), crashes=1, failures=row.failures + 1)',
             ),
@@ -52,7 +52,7 @@ HANDLER_BUGS = (
     Bug(
         "a used process counts as the job's own",
         "test",
-        (("engine/hands.py", "own = child.turn == 0", "own = True"),),
+        (("engine/executor.py", "own = child.turn == 0", "own = True"),),
         "tests/engine/test_crash.py::test_a_process_that_ran_other_jobs_before_may_have_died_of_those",
     ),
     Bug(
@@ -118,7 +118,7 @@ HANDLER_BUGS = (
     Bug(
         "a stopped event loop stays stopped",
         "test",
-        (("runners/tasks.py", "while not (self._closing or self._loop.is_closed()):", "for _ in range(1):"),),
+        (("executors/tasks.py", "while not (self._closing or self._loop.is_closed()):", "for _ in range(1):"),),
         f"{ROUGH}::test_one_that_stops_the_event_loop_stops_nobody_else",
     ),
     Bug(

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.planted.bug import Bug
 
 STORE = "stores/sqlite/store.py"
-READER = "stores/sqlite/admit.py"
+READER = "stores/sqlite/rule_claims.py"
 RULES = "stores/sqlite/rules.py"
-ADMIT = "stores/admit.py"
-ADMISSION = "throttlers/admission.py"
-STRANDS = "stores/strands.py"
+ADMIT = "stores/rule_claims.py"
+ADMISSION = "limits/admission.py"
+STRANDS = "stores/claim_groups.py"
 TICK = "engine/tick.py"
-MOVES = "job/moves.py"
+MOVES = "job/transitions.py"
 HELD = 'return Held.of(_held.decode(self._read("held", {})))'
 
 RULE_BUGS = (
@@ -31,14 +31,14 @@ RULE_BUGS = (
     Bug(
         "waiting jobs give back what they hold",
         "I9",
-        (("job/awaiting.py", "deadline=wait.deadline(now), ", "deadline=wait.deadline(now), held=0, "),),
+        (("job/wait_transitions.py", "deadline=wait.deadline(now), ", "deadline=wait.deadline(now), held=0, "),),
     ),
     Bug("every job counts as one unit", "I9", ((ADMISSION, "pool.take(factor, place)", "pool.take(1, place)"),)),
     Bug("a heavy job fits where a light one does", "I9", ((ADMISSION, "pool.fits(factor)", "pool.fits(1)"),)),
     Bug(
         "the share of a lane is forgotten",
         "I9",
-        (("throttlers/share.py", "limit * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "limit"),),
+        (("limits/share.py", "limit * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "limit"),),
     ),
     Bug(
         "a changed limit is not heard of",
@@ -53,7 +53,7 @@ RULE_BUGS = (
     Bug(
         "a job above a lowered limit never starts",
         "I1|I13",
-        (("throttlers/pool.py", " or (factor > self.cap and self.used == 0)", ""),),
+        (("limits/pool.py", " or (factor > self.cap and self.used == 0)", ""),),
     ),
     Bug(
         "heads in reverse order",
@@ -70,7 +70,7 @@ RULE_BUGS = (
         "I11",
         ((ADMISSION, "                if job_type:\n", "                if job_type and ours:\n"),),
     ),
-    Bug("what a rate has started is not saved", "I9", (("throttlers/rate.py", "if not taken:", "if True:"),)),
+    Bug("what a rate has started is not saved", "I9", (("limits/rate.py", "if not taken:", "if True:"),)),
     Bug(
         "a rate goes by the time of the turn",
         "I9",

@@ -8,11 +8,11 @@ import time
 import pytest
 
 from hipq.job.answer import Answered
-from hipq.testing.simulation import Broken, World, simulate
-from hipq.testing.simulation.audit import check_table
-from hipq.testing.simulation.scene import scene_of
 from tests.planted.__main__ import found_with, is_proof, misfits
 from tests.planted.bugs import BUGS
+from tests.simulation import Broken, World, simulate
+from tests.simulation.audit import check_table
+from tests.simulation.scene import scene_of
 
 
 @pytest.mark.parametrize("block", range(4))

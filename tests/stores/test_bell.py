@@ -6,7 +6,7 @@ import os
 import threading
 import time
 
-from hipq.stores.bell import Bell
+from hipq.stores.waker import Bell
 
 
 class RungLate(Bell):

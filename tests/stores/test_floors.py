@@ -9,10 +9,10 @@ import psycopg
 import pytest
 
 from hipq.stores.base import Claim
-from hipq.stores.postgres import floors
-from hipq.stores.postgres.floors import BOTTOM, LONGEST, SHARE, WORTH, Floors
+from hipq.stores.postgres import scan_floor
+from hipq.stores.postgres.scan_floor import BOTTOM, LONGEST, SHARE, WORTH, Floors
 from hipq.stores.postgres.store import PostgresStore
-from hipq.testing.contract.jobs import NOW, new
+from tests.contract.jobs import NOW, new
 from tests.servers import clean_database
 
 TYPES = ("work",)
@@ -32,7 +32,7 @@ class Moments:
 @pytest.fixture
 def moments(monkeypatch: pytest.MonkeyPatch) -> Moments:
     moments = Moments()
-    monkeypatch.setattr(floors, "time", moments)
+    monkeypatch.setattr(scan_floor, "time", moments)
     return moments
 
 

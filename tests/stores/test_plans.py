@@ -16,14 +16,14 @@ from typing import Any, Final
 import pytest
 from msgspec.structs import replace
 
-from hipq.job import moves
+from hipq.job import transitions
 from hipq.job.model import Change, Row
 from hipq.job.windows import dump, is_open, window
+from hipq.limits.limit import limit, per_lane
+from hipq.limits.rules import Rules
 from hipq.stores.base import Claim, Store
-from hipq.stores.matching import KEYS_AT_ONCE
-from hipq.testing.contract.jobs import LATER, NOW, answer, new, ranked, waits
-from hipq.throttlers.limit import limit, per_lane
-from hipq.throttlers.rules import Rules
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from tests.contract.jobs import LATER, NOW, answer, new, ranked, waits
 from tests.servers import fresh_database
 from tests.stores.watched import Recorder, Seen, Watch, WatchedPostgres, WatchedSqlite
 
@@ -92,10 +92,10 @@ class Scene:
 
     # -- the claim path ---------------------------------------------------------------------------------------------
     def claim_one_type(self) -> None:
-        self.save(self.claim(self.plain, TYPES[:1]), lambda row: moves.succeeded(row, "null", 0, NOW))
+        self.save(self.claim(self.plain, TYPES[:1]), lambda row: transitions.succeeded(row, "null", 0, NOW))
 
     def claim_types(self) -> None:
-        self.save(self.claim(self.plain), lambda row: moves.given_back(row, "stopping", False, NOW))
+        self.save(self.claim(self.plain), lambda row: transitions.given_back(row, "stopping", False, NOW))
 
     def look(self) -> None:
         self.watch.look_at_others(Claim(self.plain, TYPES, WANTED))
@@ -107,13 +107,13 @@ class Scene:
         self.store.change_rules(self.ruled, lambda _: LIMITED)
         won = self.claim(self.ruled)
         assert not [row for row in won if row.lane == "paused" or row.time_windows == SHUT]
-        self.save(won, lambda row: moves.succeeded(row, "null", 0, NOW))
+        self.save(won, lambda row: transitions.succeeded(row, "null", 0, NOW))
 
     def claim_in_turn(self) -> None:
         self.store.change_rules(self.ruled, lambda _: replace(LIMITED, lanes="fair"))
         won = self.claim(self.ruled)
         assert {"east", "west"} & {row.lane for row in won}
-        self.save(won, lambda row: moves.given_back(row, "stopping", False, NOW))
+        self.save(won, lambda row: transitions.given_back(row, "stopping", False, NOW))
 
     def ask(self) -> None:
         self.store.change_rules(self.ruled, lambda _: replace(LIMITED, throttled=True))
@@ -124,7 +124,7 @@ class Scene:
         assert len(asked.running) > self.size, "all of them"
         ready = tuple(row.id for row in asked.due if row.phase == "ready")
         won = self.claim(self.ruled, ticket=asked.ticket, admitted=ready)
-        self.save(won, lambda row: moves.succeeded(row, "null", 0, NOW))
+        self.save(won, lambda row: transitions.succeeded(row, "null", 0, NOW))
 
     def shut_out(self) -> None:
         assert len(self.store.shut_out(self.ruled, TYPES, [SHUT], WANTED)) == WANTED
@@ -142,7 +142,7 @@ class Scene:
         assert {one.outcome for one in self.store.answer(again, NOW)} == {"duplicate"}
         turned = self.store.turn(self.sysid, [], [Claim(self.plain, TYPES[:1], WANTED - 1)], NOW)
         assert len(turned.answers) == WANTED - 1
-        ended = [moves.succeeded(row, "null", 200, NOW) for row in turned.won]
+        ended = [transitions.succeeded(row, "null", 200, NOW) for row in turned.won]
         changes = [
             Change(row, after, answer=turned.answers[row.id].id) for row, after in zip(turned.won, ended, strict=True)
         ]
@@ -153,7 +153,7 @@ class Scene:
     def sweep_answers(self) -> None:
         (row, *_) = won = self.claim(self.plain, TYPES[:1])
         self.store.answer([answer(self.plain, row.job_key)], NOW)
-        self.save(won, lambda row: moves.succeeded(row, "null", 200, NOW))
+        self.save(won, lambda row: transitions.succeeded(row, "null", 200, NOW))
         assert self.store.late_answers([self.plain], WANTED) == 1
         old = [replace(answer(self.plain, f"old {n}"), keep_until=NOW - 1) for n in range(WANTED)]
         self.store.answer(old, NOW)
@@ -168,7 +168,7 @@ class Scene:
 
     def prune(self) -> None:
         """Those that ended so: none of them, and all are passed; then some of the others."""
-        self.save(self.claim(self.plain, TYPES[:1]), lambda row: moves.succeeded(row, "null", 0, NOW))
+        self.save(self.claim(self.plain, TYPES[:1]), lambda row: transitions.succeeded(row, "null", 0, NOW))
         passed = self.store.prune(self.plain, (NOW + 1, 0), WANTED, code="failed")
         assert (passed.deleted, passed.last and passed.last[0]) == (0, NOW)
         assert self.store.prune(self.plain, (NOW + 1, 0), WANTED // 2).deleted == WANTED // 2

@@ -12,17 +12,17 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from hipq.engine.admit import HEAD
+from hipq.engine.throttle import HEAD
 from hipq.errors import StoreBusy
-from hipq.job import moves
+from hipq.job import transitions
 from hipq.job.model import Change
+from hipq.limits.limit import limit
 from hipq.stores.base import Claim, QueueTables, Stored
 from hipq.stores.open import without_password
 from hipq.stores.postgres import connection
 from hipq.stores.postgres.session import LOCK_SECONDS
 from hipq.stores.postgres.store import PostgresStore
-from hipq.testing.contract.jobs import NOW, add, add_one, claim, new, row_of
-from hipq.throttlers.limit import limit
+from tests.contract.jobs import NOW, add, add_one, claim, new, row_of
 from tests.servers import fresh_database
 
 LEASE_SECONDS: Final = 10.0
@@ -50,7 +50,7 @@ def test_a_turn_gives_up_long_before_its_lease_ends(store: PostgresStore, queue:
     sysid = store.take_lease(LEASE_SECONDS, "engine")
     add(store, [new(queue.number)] * 2)
     held, free = claim(store, sysid, queue.number)
-    done, also_done = (Change(row, moves.succeeded(row, "null", 200, NOW)) for row in (held, free))
+    done, also_done = (Change(row, transitions.succeeded(row, "null", 200, NOW)) for row in (held, free))
     with closing(psycopg.connect(url)) as conn:
         conn.execute(f"SELECT FROM {queue.table} WHERE id = {held.id} FOR UPDATE".encode())
         started = time.monotonic()

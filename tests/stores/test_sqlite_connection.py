@@ -22,7 +22,7 @@ from hipq.stores.sqlite import connection
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.clock import HandClock
-from hipq.testing.contract.jobs import new
+from tests.contract.jobs import new
 from tests.small_disk import fill, small_disk
 
 

@@ -16,7 +16,7 @@ from hipq.errors import StoreBroken
 from hipq.queue import Queue
 from hipq.stores.sqlite import open_files
 from hipq.stores.sqlite.store import SqliteStore
-from hipq.testing.contract.jobs import new
+from tests.contract.jobs import new
 
 
 @pytest.fixture

@@ -13,12 +13,12 @@ from typing import Any, Final, NamedTuple, Protocol
 import psycopg
 import pytest
 
+from hipq.limits.rules import NO_RULES
 from hipq.stores.base import Claim, Store
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.clock import HandClock
-from hipq.throttlers.rules import NO_RULES
 
 
 class Seen(NamedTuple):

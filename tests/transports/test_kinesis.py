@@ -18,7 +18,7 @@ from uuid import uuid4
 import pytest
 
 from hipq import Hipq
-from hipq.answers.places import StoredPlaces
+from hipq.answers.checkpoints import StoredPlaces
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, kinesis, kinesis_shares
 from hipq.transports.base import Message, Outgoing, Places, Source
@@ -144,8 +144,8 @@ def test_what_was_not_acknowledged_comes_again_and_the_rest_does_not(stream: str
 
 CHILD = """
 import sys, time
-from hipq.answers import places as claims
-from hipq.answers.places import StoredPlaces
+from hipq.answers import checkpoints as claims
+from hipq.answers.checkpoints import StoredPlaces
 from hipq.stores.open import open_store
 from hipq.transports import address, kinesis, kinesis_shares
 

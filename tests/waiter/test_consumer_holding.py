@@ -12,7 +12,7 @@ import pytest
 from hipq.waiter import Message
 from hipq.waiter.clients import Place, errors
 from hipq.waiter.connection import Connection
-from hipq.waiter.hands import Hands, Task
+from hipq.waiter.handler_threads import Hands, Task
 from hipq.waiter.holding import LONGEST_HIDDEN, Held, Holding
 from tests.brokers.aws import FaultyAws
 from tests.waiter.cloud import Cloud

@@ -18,7 +18,7 @@ from hipq.job.spec import Spec
 from hipq.job.states import FINAL
 from hipq.job.view import Job
 from hipq.stores.base import AnswerFilter, Delivered, Store
-from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 
 BATCH_SIZE: Final = 64 << 20
 """Characters of data in one transaction."""

@@ -19,15 +19,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
+from hipq.answers.checkpoints import StoredPlaces
 from hipq.answers.inbox import Inbox
-from hipq.answers.places import StoredPlaces
 from hipq.answers.reading import Reader
 from hipq.answers.reports import Report, write_report
 from hipq.errors import HipqError, StoreBroken, StoreRefused, StoreUnavailable
 from hipq.events import Events
 from hipq.job.answer import NewAnswer
 from hipq.stores.base import Delivered, Store
-from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.transports import Address, Message, source
 from hipq.transports.base import Source
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from hipq.errors import StoreError, StoreRefused
 from hipq.job.answer import Answered, NewAnswer
-from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 
 MOST: Final = KEYS_AT_ONCE
 """How many may wait: as many as go into one transaction."""

@@ -17,8 +17,8 @@ from hipq.cli.show import print_json
 from hipq.cli.target import given_db, json_option, shown
 
 if TYPE_CHECKING:
-    from hipq.cli.benchmark.place import Place
-    from hipq.cli.benchmark.workbench import Workbench
+    from hipq.benchmark.place import Place
+    from hipq.benchmark.workbench import Workbench
 
 _LABELS: Final = 34
 """Columns that are left of the figures."""
@@ -45,9 +45,9 @@ def bench(db: str | None, seconds: float, as_json: bool) -> int:
     It works in tables of its own and removes them afterwards. Without a database it makes a SQLite file in the current
     directory, whose disk is what is measured.
     """
-    from hipq.cli.benchmark.interruption import Interrupted, Interruption  # other commands need not load any of this
-    from hipq.cli.benchmark.place import chosen_place
-    from hipq.cli.benchmark.workbench import NotRemoved, Workbench
+    from hipq.benchmark.interruption import Interrupted, Interruption  # other commands need not load any of this
+    from hipq.benchmark.place import chosen_place
+    from hipq.benchmark.workbench import NotRemoved, Workbench
 
     began, left = time.monotonic(), ""
     try:
@@ -76,9 +76,9 @@ def _size(place: Place) -> int:
 
 # -- measuring -------------------------------------------------------------------------------------------------------
 def _measured(workbench: Workbench, place: Place, seconds: float) -> dict[str, Any]:
-    from hipq.cli.benchmark import pick_up, surroundings
-    from hipq.cli.benchmark.picture import histogram
-    from hipq.cli.benchmark.rates import RATES, in_rounds
+    from hipq.benchmark import pick_up, surroundings
+    from hipq.benchmark.picture import histogram
+    from hipq.benchmark.rates import RATES, in_rounds
 
     rates = []
     with Progress(len(RATES) + 2) as progress:
@@ -131,8 +131,8 @@ class Progress:
 
 # -- printing --------------------------------------------------------------------------------------------------------
 def _print(report: dict[str, Any]) -> None:
-    from hipq.cli.benchmark.meaning import meaning
-    from hipq.cli.benchmark.picture import Ink, wrapped
+    from hipq.benchmark.meaning import meaning
+    from hipq.benchmark.picture import Ink, wrapped
 
     columns = min(shutil.get_terminal_size().columns, 100)
     ink, width = Ink.of(sys.stdout.encoding), max(columns - _LABELS - 14, 10)

@@ -22,9 +22,9 @@ from hipq.cli.target import announced, json_option, shown
 from hipq.errors import Invalid
 
 if TYPE_CHECKING:
-    from hipq.cli.benchmark.interruption import Interruption
-    from hipq.cli.demonstration.run import Run
-    from hipq.cli.demonstration.summary import Facts
+    from hipq.benchmark.interruption import Interruption
+    from hipq.demo.run import Run
+    from hipq.demo.summary import Facts
 
 _LEAST: Final = 3
 _MOST: Final = 3600
@@ -45,9 +45,9 @@ def demo(seconds: float, keep: str | None, plain: bool, as_json: bool) -> int:
     There are limits, regions with shares, priorities, a time window, retries, time-outs and a crash. In the end
     everything is counted: exit 1 if it does not add up.
     """
-    from hipq.cli.benchmark.interruption import Interrupted, Interruption  # other commands need not load any of this
-    from hipq.cli.demonstration.place import chosen_file
-    from hipq.cli.demonstration.run import Run
+    from hipq.benchmark.interruption import Interrupted, Interruption  # other commands need not load any of this
+    from hipq.demo.place import chosen_file
+    from hipq.demo.run import Run
 
     if seconds > _MOST:
         raise Invalid(f"seconds must be at most {_MOST}, not {seconds:g}")
@@ -75,7 +75,7 @@ def demo(seconds: float, keep: str | None, plain: bool, as_json: bool) -> int:
 
 
 def _status(interruption: Interruption) -> int:
-    from hipq.cli.benchmark.interruption import Interrupted
+    from hipq.benchmark.interruption import Interrupted
 
     try:
         interruption.heed()
@@ -87,7 +87,7 @@ def _status(interruption: Interruption) -> int:
 def _view(run: Run, plain: bool, as_json: bool, gone: Callable[[], None]) -> AbstractContextManager[object]:
     from rich.console import Console
 
-    from hipq.cli.demonstration.view import Lines, Picture, Scene
+    from hipq.demo.view import Lines, Picture, Scene
 
     if as_json:
         return nullcontext()
@@ -99,9 +99,9 @@ def _view(run: Run, plain: bool, as_json: bool, gone: Callable[[], None]) -> Abs
 
 
 def _report(run: Run, facts: Facts) -> dict[str, Any]:
-    from hipq.cli.demonstration.afterwards import suggestions
-    from hipq.cli.demonstration.shop import CAPS
-    from hipq.cli.demonstration.summary import checked
+    from hipq.demo.afterwards import suggestions
+    from hipq.demo.shop import CAPS
+    from hipq.demo.summary import checked
 
     whole = not run.story.interrupted
     checks = checked(facts) if whole else []

@@ -21,7 +21,7 @@ from hipq.cli.complete import complete_names
 from hipq.cli.completion import completion
 from hipq.cli.config import config, defaults
 from hipq.cli.demo import demo
-from hipq.cli.doctor.command import doctor
+from hipq.cli.doctor import doctor
 from hipq.cli.enqueue import enqueue
 from hipq.cli.job import job
 from hipq.cli.journal import journal

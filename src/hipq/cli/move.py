@@ -9,7 +9,7 @@ from hipq.cli.inputs import Duration
 from hipq.cli.progress import Bar, progress, quiet_option
 from hipq.cli.show import print_json, print_table
 from hipq.cli.target import json_option, shown
-from hipq.move import WAIT, Told, move
+from hipq.move.moving import WAIT, Told, move
 from hipq.stores.open import url_of
 
 _WORDS = {

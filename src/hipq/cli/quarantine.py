@@ -14,9 +14,9 @@ from hipq.cli.show import print_json, print_table, some
 from hipq.cli.target import database, given_db, json_option
 from hipq.errors import HipqError, Invalid, NotFound
 from hipq.job.model import New, numbered
-from hipq.journal.aside import QUARANTINE, opened_place
 from hipq.journal.beside import is_there
 from hipq.journal.folder import Folder, read_at
+from hipq.journal.quarantine import QUARANTINE, opened_place
 from hipq.journal.refused import SUFFIX, Kept, kept
 from hipq.observe.logs import escaped
 from hipq.stores.base import Store
@@ -103,7 +103,7 @@ def _reposted(folder: Folder, store: Store, file: str, some_kept: list[Kept]) ->
 
 
 def _jobs(store: Store, some_kept: list[Kept]) -> list[tuple[int, New]]:
-    from hipq.daemon import made  # only this command needs it
+    from hipq.daemon import job_factory  # only this command needs it
     from hipq.daemon.daemon import APP
     from hipq.daemon.options import QUEUE
 
@@ -115,9 +115,9 @@ def _jobs(store: Store, some_kept: list[Kept]) -> list[tuple[int, New]]:
     for one in some_kept:
         if one.batch is None:
             raise Invalid("the file is damaged")
-        options = made.loaded(one.batch.options)
+        options = job_factory.loaded(one.batch.options)
         for number, payload in enumerate(one.batch.payloads, one.batch.first):
-            new = made.job(queue, one.batch.tenant, one.batch.jobtype, payload, options, now)
+            new = job_factory.job(queue, one.batch.tenant, one.batch.jobtype, payload, options, now)
             jobs.append((numbered(number, queue), new))
     return jobs
 

@@ -16,11 +16,11 @@ from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instanc
 from hipq.errors import Invalid
 from hipq.job.units import Number, counted, number
 from hipq.job.when import to_datetime
+from hipq.limits.limit import LEAST, MOST, PerLane
+from hipq.limits.rate import Rate
+from hipq.limits.rules import AnyLimit, Rules
+from hipq.limits.share import Share
 from hipq.stores.base import Glance, Limits
-from hipq.throttlers.limit import LEAST, MOST, PerLane
-from hipq.throttlers.rate import Rate
-from hipq.throttlers.rules import AnyLimit, Rules
-from hipq.throttlers.share import Share
 
 _queue_argument = click.argument("name", metavar="QUEUE")
 

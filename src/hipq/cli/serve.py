@@ -22,7 +22,7 @@ from hipq.signals import each_meant
 
 if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon, Options
-    from hipq.daemon.http_request import Limits
+    from hipq.daemon.http.request import Limits
 
 STOP_SECONDS: Final = 10
 """How long requests under way may take when it is to stop."""
@@ -103,7 +103,7 @@ def serve(
             "loopback address: leave out one of them"
         )
     url = db or usual_database() or f"sqlite:///{daemon.APP}.db"
-    from hipq.runners.contexts import Settings
+    from hipq.sandbox import Settings
 
     contexts = Settings(
         trust=trust_handlers, memory=memory << 20, network=handler_network, http_allow=http_allow or ("public",),
@@ -114,8 +114,8 @@ def serve(
         retry_most=retry_most,
         give_up_after=give_up_after, run_timeout=run_timeout, keep=keep, job_log=job_log or "", contexts=contexts,
     )  # fmt: skip
-    from hipq.daemon.http_connections import raise_descriptors
-    from hipq.daemon.http_request import Limits
+    from hipq.daemon.http.connections import raise_descriptors
+    from hipq.daemon.http.request import Limits
 
     limits = Limits.of(body_size << 20, body_timeout, head_timeout, raise_descriptors(connections))
     if limits.connections < connections:
@@ -132,9 +132,9 @@ def run(make: Any, options: Options, listening: socket.socket, limits: Limits, *
     """Until it is told to stop, or cannot go on."""
     import uvicorn
 
-    from hipq.daemon.api import app
-    from hipq.daemon.http_at_once import AtOnceProtocol
-    from hipq.daemon.http_connections import Connections
+    from hipq.daemon.http.api import app
+    from hipq.daemon.http.connections import Connections
+    from hipq.daemon.http.fast_protocol import AtOnceProtocol
 
     served: Daemon = make(options)
     logs.subscribe(served.app.events)

@@ -16,7 +16,7 @@ from hipq.cli.inputs import Whole
 from hipq.cli.progress import confirm, yes_option
 from hipq.cli.show import print_json, print_lines, print_table
 from hipq.cli.target import given_db, json_option, shown, usual_database
-from hipq.daemon.tenants import ADMIN, Quotas, Tenant, Tenants, Token, described
+from hipq.daemon.tenancy.tenants import ADMIN, Quotas, Tenant, Tenants, Token, described
 from hipq.errors import Invalid
 from hipq.job.when import to_datetime
 from hipq.stores.open import open_store

@@ -19,13 +19,13 @@ from hipq.answers.listening import Listener, listening
 from hipq.cli.commands import examples
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration, Whole
-from hipq.cli.supervisor import Supervisor
 from hipq.cli.target import AppCommand, announced, app_argument, load, others
 from hipq.engine.loop import Engine
 from hipq.engine.pulse import LEASE
 from hipq.errors import Invalid, StoreUnavailable
 from hipq.observe import logs
 from hipq.signals import each_meant
+from hipq.supervisor import Supervisor
 
 STUCK: Final = 3
 """Exit status of a process that must be replaced: of no use any more, as the engine's `unfit` says."""

@@ -1,4 +1,4 @@
-"""A daemon, put together: journal, store, engine, contexts. What speaks HTTP is in front of it (`hipq.daemon.api`)."""
+"""A daemon, put together: journal, store, engine, contexts. `hipq.daemon.http` speaks HTTP in front of it."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from msgspec.structs import replace
 
 from hipq.app import Hipq
 from hipq.daemon.accepted import Accepted
-from hipq.daemon.backlog import Backlog, is_taken
-from hipq.daemon.feed import Feed
-from hipq.daemon.handlers import Handlers
-from hipq.daemon.hands import ContextHands
+from hipq.daemon.handlers.handlers import Handlers
+from hipq.daemon.hidden_paths import hidden
+from hipq.daemon.http.feed import Feed
 from hipq.daemon.ids import JournalIds
 from hipq.daemon.ingest import Ingest, check_database
+from hipq.daemon.job_factory import ORDER
 from hipq.daemon.joblog import JobLog
 from hipq.daemon.jobs import Jobs
 from hipq.daemon.known import Known
-from hipq.daemon.made import ORDER
 from hipq.daemon.options import QUEUE, AnySpecs
 from hipq.daemon.options import Options as Options
-from hipq.daemon.places import hidden
-from hipq.daemon.quotas import Chained
 from hipq.daemon.ready import Ready, ready
+from hipq.daemon.sandbox_executor import ContextHands
 from hipq.daemon.scheduler import FairShare
-from hipq.daemon.tenants import Tenants
+from hipq.daemon.tenancy.backlog import Backlog, is_taken
+from hipq.daemon.tenancy.quotas import Chained
+from hipq.daemon.tenancy.tenants import Tenants
 from hipq.engine import prune
 from hipq.engine.lanes import Guarded, Scheduler
 from hipq.engine.launch import Launcher
@@ -39,11 +39,11 @@ from hipq.errors import HipqError, StoreUnavailable
 from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.journal import Journal
-from hipq.runners.contexts import Contexts, Handler
-from hipq.runners.contexts.parsing import wrong_with
-from hipq.runners.sandbox import why_no_sandbox
+from hipq.limits.tenants import PerTenant
+from hipq.sandbox import Contexts, Handler
+from hipq.sandbox.bubblewrap import why_no_sandbox
+from hipq.sandbox.parsing import wrong_with
 from hipq.stores.base import Store, Stored
-from hipq.throttlers.tenants import PerTenant
 
 APP: Final = "daemon"
 PRUNE_SECONDS: Final = 60.0

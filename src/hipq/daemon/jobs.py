@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from hipq.daemon import made, payloads
+from hipq.daemon import job_factory, payloads
 from hipq.daemon.gathered import Gathered
-from hipq.daemon.made import Options as Options
+from hipq.daemon.job_factory import Options as Options
 from hipq.daemon.written import Written
 from hipq.errors import NotFound
 from hipq.job.model import Brief, New, Row, numbered
@@ -28,7 +28,7 @@ from hipq.stores.base import TOP, Filter, WaitingLane
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
-    from hipq.daemon.feed import Feed
+    from hipq.daemon.http.feed import Feed
     from hipq.daemon.ids import Ids
     from hipq.journal import Journal
     from hipq.queue import Queue
@@ -71,7 +71,7 @@ class Jobs:
         if options.delay:
             options = replace(options, at=later(now, options.delay), delay=0.0)
         first = self._ids.take(len(some))
-        text = "{}" if options == made.PLAIN else msgspec.json.encode(options).decode()
+        text = "{}" if options == job_factory.PLAIN else msgspec.json.encode(options).decode()
         await self._written.write(Batch(tenant, jobtype, first, tuple(some), now, text))
         return [numbered(first + n, self._queue.number) for n in range(len(some))]
 
@@ -93,7 +93,7 @@ class Jobs:
 
     def _add_now(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> list[int]:
         now = self._app.store.now()
-        news = [made.job(self._queue.number, tenant, jobtype, payload, options, now) for payload in some]
+        news = [job_factory.job(self._queue.number, tenant, jobtype, payload, options, now) for payload in some]
         stored = self._app.store.enqueue(news, all_or_nothing=True)
         self._app.added(news, stored)
         return [one.id for one in stored]
@@ -107,11 +107,11 @@ class Jobs:
 
     def ingested(self, batch: Batch) -> list[tuple[int, New]]:
         """The jobs of a batch, with their ids."""
-        options, queue = made.loaded(batch.options), self._queue.number
+        options, queue = job_factory.loaded(batch.options), self._queue.number
         return [
             (
                 numbered(batch.first + n, queue),
-                made.job(queue, batch.tenant, batch.jobtype, payload, options, batch.date),
+                job_factory.job(queue, batch.tenant, batch.jobtype, payload, options, batch.date),
             )
             for n, payload in enumerate(batch.payloads)
         ]

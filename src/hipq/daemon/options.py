@@ -9,7 +9,7 @@ import msgspec
 
 from hipq.job.retries import backoff
 from hipq.job.spec import Spec
-from hipq.runners.contexts import Settings
+from hipq.sandbox import Settings
 
 QUEUE: Final = "jobs"
 _FOR_EVER: Final = 1_000_000

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from heapq import heapify, heappop
 from typing import Final
 
-from hipq.throttlers.tenants import tenant_of
+from hipq.limits.tenants import tenant_of
 
 BATCH: Final = 100
 TENANTS: Final = 10_000

@@ -22,8 +22,8 @@ from hipq.job.states import READY, SCHEDULED
 from hipq.job.view import Job
 from hipq.job.when import later, moment, seconds
 from hipq.job.windows import ALWAYS, Window, dump, opening
+from hipq.limits.rules import NO_RULES, Rules, refusal
 from hipq.stores.base import Store, Stored
-from hipq.throttlers.rules import NO_RULES, Rules, refusal
 
 if TYPE_CHECKING:
     import asyncio

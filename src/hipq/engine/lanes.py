@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from hipq.limits.tenants import tenant_of
 from hipq.stores.base import TOP, Claim, Store, WaitingLane
-from hipq.throttlers.tenants import tenant_of
 
 BATCH: Final = 100
 """Jobs of one lane in one claim: who comes next waits for no more than that."""

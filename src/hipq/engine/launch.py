@@ -18,9 +18,13 @@ import msgspec
 from msgspec.structs import replace
 
 from hipq.errors import HipqError
-from hipq.job import moves, states
+from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
-from hipq.job.ending import (
+from hipq.job.fault import Fault, clean, crash
+from hipq.job.model import New, Row
+from hipq.job.outcome import Failed, Progress, Retry
+from hipq.job.retries import NotRegistered, RetryHandler
+from hipq.job.run_result import (
     Again,
     CalledOff,
     Crashed,
@@ -37,10 +41,6 @@ from hipq.job.ending import (
     answer_ending,
     ending_of,
 )
-from hipq.job.fault import Fault, clean, crash
-from hipq.job.model import New, Row
-from hipq.job.outcome import Failed, Progress, Retry
-from hipq.job.retries import NotRegistered, RetryHandler
 from hipq.job.spec import Spec
 from hipq.job.states import ERROR
 from hipq.job.view import Job, edits_of
@@ -303,7 +303,7 @@ class Launcher:
         code of another program, the error is stored, and the job is left to that program."""
         row, spec, now = running.row, running.spec, self._now()
         fault = ending.fault
-        copy = row if running.judges else moves.errored(row, fault, ending.exitcode, now)
+        copy = row if running.judges else transitions.errored(row, fault, ending.exitcode, now)
         if spec.lifetime and now >= later(row.create_time, spec.lifetime):
             return Judged(fault, ending.exitcode)
         job: Job[Any] = Job(copy, spec, is_draft=True)
@@ -405,9 +405,9 @@ def _stored_error(row: Row) -> Errored:
 
 def _crash_pause(row: Row, fault: Fault) -> float:
     """Seconds until a job without a retry handler runs again after a crash; 0 = it does not."""
-    if fault.kind != "crash" or row.crashes > moves.CRASHES_ALLOWED:
+    if fault.kind != "crash" or row.crashes > transitions.CRASHES_ALLOWED:
         return 0.0
-    return moves.CRASH_PAUSES[max(row.crashes - 2, 0)]
+    return transitions.CRASH_PAUSES[max(row.crashes - 2, 0)]
 
 
 def _judgement(verdict: Any, ending: Errored, edits: Edits | None, spec: Spec) -> Judged:

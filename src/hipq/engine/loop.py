@@ -22,28 +22,28 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hipq.engine import prune, rescue
-from hipq.engine.admit import Aside, Throttling, aside
 from hipq.engine.claim import PATIENCE, Hunger, Pace
 from hipq.engine.descriptors import Descriptors
-from hipq.engine.hands import Hands
+from hipq.engine.executor import Hands
 from hipq.engine.lanes import NO_SPARE, Spare
 from hipq.engine.launch import Running
-from hipq.engine.locked import LockedQueues
+from hipq.engine.locked_queues import LockedQueues
 from hipq.engine.pulse import LEASE, LINGER, POLL, Looks
 from hipq.engine.queues import EngineQueue
 from hipq.engine.settle import overran, save_apart, settle
 from hipq.engine.stage import STEP, rank, stage
+from hipq.engine.throttle import Aside, Throttling, aside
 from hipq.errors import Conflict, NotFound, StoreBusy, StoreRefused, StoreUnavailable
 from hipq.events import Events
-from hipq.job import moves
+from hipq.job import transitions
 from hipq.job.answer import MATCHED, Kept, waited
-from hipq.job.ending import Ending, GivenBack
 from hipq.job.model import Change, New, Row, queue_of
-from hipq.job.moves import CANCELLED
+from hipq.job.run_result import Ending, GivenBack
 from hipq.job.states import ANSWERED, CALLING_OFF, DONE, ERROR, FINAL, JUDGING, READY, SCHEDULED, WAITING
+from hipq.job.transitions import CANCELLED
 from hipq.job.windows import is_open
 from hipq.stores.base import STRATEGIES, Claim, Glance, Store, Stored, Turned
-from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 
 if TYPE_CHECKING:
     from hipq.engine.tick import Ticks
@@ -264,7 +264,7 @@ class Engine:
             queue = self.queues[number]
             rows = self.store.shut_out(number, tuple(self._closed_types[number]), tuple(windows), step)
             shut = [row for row in rows if not is_open(row.time_windows, now)]
-            found += [Change(row, moves.rolled(row, queue.order, now), (), "window closed") for row in shut]
+            found += [Change(row, transitions.rolled(row, queue.order, now), (), "window closed") for row in shut]
             if len(shut) < step:
                 more.discard(number)
                 del self._closed_types[number]
@@ -568,7 +568,7 @@ class Engine:
 
     def _adopt(self, held: Sequence[Running], sysid: int, now: int) -> list[Running]:
         """Jobs of an older lease of ours are taken into this one; those that somebody else has taken."""
-        changes = [Change(r.row, moves.adopted(r.row, sysid, now), (), "claimed") for r in held]
+        changes = [Change(r.row, transitions.adopted(r.row, sysid, now), (), "claimed") for r in held]
         gone = self.store.turn(sysid, changes, [], now).lost if changes else frozenset[int]()
         for running, change in zip(held, changes, strict=True):
             if change.before.id not in gone:

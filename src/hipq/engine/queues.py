@@ -10,8 +10,8 @@ from hipq.job.model import New
 from hipq.job.order import Order
 from hipq.job.retries import RetryHandler
 from hipq.job.spec import Spec
+from hipq.limits.code import Throttler
 from hipq.stores.base import ANY_TYPE
-from hipq.throttlers.code import Throttler
 
 if TYPE_CHECKING:
     from hipq.engine.lanes import Scheduler

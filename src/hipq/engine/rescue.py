@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from hipq.engine.launch import Running
 from hipq.engine.queues import EngineQueue
-from hipq.job import awaiting, moves
+from hipq.job import transitions, wait_transitions
 from hipq.job.model import Change, queue_of
 from hipq.job.order import Order
 from hipq.job.states import ANSWERED
@@ -23,8 +23,8 @@ def orphans(store: Store, queues: Mapping[int, EngineQueue], now: int) -> list[C
     answers may be there: the engine may have sent their requests."""
     found = []
     for row in store.orphans(list(queues), STEP):
-        after, spec = moves.rescued(row, now), queues[queue_of(row.id)].specs.get(row.job_type)
-        seeking = awaiting.agreed(after, spec.fence, spec.cancelled is not None) if spec and spec.fn else None
+        after, spec = transitions.rescued(row, now), queues[queue_of(row.id)].specs.get(row.job_type)
+        seeking = wait_transitions.agreed(after, spec.fence, spec.cancelled is not None) if spec and spec.fn else None
         found.append(Change(row, after, (), "rescued", seeking=seeking))
     return found
 
@@ -34,7 +34,7 @@ def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:
     an error, to be judged by an engine that has their retry handler."""
     found = []
     for row in store.overdue(queue, now, STEP):
-        after = awaiting.overdue(row, order, now)
+        after = wait_transitions.overdue(row, order, now)
         found.append(Change(row, after, (), "answered" if after.phase == ANSWERED else "timed out"))
     return found
 
@@ -50,7 +50,7 @@ def forgotten(
     owned = {row.id: row for row in store.owned(queues, sysid)}
     reason = "claimed, but the claim was never confirmed"
     back = [
-        Change(row, moves.given_back(row, reason, False, now), (), "given back")
+        Change(row, transitions.given_back(row, reason, False, now), (), "given back")
         for job_id, row in owned.items()
         if job_id not in memory
     ]

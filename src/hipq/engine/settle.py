@@ -9,8 +9,13 @@ from msgspec.structs import replace
 
 from hipq.engine.launch import Running
 from hipq.errors import KeyTaken, StoreBusy, StoreRefused
-from hipq.job import awaiting, moves, waiting
-from hipq.job.ending import (
+from hipq.job import transitions, wait_transitions, waiting
+from hipq.job.fault import Fault, clean, timeout
+from hipq.job.matching import Placed
+from hipq.job.model import Change, New, Row, remember
+from hipq.job.order import Order
+from hipq.job.retries import NotRegistered
+from hipq.job.run_result import (
     Again,
     CalledOff,
     Crashed,
@@ -24,16 +29,11 @@ from hipq.job.ending import (
     Unread,
     Waits,
 )
-from hipq.job.fault import Fault, clean, timeout
-from hipq.job.matching import Placed
-from hipq.job.model import Change, New, Row, remember
-from hipq.job.order import Order
-from hipq.job.retries import NotRegistered
 from hipq.job.spec import Spec
 from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, FINAL, INITIAL, RETRY
 from hipq.job.when import later
 from hipq.stores.base import Store, Stored, Turned
-from hipq.stores.matching import KEYS_AT_ONCE
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 
 KEEPS_ITS_ANSWER = (Unread, Crashed, GivenBack)
 """Endings after which a job has its answer still before it, if it neither ended nor failed."""
@@ -47,46 +47,46 @@ def settle(running: Running, order: Order, now: int) -> Change:
     """As it is with its failure, before what follows from that."""
     match ending:
         case Succeeded():
-            after, event = moves.succeeded(row, ending.result, ending.exitcode, now), "ok"
+            after, event = transitions.succeeded(row, ending.result, ending.exitcode, now), "ok"
         case Refused():
-            after, event = moves.refused(row, ending.fault, ending.exitcode, now), "failed"
+            after, event = transitions.refused(row, ending.fault, ending.exitcode, now), "failed"
         case Again() if _outlived(running, now):
-            after, event = moves.outlived(row, ending.fault, ending.exitcode, now), "lifetime over"
+            after, event = transitions.outlived(row, ending.fault, ending.exitcode, now), "lifetime over"
         case Again():
-            after, event = moves.asked_again(row, ending, order, now), "again"
+            after, event = transitions.asked_again(row, ending, order, now), "again"
         case Waits():
             latest = row.deadline if row.phase == EXECUTING else waiting.load(row.wait).until
             wait = waiting.begun(ending, latest, waiting.since(row), _life(running), running.spec.answered is None, now)
-            after, event = awaiting.waits(row, wait, now, ending.key), "waits"
+            after, event = wait_transitions.waits(row, wait, now, ending.key), "waits"
         case Progressed():
-            after, event = awaiting.progressed(row, ending.extend, now), "progress"
+            after, event = wait_transitions.progressed(row, ending.extend, now), "progress"
         case Unread() if _outlived(running, now):
-            after, event = moves.outlived(row, ending.fault, 500, now), "lifetime over"
+            after, event = transitions.outlived(row, ending.fault, 500, now), "lifetime over"
         case Unread():
-            after, event = awaiting.unread(row, ending.fault, now), "answer failed"
+            after, event = wait_transitions.unread(row, ending.fault, now), "answer failed"
         case CalledOff():
-            after = awaiting.call_ended(row, ending.fault, order, now)
+            after = wait_transitions.call_ended(row, ending.fault, order, now)
             event = "call-off failed" if ending.fault else "called off"
         case Errored() if running.judges:  # its retry handler could not be asked
-            after, event = moves.gave_up(row, ending.fault, now), "gave up"
+            after, event = transitions.gave_up(row, ending.fault, now), "gave up"
         case Errored():
-            after, event = moves.errored(row, ending.fault, ending.exitcode, now), "error"
+            after, event = transitions.errored(row, ending.fault, ending.exitcode, now), "error"
         case Judged():
-            errored = row if running.judges else moves.errored(row, ending.fault, ending.exitcode, now)
-            copy = moves.edited(errored, ending.edits) if ending.edits else errored
+            errored = row if running.judges else transitions.errored(row, ending.fault, ending.exitcode, now)
+            copy = transitions.edited(errored, ending.edits) if ending.edits else errored
             if ending.again:
-                after, event = moves.retried(copy, ending.again, order, now), "again"
+                after, event = transitions.retried(copy, ending.again, order, now), "again"
             elif _outlived(running, now):
-                after, event = moves.gave_up(copy, ending.fault, now), "lifetime over"
+                after, event = transitions.gave_up(copy, ending.fault, now), "lifetime over"
             else:
-                after, event = moves.gave_up(copy, ending.fault, now), "gave up"
-        case Crashed() if row.phase == CALLING_OFF and row.crashes >= moves.CRASHES_ALLOWED:
-            after, event = awaiting.call_ended(row, ending.fault, order, now), "call-off failed"
+                after, event = transitions.gave_up(copy, ending.fault, now), "gave up"
+        case Crashed() if row.phase == CALLING_OFF and row.crashes >= transitions.CRASHES_ALLOWED:
+            after, event = wait_transitions.call_ended(row, ending.fault, order, now), "call-off failed"
         case Crashed():
             after = _crashed(running, ending, now)
             event = "gave up" if after.state == FINAL else "crashed"
         case GivenBack():
-            after, event = moves.given_back(row, ending.reason, ending.started, now), "given back"
+            after, event = transitions.given_back(row, ending.reason, ending.started, now), "given back"
         case _:
             assert_never(ending)
     if running.note:
@@ -104,12 +104,12 @@ def _crashed(running: Running, ending: Crashed, now: int) -> Row:
     is called again. What else crashed is called again, too, and not for ever."""
     row, judged = running.row, _is_judged(running)
     if running.judges or row.phase == CALLING_OFF:
-        return moves.crashed_aside(row, ending.fault, now)
+        return transitions.crashed_aside(row, ending.fault, now)
     if row.phase == ANSWERED:
-        return awaiting.crashed(row, ending.fault, ending.exitcode, now, judged)
+        return wait_transitions.crashed(row, ending.fault, ending.exitcode, now, judged)
     if not ending.own:
-        return moves.suspected(row, ending.fault, now)
-    return moves.crashed(row, ending.fault, ending.exitcode, now, judged)
+        return transitions.suspected(row, ending.fault, now)
+    return transitions.crashed(row, ending.fault, ending.exitcode, now, judged)
 
 
 def _is_judged(running: Running) -> bool:
@@ -131,7 +131,7 @@ def _seeking(running: Running, errored: Row | None, after: Row, event: str) -> R
 
 
 def _agreed(row: Row, spec: Spec) -> Row:
-    return awaiting.agreed(row, spec.fence, spec.cancelled is not None)
+    return wait_transitions.agreed(row, spec.fence, spec.cancelled is not None)
 
 
 def overran(running: Running) -> Ending:
@@ -197,7 +197,7 @@ def key_taken(change: Change, holder: int, now: int) -> Change:
     fault = Fault(
         "error", f"another live {row.job_type} job (id {holder}) has the key {key!r}, under which it wanted to wait"
     )
-    errored = _one_write(row, moves.errored(row, fault, 500, now))
+    errored = _one_write(row, transitions.errored(row, fault, 500, now))
     seeking = replace(errored, wait=change.after.wait)  # which says what is agreed for its answers
     return Change(row, errored, (), "error", change.answer, seeking)
 
@@ -207,9 +207,9 @@ def unstorable(change: Change, reason: str, now: int) -> Change:
     row = change.before
     fault = Fault("error", clean(f"its outcome could not be stored: {reason}"))
     if row.state in (INITIAL, RETRY):  # nothing ran: what was to be changed is its place in the queue
-        return Change(row, moves.rejected(row, fault.message, now), (), "unstorable")
-    errored = moves.errored(row, fault, 500, now) if row.state != ERROR else row
-    return Change(row, _one_write(row, moves.gave_up(errored, fault, now)), (), "unstorable")
+        return Change(row, transitions.rejected(row, fault.message, now), (), "unstorable")
+    errored = transitions.errored(row, fault, 500, now) if row.state != ERROR else row
+    return Change(row, _one_write(row, transitions.gave_up(errored, fault, now)), (), "unstorable")
 
 
 def _one_write(before: Row, after: Row) -> Row:

@@ -5,7 +5,7 @@ Until then it is in no index a claim reads: a million jobs for next week cost a 
 
 from __future__ import annotations
 
-from hipq.job import moves
+from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.job.order import Order
 from hipq.stores.base import Store
@@ -22,4 +22,4 @@ def stage(store: Store, queue: int, now: int) -> tuple[int, bool]:
 
 def rank(store: Store, queue: int, order: Order, now: int) -> list[Change]:
     """Jobs that are due and were added in plain SQL (docs/tables.md) get their rank; then they can be staged."""
-    return [Change(row, moves.ranked(row, order, now)) for row in store.unranked(queue, now, STEP)]
+    return [Change(row, transitions.ranked(row, order, now)) for row in store.unranked(queue, now, STEP)]

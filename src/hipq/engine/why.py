@@ -19,14 +19,14 @@ from hipq.job.units import UNIT, counted, number
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND, to_datetime
 from hipq.job.why import Why
+from hipq.limits.admission import Admission, Remembered
+from hipq.limits.limit import Limit, PerLane
+from hipq.limits.pool import Pool
+from hipq.limits.rate import Rate
+from hipq.limits.rules import AnyLimit, Rules
+from hipq.limits.share import Share
+from hipq.limits.tenants import PerTenant, tenant_of
 from hipq.stores.base import ANY_TYPE, EngineSeen, Holder, Limits
-from hipq.throttlers.admission import Admission, Remembered
-from hipq.throttlers.limit import Limit, PerLane
-from hipq.throttlers.pool import Pool
-from hipq.throttlers.rate import Rate
-from hipq.throttlers.rules import AnyLimit, Rules
-from hipq.throttlers.share import Share
-from hipq.throttlers.tenants import PerTenant, tenant_of
 
 HOLDERS: Final = 10
 """Jobs that are listed as holding a limit, at most."""

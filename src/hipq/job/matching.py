@@ -1,7 +1,7 @@
 """What becomes of an answer, and of a job that begins to wait for one or fails before that: pure rules.
 
 Matched on tenant, queue, job type and key, always all four. Whoever calls these has held the key's lock since before it
-looked, and writes what they say before the lock is gone (`hipq.stores.matching`).
+looked, and writes what they say before the lock is gone (`hipq.stores.inbox_transaction`).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from hipq.job import awaiting, waiting
+from hipq.job import wait_transitions, waiting
 from hipq.job.answer import (
     APPLIED,
     BUFFERED,
@@ -100,12 +100,12 @@ def verdict(new: NewAnswer, found: Found, now: int) -> Verdict:
         return Verdict(Answered.DUPLICATE, DUPLICATE, row.id, same=found.used)
     earlier = meeting(row, found.pending, new.fence)
     if any(one.state == MATCHED for one in earlier):  # they are looked at in the order they came
-        change = Change(row, awaiting.answered(row, now), (), MATCHED)
+        change = Change(row, wait_transitions.answered(row, now), (), MATCHED)
         return Verdict(Answered.BUFFERED, BUFFERED, row.id, change=change, placed=earlier)
     if waiting.load(row.wait).direct and not new.error:
-        change = Change(row, awaiting.ended_by(row, new.data, now), (), "ok")
+        change = Change(row, wait_transitions.ended_by(row, new.data, now), (), "ok")
         return Verdict(Answered.MATCHED, SETTLED, row.id, change=change, placed=earlier)
-    change = Change(row, awaiting.answered(row, now), (), MATCHED)
+    change = Change(row, wait_transitions.answered(row, now), (), MATCHED)
     return Verdict(Answered.MATCHED, MATCHED, row.id, change=change, placed=earlier)
 
 

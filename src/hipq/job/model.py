@@ -89,7 +89,7 @@ class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Row(Brief, array_like=True, frozen=True, gc=False):
-    """A job as stored. Frozen: a change is another Row (`hipq.job.moves`)."""
+    """A job as stored. Frozen: a change is another Row (`hipq.job.transitions`)."""
 
     job_data: str
     result: str

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from hipq.errors import Invalid
 from hipq.job import names, payload
-from hipq.job.ending import Edits
 from hipq.job.fault import Fault
 from hipq.job.meta import load, traceparent_in
 from hipq.job.model import Brief, Row
+from hipq.job.run_result import Edits
 from hipq.job.states import NONE
 from hipq.job.units import Number, number
 from hipq.job.when import moment, to_datetime

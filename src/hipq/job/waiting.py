@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from hipq.job.ending import Chosen, Waits
 from hipq.job.fault import Fault
 from hipq.job.model import Row
+from hipq.job.run_result import Chosen, Waits
 from hipq.job.states import EXECUTING
 from hipq.job.when import SECOND, later
 

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from hipq.errors import JournalRefused
-from hipq.journal.aside import copy_aside
 from hipq.journal.batch import Batch, decode
 from hipq.journal.finding import Finding
 from hipq.journal.folder import Folder, read_at
 from hipq.journal.position import BEGINNING, Position
+from hipq.journal.quarantine import copy_aside
 from hipq.journal.scan import Found, Record, scan
 from hipq.journal.segment import Segment, name_of
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import msgspec
 
 from hipq.errors import JournalError
-from hipq.journal.aside import copy_aside, move_aside
 from hipq.journal.examine import Trouble, examine
 from hipq.journal.finding import Finding
 from hipq.journal.folder import IDENTITY, Folder, new_identity, refusal, synced
 from hipq.journal.position import BEGINNING, Position
+from hipq.journal.quarantine import copy_aside, move_aside
 from hipq.journal.refused import kept
 from hipq.journal.segment import Segment, name_of
 

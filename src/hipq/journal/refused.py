@@ -10,11 +10,11 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from hipq.journal.aside import QUARANTINE, opened_place, placed
 from hipq.journal.batch import END, Batch, Header, body_is_right, decode, encode, header_at
 from hipq.journal.finding import Finding
 from hipq.journal.folder import Folder, read_at, refusal
 from hipq.journal.position import Position
+from hipq.journal.quarantine import QUARANTINE, opened_place, placed
 from hipq.journal.segment import name_of
 
 SUFFIX: Final = ".refused"

@@ -26,7 +26,7 @@ except ModuleNotFoundError:
 from hipq.engine.accept import Adding
 from hipq.engine.launch import Running
 from hipq.events import Event, Events
-from hipq.job import ending
+from hipq.job import run_result
 from hipq.job.fault import Fault
 from hipq.job.meta import is_traceparent, load, traceparent_in
 from hipq.job.model import New, Row
@@ -246,31 +246,31 @@ def _context(traceparent: str) -> spans.SpanContext:
     return spans.SpanContext(int(trace_id, 16), int(span_id, 16), True, spans.TraceFlags(int(flags, 16)))
 
 
-def _outcome(ended: ending.Ending | None) -> tuple[str, Fault | None]:
+def _outcome(ended: run_result.Ending | None) -> tuple[str, Fault | None]:
     """How a run ended, and what went wrong in it. To ask for another run is no failure."""
     match ended:
-        case ending.Succeeded():
+        case run_result.Succeeded():
             return "ok", None
-        case ending.Refused():
+        case run_result.Refused():
             return "failed", ended.fault
-        case ending.Again():
+        case run_result.Again():
             return "again", None
-        case ending.Waits():
+        case run_result.Waits():
             return "waits", None
-        case ending.Progressed():
+        case run_result.Progressed():
             return "progress", None
-        case ending.Unread():
+        case run_result.Unread():
             return "answer failed", ended.fault
-        case ending.CalledOff():
+        case run_result.CalledOff():
             return "call-off failed" if ended.fault else "called off", ended.fault
-        case ending.Errored():
+        case run_result.Errored():
             return "error", ended.fault
-        case ending.Judged():
+        case run_result.Judged():
             asked = ended.again is not None and ended.fault.kind == "retry"
             return "again" if ended.again else "gave up", None if asked else ended.fault
-        case ending.Crashed():
+        case run_result.Crashed():
             return "crashed", ended.fault
-        case ending.GivenBack():
+        case run_result.GivenBack():
             return "given back", None
         case None:  # its process died over it
             return "crashed", Fault("crash", "the process that ran it died", "ChildProcessError")

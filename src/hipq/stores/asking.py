@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from hipq.job.model import Row
-from hipq.stores.admit import Picked
+from hipq.limits.rules import Rules
 from hipq.stores.base import Asked
-from hipq.stores.strands import is_known_open
-from hipq.throttlers.rules import Rules
+from hipq.stores.claim_groups import is_known_open
+from hipq.stores.rule_claims import Picked
 
 BESIDE_NEW: Final = 25
 """Parked jobs that are asked about along with jobs that nobody has asked about yet."""

@@ -1,6 +1,6 @@
 """What hipq asks of a database: some batch verbs, one transaction each.
 
-What every store promises, and the contract suite (`hipq.testing.contract`) checks:
+What every store promises, and the contract suite (`tests.contract`) checks:
 
 - A verb that returned is durable. One that raised StoreUnavailable happened wholly or not at all.
 - A write of a live job names its token and changes it; where no row matches, nothing is written and the id is
@@ -28,8 +28,8 @@ from hipq.job.states import DONE, FINAL
 if TYPE_CHECKING:
     from hipq.job.answer import Answered, Kept, NewAnswer
     from hipq.job.matching import Placed
-    from hipq.stores.admit import Picked
-    from hipq.throttlers.rules import Rules
+    from hipq.limits.rules import Rules
+    from hipq.stores.rule_claims import Picked
 
 
 class QueueTables(NamedTuple):

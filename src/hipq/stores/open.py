@@ -221,7 +221,7 @@ def open_guest(kind: str, lend: Callable[[], Any], url: str) -> Store:
 
 def _file(path: str, clock: Clock | None) -> Store:
     """A SQLite file; or where its jobs have moved to, now or later."""
-    from hipq.stores.following import PATIENCE, PAUSE, Following, followed
+    from hipq.stores.relocated import PATIENCE, PAUSE, Following, followed
     from hipq.stores.sqlite.moving import is_moving
     from hipq.stores.sqlite.store import SqliteStore
 

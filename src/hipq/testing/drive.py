@@ -13,10 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hipq.app import Hipq
-from hipq.engine.admit import LAP
 from hipq.engine.launch import Running
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
+from hipq.engine.throttle import LAP
 from hipq.errors import StoreBusy, StoreError
 from hipq.job.when import LONGEST, SECOND, to_datetime
 from hipq.job_type import JobType

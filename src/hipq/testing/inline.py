@@ -13,9 +13,9 @@ import msgspec
 
 from hipq.engine.launch import Launcher, Running
 from hipq.job import states
-from hipq.job.ending import GivenBack
 from hipq.job.outcome import Failed, Retry
 from hipq.job.retries import NotRegistered, RetryHandler
+from hipq.job.run_result import GivenBack
 from hipq.job.when import SECOND
 
 NEVER_FAST: Final = SECOND

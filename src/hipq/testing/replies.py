@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from hipq.app import Hipq
 from hipq.engine.launch import Running
 from hipq.errors import Invalid, shown
-from hipq.job.ending import Waits
 from hipq.job.names import whole
+from hipq.job.run_result import Waits
 from hipq.job.view import Job
 from hipq.job.when import later, seconds
 from hipq.job_type import JobType

@@ -18,7 +18,7 @@ from typing import Final
 
 from hipq.job.names import whole
 from hipq.waiter.connection import Connection
-from hipq.waiter.hands import Hands
+from hipq.waiter.handler_threads import Hands
 from hipq.waiter.intake import Handling, Intake
 from hipq.waiter.supervised import Supervised
 

@@ -25,7 +25,7 @@ from hipq.job.when import seconds
 from hipq.transports.sqs_batch import BATCH
 from hipq.waiter.connection import Connection
 from hipq.waiter.groups import Groups
-from hipq.waiter.hands import Hands, Task
+from hipq.waiter.handler_threads import Hands, Task
 from hipq.waiter.holding import LONGEST_HIDDEN, Held, Holding
 from hipq.waiter.message import ASKED_FOR, Message, incoming
 

@@ -11,8 +11,8 @@ import psycopg
 
 from hipq.stores.asking import late
 from hipq.stores.base import EngineSeen
-from hipq.stores.health import POSTGRESQL, EngineHealth, Health, Level
-from hipq.stores.health_reading import Reading, noted
+from hipq.stores.health.facts import POSTGRESQL, EngineHealth, Health, Level
+from hipq.stores.health.reading import Reading, noted
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.health_server import holdbacks, parts, server, tables

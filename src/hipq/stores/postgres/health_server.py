@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from hipq.stores.health import Holdback, Part, ServerHealth, TableHealth
+from hipq.stores.health.facts import Holdback, Part, ServerHealth, TableHealth
 from hipq.stores.postgres.connection import Connection
 
 _SETTINGS: Final = ("autovacuum", "track_counts", "fsync", "full_page_writes", "synchronous_commit")

@@ -14,14 +14,23 @@ from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
 from hipq.stores.base import AnswerFilter, Delivered
-from hipq.stores.matching import LOOKED_AT, NONE_APPLIED, Applied, Key, Numbered, by_queue, deliver, lock_number
+from hipq.stores.claim_groups import Place
+from hipq.stores.inbox_transaction import (
+    LOOKED_AT,
+    NONE_APPLIED,
+    Applied,
+    Key,
+    Numbered,
+    by_queue,
+    deliver,
+    lock_number,
+)
 from hipq.stores.postgres.connection import Connection, in_transaction, patiently
-from hipq.stores.postgres.floors import TOP
 from hipq.stores.postgres.insert import in_json
+from hipq.stores.postgres.scan_floor import TOP
 from hipq.stores.postgres.session import LONG_SECONDS
 from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Settle, rows
-from hipq.stores.strands import Place
 
 _Inserted = msgspec.defstruct("_Inserted", list(KEPT[1:]))
 _Twin = msgspec.defstruct("_Twin", ["position", "twin", "queue", "tenant", "job_type", "job_key", "answer_id"])

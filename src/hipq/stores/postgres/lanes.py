@@ -9,6 +9,7 @@ from typing import Any
 
 from hipq.job.model import New
 from hipq.stores.base import JOURNALS, Stored, Usage, WaitingLane
+from hipq.stores.claim_groups import Place
 from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.notes import locked_note, write_note
@@ -16,7 +17,6 @@ from hipq.stores.postgres.session import LONG_SECONDS
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.refusals import Given, refusals
-from hipq.stores.strands import Place
 
 
 class LaneVerbs:

@@ -9,18 +9,18 @@ from typing import Any
 
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
-from hipq.stores.admit import ALL, START
+from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, late
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
-from hipq.stores.postgres.admit import Rulebook
+from hipq.stores.claim_groups import Place
 from hipq.stores.postgres.connection import Connection, in_transaction
-from hipq.stores.postgres.floors import TOP
 from hipq.stores.postgres.insert import Insert
+from hipq.stores.postgres.rule_claims import Rulebook
+from hipq.stores.postgres.scan_floor import TOP
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.turn import rows
 from hipq.stores.postgres.wake import lowest, notify, soon
-from hipq.stores.strands import Place
-from hipq.throttlers.rules import Rules
+from hipq.stores.rule_claims import ALL, START
 
 
 class RuleVerbs:

@@ -20,7 +20,6 @@ from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
 from hipq.job.order import UNRANKED
 from hipq.job.states import ANSWERED
 from hipq.stores import large, migrations
-from hipq.stores.admit import Picked
 from hipq.stores.base import (
     ANY_TYPE,
     EARLIEST,
@@ -34,12 +33,11 @@ from hipq.stores.base import (
     Stored,
     Turned,
 )
-from hipq.stores.bell import Bell
+from hipq.stores.claim_groups import Place
 from hipq.stores.clock import Clock
-from hipq.stores.matching import meet, sought, tidy
+from hipq.stores.inbox_transaction import meet, sought, tidy
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
-from hipq.stores.postgres.admit import Rulebook
 from hipq.stores.postgres.connection import (
     CALLER_SECONDS,
     POOL_SIZE,
@@ -49,19 +47,21 @@ from hipq.stores.postgres.connection import (
     patiently,
     translated,
 )
-from hipq.stores.postgres.floors import BOTTOM, TOP, Floors
 from hipq.stores.postgres.inbox import AnswerVerbs, PostgresMail, given, lock_keys
 from hipq.stores.postgres.insert import Insert, cursor
 from hipq.stores.postgres.lanes import LaneVerbs
 from hipq.stores.postgres.listing import condition, page, planned
 from hipq.stores.postgres.moment import DatabaseClock
 from hipq.stores.postgres.notes import NoteVerbs
+from hipq.stores.postgres.rule_claims import Rulebook
 from hipq.stores.postgres.rules import RuleVerbs
+from hipq.stores.postgres.scan_floor import BOTTOM, TOP, Floors
 from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS, MIGRATION_SECONDS
 from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Saved, Settle, Take, listed, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
-from hipq.stores.strands import Place
+from hipq.stores.rule_claims import Picked
+from hipq.stores.waker import Bell
 
 
 class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):

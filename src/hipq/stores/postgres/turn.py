@@ -12,17 +12,17 @@ from hipq.job.model import Brief, Change, New, Row, queue_of
 from hipq.job.states import EXECUTING, FINAL, READY
 from hipq.job.units import UNIT
 from hipq.job.windows import ALWAYS
+from hipq.limits.rules import Rules
 from hipq.stores import large
-from hipq.stores.admit import Picked
 from hipq.stores.base import Claim, Stored
-from hipq.stores.postgres.admit import Rulebook
+from hipq.stores.claim_groups import Head, Place, Strand
 from hipq.stores.postgres.connection import Connection
-from hipq.stores.postgres.floors import BOTTOM, Floors
 from hipq.stores.postgres.insert import Insert, in_json, keep
+from hipq.stores.postgres.rule_claims import Rulebook
+from hipq.stores.postgres.scan_floor import BOTTOM, Floors
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
-from hipq.stores.strands import Head, Place, Strand
-from hipq.throttlers.rules import Rules
+from hipq.stores.rule_claims import Picked
 
 _FINISHED: Final = (
     "job_data", "priority", "scheduled_run_time", "attempt", "failures", "crashes", "error", "code", "exitcode",

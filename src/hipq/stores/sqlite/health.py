@@ -16,8 +16,8 @@ from urllib.parse import quote
 
 from hipq.stores.base import EngineSeen
 from hipq.stores.clock import SystemClock, boot_id
-from hipq.stores.health import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
-from hipq.stores.health_reading import Reading, noted
+from hipq.stores.health.facts import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
+from hipq.stores.health.reading import Reading, noted
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.connection import BUSY_SECONDS, signpost
 from hipq.stores.sqlite.health_file import holding, look

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from hipq import files
-from hipq.stores.health import FileHealth
+from hipq.stores.health.facts import FileHealth
 from hipq.stores.sqlite.connection import BUSY_SECONDS, SAFE_VERSION
 from hipq.stores.sqlite.moving import is_moving
 

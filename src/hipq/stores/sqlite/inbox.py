@@ -13,10 +13,10 @@ from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
 from hipq.stores.base import AnswerFilter, Delivered
-from hipq.stores.matching import LOOKED_AT, NONE_APPLIED, Applied, Numbered, by_queue, deliver
-from hipq.stores.sqlite.admit import texts
+from hipq.stores.inbox_transaction import LOOKED_AT, NONE_APPLIED, Applied, Numbered, by_queue, deliver
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, no_nul, read
 from hipq.stores.sqlite.connection import Connection
+from hipq.stores.sqlite.rule_claims import texts
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.turn import Settle
 

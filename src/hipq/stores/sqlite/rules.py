@@ -8,18 +8,18 @@ from collections.abc import Callable, Sequence
 
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
-from hipq.stores.admit import ALL, START
+from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
-from hipq.stores.sqlite.admit import Rulebook
+from hipq.stores.claim_groups import Place
+from hipq.stores.rule_claims import ALL, START
 from hipq.stores.sqlite.batch import read
 from hipq.stores.sqlite.connection import Connection
 from hipq.stores.sqlite.insert import Insert
+from hipq.stores.sqlite.rule_claims import Rulebook
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.tickets import Tickets
 from hipq.stores.sqlite.turn import Take
-from hipq.stores.strands import Place
-from hipq.throttlers.rules import Rules
 
 
 class RuleVerbs:

@@ -27,22 +27,22 @@ from hipq.stores.base import (
     Stored,
     Turned,
 )
-from hipq.stores.bell import Bell
 from hipq.stores.clock import Clock, SystemClock, boot_id
-from hipq.stores.matching import meet, tidy
+from hipq.stores.inbox_transaction import meet, tidy
 from hipq.stores.sqlite import schema
-from hipq.stores.sqlite.admit import Rulebook, texts
 from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
 from hipq.stores.sqlite.connection import Connection, signpost
 from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteMail, given
 from hipq.stores.sqlite.insert import Insert, checked
 from hipq.stores.sqlite.lanes import LaneVerbs
 from hipq.stores.sqlite.notes import NoteVerbs
+from hipq.stores.sqlite.rule_claims import Rulebook, texts
 from hipq.stores.sqlite.rules import RuleVerbs
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.tickets import Tickets
 from hipq.stores.sqlite.turn import Settle, Take
 from hipq.stores.sqlite.watch import Watch
+from hipq.stores.waker import Bell
 
 T = TypeVar("T")
 SYNC_SECONDS: Final = 1.0

@@ -11,11 +11,11 @@ import msgspec
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import FINAL
 from hipq.stores import large
-from hipq.stores.admit import Picked
 from hipq.stores.base import Claim, Stored
-from hipq.stores.sqlite.admit import Rulebook, texts
+from hipq.stores.rule_claims import Picked
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, keep, no_nul, read
 from hipq.stores.sqlite.insert import Insert
+from hipq.stores.sqlite.rule_claims import Rulebook, texts
 from hipq.stores.sqlite.statements import Statements
 
 _MANY: Final = 400

@@ -1,0 +1,87 @@
+"""What the figures depend on: the versions, how far away the database is, and what its disk takes for a commit."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sqlite3
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+from hipq import __version__
+from hipq.benchmark.place import Place
+from hipq.benchmark.workbench import Workbench
+
+SHARE: Final = 0.05
+_LEAST, _MOST = 10, 1_000
+_BLOCK: Final = b"x" * 4096
+
+
+def surroundings(bench: Workbench, place: Place, seconds: float) -> dict[str, Any]:
+    """All of it, as JSON has it. Milliseconds are medians."""
+    found: dict[str, Any] = {
+        "hipq": __version__,
+        "python": platform.python_version(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+    if place.file is not None:
+        found |= {"database": "SQLite", "version": sqlite3.sqlite_version, "network": False, "connection": "a file"}
+        found["sync_ms"] = _sync(place.file.parent, seconds / 2)
+    else:
+        found |= _postgres(bench.app.url, seconds / 2)
+    return found | {"commit_ms": _median(bench.renew, seconds / 2)}
+
+
+def _median(work: Callable[[], object], seconds: float) -> float:
+    until, times = time.monotonic() + seconds, list[float]()
+    while len(times) < _LEAST or (len(times) < _MOST and time.monotonic() < until):
+        began = time.perf_counter()
+        work()
+        times.append((time.perf_counter() - began) * 1000)
+    return statistics.median(times)
+
+
+def _sync(folder: Path, seconds: float) -> float:
+    """Append a page to a file and wait until the disk has it: less than that no commit can take."""
+    sync = getattr(os, "fdatasync", os.fsync)
+    with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
+
+        def append() -> None:
+            file.write(_BLOCK)
+            sync(file.fileno())
+
+        return _median(append, seconds)
+
+
+def _postgres(url: str, seconds: float) -> dict[str, Any]:
+    import psycopg
+
+    from hipq.stores.postgres.connection import translated
+
+    try:
+        with psycopg.connect(url, autocommit=True, connect_timeout=5) as conn:
+            host = conn.info.host
+
+            def setting(name: str) -> str:
+                row = conn.execute("SELECT current_setting(%s)", (name,)).fetchone()
+                return str(row[0]) if row else ""
+
+            return {
+                "database": "PostgreSQL",
+                "version": setting("server_version"),
+                "network": not (host.startswith("/") or _is_here(conn.info.hostaddr or host)),
+                "connection": "a socket file" if host.startswith("/") else f"TCP to {host}",
+                "fsync": setting("fsync"),
+                "synchronous_commit": setting("synchronous_commit"),
+                "round_trip_ms": _median(lambda: conn.execute("SELECT 1").fetchone(), seconds),
+            }
+    except psycopg.Error as error:
+        raise translated(error) from None
+
+
+def _is_here(address: str) -> bool:
+    return address in ("localhost", "::1") or address.startswith("127.")

@@ -1,0 +1,196 @@
+"""What a tenant's jobs are run by: `set`, `get` and `delete_handler` of the seed. Versions are kept, the newest runs.
+
+A handler is a note of kind "handler", named tenant-type (a tenant has no "-"), whose value is the list of its versions.
+Engines ask for it before every batch, so it is kept in memory: once a second one small note, the stamp, says whether
+any handler of any tenant was changed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from secrets import token_hex
+from typing import Any, Final
+
+import msgspec
+
+from hipq.daemon.handlers.space import Space
+from hipq.daemon.tenancy.tenants import jobtype_name, tenant_name
+from hipq.errors import HipqError, Invalid, NotFound
+from hipq.sandbox.handler import Handler, check
+from hipq.stores.base import Store
+
+KIND: Final = "handler"
+STAMP: Final = "handlers changed"
+KEPT: Final = 5
+"""Versions that are kept of one."""
+FRESH: Final = 1.0
+"""Seconds between two looks at the stamp;"""
+OLD: Final = 60.0
+"""and after so many a handler is read again anyhow: whoever changed it may have died before it said so."""
+HANDLERS: Final = 10_000
+"""The ones that are kept in memory."""
+
+PARTS: Final = ("body", "before", "beforeEach", "afterEach")
+_versions = msgspec.json.Decoder(tuple[Handler, ...])
+
+
+class Handlers:
+    """The handlers of a store. Any thread may ask."""
+
+    def __init__(self, store: Store, steady: Callable[[], float] = time.monotonic) -> None:
+        self._store = store
+        self._steady = steady
+        self._space = Space(store, self._sizes)
+        self._lock = threading.Lock()
+        self._known: dict[str, tuple[Handler | None, float]] = {}
+        """By name, and when it was read."""
+        self._stamp = ""
+        self._looked = -1e9
+
+    # -- changing ---------------------------------------------------------------------------------------------------
+    def set(
+        self, tenant: str, type: str, wrong_with: Callable[[Handler], str] = lambda _: "", /, **parts: str | bool
+    ) -> Handler:
+        """A new version, which runs from now on: here at once, at other daemons within a second. `parts` are eid, lang,
+        before, beforeEach, body, afterEach and waits. `wrong_with` says what is wrong
+        with the code. Conflict if the tenant has too many."""
+        name = _name(tenant, type)
+        handler = _made(tenant, type, self._store.now(), parts)
+        check(handler)
+        if wrong := wrong_with(handler):
+            raise Invalid(wrong)
+
+        def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
+            after = max([handler.dt, *(one.dt + 1 for one in before[:1])])  # a clock may have gone back
+            return (msgspec.structs.replace(handler, dt=after), *before)[:KEPT]
+
+        self._space.take(tenant, type, len(_dumped(change(tuple(self.versions(tenant, type))))))
+        return self._change(name, change)[0]
+
+    def delete(self, tenant: str, type: str, *, purge: bool = False) -> None:
+        """Its jobs are retried from now on until they time out. Its versions are kept, and can be brought back by
+        `restore`; with `purge` they are not, and take no room any more. NotFound if there is none."""
+        now = self._store.now()
+
+        def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
+            if not before or (before[0].deleted and not purge):
+                raise NotFound("there is no handler for this job type")
+            return () if purge else (msgspec.structs.replace(before[0], deleted=now), *before[1:])
+
+        self._change(_name(tenant, type), change)
+        if purge:
+            self._space.give(tenant, type)
+
+    def restore(self, tenant: str, type: str, version: str) -> Handler:
+        """A version that is kept runs again from now on, under its id. NotFound if it is not kept."""
+        now = self._store.now()
+
+        def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
+            for one in before:
+                if one.id == version:
+                    others = [other for other in before if other.id != version]
+                    dt = max([now, *(other.dt + 1 for other in before)])
+                    return (msgspec.structs.replace(one, dt=dt, deleted=0), *others)
+            raise NotFound("this handler has no such version")
+
+        return self._change(_name(tenant, type), change)[0]
+
+    def _change(self, name: str, change: Callable[[tuple[Handler, ...]], tuple[Handler, ...]]) -> tuple[Handler, ...]:
+        after = _loaded(self._store.change_note(KIND, name, lambda text: _dumped(change(_loaded(text)))))
+        stamp = token_hex(8)
+        self._forget(name)
+        self._store.change_note(STAMP, "", lambda _: stamp)  # after the handler: else somebody reads the old one again
+        self._forget(name)
+        return after
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+    def get(self, tenant: str, type: str) -> Handler | None:
+        """The newest version, as it was at most a second ago; None if there is none."""
+        now = self._steady()
+        if now - self._looked >= FRESH:
+            self._look(now)
+        name = f"{tenant}-{type}"
+        found = self._known.get(name)
+        if found is not None and now - found[1] < OLD:
+            return found[0]
+        return self._read(name, now, found)
+
+    def versions(self, tenant: str, type: str) -> list[Handler]:
+        """All that are kept, newest first, as the store has them."""
+        return list(_loaded(self._store.note(KIND, _name(tenant, type))))
+
+    def list(self, tenant: str) -> list[Handler]:
+        """The newest of each of a tenant's types, as the store has them."""
+        found = self._store.notes(KIND, f"{tenant_name(tenant)}-")
+        newest = [_loaded(found[name])[0] for name in sorted(found)]
+        return [one for one in newest if not one.deleted]
+
+    def _sizes(self, tenant: str) -> dict[str, int]:
+        """By type the bytes of all its versions."""
+        start = f"{tenant}-"
+        return {name[len(start) :]: len(text.encode()) for name, text in self._store.notes(KIND, start).items()}
+
+    def _look(self, now: float) -> None:
+        """Whether anything was changed anywhere. One thread asks, others go on with what is known."""
+        if not self._lock.acquire(blocking=not self._stamp):
+            return
+        try:
+            if now - self._looked < FRESH:
+                return
+            stamp = self._store.note(STAMP, "") or "none"
+            if stamp != self._stamp:
+                self._known = {}
+            self._stamp, self._looked = stamp, now
+        except HipqError:
+            self._looked = now  # the store is away: what is known must do
+            if not self._stamp:
+                raise
+        finally:
+            self._lock.release()
+
+    def _read(self, name: str, now: float, before: tuple[Handler | None, float] | None) -> Handler | None:
+        known = self._known
+        try:
+            versions = _loaded(self._store.note(KIND, name))
+        except HipqError:
+            if before is None:
+                raise
+            return before[0]
+        found = versions[0] if versions and not versions[0].deleted else None
+        if len(known) >= HANDLERS:
+            known.clear()
+        known[name] = (found, now)  # of the dictionary it was asked for: one that came since may know better
+        return found
+
+    def _forget(self, name: str) -> None:
+        known = dict(self._known)
+        known.pop(name, None)
+        self._known = known  # another one: a thread that is just reading it writes what it finds into the old
+
+
+def _name(tenant: str, type: str) -> str:
+    return f"{tenant_name(tenant)}-{jobtype_name(type)}"
+
+
+def _made(tenant: str, type: str, now: int, parts: dict[str, Any]) -> Handler:
+    known = ("eid", "lang", *PARTS, "waits")
+    for part, value in parts.items():
+        if part not in known:
+            raise Invalid(f"a handler has {', '.join(known)}, and no {part!r:.40}")
+        if part == "waits" and not isinstance(value, bool):
+            raise Invalid("a handler's waits must be true or false")
+        if part != "waits" and not isinstance(value, str):
+            raise Invalid(f"a handler's {part} must be text")
+    if not parts.get("lang"):
+        raise Invalid("a handler needs a language: lang, or method in the URL's query")
+    return Handler(token_hex(8), tenant, type, **{"body": "", **parts}, dt=now)
+
+
+def _loaded(text: str) -> tuple[Handler, ...]:
+    return _versions.decode(text) if text else ()
+
+
+def _dumped(versions: tuple[Handler, ...]) -> str:
+    return msgspec.json.encode(versions).decode() if versions else ""

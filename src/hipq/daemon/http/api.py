@@ -1,0 +1,239 @@
+"""`app(service)`: the daemon's HTTP front, an ASGI application.
+
+    route -> method -> token -> tenant -> what the head says -> path, query and body -> the service -> JSON
+
+Whoever calls hears what became of it, or in one sentence why not. Another tenant's things do not exist. Most of what is
+added never comes here: see `at_once`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+import time
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, Final
+
+from starlette.routing import Route as Found
+from starlette.routing import Router
+
+from hipq.daemon.http import openapi
+from hipq.daemon.http.add import Adding
+from hipq.daemon.http.fast_add import AtOnce
+from hipq.daemon.http.idempotency import Once
+from hipq.daemon.http.metrics import Counts, Seldom
+from hipq.daemon.http.not_stored_yet import found
+from hipq.daemon.http.reply import NO_TOKEN, NOTHING, ClientGone, Refused, Reply, Send, refusal, sentence
+from hipq.daemon.http.request import Limits, Receive, Scope, Shared, check_head, one_each
+from hipq.daemon.http.routes import ROUTES
+from hipq.daemon.http.routes_table import Call, Route, checked_params
+from hipq.daemon.http.service import Service
+from hipq.daemon.http.stream import Stream
+from hipq.daemon.tenancy.authenticator import Doorkeeper
+from hipq.daemon.tenancy.fair_semaphore import Turns
+from hipq.daemon.tenancy.quotas import Gate
+from hipq.observe.logs import Line
+
+NO_BROWSER: Final = sentence(403, "without tokens nothing is taken from pages in a browser: they may be anybody's")
+
+WRONG_HOST: Final = sentence(
+    403, "without tokens this is for programs that call it by a loopback address: the Host of this request is another"
+)
+_LOOPBACK: Final = re.compile(rb"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])\.?(:[0-9]{1,5})?", re.IGNORECASE)
+
+_log = logging.getLogger("hipq")
+
+
+def app(service: Service, *, tokens: bool = True, limits: Limits | None = None) -> Api:
+    """The front of a daemon. With `tokens=False` whoever can connect may do everything, for every tenant."""
+    return Api(service, tokens, limits or Limits())
+
+
+class Api:
+    def __init__(self, service: Service, tokens: bool, limits: Limits) -> None:
+        self.service = service
+        self.jobs = service.jobs
+        self.handlers = service.handlers
+        self.limits = limits
+        self.held = Shared(limits.held, limits.share, "too many bodies are in memory")
+        self.readers = Shared(limits.readers, limits.share, "too many follow events or wait for results")
+        self.counts = Counts()
+        self.turns = Turns(service.store.at_once)
+        self.stopping = asyncio.Event()
+        self._tokens = tokens
+        self._door = Doorkeeper(service.tenants, tokens=tokens)
+        self.usage = Seldom()
+        self.gate = gate = Gate(service.tenants, service.backlog, service.ended)
+        (queue,) = service.app.queues
+        once = Once(service.store, queue.number, service.app)
+        self.at_once = AtOnce(self, self._door, gate)
+        self.adding = Adding(service.jobs, gate, once, limits, self.counts, self.turns)
+        self._router = Router([_Path(self, some).found() for some in _by_path(ROUTES)], redirect_slashes=False)
+        self._router.default = self._nothing
+        self._told = 0.0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        kind = scope["type"]
+        if kind == "http":
+            await self._router(scope, receive, send)
+        elif kind == "lifespan":
+            await self._live(receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    @cached_property
+    def description(self) -> bytes:
+        return openapi.document(ROUTES)
+
+    @cached_property
+    def page(self) -> Reply:
+        return openapi.page(ROUTES)
+
+    def stop(self) -> None:
+        """Those who follow events, or wait for results, are let go: the daemon is about to stop."""
+        self.stopping.set()
+
+    # -- one request ------------------------------------------------------------------------------------------------
+    async def serve(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request of a route that is known."""
+        params: Mapping[str, str] = scope.get("path_params", {})
+        reply: Reply | Stream
+        call: Call | None = None
+        try:
+            headers = one_each(scope["headers"])
+            refused = await self._at_the_door(route, headers, params.get("client", ""))
+            if refused is None:
+                check_head(headers, self.limits)
+                refused = checked_params(params)
+            if refused is None:
+                if route.who == "tenant" and not route.adds:
+                    self.gate.request(params["client"])
+                caller = None if route.who == "anybody" else await self._door.caller(headers.get(b"authorization", b""))
+                call = Call(self, route, caller, params, scope, receive)
+                call.query  # noqa: B018 - what is wrong with it is said before the body is read
+                reply = await found(call, self.service.accepted)
+            else:
+                reply = refused
+        except ClientGone:
+            return
+        except Exception as error:
+            reply = self.refused(route, error)
+        finally:
+            if call is not None:
+                call.body.close()
+        await self._reply(route, params.get("client", ""), reply, scope, send)
+
+    async def _reply(self, route: Route, tenant: str, reply: Reply | Stream, scope: Scope, send: Send) -> None:
+        if isinstance(reply, Stream):
+            self.counts.requests[route.path, 200] += 1
+            try:
+                with self.reader(tenant):
+                    await reply.write(send)
+            except Refused as error:
+                await refusal(error).write(send)
+            return
+        self.count(route, tenant, reply)
+        await reply.write(send, head_only=scope["method"] == "HEAD")
+
+    async def _at_the_door(self, route: Route, headers: Mapping[bytes, bytes], tenant: str) -> Reply | None:
+        """Why whoever calls is not let in; None if they are."""
+        if route.who == "anybody":
+            return None
+        if (strange := self.strange(headers)) is not None:
+            return strange
+        authorization = headers.get(b"authorization", b"")
+        caller = self._door.quickly(authorization) or await self._door.caller(authorization)
+        if caller is None:
+            return NO_TOKEN
+        if route.who == "admin":
+            return None if caller.is_admin else NOTHING
+        return None if route.who == "caller" or self._door.may_act_for(caller, tenant) else NOTHING
+
+    def strange(self, headers: Mapping[bytes, bytes]) -> Reply | None:
+        """Why this is not taken from whoever can connect, where there are no tokens."""
+        if self._tokens:
+            return None
+        if b"origin" in headers:
+            return NO_BROWSER
+        if not _LOOPBACK.fullmatch(headers.get(b"host", b"localhost")):
+            return WRONG_HOST  # a page whose name leads here: its browser takes us for where it came from
+        return None
+
+    def stream(self, events: AsyncIterator[dict[str, Any]], call: Call) -> Stream:
+        async def is_allowed() -> bool:
+            return await self._at_the_door(call.route, call.headers, call.tenant) is None
+
+        return Stream(events, call.receive, self.stopping, is_allowed)
+
+    @contextmanager
+    def reader(self, tenant: str) -> Iterator[None]:
+        """Somebody who stays for a while: there may be only so many."""
+        self.readers.take(tenant, 1)
+        try:
+            yield
+        finally:
+            self.readers.give(tenant, 1)
+
+    def count(self, route: Route, tenant: str, reply: Reply) -> None:
+        """Never the path as it came, nor a header: there may be anything in them."""
+        self.counts.requests[route.path, reply.status] += 1
+        if _log.isEnabledFor(logging.DEBUG):
+            _log.debug(Line("request", {"method": route.method, "route": route.path, "tenant": tenant[:60],
+                                        "status": reply.status}))  # fmt: skip
+
+    # -- what goes wrong --------------------------------------------------------------------------------------------
+    def refused(self, route: Route, error: Exception) -> Reply:
+        reply = refusal(error)
+        if reply.status == 500:
+            _log.error("%s %s failed", route.method, route.path, exc_info=error)
+        elif reply.status > 500 and time.monotonic() - self._told >= 1:  # it may be the same for thousands
+            self._told = time.monotonic()
+            _log.warning("%s %s failed: %s", route.method, route.path, error)
+        return reply
+
+    async def _nothing(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        self.counts.requests["none", 404] += 1
+        await NOTHING.write(send)
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.shutdown":
+                self.stop()
+            await send({"type": f"{message['type']}.complete"})
+            if message["type"] == "lifespan.shutdown":
+                return
+
+
+class _Path:
+    """The routes of one path, by method."""
+
+    def __init__(self, api: Api, routes: list[Route]) -> None:
+        self._api = api
+        self._routes = {route.method: route for route in routes}
+        self._pattern = routes[0].pattern
+        if "GET" in self._routes and not self._pattern.endswith("/events"):  # whose head would never end
+            self._routes["HEAD"] = self._routes["GET"]
+        self._allow = ", ".join(sorted(self._routes)).encode()
+
+    def found(self) -> Found:
+        return Found(self._pattern, self)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        route = self._routes.get(scope["method"])
+        if route is not None:
+            await self._api.serve(route, scope, receive, send)
+            return
+        self._api.counts.requests[self._pattern, 405] += 1
+        allow = ((b"allow", self._allow),)
+        await sentence(405, f"this takes {self._allow.decode()} only", allow).write(send)
+
+
+def _by_path(routes: tuple[Route, ...]) -> list[list[Route]]:
+    found: dict[str, list[Route]] = {}
+    for route in routes:
+        found.setdefault(route.path, []).append(route)
+    return list(found.values())

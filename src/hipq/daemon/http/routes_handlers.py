@@ -1,0 +1,178 @@
+"""Handlers: the seed's routes as they stand, and the same under /v1."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
+
+from hipq.daemon.handlers.handlers import PARTS
+from hipq.daemon.http.reply import Refused, Reply, not_found, reply
+from hipq.daemon.http.routes_table import Accepts, Call, Gives, Route, flag, one_of
+from hipq.daemon.http.strict_json import strict
+from hipq.errors import Invalid
+from hipq.job.when import to_datetime
+from hipq.sandbox.handler import LANGUAGES, MOST_SOURCE, Handler
+
+NONE_THERE: Final = "there is no handler for this job type"
+
+
+class NewHandler(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What runs the jobs of a type."""
+
+    lang: Annotated[str, Meta(extra_json_schema={"enum": list(LANGUAGES)})] = ""
+    """The language: python, node, php, shell or http."""
+    body: Annotated[str, Meta(extra_json_schema={"minLength": 1})] = ""
+    """Its source; of http, the URL."""
+    eid: Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_.\\-]{0,200}$"})] = ""
+    """Handlers of one tenant with the same engine id share a process."""
+    before: str = ""
+    """Runs once in each process;"""
+    beforeEach: str = ""  # noqa: N815 - the seed's name
+    """before each batch;"""
+    afterEach: str = ""  # noqa: N815 - the seed's name
+    """and after it."""
+    waits: bool = False
+    """Its status 202 says that a request is out, and the job waits for the answer. Else 202 is ok, like any 2xx."""
+
+
+def shown(handler: Handler) -> dict[str, Any]:
+    parts = {name: getattr(handler, name) for name in ("eid", "lang", *PARTS, "waits")}
+    return {"id": handler.id, "type": handler.type, "dt": to_datetime(handler.dt), **parts}
+
+
+async def set_handler(call: Call) -> Reply:
+    """The body is the seed's JSON object; or, with the language in the query, the source itself."""
+    lang = call.query.get("method", "")
+    body = await call.body.read()
+    if not body:
+        raise Invalid("the body is empty, and should be a handler")
+    if len(body) > 8 * MOST_SOURCE:  # however it is escaped: no need to read it
+        raise Invalid(f"a handler may have {MOST_SOURCE:,} bytes of source, and this one has more")
+    is_json = call.kind == "application/json" or call.kind.endswith("+json")
+    if is_json or not lang:
+        given: NewHandler = await call.reading(lambda text: _object(text, lang, is_json=is_json), body)
+    else:
+        given = NewHandler(lang, _source(body))
+    given.waits = call.query.get("waits", given.waits)
+    parts = {name: value for name, value in msgspec.structs.asdict(given).items() if value}
+    made = await call.blocking(call.api.handlers.set, call.tenant, call.type, call.api.service.wrong_with, **parts)
+    return reply(shown(made))
+
+
+def _object(body: bytes, lang: str, *, is_json: bool) -> NewHandler:
+    try:
+        found = msgspec.convert(strict(body), NewHandler)
+    except Invalid as error:
+        more = "" if is_json else "; if it is the source, say its language in the query: ?method=python"
+        raise Invalid(f"{error}{more}") from None
+    except msgspec.ValidationError as error:
+        raise Invalid(f"this is no handler: {error}") from None
+    if lang and found.lang and found.lang != lang:
+        raise Invalid("the language in the URL's query and the one in the body differ")
+    return msgspec.structs.replace(found, lang=found.lang or lang)
+
+
+def _source(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        raise Invalid("the handler's source is not UTF-8 text") from None
+
+
+async def delete_handler(call: Call) -> Reply:
+    try:
+        await call.blocking(call.api.handlers.delete, call.tenant, call.type, **call.query)
+    except LookupError:
+        raise not_found(NONE_THERE) from None
+    return reply({"deleted": call.type})
+
+
+async def get_handler(call: Call) -> Reply:
+    newest = (await _versions(call))[0]
+    if newest.deleted:
+        raise not_found(NONE_THERE)
+    return reply(shown(newest))
+
+
+async def list_handlers(call: Call) -> Reply:
+    found = await call.blocking(call.api.handlers.list, call.tenant)
+    return reply({"handlers": [shown(one) for one in found]})
+
+
+async def list_versions(call: Call) -> Reply:
+    return reply({"versions": [shown(one) for one in await _versions(call)]})
+
+
+async def get_version(call: Call) -> Reply:
+    for one in await _versions(call):
+        if one.id == call.params["version"]:
+            return reply(shown(one))
+    raise not_found("this handler has no such version")
+
+
+async def restore_version(call: Call) -> Reply:
+    try:
+        found = await call.blocking(call.api.handlers.restore, call.tenant, call.type, call.params["version"])
+    except LookupError:
+        raise not_found("this handler has no such version") from None
+    return reply(shown(found))
+
+
+async def _versions(call: Call) -> list[Handler]:
+    found: list[Handler] = await call.blocking(call.api.handlers.versions, call.tenant, call.type)
+    if not found:
+        raise Refused(404, NONE_THERE)
+    return found
+
+
+HANDLER: Final = {"type": "object", "required": ["id", "type", "dt", "lang", "body"]}
+_SET: Final = (
+    "Set the handler of a job type. The body is its source, and method is its language; or it is JSON with eid, lang, "
+    "before, beforeEach, body and afterEach."
+)
+_ACCEPTS: Final = Accepts({
+    "application/json": {"$ref": "#/components/schemas/NewHandler"},
+    "text/plain": {"type": "string", "minLength": 1},
+})  # fmt: skip
+_METHOD: Final = (
+    one_of("method", "The language, if the body is the source.", *LANGUAGES),
+    flag("waits", "true: its status 202 says that the job waits for an answer."),
+)
+_ONE: Final = (Gives(200, "The handler.", HANDLER),)
+_GONE: Final = (Gives(200, "It is deleted.", {"type": "object", "required": ["deleted"]}),)
+_DELETE: Final = (
+    "Delete the handler of a job type. Jobs without one are retried until they time out. Its versions are kept, and "
+    "one can be brought back."
+)
+_PURGE: Final = (flag("purge", "true: its versions are not kept, and take no room any more."),)
+_GET: Final = "Get the handler of a job type: the version that runs."
+
+
+def _several(name: str) -> tuple[Gives, ...]:
+    properties = {name: {"type": "array", "items": HANDLER}}
+    return (Gives(200, "The handlers.", {"type": "object", "required": [name], "properties": properties}),)
+
+
+ROUTES: Final = (
+    Route("POST", "/{client}/handler/add/{type}", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="seed"),
+    Route("POST", "/{client}/handler/add/{type}/add", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="seed"),
+    Route("POST", "/{client}/handler/del/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
+    Route("DELETE", "/{client}/handler/del/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
+    Route("POST", "/{client}/handler/del/{type}/delete", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
+    Route("DELETE", "/{client}/handler/del/{type}/delete", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
+    Route("GET", "/{client}/handler/get/{type}", get_handler, _GET, _ONE, tag="seed"),
+    Route("GET", "/v1/{client}/handlers", list_handlers, "List the handlers of a tenant.", _several("handlers"),
+          tag="handlers"),
+    Route("PUT", "/v1/{client}/handlers/{type}", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="handlers"),
+    Route("GET", "/v1/{client}/handlers/{type}", get_handler, _GET, _ONE, tag="handlers"),
+    Route("DELETE", "/v1/{client}/handlers/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="handlers"),
+    Route("GET", "/v1/{client}/handlers/{type}/versions", list_versions,
+          "List the versions of a handler that are kept, newest first.", _several("versions"), tag="handlers"),
+    Route("POST", "/v1/{client}/handlers/{type}/versions/{version}", restore_version,
+          "Bring a version of a handler back: it runs from now on. So does one of a handler that was deleted.", _ONE,
+          tag="handlers"),
+    Route("GET", "/v1/{client}/handlers/{type}/versions/{version}", get_version, "Get one version of a handler.", _ONE,
+          tag="handlers"),
+)  # fmt: skip

@@ -1,0 +1,244 @@
+"""Jobs: the seed's `add`, and what /v1 does with them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import msgspec
+
+from hipq.daemon.http.job_json import JOB, brief, whole
+from hipq.daemon.http.new_job import read_jobs, read_windows
+from hipq.daemon.http.reply import ClientGone, Reply, added, reply, sentence
+from hipq.daemon.http.request import gone
+from hipq.daemon.http.routes_table import (
+    ID_LIMIT,
+    Accepts,
+    Call,
+    Gives,
+    Query,
+    Route,
+    flag,
+    job_type,
+    number,
+    one_of,
+    seconds,
+    text,
+    when,
+)
+from hipq.daemon.jobs import Page
+from hipq.job import names
+from hipq.job.model import Row
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
+from hipq.job.states import FINAL, PHASES
+
+IDS: Final = {
+    "type": "object",
+    "required": ["ids"],
+    "properties": {"ids": {"type": "array", "items": {"type": "string"}}},
+}
+IDEMPOTENCY: Final = text(
+    "Idempotency-Key", "The same key with the same body gives the same ids for 24 hours, at every daemon.", 200
+)
+PRIORITY: Final = number("priority", "The lower, the earlier; 100 if it is not given.", PRIORITY_MIN, PRIORITY_MAX)
+
+
+WINDOWS: Final = Query(
+    "windows", "Times of day in which they may start, as a JSON array of what NewJob has.",
+    {"type": "string", "maxLength": 5000}, read_windows,
+)  # fmt: skip
+
+
+# -- adding ----------------------------------------------------------------------------------------------------------
+async def add(call: Call) -> Reply:
+    """The seed's route. Requests without surprises do not come this way: see `Api`."""
+    return await call.api.adding.from_call(call)
+
+
+async def add_jobs(call: Call) -> Reply:
+    body = await call.body.read()
+    ids, problem = await call.api.adding.all_of(call, await call.reading(read_jobs, body), body)
+    if problem is None:
+        return added(ids, 201)
+    if not ids:
+        return problem
+    said = msgspec.json.decode(problem.body)
+    return reply({**said, "ids": [str(job_id) for job_id in ids]}, problem.status, problem.headers)
+
+
+# -- looking ---------------------------------------------------------------------------------------------------------
+async def list_jobs(call: Call) -> Reply:
+    return _page_of("jobs", await call.blocking(call.api.jobs.list, call.tenant, **call.query))
+
+
+async def list_results(call: Call) -> Reply:
+    return _page_of("results", await call.blocking(call.api.jobs.list, call.tenant, state=FINAL, **call.query))
+
+
+def _page_of(name: str, page: Page) -> Reply:
+    return reply({name: [brief(row) for row in page.rows], "next": str(page.next) if page.next else None})
+
+
+async def get_job(call: Call) -> Reply:
+    def look() -> Any:
+        row = call.api.jobs.get(call.tenant, call.id)
+        return call.api.jobs.seen(row) if call.query.get("view") == "seed" else whole(row, call.api.jobs)
+
+    return reply(await call.blocking(look))
+
+
+async def why(call: Call) -> Reply:
+    return reply(await call.blocking(call.api.jobs.why, call.tenant, call.id))
+
+
+async def result(call: Call) -> Reply:
+    """The result of a job that is final; else 202, after so many seconds."""
+    wait = call.query.get("wait", 0.0)
+    row: Row = await call.blocking(call.api.jobs.get, call.tenant, call.id)
+    if row.state != FINAL and wait:
+        await call.body.read()  # there is none, but who goes away is noticed only behind it
+        with call.api.reader(call.tenant):
+            row = await _ending(call, row, wait)
+    if row.state != FINAL:
+        return reply({"state": row.state, "phase": row.phase}, 202)
+    data = await call.blocking(call.api.jobs.result, row)
+    headers = ((b"x-hipq-code", row.code.encode()), (b"x-hipq-exitcode", str(row.exitcode).encode()))
+    return Reply(200, data, b"application/octet-stream", headers)
+
+
+async def _ending(call: Call, row: Row, wait: float) -> Row:
+    """The job when it is final; or as it is, when the time is over or the daemon stops. Nobody waits for who has
+    gone."""
+    ending = asyncio.ensure_future(call.api.jobs.result_of(call.tenant, call.id, wait))
+    leaving = asyncio.ensure_future(gone(call.receive))
+    stopping = asyncio.ensure_future(call.api.stopping.wait())
+    try:
+        await asyncio.wait([ending, leaving, stopping], return_when=asyncio.FIRST_COMPLETED)
+        if ending.done():
+            return ending.result()
+        if leaving.done():
+            raise ClientGone
+        return row
+    finally:
+        for one in (ending, leaving, stopping):
+            one.cancel()
+        await asyncio.gather(ending, leaving, stopping, return_exceptions=True)
+
+
+# -- changing --------------------------------------------------------------------------------------------------------
+async def cancel(call: Call) -> Reply:
+    reason = call.query.get("reason", "")
+    row = await call.blocking(call.api.jobs.cancel, call.tenant, call.id, reason)
+    return reply(brief(row))
+
+
+async def retry(call: Call) -> Reply:
+    return reply(brief(await call.blocking(call.api.jobs.retry, call.tenant, call.id)))
+
+
+_ANSWER_STATUS: Final = {"matched": 200, "duplicate": 200, "buffered": 202, "conflict": 409, "late": 410}
+_ANSWER_WHY: Final = {
+    "conflict": "another answer has come for this job already",
+    "late": "the job this answers has ended already",
+}
+
+
+async def answer(call: Call) -> Reply:
+    body = await call.body.read()
+    key = call.params["key"]
+    async with call.api.gate.answering(
+        call.tenant, len(body), lambda: call.blocking(call.api.jobs.is_awaited, call.tenant, call.type, key)
+    ):
+        outcome = await call.blocking(
+            call.api.jobs.answer, call.tenant, call.type, key, body, answer_id=call.header(b"idempotency-key"),
+            **call.query,
+        )  # fmt: skip
+    status = _ANSWER_STATUS[str(outcome)]
+    if status >= 400:
+        return sentence(status, _ANSWER_WHY[str(outcome)], answer=str(outcome))
+    return reply({"answer": str(outcome)}, status)
+
+
+# -- the table -------------------------------------------------------------------------------------------------------
+_PAGE: Final = {"type": "array", "items": JOB}
+_NEXT: Final = {"type": ["string", "null"]}
+AFTER: Final = number("after", "Ids above this one only: `next` of the page before.", 0, ID_LIMIT)
+LIMIT: Final = number("limit", "How many; 100 if it is not given.", 1, 1000)
+OCTETS: Final = {"type": "string", "format": "binary"}
+NEW_JOB: Final = {"$ref": "#/components/schemas/NewJob"}
+
+
+def _page(name: str) -> dict[str, Any]:
+    return {"type": "object", "required": [name, "next"], "properties": {name: _PAGE, "next": _NEXT}}
+
+
+ROUTES: Final = (
+    Route(
+        "POST", "/{client}/job/{type}/add", add,
+        "Add jobs. The body has one payload a line; or it is a JSON array (strings as they are, anything else as "
+        "compact JSON; what is no array is one job); or it is byte-counted binary: for each payload its number of "
+        "bytes, a newline, the bytes, a newline.",
+        (Gives(200, "The ids, in order.", IDS),),
+        Accepts({"text/plain": {"type": "string", "minLength": 1}, "application/json": {},
+                 "application/octet-stream": OCTETS}),
+        (when("dt", "Not before this moment: ISO 8601 with a time zone, or seconds since 1970."), PRIORITY,
+         text("key", "The job's key, if it is one job.", names.KEY_LIMIT),
+         job_type("then", "The type of a job that is added with the result of each, once it is ok."), WINDOWS),
+        (IDEMPOTENCY,), tag="seed", refuses=(409, 422, 429, 507), adds=True,
+    ),
+    Route(
+        "POST", "/v1/{client}/jobs", add_jobs,
+        "Add a job, or an array of them. If some of an array cannot be added, the reply says why, and has the ids of "
+        "those before it that were.",
+        (Gives(201, "The ids, in order.", IDS),),
+        Accepts({"application/json": {"oneOf": [NEW_JOB, {"type": "array", "items": NEW_JOB, "minItems": 1}]}}),
+        headers=(IDEMPOTENCY,), refuses=(409, 422, 429, 507), adds=True,
+    ),
+    Route(
+        "GET", "/v1/{client}/jobs", list_jobs, "List jobs, live and final, in the order of their ids.",
+        (Gives(200, "A page of jobs.", _page("jobs")),),
+        query=(job_type("type", "Of this type."), one_of("state", "In this state.", *PHASES),
+               one_of("phase", "In this phase.", *sorted({phase for some in PHASES.values() for phase in some})),
+               one_of("code", "Ended like this.", "ok", "failed", "retry", "error"),
+               text("key", "With this key.", names.KEY_LIMIT), AFTER, LIMIT),
+    ),
+    Route(
+        "GET", "/v1/{client}/jobs/{id}", get_job, "Look at a job: all there is to know of it.",
+        (Gives(200, "The job.", {"type": "object"}),),
+        query=(one_of("view", "seed: id, type, dt, lock, data, create_dt and done_dt only.", "seed", "whole"),),
+    ),
+    Route(
+        "POST", "/v1/{client}/jobs/{id}/cancel", cancel, "Cancel a job. Its handler is told, if it runs.",
+        (Gives(200, "The job as it is now.", JOB),), query=(text("reason", "Why.", 1000),), refuses=(409,),
+    ),
+    Route(
+        "POST", "/v1/{client}/jobs/{id}/retry", retry, "Run a job that waits for its time, or for its retry, now.",
+        (Gives(200, "The job as it is now.", JOB),), refuses=(409,),
+    ),
+    Route(
+        "GET", "/v1/{client}/jobs/{id}/why", why, "Say why a job does not run.",
+        (Gives(200, "What keeps it.", {"type": "object"}),),
+    ),
+    Route(
+        "GET", "/v1/{client}/jobs/{id}/result", result,
+        "Get the result of a job. X-Hipq-Code and X-Hipq-Exitcode say how it ended.",
+        (Gives(200, "The result, as the handler gave it.", OCTETS, "application/octet-stream"),
+         Gives(202, "It is not final yet.", {"type": "object"})),
+        query=(seconds("wait", "Seconds to wait for it.", 60),),
+    ),
+    Route(
+        "POST", "/v1/{client}/answers/{type}/{key}", answer, "Bring the answer to the job that has this key.",
+        (Gives(200, "It found its job, or had come already.", {"type": "object"}),
+         Gives(202, "It is kept until its job waits for it.", {"type": "object"})),
+        Accepts({"application/json": {}, "text/plain": {"type": "string"}}, required=False),
+        (flag("error", "true: the other side has failed."),
+         number("attempt", "The attempt it answers; 0: whichever it is.", 0, 1_000_000)),
+        (IDEMPOTENCY,), refuses=(409, 410, 413, 429), adds=True,
+    ),
+    Route(
+        "GET", "/v1/{client}/results", list_results, "List the jobs that have ended, in the order of their ids.",
+        (Gives(200, "A page of them.", _page("results")),),
+        query=(job_type("type", "Of this type."), one_of("code", "Ended like this.", "ok", "failed", "retry", "error"),
+               AFTER, LIMIT),
+    ),
+)  # fmt: skip

@@ -1,0 +1,247 @@
+"""What a route is: a row of the table from which requests are served and the OpenAPI page is made, so none drifts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+
+from hipq.daemon.http.reply import NO_JOB, Refused, Reply
+from hipq.daemon.http.request import LARGE, Body, Receive, kind_of, queried
+from hipq.daemon.http.strict_json import strict
+from hipq.daemon.tenancy.tenants import jobtype_name
+from hipq.errors import Invalid, shown
+from hipq.job import names
+from hipq.job.when import LATEST, SECOND, moment
+
+if TYPE_CHECKING:
+    from hipq.daemon.http.api import Api
+    from hipq.daemon.http.stream import Stream
+    from hipq.daemon.tenancy.tenants import Caller
+
+Who = Literal["anybody", "caller", "tenant", "admin"]
+Schema = Mapping[str, Any]
+
+ID_LIMIT: Final = (1 << 63) - 1
+_ID: Final = re.compile("[1-9][0-9]{0,18}")
+_WHOLE: Final = re.compile("-?[0-9]{1,19}")
+_SECONDS: Final = re.compile(r"[0-9]{1,12}(\.[0-9]{1,9})?")
+
+
+WHEN: Final = {
+    "anyOf": [{"type": "string", "format": "date-time"}, {"type": "number", "minimum": 0, "maximum": LATEST // SECOND}]
+}
+
+
+# -- what a URL's query may say --------------------------------------------------------------------------------------
+class Query(NamedTuple):
+    """One thing in the query: what it may be, and how it is read."""
+
+    name: str
+    about: str
+    schema: Schema
+    read: Callable[[str], Any]
+
+
+def text(name: str, about: str, most: int = 500, *, pattern: str = "") -> Query:
+    def read(value: str) -> str:
+        if not 1 <= len(value) <= most or not value.isprintable():
+            raise Invalid(f"{name} must have 1 to {most} characters, all of them printable")
+        return value
+
+    schema = {"type": "string", "minLength": 1, "maxLength": most}
+    return Query(name, about, {**schema, "pattern": pattern} if pattern else schema, read)
+
+
+def job_type(name: str, about: str) -> Query:
+    return Query(name, about, TYPE, jobtype_name)
+
+
+def number(name: str, about: str, least: int, most: int) -> Query:
+    def read(value: str) -> int:
+        if not _WHOLE.fullmatch(value):
+            raise Invalid(f"{name} must be a whole number from {least} to {most}, not {shown(value)}")
+        return names.whole(int(value), name, least, most)
+
+    return Query(name, about, {"type": "integer", "minimum": least, "maximum": most}, read)
+
+
+def seconds(name: str, about: str, most: float) -> Query:
+    def read(value: str) -> float:
+        if not _SECONDS.fullmatch(value) or float(value) > most:
+            raise Invalid(f"{name} must be a number of seconds from 0 to {most:g}, not {shown(value)}")
+        return float(value)
+
+    return Query(name, about, {"type": "number", "minimum": 0, "maximum": most}, read)
+
+
+def one_of(name: str, about: str, *values: str) -> Query:
+    return Query(name, about, {"type": "string", "enum": list(values)}, lambda said: names.one_of(said, name, values))
+
+
+def flag(name: str, about: str) -> Query:
+    return Query(name, about, {"type": "boolean"}, lambda said: names.one_of(said, name, ("true", "false")) == "true")
+
+
+def when(name: str, about: str) -> Query:
+    return Query(name, about, WHEN, lambda said: read_moment(said, name))
+
+
+def read_moment(said: str | float, name: str = "at") -> int:
+    """Microseconds from ISO 8601 with a time zone, or from seconds since 1970."""
+    if isinstance(said, str) and not _SECONDS.fullmatch(said):
+        return moment(_iso(said, name), name)
+    if not 0 <= float(said) <= LATEST / SECOND:
+        raise Invalid(f"{name} must be between the years 1970 and 9999, not {shown(said)}")
+    return round(float(said) * SECOND)
+
+
+def _iso(said: str, name: str) -> datetime:
+    for spelling in (said, "+".join(said.rsplit(" ", 1))):  # a + in a query that was not quoted is a space
+        try:
+            return datetime.fromisoformat(spelling)
+        except ValueError:
+            pass
+    raise Invalid(f"{name} must be a moment like 2027-01-15T08:00:00+01:00, or seconds since 1970, not {shown(said)}")
+
+
+# -- what a path may say ---------------------------------------------------------------------------------------------
+TYPE: Final = {"type": "string", "pattern": "^(?!\\.+$)[A-Za-z0-9_.\\-]{1,200}$"}
+PATH: Final[Mapping[str, tuple[str, Schema]]] = {
+    "client": ("The tenant.", {"type": "string", "pattern": "^(?!\\.)[A-Za-z0-9_.]{1,60}$"}),
+    "type": ("The job type.", TYPE),
+    "id": ("The id of a job.", {"type": "string", "pattern": "^[1-9][0-9]{0,18}$"}),
+    "version": ("The id of a version.", {"type": "string", "pattern": "^[0-9a-f]{1,40}$"}),
+    "key": ("The key of a job.", {"type": "string", "minLength": 1, "maxLength": names.KEY_LIMIT}),
+}
+_CHECKS: Final[Mapping[str, Callable[[str], str]]] = {"type": jobtype_name, "key": names.key}
+
+
+class Accepts(NamedTuple):
+    """What a body may be: a schema by Content-Type."""
+
+    kinds: Mapping[str, Schema]
+    required: bool = True
+
+
+class Gives(NamedTuple):
+    """One reply that a route has when all is well."""
+
+    status: int
+    about: str
+    schema: Schema | None
+    kind: str = "application/json"
+
+
+class Route(NamedTuple):
+    method: str
+    path: str
+    does: Callable[[Call], Awaitable[Reply | Stream]]
+    about: str
+    """The first sentence is its title."""
+    gives: tuple[Gives, ...]
+    accepts: Accepts | None = None
+    query: tuple[Query, ...] = ()
+    headers: tuple[Query, ...] = ()
+    who: Who = "tenant"
+    tag: str = "jobs"
+    refuses: tuple[int, ...] = ()
+    """Statuses of its own, beside those that every route may have."""
+    adds: bool = False
+    """What it adds counts for the tenant's quotas, and not that it was asked."""
+
+    @property
+    def pattern(self) -> str:
+        """As Starlette writes it: a key may have slashes in it, and comes last."""
+        return self.path.replace("{key}", "{key:path}")
+
+
+def read_query(route: Route, text: bytes) -> dict[str, Any]:
+    """What the table says there may be, read; what is not in the query is not there."""
+    known = {one.name: one for one in route.query}
+    found = queried(text)
+    for name in found:
+        if name not in known:
+            there = ", ".join(known) or "none"
+            raise Refused(400, f"there is no {shown(name)} in this URL's query; there are: {there}")
+    return {name: known[name].read(value) for name, value in found.items()}
+
+
+# -- one request -----------------------------------------------------------------------------------------------------
+class Call:
+    """A request that was let in: whose it is, and what it says."""
+
+    def __init__(
+        self,
+        api: Api,
+        route: Route,
+        caller: Caller | None,
+        params: Mapping[str, str],
+        scope: Mapping[str, Any],
+        receive: Receive,
+    ) -> None:
+        self.api = api
+        self.route = route
+        self.params = params
+        self.tenant = params.get("client", "")
+        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.receive = receive
+        self.body = Body(receive, api.limits, api.held, self.tenant)
+        self._caller = caller
+        self._scope = scope
+
+    @property
+    def caller(self) -> Caller:
+        assert self._caller is not None
+        return self._caller
+
+    @property
+    def type(self) -> str:
+        return self.params["type"]
+
+    @property
+    def id(self) -> int:
+        return int(self.params["id"])
+
+    @cached_property
+    def query(self) -> dict[str, Any]:
+        return read_query(self.route, self._scope["query_string"])
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.headers)
+
+    def header(self, name: bytes, most: int = 200) -> str:
+        """A header as text one can print; "" if it is not there."""
+        value = self.headers.get(name, b"").decode("latin-1").strip()
+        if len(value) > most or not value.isascii() or not value.isprintable():
+            raise Refused(400, f"{name.decode()} must have at most {most} characters, all of them printable ASCII")
+        return value
+
+    async def json(self) -> Any:
+        """The body as JSON, however it is called."""
+        body = await self.body.read()
+        if not body.strip():
+            raise Refused(400, "the body is empty, and should be JSON")
+        return await self.reading(strict, body)
+
+    async def reading(self, do: Callable[[bytes], Any], body: bytes) -> Any:
+        """What takes its time if the body is large: in a thread then, since others are not to wait for that."""
+        return do(body) if len(body) < LARGE else await self.blocking(do, body)
+
+    async def blocking(self, do: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """What may wait for the store, in a thread, when it is the tenant's turn."""
+        return await self.api.turns.call(self.tenant, lambda: do(*arguments, **options))
+
+
+def checked_params(params: Mapping[str, str]) -> Reply | None:
+    """What is wrong with the parts of a path; None if nothing is."""
+    job_id = params.get("id")
+    if job_id is not None and (not _ID.fullmatch(job_id) or int(job_id) > ID_LIMIT):
+        return NO_JOB
+    for name, check in _CHECKS.items():
+        if name in params:
+            check(params[name])
+    return None

@@ -1,0 +1,101 @@
+"""Server-sent events: what happens to a tenant's jobs, told while it happens.
+
+A reader that is too slow is told so and let go: nothing that happens may wait for who watches it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from hipq.daemon.http.reply import Send
+from hipq.daemon.http.request import Receive, gone
+
+BEAT: Final = 15.0
+"""Seconds of silence after which a comment is sent: else whoever is between gives the connection up."""
+WRITE_SECONDS: Final = 30.0
+"""How long one write may take: who reads nothing at all for so long is gone."""
+LOOK: Final = 1.0
+"""Seconds between two looks whether its reader may still have it."""
+HEADERS: Final = (
+    (b"content-type", b"text/event-stream"),
+    (b"cache-control", b"no-store"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-accel-buffering", b"no"),
+)
+
+
+class Stream(NamedTuple):
+    """A reply that goes on until its reader leaves, may not have it any more, or the daemon stops."""
+
+    events: AsyncIterator[dict[str, Any]]
+    receive: Receive
+    stopping: asyncio.Event
+    is_allowed: Callable[[], Awaitable[bool]]
+    """Whether the token it was asked for with is still good."""
+
+    async def write(self, send: Send) -> None:
+        telling = asyncio.ensure_future(self._all(send))
+        leaving = asyncio.ensure_future(gone(self.receive))
+        stopping = asyncio.ensure_future(self.stopping.wait())
+        revoked = asyncio.ensure_future(self._revoked())
+        try:
+            await asyncio.wait([telling, leaving, stopping, revoked], return_when=asyncio.FIRST_COMPLETED)
+            if telling.done():
+                telling.result()
+            if not leaving.done():
+                await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            pass  # it reads nothing any more
+        finally:
+            for one in (telling, leaving, stopping, revoked):
+                one.cancel()
+            await asyncio.gather(telling, leaving, stopping, revoked, return_exceptions=True)
+            with suppress(Exception):
+                await _closed(self.events)
+
+    async def _revoked(self) -> None:
+        while await self.is_allowed():
+            await asyncio.sleep(LOOK)
+
+    async def _all(self, send: Send) -> None:
+        coming: asyncio.Future[dict[str, Any]] | None = asyncio.ensure_future(anext(self.events))
+        await asyncio.sleep(0)  # from here on nothing is missed
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        await self._tell(send, b": these are the events from now on\n\n")
+        try:
+            while True:
+                coming = coming or asyncio.ensure_future(anext(self.events))
+                done, _ = await asyncio.wait([coming], timeout=BEAT)
+                if not done:
+                    await self._tell(send, b": still here\n\n")
+                    continue
+                try:
+                    event = coming.result()
+                except StopAsyncIteration:
+                    return
+                coming = None
+                await self._tell(send, told(event))
+        finally:
+            if coming is not None:
+                coming.cancel()
+
+    async def _tell(self, send: Send, text: bytes) -> None:
+        async with asyncio.timeout(WRITE_SECONDS):
+            await send({"type": "http.response.body", "body": text, "more_body": True})
+
+
+def told(event: dict[str, Any]) -> bytes:
+    """One event on the wire. JSON has no line breaks in it, so nothing in it can be taken for another event."""
+    name = str(event.get("event", "message")).replace("\n", " ").replace("\r", " ")
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(event))
+
+
+async def _closed(events: AsyncIterator[dict[str, Any]]) -> None:
+    close = getattr(events, "aclose", None)
+    if close is not None:
+        await close()

@@ -1,0 +1,214 @@
+"""Whether a tenant may add more: whatever it can make grow counts. Over its quotas it is told when to try again.
+
+`Gate` is for what comes over HTTP, `Chained` for what handlers ask for and come to. Both go by two backlogs: of what
+waits (jobs, and answers that no job has taken), and of what has ended and is kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+from anyio import CapacityLimiter, to_thread
+
+from hipq.daemon.tenancy.backlog import Backlog
+from hipq.daemon.tenancy.tenants import Quotas, Tenants
+from hipq.errors import Invalid, OverQuota, StoreUnavailable
+
+BURST: Final = 1.0
+"""Seconds' worth of jobs that may come at once."""
+ADDED: Final = "jobs and answers"
+RETRY: Final = 5
+"""Seconds after which a full queue is worth another try."""
+
+
+class TooMuchAtOnce(Invalid):
+    """One request has more than the tenant may have at all."""
+
+
+def _check_at_all(quotas: Quotas, jobs: int, size: int, who: str) -> None:
+    for what, most, wanted in (("jobs", quotas.waiting, jobs), ("bytes", quotas.bytes, size)):
+        if most and wanted > most:
+            raise TooMuchAtOnce(f"{who} {wanted:,} {what}, and the tenant's quota is {most:,}")
+
+
+def _enter(backlog: Backlog, tenant: str, quotas: Quotas, jobs: int, size: int) -> None:
+    most = (quotas.waiting, quotas.bytes)
+    over = backlog.enter(tenant, jobs, size, most)
+    if over >= 0:
+        what = ("waiting jobs", "bytes of waiting jobs")[over]
+        raise OverQuota(f"the tenant's quota of {most[over]:,} {what} is used up; try again later", RETRY)
+
+
+def _check_kept(ended: Backlog, tenant: str, most: int) -> None:
+    if most and ended.size(tenant) >= most:
+        raise OverQuota(f"the tenant's quota of {most:,} bytes of ended jobs is used up; try again later", RETRY)
+
+
+class Chained:
+    """Lets in what handlers ask for and come to. May wait for the store."""
+
+    def __init__(self, tenants: Tenants, backlog: Backlog, ended: Backlog) -> None:
+        self._tenants = tenants
+        self._backlog = backlog
+        self._ended = ended
+
+    def keep(self, tenant: str, size: int) -> None:
+        """A job ends, and so much is kept of it. OverQuota, TooMuchAtOnce."""
+        found = self._tenants.latest.tenants.get(tenant)
+        if found is None or not found.quotas.kept:
+            return
+        most = found.quotas.kept
+        if size > most:
+            raise TooMuchAtOnce(f"the job and its result have {size:,} bytes, and the tenant's quota is {most:,}")
+        self._ended.count()
+        if self._ended.enter(tenant, 1, size, (0, most)) >= 0:
+            raise OverQuota(f"the tenant's quota of {most:,} bytes of ended jobs is used up", RETRY)
+        self._ended.kept(tenant, 1, size)
+
+    def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None:
+        """As `Gate.enter`, but for the rate. `freed` is what goes as these come, the job that asked for them: so a
+        chain of jobs goes on where nothing can be added."""
+        found = self._tenants.latest.tenants.get(tenant)
+        if found is None or not (found.quotas.waiting or found.quotas.bytes):
+            return
+        _check_at_all(found.quotas, jobs, size, "it asked for")
+        self._backlog.count()
+        jobs, size = jobs - freed[0], size - freed[1]
+        _enter(self._backlog, tenant, found.quotas, jobs, size)
+        self._backlog.kept(tenant, jobs, size)
+
+
+class Gate:
+    """Lets in what comes over HTTP. Lives on one event loop."""
+
+    def __init__(
+        self, tenants: Tenants, backlog: Backlog, ended: Backlog, steady: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._tenants = tenants
+        self._backlog = backlog
+        self._ended = ended
+        self._steady = steady
+        self._counting: dict[Backlog, asyncio.Task[Any]] = {}
+        self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
+        """Of what, by tenant: what each had left, and when; below 0 it is in debt."""
+        self._one = CapacityLimiter(1)
+
+    async def enter(self, tenant: str, jobs: int, size: int) -> None:
+        """Count these jobs as added; OverQuota if they are too many, and then they do not count."""
+        quotas = self._quotas(tenant)
+        if quotas is not None:
+            _check_at_all(quotas, jobs, size, "this request has")
+            await self._counted(quotas)
+            self._enter(tenant, quotas, jobs, size)
+
+    def enter_now(self, tenant: str, jobs: int, size: int) -> bool:
+        """The same for who cannot wait: False, and nothing is counted, if it is not known yet how much there is."""
+        quotas = self._quotas(tenant)
+        if quotas is not None:
+            _check_at_all(quotas, jobs, size, "this request has")
+            used = self._used(quotas)
+            if any(backlog.is_new for backlog in used):
+                return False
+            for backlog in used:
+                self._count(backlog)
+            self._enter(tenant, quotas, jobs, size)
+        return True
+
+    def request(self, tenant: str) -> None:
+        """Somebody looks at something, or changes it; OverQuota if that is too often."""
+        found = self._tenants.latest.tenants.get(tenant)
+        if found is not None and found.quotas.requests:
+            self._take("requests", tenant, 1, found.quotas.requests)
+
+    @asynccontextmanager
+    async def answering(
+        self, tenant: str, size: int, is_awaited: Callable[[], Awaitable[bool]]
+    ) -> AsyncIterator[None]:  # fmt: skip
+        """Around bringing an answer: as `entered`. But where a job waits for it nothing more waits than before, so it
+        may come where nothing can be added: else that job would wait for ever."""
+        quotas = self._quotas(tenant)
+        if quotas is not None and (quotas.waiting or quotas.bytes) and await is_awaited():
+            await self._counted(quotas)
+            _check_kept(self._ended, tenant, quotas.kept)
+            if quotas.rate:
+                self._take(ADDED, tenant, 1, quotas.rate)
+            yield
+            return
+        async with self.entered(tenant, 1, size):
+            yield
+
+    def _quotas(self, tenant: str) -> Quotas | None:
+        """None if nothing is said of what it may add, so that nothing needs to be asked."""
+        found = self._tenants.latest.tenants.get(tenant)
+        if found is None or not any((found.quotas.rate, *self._used(found.quotas))):
+            return None
+        return found.quotas
+
+    def _used(self, quotas: Quotas) -> list[Backlog]:
+        """The backlogs that these quotas are about."""
+        waiting = [self._backlog] if quotas.waiting or quotas.bytes else []
+        return [*waiting, self._ended] if quotas.kept else waiting
+
+    async def _counted(self, quotas: Quotas) -> None:
+        for backlog in self._used(quotas):
+            self._count(backlog)
+            if backlog.is_new and (counting := self._counting.get(backlog)):  # only the first count is waited for
+                await asyncio.shield(counting)
+
+    def _enter(self, tenant: str, quotas: Quotas, jobs: int, size: int) -> None:
+        _check_kept(self._ended, tenant, quotas.kept)
+        if quotas.waiting or quotas.bytes:
+            _enter(self._backlog, tenant, quotas, jobs, size)
+        if quotas.rate:
+            try:
+                self._take(ADDED, tenant, jobs, quotas.rate)
+            except OverQuota:
+                self.leave(tenant, jobs, size)
+                raise
+
+    @asynccontextmanager
+    async def entered(self, tenant: str, jobs: int, size: int) -> AsyncIterator[None]:
+        """Around adding these jobs: `enter` before, `kept` or `leave` after."""
+        await self.enter(tenant, jobs, size)
+        try:
+            yield
+        except (asyncio.CancelledError, StoreUnavailable):
+            self.kept(tenant, jobs, size)  # they may be stored all the same: the next count knows
+            raise
+        except BaseException:
+            self.leave(tenant, jobs, size)
+            raise
+        self.kept(tenant, jobs, size)
+
+    def kept(self, tenant: str, jobs: int, size: int) -> None:
+        """These jobs are in the journal or in the store, where a count finds them."""
+        self._backlog.kept(tenant, jobs, size)
+
+    def leave(self, tenant: str, jobs: int, size: int) -> None:
+        """These jobs were not added after all."""
+        self._backlog.leave(tenant, jobs, size)
+
+    def _take(self, what: str, tenant: str, count: int, rate: int) -> None:
+        """A request larger than what may come at once leaves a debt: the average is what counts."""
+        now = self._steady()
+        most = max(rate * BURST, 1.0)
+        left, at = self._buckets.get((what, tenant), (most, now))
+        left = min(left + (now - at) * rate, most)
+        if left < min(count, 1):
+            raise OverQuota(
+                f"the tenant's quota of {rate:,} {what} a second is used up; try again later",
+                max(1, math.ceil((1 - left) / rate)),
+            )
+        self._buckets[what, tenant] = (left - count, now)
+
+    def _count(self, backlog: Backlog) -> None:
+        """Begin to, if it is time."""
+        before = self._counting.get(backlog)
+        if backlog.is_due and (before is None or before.done()):
+            counting = to_thread.run_sync(backlog.count, backlog.added(), limiter=self._one)
+            self._counting[backlog] = asyncio.get_running_loop().create_task(counting)

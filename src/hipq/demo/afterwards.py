@@ -1,0 +1,44 @@
+"""What to try next: commands that can be pasted, about what has just happened."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hipq import Job
+from hipq.demo.summary import Facts
+
+
+class Suggestion(NamedTuple):
+    why: str
+    command: str
+
+
+def suggestions(facts: Facts, url: str) -> list[Suggestion]:
+    hipq, db = _program(), shlex.quote(url)
+    return [
+        Suggestion("a job with an eventful life", f"{hipq} job show --db {db} {_eventful(facts).id}"),
+        Suggestion("what a job is waiting for", f"{hipq} job why --db {db} {facts.tomorrow}"),
+        Suggestion("answers that came too late", f"{hipq} answers list --db {db} --state late"),
+        Suggestion("how fast your disk is", f"{hipq} bench --seconds 5"),
+    ]
+
+
+def _eventful(facts: Facts) -> Job[Any]:
+    return max(facts.of_type("charge"), key=lambda job: (len(job.history), -job.id))
+
+
+def _program() -> str:
+    """The command as it can be typed here: it need not be on the PATH."""
+    ours = Path(sys.executable).with_name("hipq")
+    found = shutil.which("hipq")
+    if found and (not ours.exists() or os.path.samefile(found, ours)):
+        return "hipq"
+    if not ours.exists():
+        return f"{shlex.quote(sys.executable)} -m hipq.cli.main"
+    here = os.path.relpath(ours)
+    return shlex.quote(here if not here.startswith("..") else str(ours))

@@ -1,0 +1,124 @@
+"""The shop of the demo: its queues, its limits and its job types. An application like a user's own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from hipq import Answer, Failed, Hipq, Job, Ok, Wait, backoff, fixed, limit, share, window
+from hipq.demo.bank import ATTEMPTS, PATIENCE
+from hipq.job.when import SECOND
+from hipq.stores.clock import SystemClock
+
+if TYPE_CHECKING:
+    from hipq.demo.teller import Teller
+
+LIMIT: Final = 20
+SHARES: Final = {"north": 50, "south": 30, "islands": 20}
+CAPS: Final = {"all": LIMIT} | {region: LIMIT * percent // 100 for region, percent in SHARES.items()}
+"""How many requests may be open at the bank at a time, in all and by region."""
+MAILS: Final = 4
+OPENS: Final = 10.0
+"""Seconds after the start at which the window of the reports opens, at a pace of 1."""
+LENGTH: Final = timedelta(minutes=10)
+_MINUTE: Final = 60 * SECOND
+
+
+class SlowClock(SystemClock):
+    """Windows are whole minutes, and nobody wants to wait for the next one: the demo's clock is up to a minute slow, so
+    that a minute begins `until_minute` seconds after the start."""
+
+    def __init__(self, until_minute: float) -> None:
+        wanted = super().now() + round(until_minute * SECOND)
+        self.slow = wanted % _MINUTE
+        self.minute = wanted - self.slow
+        """When it begins, in microseconds of this clock."""
+
+    def now(self) -> int:
+        return super().now() - self.slow
+
+
+class Shop:
+    """`pace` 1 is a demo of half a minute: all times are multiples of it."""
+
+    def __init__(self, file: Path, pace: float) -> None:
+        self.clock = SlowClock(OPENS * pace)
+        self.opens = datetime.fromtimestamp(self.clock.minute / SECOND, UTC)
+        self.bank: Teller | None = None
+        """Once it is open for business."""
+        self.app = Hipq("demo", f"sqlite:///{file}", clock=self.clock)
+        self._payments(pace)
+        self._mails(pace)
+        self._office(pace)
+
+    def _payments(self, pace: float) -> None:
+        self.payments = self.app.queue(
+            "payments", order="priority", limits=[limit(LIMIT), share(SHARES)], lane_by=lambda job: job.data["region"]
+        )
+
+        @self.payments.job(retry=backoff(ATTEMPTS, base=0.6 * pace), fence="attempt")
+        def charge(job: Job[Any]) -> Wait:
+            """Asks the bank for money. Its answer comes later, by another way."""
+            assert self.bank is not None
+            self.bank.request(job.key, job.attempt, job.data["region"], job.data["number"])
+            return Wait(timeout=PATIENCE * pace)
+
+        @charge.answered
+        def settled(job: Job[Any], answer: Answer) -> Ok | Failed:
+            if answer.data["status"] != "paid":
+                return Failed(f"the bank says: {answer.data['status']}")
+            job.enqueue(self.receipt, {"order": job.data["number"]}, key=job.key)  # saved with this success, or not
+            return Ok(answer.data)
+
+        @charge.cancelled
+        def call_off(job: Job[Any]) -> None:
+            """Its time is over: the bank need not go on with it."""
+            assert self.bank is not None
+            self.bank.call_off(job.key, job.attempt)
+
+        @self.payments.job(critical=True)
+        def freeze(job: Job[Any]) -> str:
+            """A stolen card cannot wait for a free place."""
+            return f"card {job.data['card']} is frozen"
+
+        self.charge, self.freeze = charge, freeze
+
+    def _mails(self, pace: float) -> None:
+        self.mails = self.app.queue("mails", throttle_limit=MAILS)
+
+        @self.mails.job
+        async def receipt(job: Job[Any]) -> dict[str, Any]:
+            await asyncio.sleep(0.1 * pace)  # a mail server takes its time
+            return {"mailed": job.data["order"]}
+
+        self.receipt = receipt
+
+    def _office(self, pace: float) -> None:
+        self.office = self.app.queue("office")
+        night = window(self.opens.strftime("%H:%M"), (self.opens + LENGTH).strftime("%H:%M"))
+
+        @self.office.job(windows=[night])
+        def report(job: Job[Any]) -> str:
+            return f"report on {job.data['about']}"
+
+        @self.office.job
+        def audit(_job: Job[Any]) -> None:
+            """Can never succeed, and says so."""
+            raise Failed("the books of 1998 are lost")
+
+        @self.office.job(process=True, retry=fixed(0.5 * pace))
+        def reconcile(job: Job[Any]) -> str:
+            """Takes its process down with it, the first time."""
+            if job.attempt == 1:
+                os.kill(os.getpid(), signal.SIGKILL)
+            return f"in process {os.getpid()}"
+
+        @self.office.job
+        def newsletter(_job: Job[Any]) -> str:
+            return "sent"  # it is cancelled before its time
+
+        self.report, self.audit, self.reconcile, self.newsletter = report, audit, reconcile, newsletter

@@ -1,0 +1,130 @@
+"""Jobs that should have gone on by now, and what is in their way.
+
+What is in the way of a job says `hipq.engine.why`, as it does for `hipq job why`; here it is said how bad that is, and
+what to do. Jobs of one queue that wait for the same thing are one finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from hipq.doctor.finding import NOTE, OK, PROBLEM, WARNING, Finding, View
+from hipq.doctor.words import lasting, several
+from hipq.engine.why import why
+from hipq.job.states import PARKED, READY, SCHEDULED, WAITING
+from hipq.job.when import SECOND
+from hipq.job.why import Why
+from hipq.limits.rules import NO_RULES
+from hipq.stores.base import Limits
+from hipq.stores.health.facts import COUNTED, Health, QueueHealth, Sample
+
+CHECK: Final = "jobs"
+_NO_LIMITS: Final = Limits(NO_RULES, "{}", {}, [], "")
+_TO_START: Final = (READY, PARKED, SCHEDULED)
+_ELSEWHERE: Final = frozenset({"paused", "throttler failed", "window closed", "scheduled", "retry pending"})
+"""Reasons that are told by `rules` and `clock`, or are as they should be."""
+
+
+class Stuck(NamedTuple):
+    sample: Sample
+    why: Why
+    waited: float
+
+
+def jobs(health: Health, view: View) -> list[Finding]:
+    if not health.queues:
+        return []
+    found = [finding for queue in health.queues for finding in _of_queue(queue, health, view)]
+    return found or [Finding(CHECK, OK, "no job is stuck")]
+
+
+def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Finding]:
+    groups: dict[tuple[str, ...], list[Stuck]] = {}
+    for stuck in _stuck(queue, health):
+        is_late = stuck.waited >= view.patience
+        if stuck.why.reason in _ELSEWHERE or not (is_late or stuck.why.reason == "no engine"):
+            continue
+        groups.setdefault(_group(stuck), []).append(stuck)
+    for some in groups.values():
+        yield _finding(queue, some, health, view)
+
+
+def _stuck(queue: QueueHealth, health: Health) -> Iterator[Stuck]:
+    engines, limits = health.alive, queue.limits or _NO_LIMITS
+    critical = {name for engine in engines for name in engine.critical.get(str(queue.tables.number), ())}
+    for sample in [*queue.ready, *queue.parked, *queue.scheduled, *queue.waiting, *queue.left]:
+        row = sample.row
+        heavy = [one for one in queue.heavy if one.id != row.id]
+        reason = why(row, limits, engines, health.now, row.job_type in critical, heavy)
+        yield Stuck(sample, reason, (health.now - sample.since) / SECOND)
+
+
+def _group(stuck: Stuck) -> tuple[str, ...]:
+    row = stuck.sample.row
+    kind = "start" if row.phase in _TO_START else row.phase
+    return (stuck.why.reason, kind) if stuck.why.reason == "no engine" else (stuck.why.reason, kind, row.job_type)
+
+
+def _finding(queue: QueueHealth, some: list[Stuck], health: Health, view: View) -> Finding:
+    first = max(some, key=lambda stuck: stuck.waited)
+    row, reason = first.sample.row, first.why.reason
+    served = any(str(queue.tables.number) in engine.serves for engine in health.alive)
+    level, advice = _judged(first, queue, served, view)
+    count = min(sum(stuck.sample.jobs for stuck in some), COUNTED)
+    of_type = f" of type {row.job_type}" if len({stuck.sample.row.job_type for stuck in some}) == 1 else ""
+    sentence = (
+        f"{several(count, 'job')}{of_type} {_since(first, count)}; the first is job {row.id}: {first.why.sentence}"
+    )
+    facts = {"reason": reason, "jobs": count, "first": row.id, "job_type": row.job_type, "phase": row.phase,
+             "seconds": first.waited}  # fmt: skip
+    return Finding(CHECK, level, sentence, advice, queue.name, facts)
+
+
+def _since(stuck: Stuck, count: int) -> str:
+    has, age = "has" if count == 1 else "have", lasting(stuck.waited)
+    phase = stuck.sample.row.phase
+    if phase == WAITING:
+        return f"{has} been past {'its' if count == 1 else 'their'} deadline for {age}"
+    return f"{has} been {'due' if phase in _TO_START else phase} for {age}"
+
+
+def _judged(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tuple[str, str]:
+    """How bad it is, and what to do."""
+    row = stuck.sample.row
+    look = view.command("job why", str(row.id))
+    match stuck.why.reason:
+        case "no engine":
+            level = PROBLEM if stuck.waited >= view.patience else WARNING
+            return level, f"start a worker: {view.worker(queue.name)}"
+        case "no code":
+            return PROBLEM, _lacking(row.job_type, queue, view)
+        case "judging" if strategy := stuck.why.details.get("strategy"):
+            return (
+                PROBLEM,
+                f"start a worker of a program that has @app.retry_strategy({strategy!r}), or cancel such jobs",
+            )
+        case "judging" | "answered" | "calling off":
+            if not stuck.why.details.get("engines"):
+                return PROBLEM, _lacking(row.job_type, queue, view)
+            return WARNING, f"the engines that have its code do not come to it: look into their logs; {look}"
+        case "waiting" | "answer failed":
+            if not served:
+                return PROBLEM, f"start a worker: {view.worker(queue.name)}"
+            return WARNING, "the engines of this queue do not notice: look into their logs, and at the clock"
+        case "window unknown":
+            return WARNING, "install the time zones on this machine and where workers run: pip install tzdata"
+        case "limit full" | "lane full" | "rate" | "behind":
+            return NOTE, f"raise the limit, if that is too long: {view.command('queue limit', queue=queue.name)}"
+        case "parked":
+            return NOTE, "nothing, if the throttler means it"
+        case _:
+            more = "more workers, or more hands (-c)"
+            return WARNING, f"{more}, if they are busy; else look into the workers' logs, and at {look}"
+
+
+def _lacking(job_type: str, queue: QueueHealth, view: View) -> str:
+    if job_type in view.code.get(queue.name, ()):
+        return f"{view.program} has that code: {view.worker(queue.name)}"
+    whose = f"{view.program} has no code for it" if view.program else "which program has its code is not known here"
+    return f"start a worker that has code for {job_type} ({whose}), or cancel such jobs"

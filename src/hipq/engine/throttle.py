@@ -1,0 +1,246 @@
+"""Step 3, admit, where a queue has a code throttler: ask it, aside, what of the due jobs may start.
+
+User code runs in no transaction and holds nothing up: one engine at a time takes the queue's ticket, reads a page of
+what is due and what runs, and asks in a thread of its own. What it admits is claimed only while the ticket is held;
+what it defers or rejects is written like any other change. The rest is parked: out of the way of what nobody has asked
+about yet, and asked about again, page by page, whenever something changes, or after a second.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Final
+
+from hipq.engine.queues import EngineQueue
+from hipq.events import Events
+from hipq.job import transitions
+from hipq.job.fault import Fault
+from hipq.job.model import Change, Row
+from hipq.job.states import PARKED, READY
+from hipq.job.windows import is_open
+from hipq.limits.code import Verdict, verdict
+from hipq.stores.base import Asked, Claim, Store
+
+PAGE: Final = 500
+TICKET_SECONDS: Final = 60.0
+"""How long a throttler may take. Then another engine may ask its own, and this one asks again, in another thread."""
+MANY_HUNG: Final = 5
+"""Threads with questions that were never answered, at which the process is of no use any more."""
+SLOW: Final = 1_000_000
+"""Microseconds after which it is said that a throttler is slow."""
+LAP: Final = 50_000
+"""Microseconds between two pages where no job has ended meanwhile."""
+OCCUPIED: Final = 250_000
+"""Microseconds until another look, while another engine has the ticket."""
+FEW_FAILURES: Final = 3
+"""After so many in a row, a program that runs until its queues are empty does not wait for it any more."""
+LONGEST_BACKOFF: Final = 30_000_000
+HEAD: Final = ("", 0)
+
+Aside = Callable[[Callable[[], None]], None]
+"""Runs something in another thread."""
+
+
+def aside(work: Callable[[], None]) -> None:
+    threading.Thread(target=work, name="hipq-throttler", daemon=True).start()
+
+
+class Throttling:
+    """One queue's throttler in this engine: asked or not, and what it said."""
+
+    def __init__(self, store: Store, queue: EngineQueue, events: Events, run_aside: Aside) -> None:
+        assert queue.throttler is not None
+        self._store = store
+        self._queue = queue
+        self._throttler = queue.throttler
+        self._events = events
+        self._aside = run_aside
+        self._asked: Asked | None = None
+        self._answer: list[Verdict | BaseException] = []
+        """What came of it, once it is there; another list for every question."""
+        self._hung: set[int] = set()
+        """The tickets of questions that nobody waits for any more and that may be answered yet."""
+        self._asked_at = 0
+        self._said_slow = False
+        self._lap = HEAD
+        """How far the round through all parked jobs has come."""
+        self._ended = False
+        """A job ended: what was refused may be admitted now, so the first parked jobs are asked about in between,"""
+        self._was_head = False
+        """but not twice in a row, or the round would stand still where jobs end all the time."""
+        self._more = False
+        """There may be ready jobs that nobody has asked about."""
+        self._again = 0
+        """Microseconds, as of the last question, until a rate lets more start; 0 = no rate keeps any from that."""
+        self._shut: list[Row] = []
+        """Parked jobs whose window was found closed."""
+        self._failures = 0
+        self.fruitless = False
+        """All there is was asked about, nothing was admitted, and nothing has happened since."""
+        self._woken = False
+        """Something happened while it was being asked."""
+        self._in_vain = 0
+        """How often it was asked, since something happened, and no ready job could be shown to it."""
+        self.hungry = True
+        """There may be something to ask about,"""
+        self._next_ask = 0
+        """but not before this moment, on the steady clock,"""
+        self._failed_until = 0
+        """nor before this one."""
+
+    @property
+    def asking(self) -> bool:
+        return self._asked is not None
+
+    @property
+    def next_ask(self) -> int:
+        """When to ask; 0 = when something happens."""
+        if not self.hungry or self.asking or not self._queue.types:
+            return 0
+        return max(self._next_ask, self._failed_until, 1)
+
+    @property
+    def busy(self) -> bool:
+        return self.asking or bool(self._shut) or (self.hungry and not self.fruitless and bool(self._queue.types))
+
+    @property
+    def hung(self) -> bool:
+        return len(self._hung) >= MANY_HUNG
+
+    def leave(self) -> None:
+        """The engine is stopping: it will not use an answer, so others may ask."""
+        if self._asked is not None:
+            self._store.drop_ticket(self._queue.number, self._asked.ticket, "")
+        self._asked, self.hungry = None, False
+
+    def wake(self) -> None:
+        """Something may have happened; its own answer is not such a thing."""
+        if self._asked is None:
+            self.fruitless, self._in_vain = False, 0
+        elif not self._answer:
+            self._woken = True
+
+    def stir(self, *, ended: bool = False) -> None:
+        """There is something new to ask about, or a job ended: ask at once."""
+        self.hungry, self.fruitless, self._in_vain = True, False, 0
+        self._ended |= ended
+        self._next_ask = min(self._next_ask, self._asked_at)
+
+    def remind(self, fresh: bool, poll: int) -> None:
+        """Jobs wait there. Ask soon if there are ready ones, which may be new; or, if it was in vain twice, or all are
+        parked, when a poll has passed."""
+        if not self.asking:
+            at = self._asked_at + (LAP if fresh and self._in_vain < 2 else poll)
+            self._next_ask = min(self._next_ask, at) if self.hungry else at
+            self.hungry = True
+
+    def ask(self, sysid: int, room: int, now: int, steady: int) -> None:
+        """Begin to ask, if this is the time and nobody else does."""
+        if not 0 < self.next_ask <= steady or room <= 0:
+            return
+        claim = Claim(self._queue.number, self._queue.types, room, self._queue.critical)
+        head = self._ended and not self._was_head
+        asked = self._store.ask(sysid, claim, HEAD if head else self._lap, TICKET_SECONDS, PAGE, now)
+        if asked is None:
+            self._next_ask = steady + OCCUPIED
+            return
+        self._asked_at = steady
+        self._was_head = head
+        self._ended = self._ended and not head
+        if not head or self._lap == HEAD:
+            self._lap = asked.last_parked or HEAD
+        self._more = asked.more
+        self._again = max(asked.again - now, 0)
+        self._shut = asked.shut
+        self.hungry = not self._all_asked or self._again > 0
+        self._in_vain = 0 if any(row.phase == READY for row in asked.due) else self._in_vain + 1
+        self._next_ask = steady + (max(self._again, LAP) if self._all_asked else LAP)
+        if not asked.due:
+            self.fruitless = self._all_asked and not self._again
+            self._store.drop_ticket(claim.queue, asked.ticket, "")
+            return
+        self._asked, self._said_slow, self._woken = asked, False, False
+        answer: list[Verdict | BaseException] = []
+        self._answer = answer
+        self._aside(lambda: self._consult(asked, answer, now))
+
+    @property
+    def _all_asked(self) -> bool:
+        return self._lap == HEAD and not self._ended and not self._more
+
+    def _consult(self, asked: Asked, answer: list[Verdict | BaseException], now: int) -> None:
+        """In a thread of its own. Whatever comes of it is handed over in one step."""
+        try:
+            answer.append(verdict(self._throttler, asked.due, asked.running, self._queue.specs, now))
+        except BaseException as error:
+            answer.append(error)
+        self._hung.discard(asked.ticket)
+        self._store.ring()
+
+    def answered(self, room: int, now: int, steady: int) -> tuple[list[Claim], list[Change]]:
+        """What its answer comes to, once it is there: what to claim, and what to write."""
+        asked = self._asked
+        if asked is None:
+            return [], self._rolled(now)
+        if not self._answer:
+            self._complain(asked, now, steady)
+            return [], []
+        self._asked, answer = None, self._answer[0]
+        if isinstance(answer, BaseException):
+            self._failed(asked.ticket, str(Fault.of(answer)), now, steady)
+            return [], []
+        self._failures = 0
+        self.fruitless = not answer.admitted and self._settled
+        if room <= 0:  # the hands are full by now: another engine may have more of them
+            self.hungry = True
+            self._store.drop_ticket(self._queue.number, asked.ticket, "")
+            return [], self._changes(answer, now)
+        return self._claims(asked, answer, room), self._changes(answer, now)
+
+    @property
+    def _settled(self) -> bool:
+        """Nothing will be different if it is asked again now."""
+        return self._all_asked and not self._woken and not self._again
+
+    def claimed(self, count: int) -> None:
+        """So many of those it admitted have started; limits have a say in that, too."""
+        if not count:
+            self.fruitless = self._settled
+
+    def _rolled(self, now: int) -> list[Change]:
+        shut, self._shut = [row for row in self._shut if not is_open(row.time_windows, now)], []
+        return [Change(row, transitions.rolled(row, self._queue.order, now), (), "window closed") for row in shut]
+
+    def _claims(self, asked: Asked, answer: Verdict, room: int) -> list[Claim]:
+        ids = tuple(row.id for row in answer.admitted)
+        queue = self._queue
+        judged = tuple(queue.strategies)
+        return [Claim(queue.number, queue.types, room, queue.critical, asked.ticket, ids, strategies=judged)]
+
+    def _changes(self, answer: Verdict, now: int) -> list[Change]:
+        order = self._queue.order
+        later = [(row, until) for row, until in answer.deferred if until > now]
+        parked = answer.parked + [row for row, until in answer.deferred if until <= now]
+        return [
+            *(Change(row, transitions.deferred(row, until, order, now), (), "deferred") for row, until in later),
+            *(Change(row, transitions.rejected(row, reason, now), (), "rejected") for row, reason in answer.rejected),
+            *(Change(row, transitions.parked(row, now), (), "parked") for row in parked if row.phase != PARKED),
+            *self._rolled(now),
+        ]
+
+    def _failed(self, ticket: int, note: str, now: int, steady: int) -> None:
+        self._failures += 1
+        self.hungry, self.fruitless = True, self._failures >= FEW_FAILURES
+        self._failed_until = steady + min(SLOW << min(self._failures - 1, 10), LONGEST_BACKOFF)
+        self._events.emit("throttler failed", now, self._queue.name, error=note)
+        self._store.drop_ticket(self._queue.number, ticket, note[:1000])
+
+    def _complain(self, asked: Asked, now: int, steady: int) -> None:
+        if not self._said_slow and steady - self._asked_at > SLOW:
+            self._said_slow = True
+            self._events.emit("throttler slow", now, self._queue.name, seconds=SLOW / 1e6)
+        if steady - self._asked_at > TICKET_SECONDS * 1e6:
+            self._asked = None
+            self._hung.add(asked.ticket)
+            self._failed(asked.ticket, f"it has not answered for {TICKET_SECONDS:g} s", now, steady)

@@ -1,0 +1,326 @@
+"""Handlers in processes of their own: those that ask for it, and suspects after a crash.
+
+A nursery is forked when the engine is made, before it has threads or a connection: a quiet copy of the program that
+does nothing but fork children when asked. So a child has every handler, closures too, and none of the engine's locks.
+(A lock that some other thread of the program held at that moment stays held in the children.)
+
+    engine --- socket ---> nursery --- fork ---> child
+       \\______________ one socket a child __________/
+
+A child that dies takes nobody along. The nursery says on the child's socket how it ended; when the engine dies, the
+sockets close, and nursery and children end by themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import struct
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final, NoReturn
+
+from hipq.signals import signal_name
+
+Serve = Callable[[bytes, Callable[[], bool]], bytes]
+"""Runs a job and says how it ended; it may ask whether the engine has told it to stop."""
+
+GRACE: Final = 5.0
+"""Seconds a child has to stop when it is told to."""
+_DIED: Final = 1 << 63
+"""Set in a message's length when it is not a reply but the exit status of the child."""
+
+
+class NurseryGone(Exception):
+    """No more children can be forked in this process. Not the fault of the job that wanted one."""
+
+
+class Nursery:
+    """Forks children on request and lends them out, one job each at a time."""
+
+    def __init__(self, serve: Serve) -> None:
+        self._socket, theirs = socket.socketpair()
+        self._lock = threading.Lock()
+        self._idle: list[Child] = []
+        _flush()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # Python warns of forks with threads: see above
+            self.pid = os.fork()
+        if self.pid == 0:
+            self._socket.close()
+            _tend(theirs, serve)
+        theirs.close()
+
+    @contextmanager
+    def child(self, reuse: bool) -> Iterator[Child]:
+        """A child to run one job. `reuse`: it may have run others before, and may run more after."""
+        child = (self._living() if reuse else None) or self._fork()
+        try:
+            yield child
+        except BaseException:
+            child.close()
+            raise
+        if not reuse or child.dead:
+            child.close()
+            return
+        with self._lock:
+            self._idle.append(child)
+
+    def _living(self) -> Child | None:
+        """An idle child. One that died meanwhile must not be blamed on the next job."""
+        with self._lock:
+            while self._idle:
+                child = self._idle.pop()
+                if child.silent and not child.dead:
+                    return child
+                child.close()
+        return None
+
+    def _fork(self) -> Child:
+        ours, theirs = socket.socketpair()
+        try:
+            with self._lock:
+                socket.send_fds(self._socket, [b"+"], [theirs.fileno()])
+            theirs.close()  # before waiting for the child's first word: else its end would not be seen
+            return Child(ours)
+        except (OSError, ValueError) as error:
+            ours.close()
+            raise NurseryGone(f"no child process could be had: {error}") from None
+        finally:
+            theirs.close()
+
+    def close(self) -> None:
+        for child in self._idle:
+            child.close()
+        self._socket.shutdown(socket.SHUT_RDWR)  # a close alone ends nothing while a forked process has the socket too
+        self._socket.close()
+        try:
+            os.waitpid(self.pid, 0)
+        except ChildProcessError:
+            pass
+
+
+class Child:
+    """The engine's end of one child process."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection = connection
+        self._lock = threading.Lock()
+        self.dead = False
+        self._gone = False
+        """It is dead, or about to be: its number may be another's by now."""
+        self.turn = 0
+        """How many jobs it has run to their end."""
+        self._told: threading.Timer | None = None
+        self.pid = int(self._receive())
+
+    @property
+    def silent(self) -> bool:
+        """Nothing to read: while idle, all it could say is that it died."""
+        return _silent(self._connection)
+
+    def exchange(self, request: bytes) -> bytes:
+        """Send a job, wait for how it ended. ChildProcessError if the process died over it."""
+        try:
+            self._connection.sendall(struct.pack("!Q", len(request)) + request)
+        except OSError:
+            pass  # it died before it could read: what it left to read says how
+        reply = self._receive()
+        with self._lock:
+            self.turn += 1
+        if self._told:  # its handler has ended in time; what that started may not have
+            self.kill()
+        return reply
+
+    def _buried(self) -> None:
+        with self._lock:
+            self.dead = self._gone = True
+
+    def _receive(self) -> bytes:
+        header = _read(self._connection, 8)
+        if len(header) == 8:
+            (length,) = struct.unpack("!Q", header)
+            body = _read(self._connection, length & ~_DIED)
+            if not length & _DIED:
+                return body
+            self._buried()
+            raise ChildProcessError(f"the process that ran it {_how(int(body))}")
+        self._buried()
+        raise ChildProcessError("the process that ran it vanished")
+
+    def end(self, turn: int, gently: bool) -> None:
+        """End it and whatever it started, if it still runs that job: at once or, gently, tell it to stop and kill what
+        takes no notice."""
+        with self._lock:
+            if self._gone or turn != self.turn:
+                return
+            self.dead = True
+            if not gently:
+                _signal_group(self.pid, signal.SIGKILL)
+                return
+            self._told = threading.Timer(GRACE, self.kill)
+            self._told.daemon = True
+            self._told.start()
+            try:
+                self._connection.sendall(b"!")  # by which it knows that the signal is ours
+            except OSError:
+                pass  # it is dead already
+            _signal_group(self.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        with self._lock:
+            self.dead = True
+            if not self._gone:
+                _signal_group(self.pid, signal.SIGKILL)
+
+    def close(self) -> None:
+        with self._lock:
+            self._gone = True
+            if self._told:
+                self._told.cancel()
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass  # it is dead already
+        self._connection.close()
+
+
+def _silent(connection: socket.socket) -> bool:
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return not poll.poll(0)
+
+
+def _signal_group(pid: int, number: int) -> None:
+    for kill in (os.killpg, os.kill):  # the second for one that left its group
+        try:
+            kill(pid, number)
+        except (ProcessLookupError, PermissionError):
+            pass
+
+
+def _how(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"was killed by {signal_name(os.WTERMSIG(status))}"
+    return f"exited with status {os.waitstatus_to_exitcode(status)}"
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, ValueError, OSError):
+            pass  # there is none, or the handler closed it
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    found = b""
+    while len(found) < length:
+        try:
+            more = connection.recv(min(length - len(found), 1 << 20))
+        except OSError:
+            break
+        if not more:
+            break
+        found += more
+    return found
+
+
+def _send(connection: socket.socket, body: bytes, flag: int = 0) -> None:
+    connection.sendall(struct.pack("!Q", len(body) | flag) + body)
+
+
+def _tend(engine: socket.socket, serve: Serve) -> NoReturn:
+    """The nursery's life, which must never end in the program it was forked from."""
+    try:
+        _fork_on_request(engine, serve)
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+    finally:
+        os._exit(70)
+
+
+def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
+    """Fork when asked, report the dead, end with the engine."""
+    children: dict[int, socket.socket] = {}
+    wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda *_: None)  # Ctrl-C reaches the whole group; the engine decides when we end
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    poll = select.poll()
+    poll.register(engine, select.POLLIN)
+    poll.register(wake, select.POLLIN)
+    while True:
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        if wake in ready:
+            os.read(wake, 4096)
+            _bury(children)
+        if engine.fileno() not in ready:
+            continue
+        message, descriptors, _, _ = socket.recv_fds(engine, 1, 1)
+        if not message:  # the engine closed us, or died
+            for pid in children:
+                _signal_group(pid, signal.SIGKILL)
+            os._exit(0)
+        connection = socket.socket(fileno=descriptors[0])
+        pid = os.fork()
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            engine.close()
+            for other in children.values():
+                other.close()
+            _live(connection, serve)
+        try:
+            os.setpgid(pid, pid)  # here and in the child: whoever is first
+        except OSError:
+            pass
+        children[pid] = connection
+
+
+def _bury(children: dict[int, socket.socket]) -> None:
+    while children:
+        try:
+            dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        except ChildProcessError:
+            return
+        if dead is None:
+            return
+        _signal_group(dead.si_pid, signal.SIGKILL)  # whatever it started goes with it; its number is still its own
+        pid, status = os.waitpid(dead.si_pid, 0)
+        connection = children.pop(pid)
+        try:
+            _send(connection, str(status).encode(), _DIED)
+        except OSError:
+            pass  # the engine has let go of it already
+        connection.close()
+
+
+def _live(connection: socket.socket, serve: Serve) -> NoReturn:
+    """A child's life: one job after the other until the engine closes the socket."""
+    try:
+        os.setpgid(0, 0)
+        me = os.getpid()
+        _send(connection, str(me).encode())
+        while len(header := _read(connection, 8)) == 8:
+            reply = serve(_read(connection, struct.unpack("!Q", header)[0]), lambda: not _silent(connection))
+            _flush()
+            if os.getpid() != me:
+                os._exit(0)  # a process the handler forked came back here: the answer is not its to give
+            _send(connection, reply)
+        os._exit(0)
+    except (BrokenPipeError, ConnectionResetError):
+        os._exit(0)  # the engine is gone: nobody waits for it
+    except BaseException:
+        import traceback
+
+        traceback.print_exc()
+        os._exit(70)

@@ -1,0 +1,253 @@
+"""One function for each thing that can happen to a stored job: the row after it, from the row before it.
+
+Each passes through legal moves only, changes the token, and leaves an entry in the history.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hipq.job import states
+from hipq.job.fault import Fault, crash, details
+from hipq.job.model import Row, remember
+from hipq.job.order import Order
+from hipq.job.run_result import Again, Edits
+from hipq.job.states import (
+    ANSWERED,
+    CALLING_OFF,
+    DONE,
+    ERROR,
+    FINAL,
+    INITIAL,
+    JUDGING,
+    NONE,
+    PARKED,
+    READY,
+    RETRY,
+    RUNNING,
+    SCHEDULED,
+    walk,
+)
+from hipq.job.when import later
+from hipq.job.windows import opening
+
+CANCELLED = 499
+"""The exitcode of a job that was cancelled."""
+CRASHES_ALLOWED = 3
+"""How often a job without a retry handler may crash before it is final; other code of a job than its handler, too.
+`crashes` is one more than the crashes counted so far: its first unit means "suspect"."""
+CRASH_PAUSES = (5.0, 30.0)
+"""Seconds until the next try after the first and the second crash of a job without a retry handler."""
+
+
+def succeeded(row: Row, result: str, exitcode: int, now: int) -> Row:
+    return replace(
+        row,
+        state=walk(row.state, FINAL), phase=DONE, owner=0, held=0, token=row.token + 1,
+        error=NONE, code="ok", exitcode=exitcode, result=result, wait="",
+        history=remember(row.history, now, "ok"), update_time=now,
+    )  # fmt: skip
+
+
+def refused(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
+    """The handler says this can never succeed."""
+    return _ended(row, fault, "failed", exitcode, now, "failed", FINAL)
+
+
+def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = "error") -> Row:
+    """It failed; its retry handler gets this copy. It had its own run, so it is a suspect no longer."""
+    return replace(
+        row,
+        state=walk(row.state, ERROR), phase=JUDGING, owner=0, held=0, token=row.token + 1,
+        failures=row.failures + 1, crashes=0, error=fault.dump(), code="error" if exitcode >= 500 else "retry",
+        exitcode=exitcode, history=remember(row.history, now, event, **details(fault)), update_time=now,
+    )  # fmt: skip
+
+
+def edited(row: Row, edits: Edits) -> Row:
+    """An errored job with what its retry handler changed in its copy. Not a move: the verdict is saved with it."""
+    return replace(
+        row,
+        job_data=row.job_data if edits.data is None else edits.data,
+        priority=row.priority if edits.priority is None else edits.priority,
+        scheduled_run_time=row.scheduled_run_time if edits.at is None else edits.at,
+    )
+
+
+def gave_up(row: Row, fault: Fault, now: int) -> Row:
+    """An errored job whose retry handler, or the lack of one, ends it."""
+    return _ended(row, fault, row.code, row.exitcode, now, "gave up", FINAL)
+
+
+def retried(row: Row, again: Again, order: Order, now: int) -> Row:
+    """An errored job whose retry handler wants another run."""
+    return _ready_again(row, Fault.load(row.error), again.when(now), order, now, RETRY, data=again.data)
+
+
+def asked_again(row: Row, again: Again, order: Order, now: int) -> Row:
+    """The handler itself asked for another run: not a failure."""
+    row = replace(row, code="retry", exitcode=again.exitcode, crashes=0)
+    return _ready_again(row, again.fault, again.when(now), order, now, ERROR, RETRY, data=again.data)
+
+
+def outlived(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
+    """Past its lifetime, an error is final."""
+    code = "error" if exitcode >= 500 else "retry"
+    return _ended(row, fault, code, exitcode, now, "lifetime over", ERROR, FINAL)
+
+
+def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
+    """Back to its place in the queue at no cost; a run that never started is not an attempt."""
+    if _looked_at(row):
+        return replace(row, owner=0, token=row.token + 1, update_time=now)
+    return replace(
+        _back(row, Fault("given back", reason), now, "given back"), attempt=row.attempt - (0 if started else 1)
+    )
+
+
+def rescued(row: Row, now: int) -> Row:
+    """Its engine is gone. Whether it ran is not known, so its attempt stays; it runs apart from now on."""
+    if _looked_at(row):
+        return replace(given_back(row, "", False, now), crashes=max(row.crashes, 1))
+    fault = Fault("rescued", f"engine {row.owner} lost its lease while it had this job")
+    return replace(_back(row, fault, now, "rescued"), crashes=max(row.crashes, 1))
+
+
+def suspected(row: Row, fault: Fault, now: int) -> Row:
+    """The process that ran it died, but had run other jobs before: it may be their doing. So this costs the job
+    nothing, and it runs apart from now on."""
+    return replace(_back(row, fault, now, "crashed"), crashes=max(row.crashes, 1))
+
+
+def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
+    """Alone in a process, its handler took that process down: an error, and it goes on running apart. `judged`: it has
+    a retry handler, which counts failures as it likes; without one, its crashes are counted."""
+    crashes = 2 if judged else max(row.crashes, 1) + 1
+    return replace(errored(row, fault, exitcode, now, "crashed"), crashes=crashes)
+
+
+def crashed_aside(row: Row, fault: Fault, now: int) -> Row:
+    """Its retry handler or its cancel handler took a process down: it is called again, apart. A job whose retry handler
+    cannot be asked ends with its error."""
+    crashes = max(row.crashes, 1) + 1
+    if row.state == ERROR and crashes > CRASHES_ALLOWED:
+        message = f"its retry handler crashed ({fault.message}) when asked about: {Fault.load(row.error)}"
+        return replace(gave_up(row, crash(message), now), crashes=crashes)
+    return replace(given_back(row, "", False, now), crashes=crashes)
+
+
+def cancelled(row: Row, reason: str, now: int) -> Row:
+    path = {INITIAL: (RUNNING, ERROR, FINAL), RETRY: (RUNNING, ERROR, FINAL), RUNNING: (ERROR, FINAL), ERROR: (FINAL,)}
+    return _ended(row, Fault("cancelled", reason), "failed", CANCELLED, now, "cancelled", *path[row.state])
+
+
+def adopted(row: Row, owner: int, now: int) -> Row:
+    """Its engine lost its lease but nobody took the job: it goes on under the engine's new one."""
+    return replace(row, owner=owner, token=row.token + 1, update_time=now)
+
+
+def ranked(row: Row, order: Order, now: int) -> Row:
+    """It was added in plain SQL, by a program that does not know the order of its queue."""
+    return replace(row, rank=order.rank(row.scheduled_run_time, row.priority), token=row.token + 1, update_time=now)
+
+
+def rolled(row: Row, order: Order, now: int) -> Row:
+    """Its window closed before it could start: it is scheduled for the next opening. Not an attempt."""
+    at = opening(row.time_windows, now)
+    return _postponed(row, at, order, now, "window closed")
+
+
+def deferred(row: Row, until: int, order: Order, now: int) -> Row:
+    """Its queue's throttler says later."""
+    return _postponed(row, opening(row.time_windows, until), order, now, "deferred")
+
+
+def parked(row: Row, now: int) -> Row:
+    """Its queue's throttler says not now. It keeps its place, and is asked about again."""
+    return replace(row, phase=PARKED, token=row.token + 1, update_time=now)
+
+
+def rejected(row: Row, reason: str, now: int) -> Row:
+    """Its queue's throttler says never. No handler ran: `attempt` stays."""
+    return _ended(row, Fault("rejected", reason), "failed", 403, now, "rejected", RUNNING, ERROR, FINAL)
+
+
+def hurried(row: Row, order: Order, now: int) -> Row:
+    """A job that waits for its time runs now instead."""
+    return replace(
+        row,
+        phase=READY, scheduled_run_time=now, rank=order.rank(now, row.priority), token=row.token + 1,
+        history=remember(row.history, now, "hurried"), update_time=now,
+    )  # fmt: skip
+
+
+def changed(row: Row, order: Order, now: int, *, at: int | None = None, priority: int | None = None) -> Row:
+    """Somebody wants it at another time, or before or after others."""
+    priority = row.priority if priority is None else priority
+    details = {} if priority == row.priority else {"priority": priority}
+    if at is None:
+        time, phase = row.scheduled_run_time, row.phase
+    else:
+        time = opening(row.time_windows, at)
+        phase, details = READY if time <= now else SCHEDULED, {**details, "scheduled": time}
+    return replace(
+        row,
+        phase=phase, scheduled_run_time=time, priority=priority, rank=order.rank(time, priority), token=row.token + 1,
+        history=remember(row.history, now, "changed", **details), update_time=now,
+    )  # fmt: skip
+
+
+def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
+    """What a store's claim, in SQL, makes of a ready row, or of one that waits for other code than its handler. The
+    model of it: the contract suite compares every store with this."""
+    if _looked_at(row):
+        return replace(row, owner=owner, token=row.token + 1, update_time=now)
+    return replace(
+        row,
+        state=walk(row.state, RUNNING), phase=states.EXECUTING, owner=owner,
+        held=0 if critical else row.throttle_factor,
+        token=row.token + 1, attempt=row.attempt + 1, error=NONE, deadline=later(now, row.timeout),
+        history=remember(row.history, now, "claimed", by=owner), update_time=now,
+    )  # fmt: skip
+
+
+def _looked_at(row: Row) -> bool:
+    """What an engine has of it is not its handler's run, but another piece of its code."""
+    return row.state == ERROR or row.phase in (ANSWERED, CALLING_OFF)
+
+
+def _ended(row: Row, fault: Fault, code: str, exitcode: int, now: int, event: str, *path: str) -> Row:
+    return replace(
+        row,
+        state=walk(row.state, *path), phase=DONE, owner=0, held=0, token=row.token + 1,
+        error=fault.dump(), code=code, exitcode=exitcode, wait="",
+        history=remember(row.history, now, event, **details(fault)), update_time=now,
+    )  # fmt: skip
+
+
+def _postponed(row: Row, at: int, order: Order, now: int, event: str) -> Row:
+    return replace(
+        row,
+        phase=READY if at <= now else SCHEDULED, scheduled_run_time=at, rank=order.rank(at, row.priority),
+        token=row.token + 1, history=remember(row.history, now, event, scheduled=at), update_time=now,
+    )  # fmt: skip
+
+
+def _ready_again(row: Row, fault: Fault, at: int, order: Order, now: int, *path: str, data: str = "") -> Row:
+    at = opening(row.time_windows, at)
+    return replace(
+        row,
+        state=walk(row.state, *path), phase=READY if at <= now else SCHEDULED, owner=0, held=0, token=row.token + 1,
+        scheduled_run_time=at, rank=order.rank(at, row.priority), error=fault.dump(),
+        job_data=data or row.job_data, deadline=0,
+        history=remember(row.history, now, "again", scheduled=at, **details(fault)), update_time=now,
+    )  # fmt: skip
+
+
+def _back(row: Row, fault: Fault, now: int, event: str) -> Row:
+    """To ready with its old time and rank: it keeps its place."""
+    return replace(
+        row,
+        state=walk(row.state, ERROR, RETRY), phase=READY, owner=0, held=0, token=row.token + 1, deadline=0,
+        error=fault.dump(), history=remember(row.history, now, event, **details(fault)), update_time=now,
+    )  # fmt: skip

@@ -1,0 +1,151 @@
+"""One function for each thing that can happen to a job that waits for its answer: the rest of `moves`."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from hipq.job import transitions, waiting
+from hipq.job.fault import Fault, details, timeout
+from hipq.job.model import Row, remember
+from hipq.job.order import Order
+from hipq.job.run_result import Again, Refused, Succeeded
+from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, NONE, RETRY, RUNNING, WAITING, walk
+from hipq.job.waiting import Waiting
+from hipq.job.when import later
+
+
+def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
+    """Its request is sent. Nobody owns it now, so no engine's crash can touch it.
+
+    `key`: one more key under which answers find it, in place of the one of its last wait, which it has had until now:
+    that answer might have come while it was tried again. If its answer handler lets it wait anew, it is still the same
+    request whose answer it waits for: it keeps the key unless it is given another."""
+    if key == row.job_key:
+        key = ""
+    elif not key and row.phase == ANSWERED:
+        key = row.wait_key
+    return _waits(replace(row, wait_key=key), wait, now, "waits", **({"key": key} if key else {}))
+
+
+def progressed(row: Row, extend: float, now: int) -> Row:
+    """It has looked at an answer that was not the last: a sign of life."""
+    wait = replace(waiting.load(row.wait), tries=0)
+    return _waits(row, replace(wait, until=later(now, extend)) if extend else wait, now, "progress")
+
+
+def answered(row: Row, now: int) -> Row:
+    """Its answer has come. If it was to be tried again, that is off; it counts against no limit then, since what it had
+    of them was given back."""
+    path = {RUNNING: (), ERROR: (RETRY, RUNNING), RETRY: (RUNNING,)}[row.state]
+    wait = replace(waiting.load(row.wait), tries=0)
+    if row.phase != WAITING:  # its time was over: if this is not the last answer, it has as long again
+        wait = replace(wait, until=later(now, row.timeout), cause=None)
+    return replace(
+        row,
+        state=walk(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
+        crashes=min(row.crashes, 1),  # it has not crashed over this
+        history=remember(row.history, now, "answered"), update_time=now,
+    )  # fmt: skip
+
+
+def agreed(row: Row, fence: bool, calls_off: bool) -> Row:
+    """With what its code says about answers: one may come before it has ever waited, or find it in other hands."""
+    return replace(row, wait=replace(waiting.load(row.wait), fence=fence, calls_off=calls_off).dump())
+
+
+def ended_by(row: Row, result: str, now: int) -> Row:
+    """Its answer has come, and is its result."""
+    return replace(transitions.succeeded(answered(row, now), result, 200, now), token=row.token + 1)
+
+
+def unread(row: Row, fault: Fault, now: int) -> Row:
+    """Its answer handler failed: it has its answer, and looks at it again a while later."""
+    wait = waiting.load(row.wait)
+    wait = replace(wait, tries=wait.tries + 1)
+    return replace(
+        row,
+        phase=WAITING, owner=0, crashes=0, wait=wait.dump(), deadline=later(now, unread_pause(wait.tries)),
+        token=row.token + 1, history=remember(row.history, now, "answer failed", **details(fault)), update_time=now,
+    )  # fmt: skip
+
+
+def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
+    """Its answer handler took a process down: it looks at its answer again a while later, apart. After some such
+    crashes that is an error of the job."""
+    crashes = max(row.crashes, 1) + 1
+    if crashes > transitions.CRASHES_ALLOWED:
+        return transitions.crashed(row, fault, exitcode, now, judged)
+    return replace(unread(row, fault, now), crashes=crashes)
+
+
+def looks_again(row: Row, now: int) -> Row:
+    return replace(row, phase=ANSWERED, token=row.token + 1, update_time=now)
+
+
+def called_off(row: Row, cause: Fault, now: int) -> Row:
+    """It is given up, and its cancel handler is to tell whoever works on it."""
+    wait = replace(waiting.load(row.wait), cause=cause)
+    return replace(
+        row,
+        phase=CALLING_OFF, owner=0, wait=wait.dump(), token=row.token + 1,
+        history=remember(row.history, now, "calling off", **details(cause)), update_time=now,
+    )  # fmt: skip
+
+
+def call_ended(row: Row, fault: Fault | None, order: Order, now: int) -> Row:
+    """Its cancel handler has run: it ends as it would have without one. What that raised is on record."""
+    wait = waiting.load(row.wait)
+    event = "call-off failed" if fault else "called off"
+    history = remember(row.history, now, event, **(details(fault) if fault else {}))
+    row = replace(row, crashes=0, history=history, wait=replace(wait, cause=None).dump())
+    if wait.cause and wait.cause.kind == "cancelled":
+        return transitions.cancelled(row, wait.cause.message, now)
+    return timed_out(row, order, now)
+
+
+def overdue(row: Row, order: Order, now: int) -> Row:
+    """A waiting job's deadline passed: it looks at its answer again, or no answer has come."""
+    wait = waiting.load(row.wait)
+    if wait.tries:
+        return looks_again(row, now)
+    if wait.calls_off:
+        return called_off(row, _silence(row), now)
+    return timed_out(row, order, now)
+
+
+def timed_out(row: Row, order: Order, now: int) -> Row:
+    """No answer came in time: an error, unless the wait said what that means."""
+    wait, fault = waiting.load(row.wait), _silence(row)
+    chosen = wait.on_timeout
+    if chosen is None:
+        return transitions.errored(row, fault, 504, now)
+    row = replace(row, history=remember(row.history, now, "timed out"))
+    match chosen:
+        case Succeeded():
+            return transitions.succeeded(row, chosen.result, chosen.exitcode, now)
+        case Refused():
+            return transitions.refused(row, chosen.fault, chosen.exitcode, now)
+        case Again() if 0 < wait.life <= now:
+            return transitions.outlived(row, fault, 504, now)
+        case Again():
+            return transitions.asked_again(row, chosen, order, now)
+
+
+def unread_pause(tries: int) -> float:
+    """Seconds until an answer handler that failed so often is called again: 1, 2, 4 ... up to five minutes."""
+    return min(2.0 ** min(tries - 1, 20), 300.0)
+
+
+def _silence(row: Row) -> Fault:
+    wait = waiting.load(row.wait)
+    if wait.heartbeat and row.deadline < wait.until:
+        return timeout(f"no sign of life for {wait.heartbeat:g} s")
+    return timeout("no answer came before its time-out")
+
+
+def _waits(row: Row, wait: Waiting, now: int, event: str, **more: str) -> Row:
+    return replace(
+        row,
+        phase=WAITING, owner=0, crashes=0, wait=wait.dump(), deadline=wait.deadline(now), token=row.token + 1,
+        history=remember(row.history, now, event, **more), update_time=now,
+    )  # fmt: skip

@@ -1,0 +1,117 @@
+"""Leaving for another database: the whole of it under the write lock, and the signpost that is left behind.
+
+While the lock is held nobody can change anything here, and all can still read. If this process dies, the kernel frees
+the lock and nothing has happened. Once the signpost is committed, no table of hipq has its name any more: whoever comes
+here, for whatever, finds the signpost instead.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from uuid import uuid4
+
+from hipq.move.copy import AT_ONCE, Home, House, Rows, Trunk
+from hipq.stores.sqlite import schema
+from hipq.stores.sqlite.store import MOVING, SqliteStore
+
+LEASE: Final = 10.0
+"""Seconds after which engines claim again if whoever moves them out has died."""
+_TABLES: Final = (
+    "hipq_queues", "hipq_engines", "hipq_tickets", "hipq_crons", "hipq_payloads", "hipq_answers", "hipq_dropped",
+    "hipq_notes", "hipq_place",
+)  # fmt: skip
+
+
+class Leaving:
+    """From the first look until the signpost."""
+
+    def __init__(self, store: SqliteStore) -> None:
+        self._store = store
+        self._sysid = 0
+        self._locked: sqlite3.Connection | None = None
+
+    def name(self) -> str:
+        """What tells moves of this file from those of others: the same each time."""
+        with self._store._db.writing() as conn:
+            conn.execute("CREATE TABLE IF NOT EXISTS hipq_moving (move TEXT NOT NULL)")
+            if found := conn.execute("SELECT move FROM hipq_moving").fetchone():
+                return str(found[0])
+            name = uuid4().hex
+            conn.execute("INSERT INTO hipq_moving VALUES (?)", (name,))
+        return name
+
+    def drain(self) -> dict[int, list[int]]:
+        """Keep engines from claiming; by engine that is alive, the jobs it still has. Call it again every so often."""
+        if not self._sysid or not self._store.renew_lease(self._sysid, LEASE):
+            self._sysid = self._store.take_lease(LEASE, f"hipq move:{os.getpid()}", MOVING)
+        with self._store._db.reading() as conn:
+            return self._held(conn)
+
+    def stay(self) -> None:
+        """Not now: engines may claim again."""
+        if self._sysid:
+            self._store.drop_lease(self._sysid)
+
+    @contextmanager
+    def locked(self) -> Iterator[bool]:
+        """Alone with the database; whether nothing is in an engine's hands. Committed at the end of the block, and
+        nothing is if it raises."""
+        with self._store._db.writing() as conn:
+            self._locked = conn
+            try:
+                yield not self._held(conn)
+            finally:
+                self._locked = None
+
+    def _held(self, conn: sqlite3.Connection) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        alive = {engine.sysid for engine in self._store._engines(conn)}
+        for queue in schema.registered(conn):
+            for owner, job_id in conn.execute(f"SELECT owner, id FROM {queue.table} WHERE owner <> 0 ORDER BY id"):
+                if owner in alive:  # others are dead, and their jobs are rescued wherever they are
+                    found.setdefault(owner, []).append(job_id)
+        return found
+
+    # -- under the lock ----------------------------------------------------------------------------------------------
+    def house(self) -> House:
+        conn = self._conn
+        rows = conn.execute("SELECT number, last_id, rules, admission FROM hipq_queues").fetchall()
+        more = {number: rest for number, *rest in rows}
+        queues = tuple(Home(queue, *more[queue.number]) for queue in schema.registered(conn))
+        ((dropped,),) = conn.execute("SELECT highest FROM hipq_dropped").fetchall()
+        used = dict(conn.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
+        return House(queues, dropped, used.get("hipq_engines", 0), used.get("hipq_answers", 0))
+
+    def count(self, trunk: Trunk) -> int:
+        return int(self._conn.execute(f"SELECT count(*) FROM {trunk.table}").fetchone()[0])
+
+    def rows(self, trunk: Trunk) -> Iterator[Rows]:
+        cursor = self._conn.execute(trunk.select)
+        while page := cursor.fetchmany(AT_ONCE):
+            yield page
+
+    def leave(self, url: str, move: str) -> None:
+        """Put up the signpost. What was here stays, under other names, until somebody deletes the file."""
+        conn = self._conn
+        queues = schema.registered(conn)
+        conn.execute("PRAGMA legacy_alter_table = ON")  # else views of others are looked at, and changed
+        for table in (*_TABLES, *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))):
+            conn.execute(f"ALTER TABLE {table} RENAME TO moved_{table}")
+        conn.execute("CREATE TABLE hipq_moved (url TEXT NOT NULL, move TEXT NOT NULL)")
+        conn.execute("INSERT INTO hipq_moved VALUES (?, ?)", (url, move))
+
+    def others(self) -> list[str]:
+        """Tables that are not hipq's: the file may be an application's own."""
+        queues = schema.registered(self._conn)
+        ours = {*_TABLES, "hipq_moving", *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))}
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
+        return [name for (name,) in self._conn.execute(query).fetchall() if name not in ours]
+
+    @property
+    def _conn(self) -> sqlite3.Connection:
+        assert self._locked is not None
+        return self._locked

@@ -1,0 +1,216 @@
+"""`hipq move`: the jobs of a SQLite file go to PostgreSQL while programs use them.
+
+    drain    engines claim nothing more; handlers that are running end
+    lock     nobody writes to the file; all can read it
+    copy     everything, in one transaction of the other database
+    verify   rows and checksums of each table, read back from there in the same transaction
+    arrive   that transaction commits; nobody may use its tables yet
+    leave    the file gets its signpost, and the lock is gone: programs go on over there
+    open     the tables over there may be used
+
+Killed before `arrive` is done, nothing has happened anywhere. Killed before `leave` is done, the copy is of no use, no
+program would take it for the jobs, and the next move throws it away. Killed after that, the first program that follows
+the signpost does the rest, and so does the next move. At no moment are the jobs in use in two places, or in none.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
+
+from hipq.errors import Conflict, HipqError, Invalid, Moved
+from hipq.move.copy import Rows, Sum, Summing, summed
+from hipq.stores.open import url_of, without_password
+
+if TYPE_CHECKING:
+    from hipq.move.from_sqlite import Leaving
+    from hipq.stores.postgres.store import PostgresStore
+
+WAIT: Final = 60.0
+"""Seconds that running handlers have to end."""
+_LOOK: Final = 0.1
+STEPS: Final = ("drain", "lock", "copy", "verify", "arrive", "leave", "open")
+
+
+class Table(NamedTuple):
+    name: str
+    rows: int
+    checksum: str
+
+
+class Report(NamedTuple):
+    source: str
+    target: str
+    tables: list[Table]
+    seconds: dict[str, float]
+    """How long each step took; programs could not write from `lock` to `leave`."""
+    others: list[str]
+    """Tables in the file that are not hipq's."""
+
+
+class Told:
+    """What a move says while it goes on."""
+
+    def step(self, name: str) -> None:
+        """This begins."""
+
+    def running(self, ids: list[int]) -> None:
+        """While it drains: these jobs still run."""
+
+    def total(self, rows: int) -> None:
+        """So many rows are to be copied, and so many to be read back."""
+
+    def advance(self, rows: int) -> None:
+        """So many more are."""
+
+
+class _Steps:
+    """The time each step takes."""
+
+    def __init__(self, told: Told) -> None:
+        self._told = told
+        self.seconds: dict[str, float] = {}
+        self._began, self._name = time.monotonic(), ""
+
+    def begin(self, name: str) -> None:
+        self.end()
+        self._began, self._name = time.monotonic(), name
+        self._told.step(name)
+
+    def end(self) -> None:
+        if self._name:
+            self.seconds[self._name] = round(time.monotonic() - self._began, 3)
+
+
+def move(source: str, target: str, *, wait: float = WAIT, told: Told | None = None) -> Report:
+    """Move the jobs of one database, a SQLite file, to another, PostgreSQL. See above."""
+    told = told or Told()
+    path, target = _file(source), url_of(target)
+    if not target.startswith("postgres"):
+        raise Invalid("jobs move to PostgreSQL: the target must be like postgresql://user@host/database")
+    from hipq.stores.postgres.store import PostgresStore
+    from hipq.stores.sqlite.moving import only_mover
+
+    steps, there = _Steps(told), PostgresStore(target)
+    try:
+        with only_mover(path):
+            tables, others = _moved(path, target, there, wait, told, steps)
+    finally:
+        there.close()
+    steps.end()
+    return Report(f"sqlite:///{os.path.abspath(path)}", without_password(target), tables, steps.seconds, others)
+
+
+def _moved(
+    path: str, target: str, there: PostgresStore, wait: float, told: Told, steps: _Steps
+) -> tuple[list[Table], list[str]]:
+    from hipq.move.from_sqlite import Leaving
+    from hipq.move.to_postgres import check
+    from hipq.stores.sqlite.store import SqliteStore
+
+    try:
+        here = SqliteStore(path)
+    except Moved as moved:
+        if without_password(moved.url) != without_password(target):
+            raise Conflict(f"{path} has moved to {without_password(moved.url)} already") from None
+        steps.begin("open")
+        there.arrived(moved.move)
+        return [], []
+    leaving = Leaving(here)
+    try:
+        name = leaving.name()
+        check(there, without_password(target), name)  # before anybody has to wait
+        while True:
+            steps.begin("drain")
+            _drain(leaving, wait, told)
+            steps.begin("lock")
+            with leaving.locked() as alone:
+                if alone:
+                    tables = _carried(leaving, there, target, name, told, steps)
+                    others = leaving.others()
+                    steps.begin("leave")
+                    leaving.leave(target, name)
+                    break
+    except BaseException:
+        with suppress(HipqError):
+            leaving.stay()
+        raise
+    finally:
+        here.close()
+    steps.begin("open")
+    there.arrived(name)
+    return tables, others
+
+
+def _drain(leaving: Leaving, wait: float, told: Told) -> None:
+    until = time.monotonic() + wait
+    while running := [job_id for ids in leaving.drain().values() for job_id in ids]:
+        told.running(running)
+        if time.monotonic() >= until:
+            some = ", ".join(map(str, running[:5])) + (", ..." if len(running) > 5 else "")
+            raise Conflict(
+                f"handlers of {len(running)} jobs are still running after {wait:g} s ({some}), and nothing was moved: "
+                "wait longer with --wait, or cancel them"
+            )
+        time.sleep(_LOOK)
+
+
+def _carried(leaving: Leaving, there: PostgresStore, target: str, name: str, told: Told, steps: _Steps) -> list[Table]:
+    from hipq.move.to_postgres import arriving
+
+    house = leaving.house()
+    steps.begin("copy")
+    told.total(2 * sum(leaving.count(trunk) for trunk in house.trunks))
+    sums: dict[str, Sum] = {}
+    with arriving(there) as rooms:
+        rooms.clear(without_password(target), name)
+        rooms.build(house, name)
+        for trunk in house.trunks:
+            summing = Summing()
+            rooms.fill(trunk, summing.through(leaving.rows(trunk)), told.advance)
+            sums[trunk.table] = summing.sum
+        steps.begin("verify")
+        for trunk in house.trunks:
+            found = summed(_telling(rooms.rows(trunk), told.advance))
+            if found != sums[trunk.table]:
+                sent = sums[trunk.table]
+                raise HipqError(
+                    f"{trunk.table} has arrived with {found.rows} rows ({found.checksum}), and {sent.rows} "
+                    f"({sent.checksum}) were sent: nothing was moved"
+                )
+        rooms.settle(house)
+        steps.begin("arrive")
+    return [Table(name, *total) for name, total in sums.items()]
+
+
+def _telling(pages: Iterable[Rows], advance: Callable[[int], None]) -> Iterator[Rows]:
+    for page in pages:
+        yield page
+        advance(len(page))
+
+
+def _file(source: str) -> str:
+    url = url_of(source)
+    path = url.removeprefix("sqlite:///")
+    if path == url:
+        raise Invalid("jobs move from a SQLite file: the source must be like sqlite:///shop.db")
+    if not os.path.exists(path):
+        raise Invalid(f"there is no database file {os.path.abspath(path)}")
+    if not _has_jobs(path):  # to open it as a store would make it one
+        raise Invalid(f"{os.path.abspath(path)} has no hipq tables: there is nothing to move")
+    return path
+
+
+def _has_jobs(path: str) -> bool:
+    """Whether this is a database of hipq's, or was one."""
+    query = "SELECT 1 FROM sqlite_master WHERE name IN ('hipq_queues', 'hipq_moved')"
+    try:
+        with closing(sqlite3.connect(f"file:{quote(os.path.abspath(path))}?mode=ro", uri=True)) as conn:
+            return bool(conn.execute(query).fetchall())
+    except sqlite3.Error as error:
+        raise Invalid(f"{os.path.abspath(path)} cannot be read: {error}") from None

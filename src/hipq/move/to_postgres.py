@@ -1,0 +1,105 @@
+"""Moving in: everything in one transaction, which nobody else sees until it is committed; and then nobody may use it
+until the old house has its signpost, or the jobs would be in two places."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from psycopg import Rollback, sql
+
+from hipq.errors import Conflict
+from hipq.move.copy import AT_ONCE, House, Rows, Trunk
+from hipq.stores import migrations
+from hipq.stores.postgres import schema
+from hipq.stores.postgres.connection import Connection
+from hipq.stores.postgres.session import MIGRATION_SECONDS
+from hipq.stores.postgres.store import PostgresStore
+
+_EMPTY: Final = ("hipq_queues", "hipq_answers", "hipq_payloads", "hipq_crons", "hipq_notes")
+
+
+class Arriving:
+    """The new house, in an open transaction."""
+
+    def __init__(self, conn: Connection, known: list[migrations.Migration]) -> None:
+        self._conn = conn
+        self._known = known
+
+    def clear(self, url: str, move: str) -> None:
+        """Make the tables there are in any database of hipq's. What this very move left half done goes; anything else
+        stays, and then this is no place to move to."""
+        conn = self._conn
+        schema.migrate(conn, self._known)
+        _, _, identity = schema.version(conn)
+        if identity == schema.INCOMING + move:
+            for queue in schema.registered(conn):
+                conn.execute(f"DROP TABLE {queue.table}, {queue.table}_final".encode())
+                conn.execute(f"DROP SEQUENCE {queue.table}_ids".encode())
+            for table in _EMPTY:
+                conn.execute(f"DELETE FROM {table}".encode())
+        elif identity.startswith(schema.INCOMING):
+            raise Conflict(f"jobs of another file are on their way to {url}: run that move to its end")
+        there = schema.registered(conn)
+        if there:
+            names = ", ".join(f"{queue.app}.{queue.name}" for queue in there[:5])
+            raise Conflict(f"{url} has queues of its own ({names}): move into a database that hipq does not use yet")
+        for table in _EMPTY[1:]:
+            if conn.execute(f"SELECT 1 FROM {table} LIMIT 1".encode()).fetchone():
+                raise Conflict(f"{url} has rows in {table}: move into a database that hipq does not use yet")
+
+    def build(self, house: House, move: str) -> None:
+        """Queues and their tables, by the numbers they have: ids contain those."""
+        conn = self._conn
+        for home in house.queues:
+            queue = home.queue
+            values = (*queue, home.rules, home.admission)
+            query = 'INSERT INTO hipq_queues (number, app, name, "table", schema, rules, admission) '
+            conn.execute((query + "VALUES (%s, %s, %s, %s, 0, %s, %s)").encode(), values)
+            schema.extend(conn, self._known, queue)
+            if home.last_id:
+                conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", home.last_id))
+        conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (house.dropped,))
+        for table, column, last in (("hipq_engines", "sysid", house.sysid), ("hipq_answers", "id", house.answer)):
+            sequence = "(SELECT pg_get_serial_sequence(%s, %s)::regclass AS own) AS sequence"
+            query = f"SELECT setval(own, greatest(nextval(own), %s)) FROM {sequence}"
+            conn.execute(query.encode(), (last, table, column))
+        conn.execute("UPDATE hipq_meta SET identity = %s", (schema.INCOMING + move,))
+
+    def fill(self, trunk: Trunk, pages: Iterable[Rows], told: Callable[[int], None]) -> None:
+        columns = sql.SQL(", ").join(map(sql.Identifier, trunk.columns))
+        query = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(trunk.table), columns)
+        with self._conn.cursor() as cursor, cursor.copy(query) as copy:
+            for page in pages:
+                for row in page:
+                    copy.write_row(row)
+                told(len(page))
+
+    def rows(self, trunk: Trunk) -> Iterator[Rows]:
+        with self._conn.cursor(name="hipq_move") as cursor:
+            cursor.execute(trunk.select.encode())
+            while page := cursor.fetchmany(AT_ONCE):
+                yield page
+
+    def settle(self, house: House) -> None:
+        """The planner has not seen any of this yet."""
+        for trunk in house.trunks:
+            self._conn.execute(f"ANALYZE {trunk.table}".encode())
+
+
+@contextmanager
+def arriving(store: PostgresStore) -> Iterator[Arriving]:
+    """Committed at the end of the block; nothing of it, if it raises."""
+    with store._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
+        conn.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it waits for the other side now and then
+        conn.execute("SET LOCAL synchronous_commit = on")  # the signpost is on disk: so must be what it points to
+        conn.execute("SET LOCAL enable_seqscan = on")
+        yield Arriving(conn, store._known)
+
+
+def check(store: PostgresStore, url: str, move: str) -> None:
+    """Raise if this is no place to move to; nothing is changed."""
+    with arriving(store) as rooms:
+        rooms.clear(url, move)
+        raise Rollback

@@ -1,0 +1,142 @@
+"""One batch in one context, from its first preparation to its last report."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final
+
+from hipq.sandbox.handler import Handler, Report, Task
+from hipq.sandbox.link import Gone, Reply
+from hipq.sandbox.output import MOST_SPAWNED, Output, escaped
+from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, from_exit, how, judged
+
+if TYPE_CHECKING:
+    from hipq.sandbox.context import Context
+
+_MOST_ERROR: Final = 1000
+_LEAST_AFTER: Final = 1.0
+"""Seconds afterEach may take, even if the last job has used up its time."""
+
+
+class Batch:
+    def __init__(
+        self,
+        context: Context,
+        handler: Handler,
+        tasks: Sequence[Task],
+        started: Callable[[Task], None],
+        ended: Callable[[Report], None],
+    ) -> None:
+        self._context, self._handler, self._tasks = context, handler, list(tasks)
+        self._started, self._ended = started, ended
+        self._share = 0.0
+        """Of each job in what is done for all of them."""
+
+    def run(self) -> list[Task]:
+        """The tasks that never began."""
+        output, since, used = Output(), time.monotonic(), self._context.used
+        try:
+            wrong = self._context.prepare(self._handler, self._tasks[0].seconds, output)
+            failed = _judged(Report("", 0), wrong) if wrong else None
+            if wrong and wrong.retire:
+                self._context.retire()
+                if used:  # it may be what ran here before that is in its way: a new context will tell
+                    return self._tasks
+        except Gone as gone:
+            self._context.retire()
+            if gone.innocent or (used and gone.status != TIMED_OUT):
+                return self._tasks
+            failed = Report("", gone.status, error=gone.error, crashed=True)
+        self._share = (self._context.owed + time.monotonic() - since) / len(self._tasks)
+        self._context.owed = 0.0
+        if failed is not None:
+            return self._fail_all(failed, output)
+        return self._each(output)
+
+    def _fail_all(self, failed: Report, output: Output) -> list[Task]:
+        """What they all need is not to be had: none of them can run, and each of them has to hear it."""
+        output.finish()
+        for task in self._tasks:
+            self._started(task)
+            error = _short(
+                f"its handler did not get ready: {failed.error or f'it ended with the status {failed.status}'}"
+            )
+            log = output.log if task is self._tasks[0] else ""
+            status = failed.status if failed.status >= 400 or failed.status < 200 else 500
+            self._ended(Report(task.id, status, error=error, log=log, crashed=failed.crashed, seconds=self._share))
+        return []
+
+    def _each(self, output: Output) -> list[Task]:
+        left: list[Task] = []
+        for place, task in enumerate(self._tasks):
+            if not self._context.alive or self._context.spent:
+                return left + self._tasks[place:]
+            if not self._context.take(task):
+                left.append(task)
+                continue
+            if not self._one(task, output, last=task is self._tasks[-1]):
+                return left + self._tasks[place:]
+            output = Output()
+        return left
+
+    def _one(self, task: Task, output: Output, last: bool) -> bool:
+        """Whether it began."""
+        since, first = 0.0, self._context.untried
+
+        def begun() -> None:
+            nonlocal since
+            since = time.monotonic()
+            self._started(task)
+
+        try:
+            reply = self._context.execute(self._handler, task, output, begun)
+            report = _judged(Report(task.id, 0), reply)
+        except Gone as gone:
+            self._context.retire()  # before it is reported: it may run elsewhere the next moment
+            if not since:
+                if gone.innocent or not first:
+                    return False
+                begun()  # a new context cannot even take it in: neither would the next
+            report = Report(task.id, gone.status, error=_short(gone.error), crashed=True)
+        report.seconds = time.monotonic() - since + self._share
+        if last and self._handler.afterEach and self._context.alive:
+            self._after(task, report, output)
+        output.finish()
+        report.log, report.spawned = output.log, output.spawned
+        if output.too_many and (200 <= report.status < 300 or 400 <= report.status < 500):
+            report.status, report.data = TOO_LARGE, b""
+            report.error = f"it asked for more than {MOST_SPAWNED:,} jobs, and none of them was added"
+        self._ended(report)
+        return True
+
+    def _after(self, task: Task, report: Report, output: Output) -> None:
+        """afterEach belongs to the last job: what it prints and how long it takes. It cannot change how that went."""
+        since = time.monotonic()
+        try:
+            reply = self._context.conclude(self._handler, max(task.seconds - report.seconds, _LEAST_AFTER), output)
+            wrong = "" if reply.kind == "done" and reply.status == 200 else reply.error or f"status {reply.status}"
+        except Gone as gone:
+            wrong = gone.error
+        if wrong:
+            self._context.retire()
+            output.note(f"afterEach: {_short(wrong)}")
+        report.seconds += time.monotonic() - since
+
+
+def _judged(report: Report, reply: Reply) -> Report:
+    """What a reply says about a job."""
+    if reply.kind == "exited":
+        report.status = from_exit(reply.status)
+        report.crashed = 128 < reply.status <= 192
+        report.error = f"it {how(reply.status)}" if reply.status else ""
+        return report
+    report.status, wrong = judged(reply.status)
+    report.data = reply.data
+    report.error = _short(reply.error or wrong)
+    return report
+
+
+def _short(text: str) -> str:
+    """One that fits in a table, and can be shown anywhere."""
+    return escaped(text if len(text) <= _MOST_ERROR else text[: _MOST_ERROR - 3] + "...")

@@ -1,0 +1,191 @@
+"""A warm process that runs batches of one tenant's handlers, one job after the other."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from hipq.errors import CannotRun
+from hipq.sandbox.batch import Batch
+from hipq.sandbox.handler import Handler, Report, Task
+from hipq.sandbox.link import Gone, Link, Reply
+from hipq.sandbox.messages import job, load, part
+from hipq.sandbox.output import Output
+from hipq.sandbox.process import Process
+from hipq.sandbox.settings import Settings
+from hipq.sandbox.spawner import Spawner
+
+_MOST_LOADED: Final = 100
+"""Handlers a context is given before it is replaced."""
+
+
+class Context:
+    """Not for two threads at once, but for `abandon` and `kill`."""
+
+    def __init__(self, lang: str, settings: Settings, spawner: Spawner) -> None:
+        """Starts it, and waits until it is ready. CannotRun says why it cannot."""
+        self._lang, self._settings = lang, settings
+        self._lock = threading.Lock()
+        self._current = ""
+        """The job it has been given."""
+        self._unwanted: set[str] = set()
+        self._taken: set[str] = set()
+        """Of this batch what has begun, or is about to."""
+        self._numbers: dict[str, int] = {}
+        """Handler id -> its number in this context."""
+        self._versions: dict[str, str] = {}
+        """Jobtype -> the id of the handler that is loaded for it."""
+        self._loads = self._ran = 0
+        self._retired = False
+        since = time.monotonic()
+        self._process = Process(lang, settings, spawner)
+        self._link = Link(self._process, settings)
+        self._greet()
+        self.owed = time.monotonic() - since
+        """Seconds that the next batch has to bear."""
+
+    def _greet(self) -> None:
+        output = Output()
+        try:
+            self._link.ask(b"", b"", self._settings.start_seconds, output)
+            self._process.settle()
+        except (Gone, OSError, ValueError, KeyError) as error:
+            self._process.close()
+            output.finish()
+            said = " ".join(output.log.split())[-300:] or str(error)
+            raise CannotRun(f"a context for {self._lang} does not start: {said}") from None
+        except BaseException:
+            self._process.close()
+            raise
+
+    @property
+    def alive(self) -> bool:
+        """It can run another batch."""
+        return not self._retired and not self._link.killed
+
+    @property
+    def dead(self) -> bool:
+        """Its process is no more."""
+        return self._retired or self._process.ended
+
+    @property
+    def used(self) -> bool:
+        """It has been given something to run."""
+        return self._loads > 0
+
+    @property
+    def untried(self) -> bool:
+        """It has run no job yet."""
+        return self._ran == 0
+
+    @property
+    def spent(self) -> bool:
+        """It has run as many jobs as it may."""
+        return self._ran >= self._settings.most_tasks or self._loads >= _MOST_LOADED
+
+    @property
+    def kept(self) -> int:
+        """Bytes that it has while it waits for its next batch."""
+        return self._process.kept
+
+    @property
+    def pid(self) -> int:
+        """The interpreter's process, as this machine numbers it; 0 when it is gone."""
+        return self._process.pid
+
+    def run(
+        self,
+        handler: Handler,
+        tasks: Sequence[Task],
+        started: Callable[[Task], None],
+        ended: Callable[[Report], None],
+    ) -> list[Task]:
+        """Run a batch, blocking, in the caller's thread. `started` is called as each task begins, `ended` exactly once
+        for each that began, as soon as it ends. Returns the tasks that never began."""
+        if not self.alive or not tasks:
+            return list(tasks)
+        try:
+            self._process.thaw()
+            left = Batch(self, handler, tasks, started, ended).run()
+            if self._link.mute or self.spent or not self._process.freeze():
+                self.retire()
+        except BaseException:  # of a callback: who knows what runs in there now
+            self.retire()
+            raise
+        with self._lock:
+            self._unwanted.clear()
+            self._taken.clear()
+        return left
+
+    def abandon(self, job_id: str) -> None:
+        """This task is not wanted any more, says another thread. If it executes, the context is killed; if it has not
+        begun, it will not."""
+        with self._lock:
+            self._unwanted.add(job_id)
+            if self._current == job_id:
+                self._kill("nobody wants it any more")
+
+    def withdraw(self, job_id: str) -> bool:
+        """Whether this task has not begun: then it will not, and is among those that `run` returns."""
+        with self._lock:
+            if job_id in self._taken:
+                return False
+            self._unwanted.add(job_id)
+            return True
+
+    def kill(self) -> None:
+        """At once, with all that runs in it; from any thread."""
+        with self._lock:
+            self._kill("its context was killed")
+
+    def _kill(self, why: str) -> None:
+        self._link.killed = self._link.killed or why
+        self._process.kill()
+
+    def retire(self) -> None:
+        """End it. Nothing of it is left when this returns."""
+        self._retired = True
+        self._process.close()
+
+    def take(self, task: Task) -> bool:
+        """Whether this task is still wanted. From now on, to abandon it kills the context."""
+        with self._lock:
+            if task.name in self._unwanted or self._link.killed:
+                return False
+            self._current = task.name
+            self._taken.add(task.name)
+            return True
+
+    def prepare(self, handler: Handler, seconds: float, output: Output) -> Reply | None:
+        """Load the handler, if it is not yet, and run its beforeEach. What it says if that fails."""
+        if handler.id not in self._numbers:
+            if old := self._versions.pop(handler.type, ""):
+                self._link.tell(*part(self._lang, "forget", self._numbers.pop(old)))
+            self._loads += 1
+            reply = self._link.ask(*load(self._lang, self._loads, handler), seconds, output)
+            if reply.kind != "done" or not 200 <= reply.status <= 299:
+                return reply
+            self._numbers[handler.id] = self._loads
+            self._versions[handler.type] = handler.id
+        if not handler.beforeEach:
+            return None
+        reply = self._link.ask(*part(self._lang, "begin", self._numbers[handler.id]), seconds, output)
+        return None if reply.kind == "done" and 200 <= reply.status <= 299 else reply
+
+    def execute(self, handler: Handler, task: Task, output: Output, begun: Callable[[], None]) -> Reply:
+        number = self._numbers[handler.id]
+        try:
+            reply = self._link.ask(*job(self._lang, number, handler, task), task.seconds, output, begun)
+        finally:
+            with self._lock:
+                self._current = ""
+        self._ran += 1
+        if reply.retire or self._link.mute or (reply.kind == "exited" and self._lang != "shell"):
+            self.retire()
+        return reply
+
+    def conclude(self, handler: Handler, seconds: float, output: Output) -> Reply:
+        """Run its afterEach."""
+        return self._link.ask(*part(self._lang, "end", self._numbers[handler.id]), seconds, output)

@@ -1,0 +1,206 @@
+"""Handlers that are a URL: the payload is posted there, the answer's status is the job's status, its body the data."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from email.utils import parsedate_to_datetime
+from typing import TYPE_CHECKING, Final
+
+from hipq.errors import CannotRun, Invalid
+from hipq.sandbox.addresses import Allowed
+from hipq.sandbox.handler import MOST_DATA, Handler, Report, Task, parsed
+from hipq.sandbox.output import escaped
+from hipq.sandbox.settings import Settings
+from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, TOO_LARGE, judged
+
+if TYPE_CHECKING:
+    from hipq.sandbox.http_network import Pool
+
+REFUSED: Final = 403
+"""The URL leads where it may not: to try again would not help."""
+UNREACHED: Final = 502
+TOO_MANY: Final = 429
+AGAIN: Final = 129
+"""What 429 is for a job: to be run again, since it is not its fault."""
+_LONGEST: Final = 86_400.0
+"""Seconds of a Retry-After that are believed."""
+_MISSING: Final = "http handlers need httpx2: pip install 'hipq[daemon]'"
+
+
+class HttpRunner:
+    """For any number of threads. Each batch has connections of its own: nothing of one tenant is there for another."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._together = max(settings.http_together, 1)
+        self._allowed = Allowed(settings.http_allow)
+        self._lock = threading.Lock()
+        self._waiting: set[str] = set()
+        """Tasks whose batch is here, and that have not begun."""
+        self._posting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Task[Report]]] = {}
+        self._closed = False
+
+    def refuses(self) -> str:
+        try:
+            import httpcore2  # noqa: F401
+        except ImportError:
+            return _MISSING
+        return ""
+
+    def run(
+        self,
+        handler: Handler,
+        tasks: Sequence[Task],
+        started: Callable[[Task], None],
+        ended: Callable[[Report], None],
+    ) -> list[Task]:
+        """As Context.run, but that several are under way at the same time. The callbacks are called in this thread."""
+        if why := self.refuses():
+            raise CannotRun(why)
+        with self._lock:
+            if self._closed:
+                return list(tasks)
+            self._waiting.update(task.name for task in tasks)
+        try:
+            with asyncio.Runner() as runner:
+                runner.get_loop()  # OSError if there is no descriptor left for one
+                return runner.run(self._all(handler, deque(tasks), started, ended))
+        finally:
+            with self._lock:
+                self._waiting.difference_update(task.name for task in tasks)
+
+    def abandon(self, job_id: str) -> None:
+        with self._lock:
+            self._waiting.discard(job_id)
+            if job_id in self._posting:
+                loop, posting = self._posting[job_id]
+                loop.call_soon_threadsafe(posting.cancel)
+
+    def withdraw(self, job_id: str) -> bool:
+        """Whether it has not begun: then it will not."""
+        with self._lock:
+            known = job_id in self._waiting
+            self._waiting.discard(job_id)
+            return known
+
+    def close(self) -> None:
+        with self._lock:
+            self._closed = True
+            self._waiting.clear()
+            for loop, posting in self._posting.values():
+                loop.call_soon_threadsafe(posting.cancel)
+
+    async def _all(
+        self,
+        handler: Handler,
+        waiting: deque[Task],
+        started: Callable[[Task], None],
+        ended: Callable[[Report], None],
+    ) -> list[Task]:
+        from hipq.sandbox.http_network import pool
+
+        left: list[Task] = []
+        async with pool(self._allowed, self._together) as connections, asyncio.TaskGroup() as group:
+
+            async def work() -> None:
+                while waiting:
+                    task = waiting.popleft()
+                    posting = group.create_task(_post(connections, handler, task))
+                    if not self._begin(task, posting):
+                        posting.cancel()
+                        left.append(task)
+                        continue
+                    since = time.monotonic()
+                    started(task)
+                    await asyncio.wait([posting])
+                    self._end(task)
+                    report = _abandoned(task) if posting.cancelled() else posting.result()
+                    report.seconds = time.monotonic() - since
+                    ended(report)
+
+            for _ in range(min(self._together, len(waiting))):
+                group.create_task(work())
+        return left
+
+    def _begin(self, task: Task, posting: asyncio.Task[Report]) -> bool:
+        with self._lock:
+            if task.name not in self._waiting:
+                return False
+            self._waiting.discard(task.name)
+            self._posting[task.name] = asyncio.get_running_loop(), posting
+            return True
+
+    def _end(self, task: Task) -> None:
+        with self._lock:
+            del self._posting[task.name]
+
+
+def _abandoned(task: Task) -> Report:
+    return Report(task.id, KILLED, error="nobody wants it any more")
+
+
+async def _post(connections: Pool, handler: Handler, task: Task) -> Report:
+    from hipq.sandbox.http_network import FAULTS, why
+
+    report = Report(task.id, ERROR)
+    try:
+        parsed(handler.body)
+        async with asyncio.timeout(task.seconds):
+            await _exchange(connections, handler, task, report)
+    except TimeoutError:
+        report.status, report.error = TIMED_OUT, f"no complete answer within {task.seconds:g} s"
+    except Invalid as error:
+        report.status, report.error = REFUSED, str(error)
+    except FAULTS as error:
+        report.status, report.error = UNREACHED, why(error)
+    except Exception as error:  # of the library's: one bad answer must not end the batch
+        report.status, report.error = UNREACHED, f"it could not be posted ({type(error).__name__})"
+    report.error = escaped(report.error[:1000])
+    return report
+
+
+async def _exchange(connections: Pool, handler: Handler, task: Task, report: Report) -> None:
+    headers: dict[bytes | str, bytes | str] = {
+        "Host": parsed(handler.body).netloc,
+        "User-Agent": "hipq",
+        "Accept": "*/*",
+        "Accept-Encoding": "identity",  # what is small on the way must not be large here
+        "Content-Type": "application/octet-stream",
+        "Content-Length": str(len(task.payload)),
+        "Hipq-Job-Id": _printable(task.id),
+        "Hipq-Job-Type": handler.type,
+        "Hipq-Attempt": str(task.attempt),
+    }
+    data = bytearray()
+    async with connections.stream("POST", handler.body, headers=headers, content=task.payload) as answer:
+        report.status, report.error = judged(answer.status)
+        if answer.status == TOO_MANY:
+            report.status, report.error = AGAIN, "it answered 429: it wants to be asked again later"
+            report.retry_after = _retry_after(answer.headers)
+        if 300 <= answer.status <= 399:
+            report.error = f"it answered {answer.status}, and redirects are not followed"
+        async for block in answer.aiter_stream():
+            data += block
+            if len(data) > MOST_DATA:
+                report.status, report.error = TOO_LARGE, f"it answered with more than {MOST_DATA:,} bytes"
+                return
+    report.data = bytes(data)
+
+
+def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> float:
+    """Seconds, from a number of them or a date; 0 if it says neither."""
+    said = next((value.decode("latin-1").strip() for name, value in headers if name.lower() == b"retry-after"), "")
+    if said.isascii() and said.isdigit():
+        return min(float(said[:9]), _LONGEST)
+    try:
+        wait = parsedate_to_datetime(said).timestamp() - time.time()
+    except (ValueError, OverflowError):
+        return 0.0
+    return min(max(wait, 0.0), _LONGEST)
+
+
+def _printable(text: str) -> str:
+    return "".join(letter if " " < letter < "\x7f" else "?" for letter in text)[:500]

@@ -1,0 +1,94 @@
+"""How each language is started, and which files its interpreter cannot do without."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from hipq.errors import CannotRun
+from hipq.sandbox.bubblewrap import SYSTEM, is_below
+
+HERE: Final = Path(__file__).parent / "bootstraps"
+INSIDE: Final = "/hipq"
+"""Where our programs are in a sandbox."""
+_ELSEWHERE: Final = "/interpreter"
+"""Where programs are in a sandbox that the system has elsewhere: that is nobody's business."""
+_PYTHON: Final = ("-I", "-B", "-X", "utf8")
+_ASK: Final = (
+    "import json, sys, sysconfig as s; "
+    "print(json.dumps([sys.prefix, sys.exec_prefix, sys.base_prefix, sys.base_exec_prefix, s.get_path('stdlib')]))"
+)
+
+
+class Interpreter(msgspec.Struct, frozen=True):
+    """A language as it is installed here."""
+
+    path: str
+    inside: str
+    """Where it is in a sandbox."""
+    binds: dict[str, str]
+    """What it needs beside the system's own folders, and where that is in a sandbox."""
+    needs: tuple[str, ...]
+    """All files and folders that it cannot do without."""
+
+
+@functools.lru_cache(maxsize=64)
+def interpreter(language: str, path: str) -> Interpreter:
+    if language == "python":  # its files know where they are: there they must stay
+        trees = _python_trees(path)
+        binds = {tree: tree for tree in trees if not _is_system(tree)}
+        return Interpreter(path, path, binds, tuple(map(os.path.realpath, trees)))
+    real = os.path.realpath(path)
+    if _is_system(real):
+        return Interpreter(path, real, {}, (real,))
+    inside = f"{_ELSEWHERE}/bin/{os.path.basename(real)}"
+    binds = {real: inside}
+    if os.path.basename(os.path.dirname(real)) == "bin":
+        binds[os.path.join(os.path.dirname(os.path.dirname(real)), "lib")] = f"{_ELSEWHERE}/lib"
+    return Interpreter(path, inside, binds, tuple(binds))
+
+
+def command(language: str, path: str, folder: str, memory: int) -> list[str]:
+    """What a context runs. `folder` is where our programs are."""
+    match language:
+        case "python":
+            return [path, *_PYTHON, f"{folder}/bootstrap.py"]
+        case "node":  # it reserves far more than it uses: only its own limit tells it when to collect
+            return [path, f"--max-old-space-size={max(memory * 3 // 4 >> 20, 16)}", f"{folder}/bootstrap.cjs"]
+        case "php":
+            given = {"display_errors": "stderr", "log_errors": "0", "html_errors": "0", "memory_limit": "-1"}
+            given |= {"max_execution_time": "0", "implicit_flush": "1", "ignore_user_abort": "1"}
+            options = [word for name, value in given.items() for word in ("-d", f"{name}={value}")]
+            return [path, *options, f"{folder}/bootstrap.php"]
+        case _:
+            return [path, f"{folder}/bootstrap.sh"]
+
+
+def _is_system(path: str) -> bool:
+    return any(is_below(path, top) for top in SYSTEM)
+
+
+def _python_trees(path: str) -> list[str]:
+    """A Python knows best where its own files are."""
+    try:
+        run = subprocess.run(
+            [path, "-I", "-c", _ASK], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True
+        )
+        prefixes: list[str] = msgspec.json.decode(run.stdout, type=list[str])
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        raise CannotRun(f"{path} is no Python that can be used: {error}"[:300]) from None
+    return [*prefixes, *(link for link in _links(path) if not any(link.startswith(f"{tree}/") for tree in prefixes))]
+
+
+def _links(path: str) -> list[str]:
+    """The files a chain of links leads through."""
+    found = [path]
+    while os.path.islink(path) and len(found) < 20:
+        path = os.path.join(os.path.dirname(path), os.readlink(path))
+        found.append(os.path.normpath(path))
+    return found

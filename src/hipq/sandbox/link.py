@@ -1,0 +1,258 @@
+"""The conversation with a context's process: one thing is asked, one answer awaited. All the while its output is read
+and its time and memory are watched, and whatever it does, no more than a bounded amount of it is held here."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+import msgspec
+
+from hipq.sandbox.handler import MOST_DATA
+from hipq.sandbox.output import Output
+from hipq.sandbox.process import MOST_FILES, Process
+from hipq.sandbox.settings import Settings
+from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, from_exit, how
+
+_BLOCK: Final = 1 << 18
+_MOST_LINE: Final = 1 << 16
+"""Bytes of an answer without its data."""
+_LOOK: Final = 0.25
+"""Seconds between looks at what it uses."""
+_LAST_WORDS: Final = 3.0
+"""Seconds a process has to end after it hung up, or said that it would."""
+_CHATTER: Final = 200
+"""Turns after which we look only a thousand times a second: else one byte at a time could keep us busy."""
+_FORGED: Final = "it wrote something of its own on its private channel"
+_SLACK: Final = 64 << 20
+"""Bytes of memory an interpreter has before it runs anything."""
+
+
+class Reply(msgspec.Struct):
+    """What a process says on its channel."""
+
+    kind: str
+    """hello, begun, done, exited (what it ran did, with this code), exit (it is about to)."""
+    status: int = 200
+    size: int = 0
+    error: str = ""
+    retire: bool = False
+    """It should run nothing more."""
+    data: bytes = b""
+
+
+class Gone(Exception):
+    """The process died, or had to be killed. What that means for who ran in it."""
+
+    def __init__(self, status: int, error: str, innocent: bool = False) -> None:
+        super().__init__(error)
+        self.status, self.error = status, error
+        self.innocent = innocent
+        """It was killed on request, not for what it did."""
+
+
+class Link:
+    def __init__(self, process: Process, settings: Settings) -> None:
+        self._process, self._settings = process, settings
+        self._streams = {process.stdout: 0, process.stderr: 1}
+        self._poll, self._output_poll = select.poll(), select.poll()
+        for number in (process.answers, process.handle, *self._streams):
+            self._poll.register(number, select.POLLIN)
+        for number in self._streams:
+            self._output_poll.register(number, select.POLLIN)
+        self._inbox = bytearray()
+        self._reply: Reply | None = None
+        """The beginning of an answer whose data has not arrived whole."""
+        self._outbox: dict[int, memoryview] = {}
+        self._looked, self._cpu, self._turns = 0.0, -1.0, 0
+        self._dead = False
+        self._hung_up = ""
+        """What of its it closed, that it should not have."""
+        self._end, self._seconds = 0.0, 0.0
+        """When it must have answered, and how long that was."""
+        self.killed = ""
+        """Why somebody wanted it killed."""
+        self.mute = False
+        """It has closed its standard output or error."""
+
+    def ask(
+        self, line: bytes, payload: bytes, seconds: float, output: Output, begun: Callable[[], None] | None = None
+    ) -> Reply:
+        """The answer to this; Gone if there will be none. With `begun`, the time counts from when it says so."""
+        if self._inbox or self._reply:  # nobody asked for that
+            self._fail(KILLED, _FORGED)
+        self._turns = 0
+        self._time(self._settings.start_seconds if begun else seconds)
+        self._looked, self._cpu = time.monotonic(), -1.0
+        self._write(self._process.asks, memoryview(line))
+        self._write(self._process.stdin, memoryview(payload))
+        leaving = False
+        while True:
+            reply = self._next()
+            if reply is None:
+                if self._dead:
+                    return self._left(leaving)
+                self._turn(output)
+            elif reply.kind == "begun" and begun:
+                self._time(seconds)
+                begun()
+                begun = None
+            elif reply.kind == "exit":
+                leaving = True
+                self._hang_up("it said that it exits, and did not")
+            elif reply.kind in ("hello", "done", "exited") and begun is None and not self._outbox:
+                self._drain(output)
+                return reply
+            else:
+                self._fail(KILLED, _FORGED)
+
+    def tell(self, line: bytes, payload: bytes) -> None:
+        """Something that has no answer."""
+        self._write(self._process.asks, memoryview(line + payload))
+
+    def _time(self, seconds: float) -> None:
+        self._end, self._seconds = time.monotonic() + seconds, seconds
+
+    def _turn(self, output: Output) -> None:
+        """Wait for whatever comes next, but not for long."""
+        now = time.monotonic()
+        if now >= self._end:
+            if self._hung_up:
+                self._fail(KILLED, self._hung_up)
+            self._fail(TIMED_OUT, f"it took longer than {self._seconds:g} s")
+        if now >= self._looked + _LOOK:
+            self._look(now)
+        self._turns += 1
+        if self._turns > _CHATTER:
+            time.sleep(0.001)
+        for number, _ in self._poll.poll(min(self._end - now, _LOOK) * 1000):
+            if number in self._streams:
+                self._read(number, output)
+            elif number == self._process.handle:
+                self._dead = True
+            elif number == self._process.answers:
+                self._receive()
+            elif number in self._outbox:
+                self._write(number, self._outbox.pop(number))
+        if self._dead:  # its last words
+            self._drain(output)
+            while self._receive():
+                pass
+
+    def _write(self, number: int, rest: memoryview) -> None:
+        """As much as it takes now; what is left waits in the outbox."""
+        if number in self._outbox:
+            self._outbox[number] = memoryview(bytes(self._outbox[number]) + rest)
+            return
+        try:
+            while rest:
+                rest = rest[os.write(number, rest[: 1 << 20]) :]
+        except BlockingIOError:
+            self._outbox[number] = rest
+            self._poll.register(number, select.POLLOUT)
+            return
+        except OSError:
+            self._hang_up("it closed what it is told on")
+        self._forget(number)
+
+    def _forget(self, number: int) -> None:
+        try:
+            self._poll.unregister(number)
+        except KeyError:
+            pass
+
+    def _hang_up(self, why: str) -> None:
+        """It has only to end now."""
+        self._hung_up = self._hung_up or why
+        self._end = min(self._end, time.monotonic() + _LAST_WORDS)
+
+    def _read(self, number: int, output: Output) -> None:
+        block = os.read(number, _BLOCK)
+        if not block:
+            self._poll.unregister(number)
+            self._output_poll.unregister(number)
+            del self._streams[number]
+            self.mute = True
+            return
+        output.feed(self._streams[number], block)
+        if output.bytes > self._settings.output:
+            self._fail(KILLED, f"it printed more than {self._settings.output:,} bytes")
+
+    def _drain(self, output: Output) -> None:
+        """Whatever it printed before it answered is in the pipes by now."""
+        while True:
+            ready = [number for number, _ in self._output_poll.poll(0)] if self._streams else []
+            if not ready:
+                return
+            for number in ready:
+                self._read(number, output)
+
+    def _receive(self) -> bool:
+        try:
+            block = os.read(self._process.answers, _BLOCK)
+        except BlockingIOError:
+            return False
+        if not block:
+            self._forget(self._process.answers)
+            self._hang_up("it closed its private channel")
+            return False
+        self._inbox += block
+        return True
+
+    def _next(self) -> Reply | None:
+        """The next answer that has arrived whole."""
+        if self._reply is None:
+            line, newline, _ = self._inbox.partition(b"\n") if self._inbox else (b"", b"", b"")
+            if not newline:
+                if len(self._inbox) > _MOST_LINE:
+                    self._fail(KILLED, _FORGED)
+                return None
+            try:
+                self._reply = msgspec.json.decode(line, type=Reply)
+            except (msgspec.DecodeError, RecursionError):
+                self._fail(KILLED, _FORGED)
+            if not 0 <= self._reply.size <= MOST_DATA:
+                self._fail(KILLED, _FORGED)
+            del self._inbox[: len(line) + 1]
+        reply = self._reply
+        if len(self._inbox) < reply.size:
+            return None
+        reply.data = bytes(self._inbox[: reply.size])
+        del self._inbox[: reply.size]
+        self._reply = None
+        return reply
+
+    def _look(self, now: float) -> None:
+        self._looked = now
+        most = self._settings.memory + _SLACK
+        used = self._process.usage(most)
+        if used.memory > most:
+            self._fail(KILLED, f"its processes used more than {self._settings.memory >> 20} MB of memory together")
+        if used.processes > self._settings.processes + 2:  # where the kernel does not count them, or not for root
+            self._fail(KILLED, f"it had more than {self._settings.processes} processes")
+        if self._process.scratch().files > MOST_FILES:
+            self._fail(KILLED, f"it made more than {MOST_FILES:,} files")
+        if self._cpu < 0:
+            self._cpu = used.cpu
+        if used.cpu - self._cpu > self._settings.cpu:
+            self._fail(TIMED_OUT, f"it used more than {self._settings.cpu:g} s of processor time")
+
+    def _left(self, leaving: bool) -> Reply:
+        """How it ended by itself."""
+        code = self._process.wait(_LAST_WORDS)
+        if self.killed:
+            raise Gone(KILLED, self.killed, innocent=True)
+        if leaving and code is not None:
+            return Reply("exited", status=code)
+        if code is None or code == 0:
+            raise Gone(ERROR, "its process ended before it answered")
+        raise Gone(from_exit(code) if code > 0 else ERROR + min(-code, 99), f"its process {how(code)}")
+
+    def _fail(self, status: int, error: str) -> NoReturn:
+        self._process.kill()
+        if self.killed:
+            raise Gone(KILLED, self.killed, innocent=True)
+        raise Gone(status, error)

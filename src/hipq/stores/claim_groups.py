@@ -1,0 +1,189 @@
+"""Picking from strands.
+
+A strand is the ready jobs of one queue that limits, windows and pauses cannot tell apart: one type, lane, windows and
+throttle_factor. If its head may not start, none of it may: so a million blocked jobs are passed over by looking at one.
+A claim merges the heads of strands, in the order of the whole queue or, fairly, lane by lane.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import NamedTuple
+
+from hipq.errors import Invalid
+from hipq.job import windows
+from hipq.limits.admission import Admission
+from hipq.limits.rules import Rules
+
+Place = tuple[str, int]
+"""A job's rank and id: where it stands in its queue."""
+
+
+class Strand(NamedTuple):
+    job_type: str
+    lane: str
+    time_windows: str
+    factor: int
+
+
+class Head(NamedTuple):
+    """A strand and its first job."""
+
+    strand: Strand
+    place: Place
+
+
+More = Callable[[Sequence[tuple[Strand, Place]], int], list[list[Place]]]
+"""For each of some strands, up to so many places after a given one, in order."""
+
+
+def is_known_open(time_windows: str, now: int) -> bool | None:
+    """None for a time zone this machine has never heard of: such jobs are left to engines that have."""
+    try:
+        return windows.is_open(time_windows, now)
+    except Invalid:
+        return None
+
+
+class Seen(NamedTuple):
+    """What the rules say of some strands, before there is any talk of room."""
+
+    able: list[Head]
+    closed: set[str]
+    """The windows that are closed."""
+    paused: bool
+    """Some are."""
+
+
+def seen(heads: Iterable[Head], rules: Rules, now: int) -> Seen:
+    able: list[Head] = []
+    closed: set[str] = set()
+    paused = False
+    for head in heads:
+        strand = head.strand
+        is_open = is_known_open(strand.time_windows, now)
+        if is_open is None:
+            continue
+        if strand.lane in rules.paused_lanes or strand.job_type in rules.paused_types:
+            paused = True
+        elif is_open:
+            able.append(head)
+        else:
+            closed.add(strand.time_windows)
+    return Seen(able, closed, paused)
+
+
+class _Line:
+    """One strand as it is being read: its next place first; the places after it come in growing steps."""
+
+    def __init__(self, head: Head) -> None:
+        self.strand = head.strand
+        self.place = head.place
+        self.ahead: list[Place] = []
+        self.step = 0
+        self.ended = False
+
+
+class _Reading:
+    """Of each strand twice what is its part of what can start, then more and more of those that have more."""
+
+    def __init__(self, want: int, room: int, more: More) -> None:
+        self._want = want
+        self._likely = min(want, room)
+        self._more = more
+
+    def next(self, line: _Line, of: Sequence[_Line]) -> bool:
+        """Step to its next place; False when it has none. The first time, the lines `of` are read along with it."""
+        if not line.ahead and not line.ended:
+            fresh = [one for one in of if not one.step and not one.ended] if not line.step else [line]
+            if line not in fresh:
+                fresh.append(line)
+            step = min(line.step * 4 or max(2 * self._likely // len(fresh), 2), self._want)
+            found = self._more([(one.strand, one.place) for one in fresh], step)
+            for one, places in zip(fresh, found, strict=True):
+                one.ahead, one.step, one.ended = places[::-1], step, len(places) < step
+        if not line.ahead:
+            return False
+        line.place = line.ahead.pop()
+        return True
+
+
+def in_order(heads: Sequence[Head], want: int, admission: Admission, more: More) -> list[int]:
+    """The first jobs of all strands that may start, in the queue's order."""
+    reading = _Reading(want, admission.room, more)
+    lines = [_Line(head) for head in sorted(heads, key=lambda head: head.place)]
+    near = lines[:want]  # no more strands than that can have a part in it, if all may start
+    heap = [(line.place, index) for index, line in enumerate(lines)]
+    heapify(heap)
+    picked: list[int] = []
+    while heap and len(picked) < want:
+        place, index = heappop(heap)
+        line = lines[index]
+        if not _admitted(line, admission):
+            continue  # what does not fit now fits no more in this claim: nor does anything else of its strand
+        picked.append(place[1])
+        if len(picked) < want and reading.next(line, near):
+            heappush(heap, (line.place, index))
+    return picked
+
+
+class _Lane:
+    """The strands of one lane; the one served last has not stepped on yet."""
+
+    def __init__(self, lines: list[_Line]) -> None:
+        self.lines = lines
+        self.served: _Line | None = None
+
+
+class Turns:
+    """One job of each lane in turn, within a lane in order, until there are as many as are wanted. Every lane has had
+    its first before any has its second: lanes are shown some at a time, and `go_on` comes when all were."""
+
+    def __init__(self, want: int, admission: Admission, more: More) -> None:
+        self._want = want
+        self._admission = admission
+        self._reading = _Reading(want, admission.room, more)
+        self._lanes: list[_Lane] = []
+        self.picked: list[int] = []
+        self.last = ""
+        """The lane that came last."""
+
+    @property
+    def done(self) -> bool:
+        return len(self.picked) >= self._want
+
+    def first(self, heads: Iterable[Head]) -> None:
+        """A first job of each of these lanes, in the order of their names."""
+        lanes: dict[str, list[_Line]] = {}
+        for head in heads:
+            lanes.setdefault(head.strand.lane, []).append(_Line(head))
+        self._serve([_Lane(lanes[name]) for name in sorted(lanes)])
+
+    def go_on(self) -> None:
+        """Round after round."""
+        while self._lanes and not self.done:
+            waiting, self._lanes = self._lanes, []
+            served = [lane.served for lane in waiting if lane.served]
+            for lane in waiting:
+                if lane.served and not self._reading.next(lane.served, served):
+                    lane.lines.remove(lane.served)
+            self._serve(waiting)
+
+    def _serve(self, lanes: Iterable[_Lane]) -> None:
+        for lane in lanes:
+            if self.done:
+                return
+            for line in sorted(lane.lines, key=lambda line: line.place):
+                if _admitted(line, self._admission):
+                    self.picked.append(line.place[1])
+                    self.last = line.strand.lane
+                    lane.served = line
+                    self._lanes.append(lane)
+                    break
+                lane.lines.remove(line)
+
+
+def _admitted(line: _Line, admission: Admission) -> bool:
+    strand = line.strand
+    return admission.admits(strand.job_type, strand.lane, strand.factor, line.place)

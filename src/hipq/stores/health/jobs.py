@@ -1,0 +1,210 @@
+"""The jobs of a queue that something may be wrong with, found by looking at the heads of indexes.
+
+Both databases understand these statements. A table is written `{_ready}`: the live table by that index, since SQLite
+would look through all of it once it was analyzed at another time. `:name` is a parameter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from hipq.job.model import COLUMNS, Row
+from hipq.job.order import BEHIND
+from hipq.limits.admission import Remembered
+from hipq.limits.rules import load
+from hipq.stores import migrations
+from hipq.stores.asking import HOLDERS
+from hipq.stores.base import Holder, Limits, QueueTables
+from hipq.stores.health.facts import COUNTED, Sample, UnclaimedAnswers
+
+Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
+"""Put a statement to the database."""
+
+TYPES: Final = 100
+"""Job types of a queue that are looked at, at most;"""
+STRANDS: Final = 20
+"""strands of each of them;"""
+OWNERS: Final = 200
+"""engines that have jobs of it;"""
+NEWEST: Final = 100
+"""rows by which a calendar that was set back is noticed;"""
+HEAVY: Final = 50
+"""jobs that others pass;"""
+ANSWERS: Final = 10 * COUNTED
+"""and answers, of all queues."""
+
+_COLUMNS: Final = ", ".join("''" if name == "job_data" else name for name in COLUMNS)  # nobody here reads a payload
+_LEFT: Final = "phase IN ('judging', 'answered', 'calling off') AND owner = 0"
+_STRATEGY: Final = {
+    True: "coalesce(CASE WHEN phase = 'judging' THEN json_extract(meta, '$.retry.registered') END, '')",
+    False: "coalesce(CASE WHEN phase = 'judging' THEN CAST(meta AS jsonb) #>> '{retry,registered}' END, '')",
+}
+"""As the index _todo has it, in SQLite and in PostgreSQL."""
+_remembered = msgspec.json.Decoder(Remembered)
+
+
+class Jobs:
+    """`by_name`: whether indexes are named in statements."""
+
+    def __init__(self, ask: Ask, queue: QueueTables, by_name: bool) -> None:
+        self._put = ask
+        self._queue = queue
+        self._by_name = by_name
+
+    # -- what waits to start ----------------------------------------------------------------------------------------
+    def ready(self) -> list[Sample]:
+        """The head of each strand: as many probes of the index as there are strands, however many jobs each has."""
+        query = "SELECT job_type FROM {_ready} WHERE phase = 'ready' AND job_type > :after ORDER BY job_type LIMIT 1"
+        found: list[Sample] = []
+        after = ""
+        for _ in range(TYPES):
+            types = self._ask(query, after=after)
+            if not types:
+                break
+            after = types[0][0]
+            found += self._strands(after)
+        return found
+
+    def _strands(self, job_type: str) -> list[Sample]:
+        head = (
+            f"SELECT {_COLUMNS} FROM {{_ready}} WHERE phase = 'ready' AND job_type = :type "
+            "AND (lane, time_windows, throttle_factor, rank) > (:lane, :windows, :factor, :rank) "
+            "ORDER BY lane, time_windows, throttle_factor, rank, id LIMIT 1"
+        )
+        same = (
+            "{_ready} WHERE phase = 'ready' AND job_type = :type AND lane = :lane AND time_windows = :windows "
+            "AND throttle_factor = :factor"
+        )
+        found: list[Sample] = []
+        place: dict[str, Any] = {"type": job_type, "lane": "", "windows": "", "factor": 0, "rank": ""}
+        for _ in range(STRANDS):
+            rows = self._rows(head, **place)
+            if not rows:
+                break
+            (row,) = rows
+            place |= {"lane": row.lane, "windows": row.time_windows, "factor": row.throttle_factor, "rank": BEHIND}
+            found.append(Sample(row, row.scheduled_run_time, self._count(same, **place)))
+        return found
+
+    def parked(self) -> list[Sample]:
+        query = (
+            "SELECT min(id), count(*) FROM (SELECT id, job_type FROM {_parked} WHERE phase = 'parked' "
+            "ORDER BY rank, id LIMIT :many) AS few GROUP BY job_type ORDER BY 1"
+        )
+        counts = dict(self._ask(query, many=COUNTED))
+        return [Sample(row, row.update_time, counts[row.id]) for row in self._by_id(list(counts))]
+
+    def scheduled(self, now: int) -> list[Sample]:
+        """Due, and nobody has made them ready."""
+        due = "{_stage} WHERE phase = 'scheduled' AND scheduled_run_time <= :now"
+        rows = self._rows(f"SELECT {_COLUMNS} FROM {due} ORDER BY scheduled_run_time LIMIT 1", now=now)
+        return [Sample(row, row.scheduled_run_time, self._count(due, now=now)) for row in rows]
+
+    # -- what waits for something else ------------------------------------------------------------------------------
+    def waiting(self, now: int) -> list[Sample]:
+        """Past their deadline, and nobody has noticed."""
+        over = "{_wait} WHERE phase = 'waiting' AND deadline <= :now"
+        rows = self._rows(f"SELECT {_COLUMNS} FROM {over} ORDER BY deadline LIMIT 1", now=now)
+        return [Sample(row, row.deadline, self._count(over, now=now)) for row in rows]
+
+    def left(self) -> list[Sample]:
+        """For their retry handler, answer handler or cancel handler: the first of each type and retry strategy."""
+        strategy = _STRATEGY[self._by_name]
+        queries = [  # two, since SQLite reads all of a type to find the next strategy by (job_type, ...) > (...)
+            f"SELECT {strategy}, {_COLUMNS} FROM {{_todo}} WHERE {_LEFT} AND {after} "
+            f"ORDER BY job_type, {strategy}, id LIMIT 1"
+            for after in (f"job_type = :type AND {strategy} > :strategy", "job_type > :type")
+        ]
+        same = f"{{_todo}} WHERE {_LEFT} AND job_type = :type AND {strategy} = :strategy"
+        found: list[Sample] = []
+        place = {"type": "", "strategy": ""}
+        for _ in range(TYPES):
+            heads = self._ask(queries[0], **place) or self._ask(queries[1], **place)
+            if not heads:
+                break
+            row = Row(*heads[0][1:])
+            place = {"type": row.job_type, "strategy": heads[0][0]}
+            found.append(Sample(row, row.update_time, self._count(same, **place)))
+        return found
+
+    def orphans(self, alive: set[int]) -> list[Sample]:
+        """The first job of each engine that has some and is not alive."""
+        query = f"SELECT {_COLUMNS} FROM {{_owner}} WHERE owner <> 0 AND owner > :after ORDER BY owner LIMIT 1"
+        found: list[Sample] = []
+        after = 0
+        for _ in range(OWNERS):
+            rows = self._rows(query, after=after)
+            if not rows:
+                break
+            after = rows[0].owner
+            if after not in alive:
+                count = self._count("{_owner} WHERE owner <> 0 AND owner = :owner", owner=after)
+                found.append(Sample(rows[0], rows[0].update_time, count))
+        return found
+
+    # -- the rest ---------------------------------------------------------------------------------------------------
+    def limits(self, note: str) -> Limits:
+        """Its rules, and, where they limit something, what is held."""
+        query = "SELECT rules, admission FROM hipq_queues WHERE number = :number"
+        ((text, memory),) = self._ask(query, number=self._queue.number)
+        rules = load(text)
+        if not rules.in_force:
+            return Limits(rules, memory, {}, [], note)
+        held = self._ask("SELECT lane, sum(held) FROM {_owner} WHERE held <> 0 GROUP BY lane")
+        query = "SELECT id, lane, held, owner FROM {_owner} WHERE held <> 0 ORDER BY held DESC, id LIMIT :many"
+        holders = [Holder(*row) for row in self._ask(query, many=HOLDERS)]
+        return Limits(rules, memory, {lane: int(units) for lane, units in held}, holders, note)
+
+    def heavy(self, limits: Limits) -> list[Row]:
+        passed = _remembered.decode(limits.memory).passed
+        return self._by_id(sorted({job_id for job_id, _, _ in passed.values()})[:HEAVY])
+
+    def latest(self) -> int:
+        """When its newest rows were written: those that were added last, and those that ended last (index _time)."""
+        query = (
+            "SELECT max(create_time), max(update_time) FROM "
+            "(SELECT create_time, update_time FROM {live} ORDER BY id DESC LIMIT :many) AS few"
+        )
+        moments = [*self._ask(query, many=NEWEST)[0]]
+        moments += [row[0] for row in self._ask("SELECT update_time FROM {final} ORDER BY update_time DESC LIMIT 1")]
+        return max((moment for moment in moments if moment is not None), default=0)
+
+    def crons(self) -> dict[str, int]:
+        query = "SELECT name, last FROM hipq_crons WHERE queue = :number ORDER BY name LIMIT :many"
+        return dict(self._ask(query, number=self._queue.number, many=COUNTED))
+
+    # -- how --------------------------------------------------------------------------------------------------------
+    def _by_id(self, ids: list[int]) -> list[Row]:
+        return [
+            row for job_id in ids for row in self._rows(f"SELECT {_COLUMNS} FROM {{live}} WHERE id = :id", id=job_id)
+        ]
+
+    def _rows(self, query: str, **values: Any) -> list[Row]:
+        return [Row(*found) for found in self._ask(query, **values)]
+
+    def _count(self, which: str, **values: Any) -> int:
+        """It stops where it would be too much to count."""
+        ((count,),) = self._ask(
+            f"SELECT count(*) FROM (SELECT 1 FROM {which} LIMIT :many) AS few", **values, many=COUNTED
+        )
+        return int(count)
+
+    def _ask(self, query: str, **values: Any) -> list[tuple[Any, ...]]:
+        for index in ("ready", "parked", "stage", "wait", "todo", "owner"):
+            by = f"{{live}} INDEXED BY {{live}}_{index}" if self._by_name else "{live}"
+            query = query.replace(f"{{_{index}}}", by)
+        return self._put(migrations.tables(query, self._queue), values)
+
+
+def unclaimed(ask: Ask, now: int, by_name: bool) -> list[UnclaimedAnswers]:
+    """Answers that belong to no job and came too long ago for one that is added now (index hipq_answers_open)."""
+    table = "hipq_answers INDEXED BY hipq_answers_open" if by_name else "hipq_answers"
+    query = (
+        "SELECT queue, count(*), min(arrived), min(keep_until) FROM ("
+        f"SELECT queue, job, arrived, early_until, keep_until FROM {table} WHERE state = 'buffered' LIMIT :many"
+        ") AS few WHERE job = 0 AND early_until < :now GROUP BY queue ORDER BY queue"
+    )
+    return [UnclaimedAnswers(*row) for row in ask(query, {"many": ANSWERS, "now": now})]

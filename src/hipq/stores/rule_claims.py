@@ -1,0 +1,279 @@
+"""What may start now, by the rules of its queue: the same for every store, which only reads for it.
+
+In the transaction of the claim, under the queue's admission lock if it has limits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple, Protocol
+
+from hipq.job.units import UNIT
+from hipq.limits.admission import FRESH, Admission
+from hipq.limits.rules import Rules
+from hipq.stores.base import Claim
+from hipq.stores.claim_groups import Head, Place, Seen, Strand, Turns, in_order, seen
+
+After = tuple[str, str, int]
+"""A lane, windows and factor."""
+START: Final[After] = ("", "", 0)
+ALL: Final = 1 << 30
+LANES_AT_ONCE: Final = 64
+"""Strands a type that a fair claim looks at: to list all of 10,000 lanes takes some 70 ms."""
+_BEHIND: Final = "~"
+"""Sorts behind every list of windows."""
+_REST: Final = 20
+"""Times as long as it took to look through a full queue, nobody looks again,"""
+_DEAR: Final = 2_000
+"""Microseconds a sum may take before a claim looks first whether any job is ready: with a hundred thousand jobs that
+wait for their answers, it takes tens of milliseconds."""
+_LONGEST_REST: Final = FRESH // 4
+"""and no longer than this: those who wait for a heavy job go by when it was last met."""
+
+
+class Held(NamedTuple):
+    """What counts against a queue's limits, in thousandths of units."""
+
+    by_lane: dict[str, int]
+    lightest: int
+    """The least that any job has of it."""
+
+    @classmethod
+    def of(cls, lanes: Iterable[tuple[str, int, int]]) -> Held:
+        """From each lane's sum and its least."""
+        found = list(lanes)
+        return cls({lane: units for lane, units, _ in found}, min((least for _, _, least in found), default=UNIT))
+
+
+class Reader(Protocol):
+    """What a claim reads of one queue."""
+
+    def held(self) -> Held:
+        """What counts against limits."""
+
+    def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
+        """The heads of these types' strands behind a place, up to so many strands a type, in order within each type."""
+
+    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
+        """For each of some strands, up to so many places after a given one, in order."""
+
+    def these(self, ids: Sequence[int]) -> list[Head]:
+        """Those of these jobs that can still start, in order."""
+
+
+@dataclass(slots=True)
+class LaneReader:
+    """The same of one lane only."""
+
+    reader: Reader
+    lane: str
+
+    def held(self) -> Held:
+        return self.reader.held()
+
+    def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
+        """In steps: a lane has hardly ever more than one strand, and those of other lanes would all be read."""
+        step = 2
+        while True:
+            found = self.reader.heads(types, max(after, (self.lane, *START[1:])), min(step, depth))
+            own = [head for head in found if head.strand.lane == self.lane]
+            if len(own) < len(found) or len(found) < step or step >= depth:
+                return own
+            step *= 8
+
+    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
+        return self.reader.more(lines, count)
+
+    def these(self, ids: Sequence[int]) -> list[Head]:
+        return self.reader.these(ids)
+
+
+def reading(reader: Reader, lane: str | None) -> Reader:
+    return reader if lane is None else LaneReader(reader, lane)
+
+
+def unasked(claim: Claim) -> Claim:
+    """What of a claim may start without a throttler's leave: critical jobs."""
+    return claim._replace(types=tuple(name for name in claim.types if name in claim.critical))
+
+
+class Picked(NamedTuple):
+    """What a claim may take, and what it left behind."""
+
+    ids: list[int]
+    memory: str = "{}"
+    """What the queue's limits must remember."""
+    refused: bool = False
+    again: int = 0
+    closed: frozenset[str] = frozenset()
+    strand: Head | None = None
+    """In place of ids: the head of the only strand that may start."""
+
+
+@dataclass(slots=True)
+class Past:
+    """What this process remembers of its claims of a queue."""
+
+    lane: str = ""
+    """The lane that came last, where lanes take turns."""
+    rest_until: int = 0
+    """Until then, nobody looks for heavy jobs while the queue is full."""
+    summing: int = 0
+    """Microseconds it took the last time to sum up what counts against limits."""
+
+
+@dataclass(slots=True)
+class Admit:
+    """One claim of a queue, in a turn that began at `now`."""
+
+    types: Sequence[str]
+    critical: tuple[str, ...]
+    want: int
+    rules: Rules
+    memory: str
+    now: int
+    reader: Reader
+    clock: Callable[[], int]
+    past: Past
+    hands: int
+    """Where a rate counts starts, no more are picked than can start at once."""
+
+    @property
+    def _wanted(self) -> int:
+        return min(self.want, max(self.hands, 0)) if self.rules.has_rate else self.want
+
+    def pick(self) -> Picked:
+        """The first jobs that may start."""
+        if self.rules.paused or not self.types:
+            return Picked([], self.memory, refused=True)
+        if self.past.summing > _DEAR and not self.reader.heads(self.types, START, 1):
+            return Picked([], self.memory)
+        admission = self._admission()
+        ids, found = self._first(admission)
+        return self._picked(ids, found, admission, admission.memory())
+
+    def pick_strand(self) -> Picked:
+        """The same where there are no limits; if only one strand may start, that."""
+        if self.rules.paused or self.rules.lanes == "fair":
+            return self.pick()
+        found = seen(self.reader.heads(self.types, START, ALL), self.rules, self.now)
+        admission = self._admission()
+        if len(found.able) == 1:
+            return self._picked([], found, admission, self.memory)._replace(strand=found.able[0])
+        ids = in_order(found.able, self._wanted, admission, self.reader.more)
+        return self._picked(ids, found, admission, self.memory)
+
+    def look(self) -> Picked:
+        """The same, for a throttler to choose from: nothing starts yet."""
+        if self.rules.paused:
+            return Picked([], self.memory)
+        admission, lane = self._admission(), self.past.lane
+        ids, found = self._first(admission)
+        self.past.lane = lane  # to look is not to take a turn
+        return self._picked(ids, found, admission, admission.glimpsed())
+
+    def pick_of(self, ids: Sequence[int]) -> Picked:
+        """Of the jobs a throttler admitted those the other rules admit too."""
+        admission = self._admission(met=False)
+        found = seen(self.reader.these(ids), self.rules, self.now)
+        able = [] if self.rules.paused else found.able
+        if self.rules.lanes == "ordered":
+            picked = in_order(able, self._wanted, admission, _no_more)
+        else:
+            turns = Turns(self._wanted, admission, _no_more)
+            turns.first(head for head in able if head.strand.lane > self.past.lane)
+            turns.first(head for head in able if head.strand.lane <= self.past.lane)
+            picked = self._served(turns)
+        return self._picked(picked, found, admission, admission.memory())._replace(refused=True)
+
+    def _admission(self, *, met: bool = True) -> Admission:
+        """By the time as it is under the lock: a process may have been stopped since its turn began, and starts that
+        are written down too early would let a rate be exceeded."""
+        if not self.rules.in_force:
+            return Admission(self.rules, self.critical, {}, self.memory, self.now)
+        began = self.clock()
+        held, now = self.reader.held(), self.clock()
+        self.past.summing = now - began
+        admission = Admission(self.rules, self.critical, held.by_lane, self.memory, now, held.lightest)
+        if admission.passed:
+            able = seen(self.reader.these(admission.passed), self.rules, self.now).able
+            admission.still([(head.strand.job_type, head.place) for head in able], self.types, met=met)
+        return admission
+
+    def _first(self, admission: Admission) -> tuple[list[int], Seen]:
+        """Where a limit of the whole queue is full, only critical jobs can start, and heavy ones be met: all lanes are
+        looked through for those, but not all the time."""
+        types, began = self.types, self.clock()
+        full = admission.full
+        if full and began < self.past.rest_until < began + _LONGEST_REST:
+            types = [name for name in types if name in self.critical]
+        if self.rules.lanes == "ordered":
+            found = seen(self.reader.heads(types, START, ALL), self.rules, self.now)
+            ids = in_order(found.able, self._wanted, admission, self.reader.more)
+        else:
+            ids, found = self._fairly(types, admission)
+        if full and types is self.types:
+            now = self.clock()
+            self.past.rest_until = now + _REST * (now - began)
+        return ids, found
+
+    def _picked(self, ids: list[int], found: Seen, admission: Admission, memory: str) -> Picked:
+        refused = admission.refused or found.paused or bool(found.closed) or self._wanted < self.want
+        return Picked(ids, memory, refused, admission.again, frozenset(found.closed))
+
+    def _fairly(self, types: Sequence[str], admission: Admission) -> tuple[list[int], Seen]:
+        turns = Turns(self._wanted, admission, self.reader.more)
+        closed, paused = set[str](), False
+        for heads in self._round(types, self.past.lane):
+            found = seen(heads, self.rules, self.now)
+            closed |= found.closed
+            paused |= found.paused
+            turns.first(found.able)
+            if turns.done or (admission.full and not self.critical):
+                break
+        return self._served(turns), Seen([], closed, paused)
+
+    def _served(self, turns: Turns) -> list[int]:
+        turns.go_on()
+        if turns.picked:
+            self.past.lane = turns.last
+        return turns.picked
+
+    def _round(self, types: Sequence[str], last: str) -> Iterator[list[Head]]:
+        """All lanes, some at a time, from the one after `last` round to it again."""
+        after: After | None = (last, _BEHIND, 0)
+        while after:
+            heads, horizon = self._whole_lanes(types, after)
+            yield heads
+            after = None if horizon is None else (horizon, _BEHIND, 0)
+        after = START
+        while after:
+            heads, horizon = self._whole_lanes(types, after)
+            yield [head for head in heads if head.strand.lane <= last]
+            after = None if horizon is None or horizon >= last else (horizon, _BEHIND, 0)
+
+    def _whole_lanes(self, types: Sequence[str], after: After) -> tuple[list[Head], str | None]:
+        """Some lanes, each with all its strands, and the last of them; None = all that follow."""
+        depth = LANES_AT_ONCE
+        while True:
+            heads = self.reader.heads(types, after, depth)
+            cut = _cut(heads, depth)
+            if cut is None:
+                return heads, None
+            whole = [head for head in heads if head.strand.lane < cut]
+            if whole:
+                return whole, max(head.strand.lane for head in whole)
+            depth *= 4  # one lane has more strands than that
+
+
+def _cut(heads: Sequence[Head], depth: int) -> str | None:
+    """The first lane that may not be listed whole: the last one of a type that may have more. None = there is none."""
+    listed: dict[str, list[str]] = {}
+    for head in heads:
+        listed.setdefault(head.strand.job_type, []).append(head.strand.lane)
+    return min((lanes[-1] for lanes in listed.values() if len(lanes) >= depth), default=None)
+
+
+def _no_more(lines: Sequence[tuple[Strand, Place]], _count: int) -> list[list[Place]]:
+    return [[] for _ in lines]

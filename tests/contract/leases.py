@@ -1,0 +1,188 @@
+"""Engines and their leases: who may claim, who is gone, whose jobs are whose."""
+
+from __future__ import annotations
+
+from hipq.job import transitions
+from hipq.job.model import Change
+from hipq.stores.base import Claim, QueueTables, Store, Turned
+from hipq.testing.clock import HandClock
+from tests.contract.jobs import (
+    LATER,
+    NOW,
+    TYPE,
+    add,
+    add_one,
+    bring,
+    claim,
+    everything,
+    new,
+    row_of,
+    save,
+    waits,
+)
+
+
+class TestLeases:
+    def test_every_engine_has_a_number_of_its_own(self, store: Store, other: Store) -> None:
+        taken = []
+        for n in range(6):
+            taken.append((store, other)[n % 2].take_lease(60, f"engine {n}"))
+            if n % 3 == 0:
+                store.drop_lease(taken[-1])
+        assert all(sysid > 0 for sysid in taken)
+        assert taken == sorted(set(taken))
+
+    def test_the_number_of_an_engine_is_not_given_again(self, store: Store) -> None:
+        gone = store.take_lease(0, "gone")
+        assert store.take_lease(60, "new") > gone  # which may sweep the expired one away
+        assert not store.renew_lease(gone, 60)
+
+    def test_a_live_lease_is_prolonged(self, store: Store, other: Store) -> None:
+        sysid = store.take_lease(60, "engine")
+        assert store.renew_lease(sysid, 60)
+        assert other.renew_lease(sysid, 60)
+
+    def test_an_expired_lease_cannot_be_renewed(self, store: Store) -> None:
+        expired = store.take_lease(0, "expired")
+        assert not store.renew_lease(expired, 60)
+        cut_short = store.take_lease(60, "cut short")
+        assert store.renew_lease(cut_short, 0)
+        assert not store.renew_lease(cut_short, 60)
+        assert not store.renew_lease(cut_short, 60)
+
+    def test_a_dropped_lease_cannot_be_renewed(self, store: Store) -> None:
+        sysid = store.take_lease(60, "engine")
+        store.drop_lease(sysid)
+        store.drop_lease(sysid)
+        assert not store.renew_lease(sysid, 60)
+
+    def test_an_engine_nobody_knows_has_no_lease(self, store: Store, queue: QueueTables) -> None:
+        add(store, [new(queue.number)])
+        for sysid in (0, -1, 1 << 40):
+            assert not store.renew_lease(sysid, 60)
+            assert claim(store, sysid, queue.number) == []
+
+    def test_without_a_live_lease_nothing_is_claimed(self, store: Store, queue: QueueTables) -> None:
+        row = row_of(store, add_one(store, new(queue.number)))
+        expired = store.take_lease(0, "expired")
+        cut_short = store.take_lease(60, "cut short")
+        store.renew_lease(cut_short, 0)
+        dropped = store.take_lease(60, "dropped")
+        store.drop_lease(dropped)
+        for sysid in (expired, cut_short, dropped):
+            assert claim(store, sysid, queue.number) == []
+        assert row_of(store, row.id) == row
+
+    def test_without_a_live_lease_nothing_is_judged(self, store: Store, engine: int, queue: QueueTables) -> None:
+        row = bring(store, engine, queue.number, "judging")
+        assert claim(store, store.take_lease(0, "expired"), queue.number) == []
+        assert row_of(store, row.id) == row
+
+    def test_setting_the_calendar_ends_no_lease_and_brings_none_back(
+        self, store: Store, queue: QueueTables, clock: HandClock
+    ) -> None:
+        live, expired = store.take_lease(60, "live"), store.take_lease(0, "expired")
+        add(store, [new(queue.number)] * 2)
+        for days in (400, -800):
+            clock.step(days * 86_400)
+            assert store.renew_lease(live, 60)
+            assert not store.renew_lease(expired, 60)
+            assert claim(store, expired, queue.number, limit=1) == []
+            assert len(claim(store, live, queue.number, limit=1)) == 1
+
+
+class TestOrphans:
+    def test_jobs_of_a_live_engine_are_no_orphans(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for place in ("executing", "being judged", "waiting", "judging", "initial ready", "retry ready"):
+            bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
+        assert store.orphans([queue.number], 100) == []
+
+    def test_jobs_of_an_expired_engine_are(self, store: Store, other: Store, engine: int, queue: QueueTables) -> None:
+        executing = bring(store, engine, queue.number, "executing", job_type="a")
+        judged = bring(store, engine, queue.number, "being judged", job_type="b")
+        for place in ("waiting", "judging", "initial ready", "retry ready"):
+            bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
+        store.renew_lease(engine, 0)
+        assert other.orphans([queue.number], 100) == [executing, judged]
+        assert claim(other, other.take_lease(60, "next"), queue.number, types=("a", "b")) == []  # not before a rescue
+
+    def test_jobs_of_an_engine_that_vanished_are(self, store: Store, engine: int, queue: QueueTables) -> None:
+        row = bring(store, engine, queue.number, "executing")
+        store.drop_lease(engine)
+        store.take_lease(60, "next")
+        assert store.orphans([queue.number], 100) == [row]
+
+    def test_orphans_are_found_in_the_queues_asked_for_up_to_a_limit(
+        self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        add(store, [new(queue.number)] * 5 + [new(queue2.number)] * 5)
+        first, second = claim(store, engine, queue.number), claim(store, engine, queue2.number)
+        store.renew_lease(engine, 0)
+        assert store.orphans([queue.number], 100) == first
+        assert {row.id for row in store.orphans([queue2.number, queue.number], 100)} == {r.id for r in first + second}
+        assert len(store.orphans([queue.number], 3)) == 3
+        assert store.orphans([], 100) == []
+
+    def test_many_queues_are_one_look(self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables) -> None:
+        add(store, [new(queue.number)] * 3 + [new(queue2.number)] * 2)
+        rows = claim(store, engine, queue.number) + claim(store, engine, queue2.number)
+        both = [queue.number, queue2.number]
+        assert sorted(row.id for row in store.owned(both * 130, engine)) == sorted(row.id for row in rows * 130)
+        store.renew_lease(engine, 0)
+        assert sorted(row.id for row in store.orphans(both * 130, 100)) == sorted(row.id for row in rows * 130)
+        assert len(store.orphans(both, 2)) == 4
+
+    def test_a_rescued_job_runs_again_and_its_first_engine_comes_too_late(
+        self, store: Store, other: Store, engine: int, queue: QueueTables
+    ) -> None:
+        row = bring(store, engine, queue.number, "executing")
+        store.renew_lease(engine, 0)
+        (orphan,) = other.orphans([queue.number], 10)
+        save(other, orphan, transitions.rescued(orphan, LATER))
+        assert other.orphans([queue.number], 10) == []
+        rival = other.take_lease(60, "rival")
+        (again,) = claim(other, rival, queue.number, now=LATER)
+        assert (again.id, again.owner, again.attempt) == (row.id, rival, 2)
+        late = Change(row, transitions.succeeded(row, '"late"', 200, LATER), (new(queue.number, "child"),))
+        turned = store.turn(engine, [late], [Claim(queue.number, (TYPE,), 10)], LATER)
+        assert turned == Turned(frozenset({row.id}), [])
+        assert everything(store, queue.number) == [again]
+
+    def test_two_rescuers_do_not_rescue_twice(
+        self, store: Store, other: Store, engine: int, queue: QueueTables
+    ) -> None:
+        bring(store, engine, queue.number, "executing")
+        store.renew_lease(engine, 0)
+        (mine,), (theirs,) = store.orphans([queue.number], 10), other.orphans([queue.number], 10)
+        rescued = save(store, mine, transitions.rescued(mine, NOW))
+        assert other.turn(0, [Change(theirs, transitions.rescued(theirs, NOW))], [], NOW).lost == {mine.id}
+        assert row_of(store, mine.id) == rescued
+
+
+class TestOwned:
+    def test_an_engine_finds_what_it_owns(
+        self, store: Store, other: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        rival = other.take_lease(60, "rival")
+        add(store, [new(queue.number)] * 4 + [new(queue2.number)] * 2)
+        mine = claim(store, engine, queue.number, limit=2) + claim(store, engine, queue2.number, limit=1)
+        theirs = claim(other, rival, queue.number, limit=1)
+        both = [queue.number, queue2.number]
+        assert sorted(row.id for row in store.owned(both, engine)) == sorted(row.id for row in mine)
+        assert store.owned(both, rival) == theirs
+        assert store.owned([queue2.number], engine) == mine[2:]
+        assert store.owned([], engine) == []
+
+    def test_what_it_settled_it_owns_no_longer(self, store: Store, engine: int, queue: QueueTables) -> None:
+        executing = bring(store, engine, queue.number, "executing", job_type="a")
+        judged = bring(store, engine, queue.number, "being judged", job_type="b")
+        assert sorted(store.owned([queue.number], engine), key=lambda row: row.id) == [executing, judged]
+        save(store, executing, waits(executing, LATER, NOW))
+        save(store, judged, transitions.given_back(judged, "stopping", False, NOW))
+        assert store.owned([queue.number], engine) == []
+
+    def test_nobody_owns_the_rest(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for place in ("initial ready", "waiting", "judging"):
+            bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
+        assert store.owned([queue.number], 0) == []
+        assert store.owned([queue.number], engine) == []

@@ -1,0 +1,274 @@
+"""Looking at jobs: one by id, many by filter, what there is to do, what is overdue, what is old."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from hipq.job import transitions
+from hipq.job.model import LISTED, Brief, Row
+from hipq.job.when import SECOND
+from hipq.stores.base import Filter, Glance, QueueTables, Store
+from hipq.testing.clock import HandClock
+from tests.contract.jobs import (
+    FAULT,
+    LATER,
+    NOW,
+    PLACES,
+    TYPE,
+    add,
+    add_one,
+    bring,
+    claim,
+    everything,
+    finish,
+    new,
+    row_of,
+    save,
+    waits,
+)  # fmt: skip
+
+
+def _brief(row: Row) -> Brief:
+    return Brief(*(getattr(row, name) for name in LISTED))
+
+
+class TestGet:
+    @pytest.mark.parametrize("place", PLACES)
+    def test_a_live_job_is_found(self, store: Store, other: Store, engine: int, queue: QueueTables, place: str) -> None:
+        row = bring(store, engine, queue.number, place)
+        assert store.get(row.id) == other.get(row.id) == row
+
+    def test_a_final_job_is_found(self, store: Store, engine: int, queue: QueueTables) -> None:
+        row = finish(store, bring(store, engine, queue.number, "executing"))
+        assert store.get(row.id) == row
+
+    def test_an_id_nobody_has_finds_nothing(self, store: Store, queue: QueueTables) -> None:
+        job_id = add_one(store, new(queue.number))
+        for unknown in (job_id + (1 << 16), job_id + (1 << 60), 0, -job_id, queue.number):
+            assert store.get(unknown) is None
+
+    def test_an_id_of_a_queue_nobody_has_finds_nothing(self, store: Store, queue: QueueTables) -> None:
+        job_id = add_one(store, new(queue.number))
+        assert store.get(job_id - queue.number + 65_535) is None
+
+    def test_an_id_beyond_64_bits_finds_nothing(self, store: Store, queue: QueueTables) -> None:
+        assert store.get((1 << 80) + queue.number) is None
+        assert store.get(-(1 << 80) + queue.number) is None
+
+
+class TestFind:
+    def test_live_and_final_jobs_come_in_id_order(self, store: Store, engine: int, queue: QueueTables) -> None:
+        ids = add(store, [new(queue.number, rank=-n) for n in range(20)])
+        for row in claim(store, engine, queue.number, limit=9)[::2]:
+            finish(store, row)
+        rows = store.find(Filter(queue.number))
+        assert [row.id for row in rows] == ids
+        assert rows == [row_of(store, job_id) for job_id in ids]
+
+    def test_pages_follow_each_other(self, store: Store, engine: int, queue: QueueTables) -> None:
+        ids = add(store, [new(queue.number) for _ in range(25)])
+        for row in claim(store, engine, queue.number)[::3]:
+            finish(store, row)
+        pages, after = [], 0
+        while page := store.find(Filter(queue.number, after=after, limit=10)):
+            pages.append([row.id for row in page])
+            after = page[-1].id
+        assert pages == [ids[:10], ids[10:20], ids[20:]]
+
+    def test_filters_narrow_and_combine(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for place in PLACES:
+            for tenant in ("", "acme"):
+                bring(store, engine, queue.number, place, key=f"{place} {tenant}", job_type=f"{place}-{tenant}",
+                      tenant=tenant)  # fmt: skip
+        finish(store, bring(store, engine, queue.number, "executing", key="done", job_type="done", tenant="acme"))
+        rows = everything(store, queue.number)
+        assert len(rows) == 2 * len(PLACES) + 1
+        filters: list[dict[str, Any]] = [
+            {"state": "running"}, {"state": "final"}, {"state": "retry", "tenant": "acme"}, {"phase": "judging"},
+            {"phase": "ready", "state": "initial"}, {"job_type": "waiting-acme"}, {"tenant": "acme"},
+            {"job_key": "executing "}, {"job_key": "executing ", "job_type": "executing-"},
+            {"job_key": "executing ", "tenant": "acme"}, {"state": "nonsense"}, {"phase": "done", "job_key": "done"},
+            {"tenant": "acme", "job_type": "done", "job_key": "done", "state": "final", "phase": "done"},
+            {"tenant": "acme", "job_key": "executing acme"}, {"tenant": "acme", "job_key": "done"},
+            {"tenant": "acme", "job_key": "waiting acme", "job_type": "waiting-acme"}, {"tenant": "nobody"},
+            {"tenant": "acme", "code": "ok"}, {"tenant": "acme", "lane": "x"}, {"tenant": "acme", "state": "final"},
+        ]  # fmt: skip
+        for wanted in filters:
+            expected = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
+            assert store.find(Filter(queue.number, **wanted)) == expected, wanted
+            assert store.listed(Filter(queue.number, **wanted)) == [_brief(row) for row in expected], wanted
+        assert (
+            store.find(Filter(queue.number, tenant="acme", after=rows[5].id, limit=3))
+            == [row for row in rows[6:] if row.tenant == "acme"][:3]
+        )
+
+    def test_one_gets_as_far_as_so_many_of_a_tenants_jobs(self, store: Store, engine: int, queue: QueueTables) -> None:
+        ids = add(store, [new(queue.number, tenant=("acme", "other")[n % 2]) for n in range(40)])
+        for row in claim(store, engine, queue.number, limit=20):
+            finish(store, row)
+        mine, rows = ids[::2], everything(store, queue.number)
+        final = {row.id for row in rows if row.state == "final"}
+        acme = Filter(queue.number, tenant="acme")
+        for wanted, there in (
+            (acme._replace(state="final"), [job_id for job_id in mine if job_id in final]),
+            (acme._replace(table="live"), [job_id for job_id in mine if job_id not in final]),
+        ):
+            assert len(there) > 4
+            assert store.reach(wanted, 3) == there[2]
+            assert store.reach(wanted._replace(job_type="nobody", after=there[0]), 3) == there[3], "whatever they are"
+            assert store.reach(wanted, len(there)) == there[-1]
+            assert store.reach(wanted, len(there) + 1) == 0
+            assert [one.id for one in store.listed(wanted._replace(until=there[2]))] == there[:3]
+        assert store.reach(acme, 3) == min(store.reach(acme._replace(table=table), 3) for table in ("live", "final"))
+        assert store.reach(acme._replace(state="final", phase="ready"), 3) == 0
+
+    def test_what_runs_is_counted_by_type(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for tenant in ("acme", "other"):
+            for place in PLACES:
+                bring(store, engine, queue.number, place, key=place, job_type=f"{place}-{tenant}", tenant=tenant)
+        assert store.executing(queue.number, "acme", 10) == {"executing-acme": 1}
+        assert store.executing(queue.number, "acme", 0) == {}
+        assert store.executing(queue.number, "nobody", 10) == {}
+
+    def test_a_filter_is_text_and_never_a_pattern(self, store: Store, queue: QueueTables) -> None:
+        add(store, [new(queue.number, "abc"), new(queue.number, "100%")])
+        for key in ("%", "a%", "_bc", "' OR 1=1 --", "ABC", "*"):
+            assert store.find(Filter(queue.number, job_key=key)) == []
+        assert [row.job_key for row in store.find(Filter(queue.number, job_key="100%"))] == ["100%"]
+
+    def test_one_queue_does_not_show_another(self, store: Store, queue: QueueTables, queue2: QueueTables) -> None:
+        ids = add(store, [new(queue.number), new(queue2.number)])
+        assert [row.id for row in store.find(Filter(queue2.number))] == ids[1:]
+
+
+class TestGlance:
+    def test_an_engine_may_know_very_many_types(self, store: Store, queue: QueueTables) -> None:
+        types = tuple(f"type_{n}" for n in range(600))
+        add_one(store, new(queue.number, job_type="type_599"))
+        assert store.glance([(queue.number, types)])[0].ready
+        assert not store.glance([(queue.number, types[:-1])])[0].ready
+
+    def test_an_empty_queue_has_nothing_to_do(self, store: Store, queue: QueueTables) -> None:
+        assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, 0, False)]
+
+    def test_it_shows_what_is_ready_for_the_types_asked(self, store: Store, queue: QueueTables) -> None:
+        add(store, [new(queue.number)])
+        for types, ready in (((TYPE,), True), (("mail", TYPE), True), (("mail",), False), ((), False)):
+            assert store.glance([(queue.number, types)]) == [Glance(queue.number, ready, 0, 0, False)]
+
+    def test_it_shows_what_waits_for_a_judgement(self, store: Store, engine: int, queue: QueueTables) -> None:
+        bring(store, engine, queue.number, "judging")
+        assert store.glance([(queue.number, (TYPE,))])[0].ready
+        assert not store.glance([(queue.number, ("mail",))])[0].ready
+        claim(store, engine, queue.number)
+        assert not store.glance([(queue.number, (TYPE,))])[0].ready
+
+    def test_it_shows_when_the_first_scheduled_job_is_due(self, store: Store, engine: int, queue: QueueTables) -> None:
+        add(store, [new(queue.number, scheduled_run_time=LATER + n) for n in (50, 20, 70)])
+        assert store.glance([(queue.number, ())]) == [Glance(queue.number, False, LATER + 20, 0, False)]
+        row = bring(store, engine, queue.number, "retry scheduled", job_type="mail")
+        assert store.glance([(queue.number, (TYPE,))]) == [
+            Glance(queue.number, False, row.scheduled_run_time, 0, False)
+        ]
+        store.stage(queue.number, LATER + 60, 100)
+        assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, True, LATER + 70, 0, False)]
+
+    def test_it_shows_when_the_first_waiting_job_times_out(self, store: Store, engine: int, queue: QueueTables) -> None:
+        add(store, [new(queue.number)] * 3)
+        rows = claim(store, engine, queue.number)
+        assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, 0, True)]
+        for row, n in zip(rows, (50, 20, 70), strict=True):
+            save(store, row, waits(row, LATER + n, NOW))
+        assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, LATER + 20, False)]
+
+    def test_it_shows_whether_an_engine_has_a_job_in_hand(
+        self, store: Store, other: Store, engine: int, queue: QueueTables
+    ) -> None:
+        for place in PLACES:
+            row = bring(store, engine, queue.number, place)
+            assert other.glance([(queue.number, ())])[0].owned == (
+                place in ("executing", "being looked at", "being judged")
+            ), place
+            save(store, row, transitions.cancelled(row, "by hand", NOW))
+            assert not other.glance([(queue.number, ())])[0].owned
+
+    def test_several_queues_are_one_look(self, store: Store, queue: QueueTables, queue2: QueueTables) -> None:
+        assert store.glance([]) == []
+        add(store, [new(queue.number), new(queue2.number, job_type="mail", scheduled_run_time=LATER)])
+        both = [(queue2.number, ("mail", TYPE)), (queue.number, (TYPE,))]
+        expected = [Glance(queue2.number, False, LATER, 0, False), Glance(queue.number, True, 0, 0, False)]
+        assert store.glance(both) == expected
+        assert store.glance(both * 300) == expected * 300
+
+
+class TestOverdue:
+    def test_waiting_jobs_past_their_deadline_come_earliest_first(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        add(store, [new(queue.number)] * 5)
+        offsets = (30, 10, 50, 20, 40)
+        rows = {
+            n: save(store, row, waits(row, LATER + n, NOW))
+            for row, n in zip(claim(store, engine, queue.number), offsets, strict=True)
+        }
+        assert store.overdue(queue.number, LATER + 9, 10) == []
+        assert store.overdue(queue.number, LATER + 30, 10) == [rows[10], rows[20], rows[30]]
+        assert store.overdue(queue.number, LATER + 99, 2) == [rows[10], rows[20]]
+
+    def test_only_waiting_jobs_are_overdue(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for place in PLACES:
+            if place != "waiting":
+                bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"), timeout=1.0)
+        row = bring(store, engine, queue.number, "waiting")
+        finish(store, row)
+        assert store.overdue(queue.number, LATER + 10 * 86_400 * SECOND, 100) == []
+
+
+class TestPrune:
+    def test_only_final_jobs_older_than_the_moment_go(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for place in PLACES:
+            bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
+        live = everything(store, queue.number)
+        add(store, [new(queue.number)] * 4)
+        rows = [finish(store, row, NOW + n) for n, row in enumerate(claim(store, engine, queue.number))]
+        assert store.prune(queue.number, (NOW, 0), 100).deleted == 0
+        assert store.prune(queue.number, (NOW + 2, 0), 100).deleted == 2
+        assert everything(store, queue.number) == live + rows[2:]
+        assert [store.get(row.id) for row in rows] == [None, None, *rows[2:]]
+        assert store.prune(queue.number, (LATER, 0), 100).deleted == 2
+        assert store.prune(queue.number, (LATER, 0), 100).deleted == 0
+        assert everything(store, queue.number) == live
+
+    def test_the_oldest_go_first_up_to_the_limit(self, store: Store, engine: int, queue: QueueTables) -> None:
+        add(store, [new(queue.number)] * 6)
+        times = (5, 3, 6, 1, 4, 2)
+        for row, n in zip(claim(store, engine, queue.number), times, strict=True):
+            save(store, row, transitions.refused(row, FAULT, 400, NOW + n))
+        for left in ({3, 4, 5, 6}, {5, 6}, set()):
+            assert store.prune(queue.number, (LATER, 0), 2).deleted == 2
+            assert {row.update_time - NOW for row in everything(store, queue.number)} == left
+
+    def test_one_queue_does_not_prune_another(
+        self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        row = finish(store, bring(store, engine, queue2.number, "executing"))
+        assert store.prune(queue.number, (LATER, 0), 10).deleted == 0
+        assert store.get(row.id) == row
+
+
+class TestNow:
+    def test_the_time_of_jobs_is_the_clock_it_was_given(self, store: Store, clock: HandClock) -> None:
+        assert store.now() == clock.now()
+        clock.advance(hours=3)
+        assert store.now() == clock.now() == NOW + 3 * 3600 * SECOND
+
+
+class TestLocked:
+    def test_jobs_that_run_lock_no_queue(
+        self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
+    ) -> None:
+        bring(store, engine, queue.number, "executing")
+        assert store.locked([queue.number, queue2.number]) == set()
+        assert store.locked([]) == set()

@@ -1,0 +1,89 @@
+"""Every test of the contract, for a store's test module to import whole."""
+
+from tests.contract.answers import TestAnswers, TestEarlyAnswers, TestInbox, TestUsedAnswers, TestWaitKeys
+from tests.contract.asking import (
+    TestChangingRules,
+    TestCron,
+    TestEngines,
+    TestPages,
+    TestTickets,
+    throttled,
+)
+from tests.contract.bad_rows import TestBadRows
+from tests.contract.claim import TestClaim, TestStage
+from tests.contract.enqueue import TestEnqueue, TestKeys
+from tests.contract.lanes import (
+    TestIngest,
+    TestLaneClaims,
+    TestLanes,
+    TestOneNote,
+    TestRefusals,
+    TestUsage,
+    TestWhatIsKept,
+)
+from tests.contract.leases import TestLeases, TestOrphans, TestOwned
+from tests.contract.looking import TestFind, TestGet, TestGlance, TestNow, TestOverdue, TestPrune
+from tests.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, TestNotes
+from tests.contract.payloads import TestLargePayloads
+from tests.contract.registry import TestDroppedQueues, TestQueues, shop
+from tests.contract.rules import TestRules
+from tests.contract.schema import TestChecks, TestMigrations
+from tests.contract.together import TestProcesses, TestThreads, stores
+from tests.contract.transactions import TestUserTransaction, orders
+from tests.contract.turn import TestChildren, TestMoves, TestTokens, TestTurn
+from tests.contract.waking import TestWaking
+
+__all__ = [
+    "TestAnswers",
+    "TestAnswersForNoJob",
+    "TestAnswersForOneJob",
+    "TestBadRows",
+    "TestChangingRules",
+    "TestChecks",
+    "TestChildren",
+    "TestClaim",
+    "TestCron",
+    "TestDroppedQueues",
+    "TestEarlyAnswers",
+    "TestEngines",
+    "TestEnqueue",
+    "TestFind",
+    "TestGet",
+    "TestGlance",
+    "TestInbox",
+    "TestIngest",
+    "TestKeys",
+    "TestLaneClaims",
+    "TestLanes",
+    "TestLargePayloads",
+    "TestLeases",
+    "TestMigrations",
+    "TestMoves",
+    "TestNotes",
+    "TestNow",
+    "TestOneNote",
+    "TestOrphans",
+    "TestOverdue",
+    "TestOwned",
+    "TestPages",
+    "TestProcesses",
+    "TestPrune",
+    "TestQueues",
+    "TestRefusals",
+    "TestRules",
+    "TestStage",
+    "TestThreads",
+    "TestTickets",
+    "TestTokens",
+    "TestTurn",
+    "TestUsage",
+    "TestUsedAnswers",
+    "TestUserTransaction",
+    "TestWaitKeys",
+    "TestWaking",
+    "TestWhatIsKept",
+    "orders",
+    "shop",
+    "stores",
+    "throttled",
+]  # fmt: skip

@@ -1,0 +1,97 @@
+"""Faults by seed: a store that crashes its engine, loses acknowledgements, goes away, or takes very long."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from hipq.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from tests.simulation.life import Life
+    from tests.simulation.world import World
+
+VERBS = frozenset(
+    {
+        "stage", "turn", "overdue", "take_lease", "renew_lease", "drop_lease", "orphans", "owned", "glance", "enqueue",
+        "ask", "drop_ticket", "shut_out", "unpark", "change_rules", "limits", "cron", "tick",
+        "answer", "brought", "unranked", "drop_answer", "prune_answers", "late_answers", "ended", "rules",
+    }
+)  # fmt: skip
+
+
+class Crash(BaseException):
+    """The process is gone: nothing after this line runs, nothing in memory is left."""
+
+
+class Disk:
+    """The connection underneath the store; while the disk is `full`, no transaction commits."""
+
+    def __init__(self, conn: sqlite3.Connection, begins: Callable[[], None]) -> None:
+        self._conn = conn
+        self._begins = begins
+        """Called before a transaction has its lock: others may be faster."""
+        self.full = False
+
+    def execute(self, statement: str, *values: Any) -> Any:
+        if statement == "BEGIN IMMEDIATE":
+            self._begins()
+        if self.full and statement == "COMMIT":
+            self._conn.execute("ROLLBACK")
+            raise sqlite3.OperationalError("simulated: database or disk is full")
+        return self._conn.execute(statement, *values)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._conn, name)
+
+
+class FaultyStore:
+    """The real store as one engine (or client) reaches it. Between any two calls anything may happen."""
+
+    def __init__(self, world: World, life: Life | None) -> None:
+        self._world = world
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        verb = getattr(self._world.store, name)
+        if name not in VERBS:
+            return verb
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            world = self._world
+            fault = world.draw_fault(name, self._life is not None)
+            world.trace(self._life, f"{name}{' (' + fault + ')' if fault else ''}")
+            if fault == "crash before":
+                raise Crash
+            if fault == "away":
+                raise StoreUnavailable("simulated: the store is away")
+            if fault in ("slow", "stall"):
+                world.stall(self._life, longer_than_lease=fault == "stall")
+            if name == "ask":
+                args = (*args[:4], min(args[4], world.scene.page), args[5])
+            world.call += 1
+            world.actor = self._life.engine.sysid if self._life else 0
+            if name == "answer":
+                world.answering = world.call
+            if name == "drop_answer" or kwargs.get("instead_of"):
+                world.tended.add(world.call)
+            if self._life:
+                world.codes[world.actor] = self._life.types
+            world.fill_disk(fault == "full")
+            try:
+                result = verb(*args, **kwargs)
+            finally:
+                world.actor = 0
+                world.fill_disk(False)
+            if name == "turn" and self._life and "work" in self._life.types and result.refused:
+                world.met.append(world.clock.steady())
+            if fault == "crash after":
+                raise Crash
+            if fault == "lost":
+                raise StoreUnavailable("simulated: the acknowledgement was lost")
+            if name == "ask" and self._life and result:
+                self._life.ticket = result.ticket
+            return result
+
+        return call

@@ -1,0 +1,33 @@
+"""An engine process, as the scheduler of a simulated world knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hipq.engine.loop import Engine
+from hipq.limits.code import Throttler
+from tests.simulation.executor import SimulatedHands
+
+
+class Life:
+    """One engine process from its start to its crash."""
+
+    def __init__(self, wake_at: int) -> None:
+        self.engine: Engine
+        self.hands: SimulatedHands
+        self.throttler: Throttler | None = None
+        self.crons = 0
+        """What its code had of those when it started,"""
+        self.types: tuple[str, ...] = ()
+        """and the job types it has code for."""
+        self.wake_at = wake_at
+        self.woken = False
+        self.failures = 0
+        self.ticket = 0
+        """The last one it took,"""
+        self.asides: list[tuple[int, Callable[[], None]]] = []
+        """and what its other threads will have done, and when."""
+
+    @property
+    def next_at(self) -> int:
+        return min(self.wake_at, *(at for at, _ in self.asides)) if self.asides else self.wake_at
