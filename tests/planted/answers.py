@@ -129,8 +129,8 @@ ANSWER_BUGS = (
         "when its answer handler fails the request is sent again",
         "I15",
         (
-            (SETTLE, 'after, event = awaiting.unread(row, ending.fault, now), "answer failed"',
-             'after, event = moves.errored(row, ending.fault, 500, now), "error"'),
+            (SETTLE, 'after, event = wait_transitions.unread(row, ending.fault, now), "answer failed"',
+             'after, event = transitions.errored(row, ending.fault, 500, now), "error"'),
         ),
     ),
     Bug(
@@ -202,9 +202,9 @@ ANSWER_BUGS = (
         "a failing cancel handler is called for ever",
         "I1|I13",
         (
-            (SETTLE, "after = awaiting.call_ended(row, ending.fault, order, now)",
-             'after = moves.given_back(row, "", False, now) if ending.fault else '
-             "awaiting.call_ended(row, None, order, now)"),
+            (SETTLE, "after = wait_transitions.call_ended(row, ending.fault, order, now)",
+             'after = transitions.given_back(row, "", False, now) if ending.fault else '
+             "wait_transitions.call_ended(row, None, order, now)"),
         ),
     ),
     Bug(

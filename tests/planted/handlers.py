@@ -16,8 +16,8 @@ HANDLER_BUGS = (
         (
             (
                 SETTLE,
-                "    return moves.crashed(row, ending.fault, ending.exitcode, now, judged)\n\n\ndef _is_judged",
-                "    return moves.suspected(row, ending.fault, now)\n\n\ndef _is_judged",
+                "    return transitions.crashed(row, ending.fault, ending.exitcode, now, judged)\n\n\ndef _is_judged",
+                "    return transitions.suspected(row, ending.fault, now)\n\n\ndef _is_judged",
             ),
         ),
     ),
@@ -35,7 +35,7 @@ HANDLER_BUGS = (
     Bug(
         "without a retry handler a crash is final",
         "test",
-        ((LAUNCH, 'if fault.kind != "crash" or row.crashes > moves.CRASHES_ALLOWED:', "if fault.kind:"),),
+        ((LAUNCH, 'if fault.kind != "crash" or row.crashes > transitions.CRASHES_ALLOWED:', "if fault.kind:"),),
         "tests/engine/test_crash.py::test_without_a_retry_handler_it_is_tried_three_times_with_growing_delays",
     ),
     Bug(
@@ -58,7 +58,7 @@ HANDLER_BUGS = (
     Bug(
         "what a retry handler changes is dropped",
         "I3",
-        ((SETTLE, "copy = moves.edited(errored, ending.edits) if ending.edits else errored", "copy = errored"),),
+        ((SETTLE, "copy = transitions.edited(errored, ending.edits) if ending.edits else errored", "copy = errored"),),
     ),
     Bug(
         "a retry handler's copy is the handler's own job",
