@@ -43,7 +43,7 @@ def beside_future_jobs(bench: Bench, order: Any, name: str, future: int) -> Line
     store = bench.app.store
     for start in range(0, future, 50_000):
         queues[1].enqueue_many("work", [PAYLOAD] * min(50_000, future - start), delay=86_400 + start)
-    sysid = store.take_lease(3600, "bench")
+    engine_id = store.take_lease(3600, "bench")
     times: dict[int, list[float]] = {queue.number: [] for queue in queues}
     for queue in queues:
         queue.enqueue_many("work", [PAYLOAD] * 6_000)
@@ -52,10 +52,10 @@ def beside_future_jobs(bench: Bench, order: Any, name: str, future: int) -> Line
             claim = Claim(queue.number, ("work",), WANTED)
             now = store.now()
             began = time.perf_counter()
-            won = store.turn(sysid, [], [claim], now).won
+            won = store.turn(engine_id, [], [claim], now).won
             times[queue.number].append(time.perf_counter() - began)
             assert len(won) == WANTED
-    store.drop_lease(sysid)
+    store.drop_lease(engine_id)
     empty, full = (statistics.median(times[queue.number][5:]) * 1000 for queue in queues)
     what = f"claim {WANTED} beside {future:,} future jobs, {name} order"
     return Line(what, full, empty, FUTURE_TARGET, "ms", WITHOUT)

@@ -191,8 +191,8 @@ def _together(app: Hipq, size: int, kind: str, count: int) -> float:
         began = time.perf_counter()
         app.resume(queue.name)
         while True:
-            (glance,) = app.store.glance([(queue.number, (kind,))])
-            if not glance.ready and not glance.owned:
+            (peek,) = app.store.peek([(queue.number, (kind,))])
+            if not peek.ready and not peek.owned:
                 break
             time.sleep(0.01)
         return count / (time.perf_counter() - began)

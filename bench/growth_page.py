@@ -57,7 +57,8 @@ In the queue's own order a claim looks at the head of every lane that has a limi
 `lanes="fair"`, which looks at hardly more lanes than it takes jobs from.
 """,
     "drain: fair lanes": """\
-A claim takes one job of each lane in turn. With one lane it reads one strand, with a thousand some hundreds, one a job;
+A claim takes one job of each lane in turn. With one lane it reads one claim group, with a thousand some hundreds, one a
+job;
 more lanes than that change nothing.
 """,
     "answer 100 at a time": """\

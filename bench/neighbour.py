@@ -42,9 +42,9 @@ class Turns:
         self.completed = 0
         turn = app.store.turn
 
-        def timed(sysid: int, changes: Any, claims: Any, now: int) -> Turned:
+        def timed(engine_id: int, changes: Any, claims: Any, now: int) -> Turned:
             began = time.perf_counter()
-            turned = turn(sysid, changes, claims, now)
+            turned = turn(engine_id, changes, claims, now)
             if turned.won:
                 self._times.append((time.perf_counter() - began) * 1000)
             self.completed += sum(change.after.phase == "done" for change in changes)

@@ -79,15 +79,15 @@ def unsynced(app: Hipq) -> Iterator[Hipq]:
 def claim_times(app: Hipq, queue: int, rounds: int, wanted: int = 100) -> list[float]:
     """Milliseconds of claims of so many jobs. What was claimed is finished at once, as an engine does."""
     store, found = app.store, []
-    sysid = store.take_lease(600, "bench")
+    engine_id = store.take_lease(600, "bench")
     for _ in range(rounds):
         now = store.now()
         began = time.perf_counter()
-        won = store.turn(sysid, [], [Claim(queue, ("work", "ask"), wanted)], now).won
+        won = store.turn(engine_id, [], [Claim(queue, ("work", "ask"), wanted)], now).won
         found.append((time.perf_counter() - began) * 1000)
         assert len(won) == wanted
         assert not store.turn(
-            sysid, [Change(row, transitions.succeeded(row, "null", 0, now)) for row in won], [], now
+            engine_id, [Change(row, transitions.succeeded(row, "null", 0, now)) for row in won], [], now
         ).lost
-    store.drop_lease(sysid)
+    store.drop_lease(engine_id)
     return found

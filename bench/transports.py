@@ -147,7 +147,7 @@ def from_memory(bench: Bench, in_order: bool = False) -> float:
 
     def settle() -> None:
         for start in range(0, len(messages), KEYS_AT_ONCE):
-            inbox.come(reader.read(messages[start : start + KEYS_AT_ONCE], bench.app.store.now()))
+            inbox.deliver(reader.read(messages[start : start + KEYS_AT_ONCE], bench.app.store.now()))
 
     took = seconds(settle)
     bench.check_done(queue)

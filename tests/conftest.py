@@ -76,5 +76,5 @@ def other(store: Store, queue: QueueTables, database: Database, clock: HandClock
 
 @pytest.fixture
 def engine(store: Store) -> int:
-    """The sysid of an engine with a live lease."""
+    """The engine_id of an engine with a live lease."""
     return store.take_lease(3600, "test")

@@ -86,24 +86,24 @@ class RawPostgres:
 
     def drain(self, batch: int = 500) -> int:
         """Claim a batch, finish the last one, in one transaction a turn, until nothing is ready."""
-        pick = f"{self._strand()} AND throttle_factor = 1000 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
+        pick = f"{self._group()} AND throttle_factor = 1000 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
         return self._turns(pick, lambda: {"batch": batch})
 
     def request_and_answer(self, batch: int, answers: int) -> int:
         """Claim a batch, let the last one wait, in one transaction a turn; then the last one's answers, some at a
         time, end it."""
-        strand = self._strand(job_type="ask")
-        pick = f"{strand} AND throttle_factor = 1000 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
+        group = self._group(job_type="ask")
+        pick = f"{group} AND throttle_factor = 1000 ORDER BY rank, id LIMIT %(batch)s FOR UPDATE SKIP LOCKED"
         return self._turns(
             pick, lambda: {"batch": batch}, self._wait, lambda rows: self.answer([one[4] for one in rows], answers)
         )
 
     def drain_limited(self, limit: int, weights: int) -> int:
-        """The first jobs whose weights fit into what is left of a limit; one strand a weight, merged in order."""
+        """The first jobs whose weights fit into what is left of a limit; one group a weight, merged in order."""
         pick = (
             "SELECT id FROM (SELECT id, sum(throttle_factor / 1000) OVER (ORDER BY rank, id) AS units FROM ("
             f"SELECT head.* FROM generate_series(1, {weights}) AS weight CROSS JOIN LATERAL ("
-            f"{self._strand('id, rank, throttle_factor')} AND throttle_factor = 1000 * weight ORDER BY rank, id "
+            f"{self._group('id, rank, throttle_factor')} AND throttle_factor = 1000 * weight ORDER BY rank, id "
             "LIMIT %(room)s) AS head) AS heads) AS sums WHERE units <= %(room)s"
         )
         return self._turns(pick, lambda: {"room": limit - sum(self._locked().values())})
@@ -113,7 +113,7 @@ class RawPostgres:
         the next lanes."""
         pick = (
             "SELECT head.id FROM unnest(%(lanes)s::text[], %(rooms)s::bigint[]) AS line (lane, room) "
-            f"CROSS JOIN LATERAL ({self._strand('id, rank', 'line.lane')} AND throttle_factor = 1000 "
+            f"CROSS JOIN LATERAL ({self._group('id, rank', 'line.lane')} AND throttle_factor = 1000 "
             "ORDER BY rank, id LIMIT line.room) AS head ORDER BY head.rank, head.id LIMIT %(batch)s"
         )
         after, most = "", 1 if fair else limit
@@ -167,7 +167,7 @@ class RawPostgres:
         query = f"SELECT lane, sum(held)::bigint / 1000 FROM {self._table} WHERE held <> 0 GROUP BY lane"
         return dict(self._conn.execute(query).fetchall())
 
-    def _strand(self, names: str = "id", lane: str = "''", job_type: str = "work") -> str:
+    def _group(self, names: str = "id", lane: str = "''", job_type: str = "work") -> str:
         return (
             f"SELECT {names} FROM {self._table} WHERE phase = 'ready' AND job_type = '{job_type}' AND lane = {lane} "
             "AND time_windows = '[]'"

@@ -74,20 +74,20 @@ class RawSqlite:
 
     def drain(self, batch: int = 500) -> int:
         """Claim a batch, finish the last one, in one transaction a turn, until nothing is ready."""
-        return self._turns(lambda: self._rows(f"{self._strand('1')} ORDER BY rank, id LIMIT ?", (batch,)))
+        return self._turns(lambda: self._rows(f"{self._group('1')} ORDER BY rank, id LIMIT ?", (batch,)))
 
     def request_and_answer(self, batch: int, answers: int) -> int:
         """Claim a batch, let the last one wait, in one transaction a turn; then the last one's answers, some at a
         time, end it."""
-        pick = f"{self._strand('1', 'ask')} ORDER BY rank, id LIMIT ?"
+        pick = f"{self._group('1', 'ask')} ORDER BY rank, id LIMIT ?"
         return self._turns(
             lambda: self._rows(pick, (batch,)), self._wait, lambda rows: self.answer([one[4] for one in rows], answers)
         )
 
     def drain_limited(self, limit: int, weights: int) -> int:
-        """The first jobs whose weights fit into what is left of a limit; one strand a weight, merged in order."""
+        """The first jobs whose weights fit into what is left of a limit; one group a weight, merged in order."""
         heads = " UNION ALL ".join(
-            f"SELECT * FROM ({self._strand(str(weight))} ORDER BY rank, id LIMIT :room)"
+            f"SELECT * FROM ({self._group(str(weight))} ORDER BY rank, id LIMIT :room)"
             for weight in range(1, weights + 1)
         )
         pick = (
@@ -150,7 +150,7 @@ class RawSqlite:
         )
         return self._rows(query, (lane, count))
 
-    def _strand(self, weight: str, job_type: str = "work") -> str:
+    def _group(self, weight: str, job_type: str = "work") -> str:
         return (
             f"SELECT {_NAMES} FROM {self._table} WHERE phase = 'ready' AND job_type = '{job_type}' AND lane = '' "
             f"AND time_windows = '[]' AND throttle_factor = 1000 * {weight}"

@@ -79,7 +79,7 @@ def call_back(url: str, answer: dict[str, str]) -> None:
 
 
 # -- where requests come from -----------------------------------------------------------------------------------------
-class Places(dict[str, str]):
+class Checkpoints(dict[str, str]):
     """How far this process has read, for streams that do not note that themselves: hipq keeps it in its database, and
     this bank, which has none, in memory."""
 
@@ -98,7 +98,7 @@ class Places(dict[str, str]):
 
 def from_a_stream(url: str, bank: Bank) -> Iterator[None]:
     """Take what comes, and acknowledge it; one round at a time."""
-    source = transports.source(transports.address(url), "bank", Places())
+    source = transports.source(transports.address(url), "bank", Checkpoints())
     try:
         while True:
             messages = source.receive(100, 0.5)

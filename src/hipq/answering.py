@@ -52,7 +52,7 @@ class Answering(Looking):
         says that the work failed. `attempt`: the attempt it is an answer to, for job types that fence others off.
         """
         options = {"answer_id": answer_id, "error": error, "attempt": attempt}
-        return self.inbox.come([self._queue(queue).arrived(type, key, data, **options)])[0].outcome
+        return self.inbox.deliver([self._queue(queue).arrived(type, key, data, **options)])[0].outcome
 
     def answer_many(self, answers: Iterable[Mapping[str, Any]]) -> list[Answered]:
         """Bring many answers, each with the names and values that `answer` takes: a thousand at a time in one
@@ -68,7 +68,7 @@ class Answering(Looking):
                 raise Invalid(f"an answer has no {', '.join(map(str, unknown))}: {', '.join(sorted(_ANSWER_FIELDS))}")
             options = {name: value for name, value in one.items() if name not in ("queue", "type", "key", "data")}
             news.append(self._queue(one["queue"]).arrived(one["type"], one["key"], one.get("data"), **options))
-        return [delivered.outcome for delivered in self.inbox.come(news)]
+        return [delivered.outcome for delivered in self.inbox.deliver(news)]
 
     def listen(
         self,

@@ -241,10 +241,10 @@ class Hipq(Changing, Answering):
         drain: float | timedelta | None = None,
     ) -> Engine:
         """An engine over some queues, or all of them; `run` drives it."""
-        from hipq.engine.executor import RealHands  # a program that only adds jobs need not load any of this
+        from hipq.engine.executor import LocalExecutor  # a program that only adds jobs need not load any of this
         from hipq.engine.launch import Launcher, bare
         from hipq.engine.loop import Engine
-        from hipq.executors.processes import Nursery
+        from hipq.executors.processes import ForkServer
 
         unknown = set(queues or ()) - set(self._queues)
         if unknown:
@@ -262,16 +262,16 @@ class Hipq(Changing, Answering):
             lambda queue: self._queues[queue].chained,
             self.traces.around if self.traces else bare,
         )
-        nursery = Nursery(
+        fork_server = ForkServer(
             lambda job, is_told: launcher.serve(
                 job, is_told, lambda queue, job_type: self._queues[queue].spec(job_type)
             )
         )
         try:
             served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
-            hands = RealHands(nursery, launcher, concurrency, self.store.nudge, self.store.hush)
+            hands = LocalExecutor(fork_server, launcher, concurrency, self.store.notify_done, self.store.clear)
         except BaseException:
-            nursery.close()
+            fork_server.close()
             raise
         return Engine(
             self.store,

@@ -11,7 +11,7 @@ JOB_EVENTS: Final = (
     "added", "staged", "claimed", "ok", "failed", "error", "gave up", "again", "waits", "timed out", "given back",
     "rescued", "crashed", "lifetime over", "cancelled", "told to stop", "hurried", "changed", "lost", "unstorable",
     "pruned", "window closed", "deferred", "rejected", "parked", "answered", "progress", "answer failed",
-    "calling off", "called off", "call-off failed",
+    "cancelling", "cancel handler ended", "cancel handler failed",
 )  # fmt: skip
 ANSWER_EVENTS: Final = (
     "matched", "buffered", "duplicate", "conflict", "late", "unreadable", "answer dropped", "answers pruned",

@@ -12,7 +12,7 @@ from hipq.events import Events
 from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.fault import Fault
 from hipq.job.model import Change, New, Row, queue_of
-from hipq.job.states import ANSWERED, CALLING_OFF, FINAL, PARKED, READY, SCHEDULED, WAITING
+from hipq.job.states import ANSWERED, CANCELLING, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import to_datetime
 from hipq.job.windows import is_open, opening
 from hipq.stores.base import Filter, Store, Stored
@@ -56,10 +56,10 @@ class Operator:
 
         def cancelled(row: Row, now: int) -> Row | None:
             cause = waiting.load(row.wait).cause
-            if row.phase == CALLING_OFF and cause and cause.kind == "cancelled":
+            if row.phase == CANCELLING and cause and cause.kind == "cancelled":
                 return None  # it is on its way
             if row.phase in (WAITING, ANSWERED) and waiting.load(row.wait).calls_off:
-                return wait_transitions.called_off(row, Fault("cancelled", reason), now)
+                return wait_transitions.cancelling(row, Fault("cancelled", reason), now)
             return transitions.cancelled(row, reason, now)
 
         return cancelled
@@ -79,7 +79,7 @@ class Operator:
         if not is_open(row.time_windows, now):
             opens = to_datetime(opening(row.time_windows, now)).isoformat()
             raise Conflict(f"job {row.id} may not start now: its window opens at {opens}")
-        return transitions.hurried(row, self._queue(row).order, now)
+        return transitions.run_now(row, self._queue(row).order, now)
 
     def change(self, at: int | None, priority: int | None) -> Move:
         """It has not started, and is to start at another time, or before or after others."""
@@ -107,7 +107,7 @@ class Operator:
                 return
             change = Change(row, after, (), event)
             if not self._store.turn(0, [change], [], now).lost:
-                self._store.ring()
+                self._store.notify()
                 self._tell(change, now)
                 return
         raise Conflict(f"job {job_id} moved on while it was being changed; look at it again")
@@ -140,7 +140,7 @@ class Operator:
             done = Changed(len(made), skipped)
             for job_id in {*turned.lost, *blocked}:  # they moved meanwhile: each by itself
                 done += self._once_more(job_id, move, event)
-            self._store.ring()
+            self._store.notify()
             yield done
 
     def all_again(self, wanted: Filter) -> Iterator[Changed]:
@@ -183,7 +183,7 @@ class Operator:
         )  # fmt: skip
 
     def _tell(self, change: Change, now: int) -> None:
-        name = CALLING_OFF if change.after.phase == CALLING_OFF else change.event
+        name = CANCELLING if change.after.phase == CANCELLING else change.event
         self._events.emit(name, now, self._queue(change.before).name, change.after)
 
     def _row(self, job_id: int) -> Row:

@@ -25,7 +25,7 @@ LONGEST_PAUSE: Final = 30.0
 USAGE: Final = 2
 
 
-class Place:
+class WorkerSlot:
     """One of the N places, and who is in it."""
 
     def __init__(self) -> None:
@@ -50,7 +50,7 @@ class Place:
 class Supervisor:
     def __init__(self, arguments: Sequence[str], processes: int, until_empty: bool) -> None:
         self._until_empty = until_empty
-        self._places = [Place() for _ in range(processes)]
+        self._places = [WorkerSlot() for _ in range(processes)]
         self._stopping = 0
         self._lifeline, self._held = os.pipe()
         end = ["--lifeline", str(self._lifeline)]
@@ -62,7 +62,7 @@ class Supervisor:
             while True:
                 now = time.monotonic()
                 for place in self._places:
-                    self._tend(place, now)
+                    self._serve_forks(place, now)
                 if all(place.status is not None for place in self._places):
                     return max(place.status or 0 for place in self._places)
                 select.select([news], [], [], self._pause(now))
@@ -70,13 +70,13 @@ class Supervisor:
                     if number in (signal.SIGINT, signal.SIGTERM):
                         self._stop(number)
 
-    def _tend(self, place: Place, now: float) -> None:
+    def _serve_forks(self, place: WorkerSlot, now: float) -> None:
         if place.process is not None and (status := place.process.poll()) is not None:
-            self._bury(place, place.process.pid, status, now)
+            self._reap(place, place.process.pid, status, now)
         if place.process is None and place.status is None and now >= place.due:
             self._start(place, now)
 
-    def _start(self, place: Place, now: float) -> None:
+    def _start(self, place: WorkerSlot, now: float) -> None:
         place.started = now
         try:
             place.process = subprocess.Popen(
@@ -90,7 +90,7 @@ class Supervisor:
             return
         logs.LOGGER.info(logs.Line("worker started", {"worker": place.process.pid}))
 
-    def _bury(self, place: Place, pid: int, status: int, now: float) -> None:
+    def _reap(self, place: WorkerSlot, pid: int, status: int, now: float) -> None:
         pause = place.ended(now)
         if self._stopping or (self._until_empty and status == 0):
             place.status = 1 if status > 0 else 0  # ended by our signal before it could listen: nothing was lost

@@ -39,7 +39,7 @@ class Request:
         self.callback = callback
 
 
-class Places:
+class Checkpoints:
     """This process is alone."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ class Places:
 
 def by_stream(url: str) -> Iterator[Sequence[Request]]:
     """Requests that come as messages, some at a time; acknowledged when they were dealt with."""
-    places = Places()
+    places = Checkpoints()
     while True:
         try:
             opened = source(address(url), "service", places)

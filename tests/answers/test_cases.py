@@ -429,7 +429,7 @@ def test_case_05_an_answer_before_the_retry_handler_was_asked_settles_the_job(
     one.run(until_empty=True)
     clock.advance(seconds=10)
     two.run(until_empty=True)
-    assert (one.job(job_id).state, one.job(job_id).phase) == ("error", "judging")
+    assert (one.job(job_id).state, one.job(job_id).phase) == ("error", "deciding")
     assert (charge.answer("k", "x"), held(one, job_id)) == ("matched", 0)
     one.run(until_empty=True)
     job = one.job(job_id)
@@ -1678,7 +1678,7 @@ def test_case_17_a_time_out_is_called_off_before_it_is_an_error(
     assert job.fault is not None
     assert job.fault.is_a(TimeoutError)
     assert (bank.called_off, job.attempt) == (["k"], 1)
-    assert told(job) == ["claimed", "waits", "calling off", "called off", "error", "again"]
+    assert told(job) == ["claimed", "waits", "cancelling", "cancel handler ended", "error", "again"]
 
 
 def test_case_17_a_cancel_handler_knows_why(app: Hipq, queue: Queue, run: Run, bank: Bank, clock: HandClock) -> None:
@@ -1708,13 +1708,13 @@ def test_case_17_a_cancelled_job_is_called_off_and_then_final(app: Hipq, queue: 
     run()
     app.cancel(job_id, "changed my mind")
     job = app.job(job_id)
-    assert (job.state, job.phase, held(app, job_id), bank.called_off) == ("running", "calling off", 1, [])
+    assert (job.state, job.phase, held(app, job_id), bank.called_off) == ("running", "cancelling", 1, [])
     run()
     job = app.job(job_id)
     assert (job.state, job.code, job.exitcode, job.attempt, held(app, job_id)) == ("final", "failed", 499, 1, 0)
     assert job.fault is not None
     assert (job.fault.kind, job.fault.message, bank.called_off) == ("cancelled", "changed my mind", ["k"])
-    assert told(job) == ["claimed", "waits", "calling off", "called off", "cancelled"]
+    assert told(job) == ["claimed", "waits", "cancelling", "cancel handler ended", "cancelled"]
 
 
 @pytest.mark.parametrize("how", ["raises", "async", "async raises", "slow"])
@@ -1753,7 +1753,7 @@ def test_case_17_what_the_cancel_handler_does_never_blocks(
         release.set()
     job = app.job(job_id)
     assert (job.state, job.exitcode, bank.called_off) == ("final", 499 if cause == "cancel" else 504, ["k"])
-    event = "called off" if how == "async" else "call-off failed"
+    event = "cancel handler ended" if how == "async" else "cancel handler failed"
     (entry,) = [entry for entry in job.history if entry["event"] == event]
     if how.endswith("raises"):
         assert "the bank is closed" in entry["error"]
@@ -1773,7 +1773,7 @@ def test_case_17_an_answer_while_a_time_out_is_called_off_is_accepted(
     one.run(until_empty=True)
     clock.advance(seconds=10)
     two.run(until_empty=True)
-    assert one.job(job_id).phase == "calling off", "an engine without the code leaves it to one that has it"
+    assert one.job(job_id).phase == "cancelling", "an engine without the code leaves it to one that has it"
     assert charge.answer("k", "just in time") == "matched"
     one.run(until_empty=True)
     job = one.job(job_id)
@@ -1867,7 +1867,7 @@ def test_case_18_a_time_out_is_an_error_by_default(
     assert (job.state, job.code, job.failures, bank.sent) == ("final", "error", 2, [1, 2])
 
 
-@pytest.mark.parametrize("calls_off", [True, False], ids=["called off", "plain"])
+@pytest.mark.parametrize("calls_off", [True, False], ids=["cancel handler ended", "plain"])
 @pytest.mark.parametrize(
     ("chosen", "state", "code", "exitcode", "result"),
     [

@@ -112,7 +112,7 @@ def test_a_cancel_handler_that_kills_its_process_changes_nothing(
         assert (job.state, job.code, job.exitcode) == ("final", "failed", 499)
     else:
         assert (job.state, job.failures) == ("retry", 1)
-    assert "call-off failed" in [entry["event"] for entry in job.history]
+    assert "cancel handler failed" in [entry["event"] for entry in job.history]
 
 
 def test_a_job_with_an_answer_before_it_is_called_off_when_it_is_cancelled(app: Hipq, queue: Queue, run: Run) -> None:
@@ -124,7 +124,7 @@ def test_a_job_with_an_answer_before_it_is_called_off_when_it_is_cancelled(app: 
     run()
     ask.answer("k", "40 %")
     app.cancel(job_id)
-    assert app.job(job_id).phase == "calling off"
+    assert app.job(job_id).phase == "cancelling"
     run()
     assert (app.job(job_id).code, app.job(job_id).exitcode, told) == ("failed", 499, ["k"])
     assert [one.state for one in app.inbox.list()] == ["late"]
@@ -213,11 +213,11 @@ def test_no_turn_locks_more_keys_than_it_may_also_after_the_store_was_away(
     seen: list[int] = []
     turn = app.store.turn
 
-    def away(sysid: int, changes: Any, claims: Any, now: int) -> Any:
+    def away(engine_id: int, changes: Any, claims: Any, now: int) -> Any:
         seen.append(len(inbox_transaction.sought(changes)))
         if seen[-1] > 0 and sum(count > 0 for count in seen) <= 4:
             raise StoreUnavailable("away")
-        return turn(sysid, changes, claims, now)
+        return turn(engine_id, changes, claims, now)
 
     monkeypatch.setattr(app.store, "turn", away)
     _drive(engine, lambda: len(app.jobs("orders", phase="waiting", limit=100)) == 50)

@@ -11,7 +11,16 @@ from hipq.events import ANSWER_EVENTS, Event
 from hipq.testing.clock import HandClock
 from tests.answers.helping import Bank, Run, step
 
-WORDS = (*ANSWER_EVENTS, "answered", "progress", "answer failed", "calling off", "called off", "call-off failed", "ok")
+WORDS = (
+    *ANSWER_EVENTS,
+    "answered",
+    "progress",
+    "answer failed",
+    "cancelling",
+    "cancel handler ended",
+    "cancel handler failed",
+    "ok",
+)
 
 
 @pytest.fixture
@@ -140,8 +149,8 @@ def test_calling_off_is_announced(
     assert app.job(job_id).state == "final"
     before, *found = names(heard) if cause == "time-out" else ["timed out", *names(heard)]
     assert before == "timed out"
-    assert found[0] == "calling off"
-    assert found[1] == ("call-off failed" if fails else "called off")
+    assert found[0] == "cancelling"
+    assert found[1] == ("cancel handler failed" if fails else "cancel handler ended")
 
 
 def test_dropping_is_announced(app: Hipq, charge: JobType, heard: list[Event]) -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from hipq import Answer, Hipq, Job, JobType, Progress, Queue, Retry, Wait, fixed
 from hipq.engine import rescue
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.engine.settle import settle
 from hipq.job.fault import Fault
 from hipq.job.model import Row
-from hipq.job.run_result import Again, Crashed, Ending, Judged
+from hipq.job.run_result import Crashed, Decided, Rerun, RunResult
 from hipq.stores.base import Claim
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.testing.clock import HandClock
@@ -50,9 +50,9 @@ class ByHand:
     def die(self) -> None:
         self._store.drop_lease(self._sysid)
 
-    def end(self, row: Row, ending: Ending) -> None:
+    def end(self, row: Row, ending: RunResult) -> None:
         answer = next((one._kept for one in self._app.inbox.list(state="matched")), None)
-        running = Running(row, self._charge.spec, 0, answer).ended(ending)
+        running = Execution(row, self._charge.spec, 0, answer).ended(ending)
         change = settle(running, self._charge.queue.order, self._store.now())
         assert not self._store.turn(self._sysid, [change], [], self._store.now()).lost
 
@@ -89,17 +89,17 @@ def test_where_there_is_a_fence_the_one_to_its_last_attempt_counts(app: Hipq, qu
     charge = bank.charge(queue, fence="attempt")
     job_id = charge.enqueue(key="k")
     engine = ByHand(app, charge)
-    engine.end(engine.claim(), Again(FAULT))
+    engine.end(engine.claim(), Rerun(FAULT))
     row = engine.claim()
     for attempt in (1, 2):
         assert app.answer("orders", "charge", "k", f"to {attempt}", attempt=attempt) in ("buffered", "late")
-    engine.end(row, Judged(FAULT))
+    engine.end(row, Decided(FAULT))
     assert app.job(job_id).phase == "answered"
     assert kept(app) == [("to 1", "late"), ("to 2", "matched")]
 
 
-@pytest.mark.parametrize("again", [None, Again(FAULT, delay=60)], ids=["on its last attempt", "to be tried again"])
-def test_cancelled_then_it_is_called_off(app: Hipq, queue: Queue, run: Run, bank: Bank, again: Again | None) -> None:
+@pytest.mark.parametrize("again", [None, Rerun(FAULT, delay=60)], ids=["on its last attempt", "to be tried again"])
+def test_cancelled_then_it_is_called_off(app: Hipq, queue: Queue, run: Run, bank: Bank, again: Rerun | None) -> None:
     charge = bank.charge(queue)
     bank.answered(charge)
     bank.cancelled(charge)
@@ -107,7 +107,7 @@ def test_cancelled_then_it_is_called_off(app: Hipq, queue: Queue, run: Run, bank
     engine = ByHand(app, charge)
     row = engine.claim()
     assert charge.answer("k", "paid") == "buffered"
-    engine.end(row, Judged(FAULT, again=again))
+    engine.end(row, Decided(FAULT, again=again))
     assert app.job(job_id).phase == "answered"
     app.cancel(job_id)
     run()
@@ -170,7 +170,7 @@ def test_crashes_of_its_handler_are_not_those_of_its_answer_handler(
             assert charge.answer("k", "paid") == "buffered"
         engine.end(row, CRASH)
         if count < 2:
-            engine.end(engine.claim(), Judged(CRASH.fault, again=Again(CRASH.fault)))
+            engine.end(engine.claim(), Decided(CRASH.fault, again=Rerun(CRASH.fault)))
     for pause in (1, 2):
         assert app.job(job_id).phase == "answered"
         engine.end(engine.claim(), CRASH)
@@ -179,7 +179,7 @@ def test_crashes_of_its_handler_are_not_those_of_its_answer_handler(
         engine.look_again()
     engine.end(engine.claim(), CRASH)
     job = app.job(job_id)
-    assert (job.phase, job.failures) == ("judging", 4), "an error, for its retry handler"
+    assert (job.phase, job.failures) == ("deciding", 4), "an error, for its retry handler"
     assert kept(app) == [("paid", "applied")]
 
 
@@ -206,9 +206,9 @@ def test_very_many_that_fail_together_are_saved_in_parts(
     turns: list[int] = []
     turn = app.store.turn
 
-    def counted(sysid: int, changes: Any, claims: Any, now: int) -> Any:
+    def counted(engine_id: int, changes: Any, claims: Any, now: int) -> Any:
         turns.append(len(changes))
-        return turn(sysid, changes, claims, now)
+        return turn(engine_id, changes, claims, now)
 
     @queue.job
     async def charge(_: Job[Any]) -> Wait:
@@ -226,7 +226,7 @@ def test_one_to_an_earlier_attempt_counts_when_its_engine_is_dead(app: Hipq, que
     bank.answered(charge)
     job_id = charge.enqueue(key="k")
     engine = ByHand(app, charge)
-    engine.end(engine.claim(), Again(FAULT))
+    engine.end(engine.claim(), Rerun(FAULT))
     engine.claim()
     words = [app.answer("orders", "charge", "k", data, attempt=attempt) for data, attempt in (("1", 1), ("2", None))]
     assert words == ["buffered", "buffered"]

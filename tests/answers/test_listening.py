@@ -12,7 +12,7 @@ import pytest
 
 from hipq import Hipq, Invalid, JobType, StoreUnavailable, Wait
 from hipq.answers import listening
-from hipq.answers.checkpoints import SECONDS, StoredPlaces
+from hipq.answers.checkpoints import SECONDS, StoredCheckpoints
 from hipq.answers.listening import Listener
 from hipq.answers.reports import as_rows, streams
 from hipq.errors import StoreBroken, StoreRefused, TransportUnavailable
@@ -457,7 +457,7 @@ def test_what_came_is_counted_for_all_to_see(
 # -- places ----------------------------------------------------------------------------------------------------------
 def test_a_part_is_one_readers_at_a_time(app: Hipq, clock: HandClock) -> None:
     app.queue("orders")
-    one, two = StoredPlaces(app.store, "stream"), StoredPlaces(app.store, "stream")
+    one, two = StoredCheckpoints(app.store, "stream"), StoredCheckpoints(app.store, "stream")
     assert one.take("a") == ""
     assert two.take("a") is None
     assert one.keep("a", "7")
@@ -472,21 +472,21 @@ def test_a_part_is_one_readers_at_a_time(app: Hipq, clock: HandClock) -> None:
     clock.advance(seconds=0.2)
     assert one.take("a") == "7"
     assert two.read() == {"a": "7", "b": ""}
-    assert StoredPlaces(app.store, "another").read() == {}
+    assert StoredCheckpoints(app.store, "another").read() == {}
 
 
 def test_the_part_of_a_process_that_died_is_free_at_once(app: Hipq, clock: HandClock) -> None:
     app.queue("orders")
     program = (
         "import sys, time; from hipq.answers.checkpoints import *; from hipq.stores.open import open_store\n"
-        "places = StoredPlaces(open_store(sys.argv[1]), 'stream'); places.take('a'); places.keep('a', '5')\n"
+        "places = StoredCheckpoints(open_store(sys.argv[1]), 'stream'); places.take('a'); places.keep('a', '5')\n"
         "print(flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program, app.url], stdout=subprocess.PIPE) as other:
         assert other.stdout is not None
         other.stdout.readline()
         clock.step(time.time() - clock.now() / 1e6)
-        mine = StoredPlaces(app.store, "stream")
+        mine = StoredCheckpoints(app.store, "stream")
         assert mine.take("a") is None
         other.kill()
     assert mine.take("a") == "5"

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from hipq.job import transitions, wait_transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
-from hipq.job.run_result import Again, Refused
+from hipq.job.run_result import FailedRun, Rerun
 from hipq.job.states import EXECUTING
 from hipq.stores.base import AnswerFilter, Claim, Store
 from hipq.stores.open import open_store
@@ -44,7 +44,7 @@ def type_of(race: str) -> str:
 
 class Side(NamedTuple):
     store: Store
-    sysid: int
+    engine_id: int
     queue: int
     rounds: int
     race: str
@@ -66,22 +66,22 @@ class Side(NamedTuple):
         return str(self.store.answer([new], self.store.now())[0].outcome)
 
     def save(self, change: Change, now: int) -> str:
-        turned = self.store.turn(self.sysid, [change], [], now)
+        turned = self.store.turn(self.engine_id, [change], [], now)
         return "lost" if turned.lost else "answered" if turned.answered else "saved"
 
 
 # -- what is prepared ------------------------------------------------------------------------------------------------
 def _executing(side: Side) -> list[Row]:
-    return executing(side.store, side.sysid, side.queue, side.keys, [side.type] * side.rounds)
+    return executing(side.store, side.engine_id, side.queue, side.keys, [side.type] * side.rounds)
 
 
 def _waiting(side: Side) -> list[Row]:
-    return waiting(side.store, side.sysid, _executing(side))
+    return waiting(side.store, side.engine_id, _executing(side))
 
 
 def _waiting_directly(side: Side) -> list[Row]:
     """Without an answer handler."""
-    return waiting(side.store, side.sysid, _executing(side), direct=True)
+    return waiting(side.store, side.engine_id, _executing(side), direct=True)
 
 
 def _silent(side: Side) -> list[Row]:
@@ -94,9 +94,9 @@ def _silent_with_wait_keys(side: Side) -> list[Row]:
 
 
 def _asking(side: Side, rows: list[Row], wait_key: Callable[[Row], str]) -> list[Row]:
-    now, final = side.store.now(), Refused(Fault("failed", "nobody answered"), 504)
+    now, final = side.store.now(), FailedRun(Fault("failed", "nobody answered"), 504)
     changes = [begins_to_wait(row, now, wait_key(row), final if n % 2 else None) for n, row in enumerate(rows)]
-    assert not side.store.turn(side.sysid, changes, [], now).lost
+    assert not side.store.turn(side.engine_id, changes, [], now).lost
     return [change.after for change in changes]
 
 
@@ -109,8 +109,8 @@ def _many_waiting(side: Side) -> list[Row]:
     keys = [f"{key}.{n}" for key in side.keys for n in range(BATCH)]
     for start in range(0, len(keys), 500):
         some = keys[start : start + 500]
-        rows = executing(side.store, side.sysid, side.queue, some, [side.type] * len(some))
-        waiting(side.store, side.sysid, rows)
+        rows = executing(side.store, side.engine_id, side.queue, some, [side.type] * len(some))
+        waiting(side.store, side.engine_id, rows)
     return []
 
 
@@ -118,7 +118,7 @@ def _answered(side: Side) -> list[Row]:
     rows = _waiting(side)
     now = side.store.now()
     side.store.answer([answer(side.queue, key, "first", now, job_type=side.type) for key in side.keys], now)
-    won = side.store.turn(side.sysid, [], [Claim(side.queue, (side.type,), len(rows))], now).won
+    won = side.store.turn(side.engine_id, [], [Claim(side.queue, (side.type,), len(rows))], now).won
     return sorted(won, key=lambda row: row.id)
 
 
@@ -130,11 +130,11 @@ def retry_types(rounds: dict[str, int]) -> list[str]:
 def _retried(side: Side, wait_key: Callable[[Row], str] = lambda _: "") -> list[Row]:
     """They have waited, and are to be tried again."""
     types = retry_types({side.race: side.rounds})
-    rows = _asking(side, executing(side.store, side.sysid, side.queue, side.keys, types), wait_key)
+    rows = _asking(side, executing(side.store, side.engine_id, side.queue, side.keys, types), wait_key)
     now = side.store.now()
-    again = Again(FAULT, delay=0.0)
+    again = Rerun(FAULT, delay=0.0)
     changes = [Change(row, transitions.asked_again(row, again, ORDER, now), (), "again") for row in rows]
-    assert not side.store.turn(side.sysid, changes, [], now).lost
+    assert not side.store.turn(side.engine_id, changes, [], now).lost
     return rows
 
 
@@ -189,7 +189,7 @@ def _enqueue(side: Side, _rows: list[Row], n: int) -> str:
 def _claim_again(side: Side, _rows: list[Row], n: int) -> str:
     """It is claimed to run again or, if its answer was faster, to look at that; both end by it."""
     now = side.store.now()
-    turned = side.store.turn(side.sysid, [], [Claim(side.queue, (f"{side.type}{n}",), 1)], now)
+    turned = side.store.turn(side.engine_id, [], [Claim(side.queue, (f"{side.type}{n}",), 1)], now)
     if not turned.won:
         return "none"
     (row,) = turned.won
@@ -310,11 +310,11 @@ def linger(chance: random.Random, n: int, right: bool) -> None:
 def run(side_name: str, url: str, queue: int, page: Page, wanted: dict[str, int]) -> dict[str, list[str]]:
     store = open_store(url)
     store.queues()
-    sysid = store.take_lease(scene.LEASE, side_name)
+    engine_id = store.take_lease(scene.LEASE, side_name)
     chance = random.Random(side_name)
     seen: dict[str, list[str]] = {}
     for name, rounds in wanted.items():
-        race, side = RACES[name], Side(store, sysid, queue, rounds, name)
+        race, side = RACES[name], Side(store, engine_id, queue, rounds, name)
         rows = race.prepare(side) if side_name == "left" else []
         act = race.left if side_name == "left" else race.right
         seen[name] = []

@@ -29,12 +29,12 @@ def answer(queue: int, key: str, data: object, now: int, *, answer_id: str = "",
     return arrive(queue, job_type, key, data, now, keeping=DEFAULT_KEEPING, answer_id=answer_id or None)
 
 
-def executing(store: Store, sysid: int, queue: int, keys: Sequence[str], types: Sequence[str] = ()) -> list[Row]:
+def executing(store: Store, engine_id: int, queue: int, keys: Sequence[str], types: Sequence[str] = ()) -> list[Row]:
     """Jobs with these keys that an engine has claimed, in their order."""
     now = store.now()
     every = types or [TYPE] * len(keys)
     store.enqueue([new(queue, key, now, job_type) for key, job_type in zip(keys, every, strict=True)])
-    won = store.turn(sysid, [], [Claim(queue, tuple(dict.fromkeys(every)), len(keys))], now).won
+    won = store.turn(engine_id, [], [Claim(queue, tuple(dict.fromkeys(every)), len(keys))], now).won
     by_key = {row.job_key: row for row in won}
     return [by_key[key] for key in keys]
 
@@ -46,11 +46,11 @@ def begins_to_wait(row: Row, now: int, key: str = "", on_timeout: Chosen | None 
 
 
 def waiting(
-    store: Store, sysid: int, rows: Sequence[Row], on_timeout: Chosen | None = None, direct: bool = False
+    store: Store, engine_id: int, rows: Sequence[Row], on_timeout: Chosen | None = None, direct: bool = False
 ) -> list[Row]:
     now = store.now()
     changes = [begins_to_wait(row, now, on_timeout=on_timeout, direct=direct) for row in rows]
-    turned = store.turn(sysid, changes, [], now)
+    turned = store.turn(engine_id, changes, [], now)
     assert not turned.lost
     assert not turned.answered
     return [change.after for change in changes]
@@ -60,12 +60,12 @@ def ends_by(row: Row, given: Kept, now: int) -> Change:
     return Change(row, transitions.succeeded(row, given.data, 200, now), (), "ok", given.id)
 
 
-def drain(store: Store, sysid: int, queue: int, types: Sequence[str] = (TYPE,)) -> None:
+def drain(store: Store, engine_id: int, queue: int, types: Sequence[str] = (TYPE,)) -> None:
     """What engines would do until nothing is left to do: what executes waits, what has its answer ends by it."""
     changes: list[Change] = []
     while True:
         now = store.now()
-        turned = store.turn(sysid, changes, [Claim(queue, tuple(types), 500)], now)
+        turned = store.turn(engine_id, changes, [Claim(queue, tuple(types), 500)], now)
         assert not turned.lost
         if not turned.won and not turned.answered:
             return

@@ -24,7 +24,7 @@ from hipq.job import transitions, wait_transitions
 from hipq.job.answer import Answered
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
-from hipq.job.run_result import Again, Refused
+from hipq.job.run_result import FailedRun, Rerun
 from hipq.job.states import ANSWERED, EXECUTING
 from hipq.stores.base import Claim, Delivered, Store, Turned
 from hipq.stores.inbox_transaction import lock_number
@@ -67,15 +67,15 @@ class Two(NamedTuple):
 
     store: Store
     other: Store
-    sysid: int
+    engine_id: int
     queue: int
 
     def row(self, key: str) -> Row:
         """It executes."""
-        return executing(self.store, self.sysid, self.queue, [key])[0]
+        return executing(self.store, self.engine_id, self.queue, [key])[0]
 
-    def waiting(self, key: str, on_timeout: Refused | None = None, direct: bool = False) -> Row:
-        return scene.waiting(self.store, self.sysid, [self.row(key)], on_timeout, direct)[0]
+    def waiting(self, key: str, on_timeout: FailedRun | None = None, direct: bool = False) -> Row:
+        return scene.waiting(self.store, self.engine_id, [self.row(key)], on_timeout, direct)[0]
 
     def asking(self, key: str, wait_key: str) -> Row:
         """It waits under a key of its wait."""
@@ -87,9 +87,9 @@ class Two(NamedTuple):
         """It timed out, and executes once more."""
         now = self.store.now()
         errored = wait_transitions.timed_out(row, ORDER, now)
-        again = transitions.retried(errored, Again(Fault("error", "x"), delay=0.0), ORDER, now)
+        again = transitions.retried(errored, Rerun(Fault("error", "x"), delay=0.0), ORDER, now)
         assert not self.save(Change(row, replace(again, token=errored.token), (), "again")).lost
-        (claimed,) = self.store.turn(self.sysid, [], [Claim(self.queue, (TYPE,), 1)], self.store.now()).won
+        (claimed,) = self.store.turn(self.engine_id, [], [Claim(self.queue, (TYPE,), 1)], self.store.now()).won
         return claimed
 
     def answer(self, key: str, data: str = "answer", **more: Any) -> Delivered:
@@ -97,7 +97,7 @@ class Two(NamedTuple):
         return self.other.answer([answer(self.queue, key, data, now, **more)], now)[0]
 
     def save(self, change: Change) -> Turned:
-        return self.store.turn(self.sysid, [change], [], self.store.now())
+        return self.store.turn(self.engine_id, [change], [], self.store.now())
 
     def begins_to_wait(self, row: Row, key: str = "") -> Turned:
         return self.save(begins_to_wait(row, self.store.now(), key))
@@ -107,7 +107,7 @@ class Two(NamedTuple):
 
     def ended(self, key: str) -> Row:
         """After all that is left to do is done: it must have ended by its answer."""
-        drain(self.store, self.sysid, self.queue)
+        drain(self.store, self.engine_id, self.queue)
         row = jobs(self.store, self.queue)[key]
         assert wrong(row, answers_of(self.store, self.queue, row)) == ""
         return row
@@ -207,13 +207,13 @@ class TestForced:
     ) -> None:
         two.waiting("a")
         two.answer("a", "40 %")
-        won = two.store.turn(two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
+        won = two.store.turn(two.engine_id, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
         (row,) = won.won
         now = two.store.now()
         change = Change(row, wait_transitions.progressed(row, 0, now), (), "progress", won.answers[row.id].id)
         _, came = meet(looked_job(monkeypatch), lambda: two.save(change), lambda: two.answer("a", "done"))
         assert came.outcome == Answered.MATCHED
-        drain(two.store, two.sysid, two.queue)
+        drain(two.store, two.engine_id, two.queue)
         assert jobs(two.store, two.queue)["a"].result == '"done"'
         assert [one.state for one in inbox(two.store, two.queue)["a"]] == ["progress", "settled"]
 
@@ -229,7 +229,7 @@ class TestForced:
         self, two: Two, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """It ends the job, so the answer is late."""
-        final = Refused(Fault("failed", "nobody answered"), 504)
+        final = FailedRun(Fault("failed", "nobody answered"), 504)
         row = two.waiting("a", final)
         with held(monkeypatch, "left", PostgresMail, SqliteMail) as hold:
             turned, came = meet(_same(hold), lambda: two.times_out(row), lambda: two.answer("a"))
@@ -300,7 +300,7 @@ class TestForced:
         def wait() -> dict[int, int]:
             now = two.other.now()
             try:
-                two.other.turn(two.sysid, [begins_to_wait(second, now, "ticket")], [], now)
+                two.other.turn(two.engine_id, [begins_to_wait(second, now, "ticket")], [], now)
             except KeyTaken as error:
                 return dict(error.holders)
             return {}
@@ -342,7 +342,7 @@ class TestForced:
     def test_a_settled_job_and_another_answer(self, two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
         two.waiting("a")
         two.answer("a", "first")
-        turned = two.store.turn(two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
+        turned = two.store.turn(two.engine_id, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
         (row,) = turned.won
         change = ends_by(row, turned.answers[row.id], two.store.now())
         came, saved = meet(looked_answer(monkeypatch), lambda: two.answer("a", "second"), lambda: two.save(change))
@@ -363,12 +363,12 @@ class TestForced:
     ) -> None:
         row = two.asking("a", "ticket")
         two.save(
-            Change(row, transitions.asked_again(row, Again(Fault("error", "x"), delay=0.0), ORDER, two.store.now()))
+            Change(row, transitions.asked_again(row, Rerun(Fault("error", "x"), delay=0.0), ORDER, two.store.now()))
         )
         with looked_answer(monkeypatch) as hold, ThreadPoolExecutor(2) as pool:
             coming = pool.submit(two.answer, key)
             assert hold.there.wait(60)
-            claiming = pool.submit(two.store.turn, two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
+            claiming = pool.submit(two.store.turn, two.engine_id, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
             threading.Event().wait(SHORT)
             hold.go.set()
             assert coming.result(60).outcome == Answered.MATCHED
@@ -414,7 +414,7 @@ class TestPostgresLocks:
             pytest.skip("one transaction at a time")
         two.waiting("a")
         two.answer("a", "first", answer_id="1")
-        turned = two.store.turn(two.sysid, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
+        turned = two.store.turn(two.engine_id, [], [Claim(two.queue, (TYPE,), 1)], two.store.now())
         (row,) = turned.won
         change = ends_by(row, turned.answers[row.id], two.store.now())
         now = two.store.now()
@@ -490,9 +490,9 @@ def hammered(url: str, folder: Path) -> Hammered:
         queue = store.queue("races", "hammered", "races_hammered").number
         before = deadlocks(url)
         left, right = hammer.hammer(url, queue, ROUNDS, folder)
-        sysid = store.take_lease(scene.LEASE, "after")
+        engine_id = store.take_lease(scene.LEASE, "after")
         types = [hammer.type_of(race) for race in ROUNDS]
-        drain(store, sysid, queue, [*types, *hammer.retry_types(ROUNDS)])
+        drain(store, engine_id, queue, [*types, *hammer.retry_types(ROUNDS)])
         rows = jobs(store, queue)
         names = {row.id: key for key, row in rows.items()}
         answers: dict[str, list[Any]] = {}

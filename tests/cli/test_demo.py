@@ -29,7 +29,7 @@ from hipq.demo.reception import Reception
 from hipq.demo.run import Run
 from hipq.demo.summary import Facts, checked
 from hipq.demo.tally import Tally
-from hipq.engine.launch import Launcher, Running
+from hipq.engine.launch import Execution, Launcher
 from hipq.errors import Invalid
 from hipq.events import Events
 from hipq.limits.limit import Limit, limit
@@ -96,7 +96,7 @@ def test_every_kind_of_answer_and_of_ending_is_there_and_all_of_it_adds_up(hipq:
     assert set(report["jobs"]) == {"ok", "failed", "error", "scheduled"}
     assert sum(report["jobs"].values()) > 400
     bank = report["bank"]
-    assert min(bank[name] for name in ("refused", "never", "called off", "copies")) > 0
+    assert min(bank[name] for name in ("refused", "never", "cancel handler ended", "copies")) > 0
     assert report["limits"] == {"all": 20, "north": 10, "south": 6, "islands": 4}
     assert bank["most"].keys() == report["limits"].keys()
     assert report["database"] == f"sqlite:///{folder}/here/demo.db"
@@ -119,7 +119,7 @@ def test_what_it_suggests_can_be_pasted(folder: Path) -> None:
         ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, cwd=folder, timeout=60)
         assert ran.returncode == 0, f"{command}\n{ran.stderr}"
         said.append(ran.stdout)
-    assert "calling off" in said[0]
+    assert "cancelling" in said[0]
     assert "it is scheduled for" in said[1]
     assert re.findall(r" late ", said[2])
     assert "pick-up" in said[3]
@@ -258,7 +258,7 @@ def test_a_limit_that_is_not_held_is_found_out(hipq: HipqCommand, monkeypatch: p
 def test_a_receipt_that_is_never_added_is_missed(hipq: HipqCommand, monkeypatch: pytest.MonkeyPatch) -> None:
     add = Launcher._add
 
-    def forgetful(self: Launcher, running: Running, job_type: Any, data: Any, options: dict[str, Any]) -> None:
+    def forgetful(self: Launcher, running: Execution, job_type: Any, data: Any, options: dict[str, Any]) -> None:
         if options["key"] != "order-000":
             add(self, running, job_type, data, options)
 

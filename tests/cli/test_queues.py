@@ -166,10 +166,10 @@ def test_bad_limits_change_nothing(hipq: HipqCommand, other: Hipq, where: list[s
 
 def test_what_is_used_is_shown_by_lane(hipq: HipqCommand, other: Hipq, where: list[str]) -> None:
     (orders,) = other.queues
-    sysid = other.store.take_lease(60, "test")
+    engine_id = other.store.take_lease(60, "test")
     for lane in ("east", "east", "", "west"):
         orders.enqueue("quick", lane=lane)
-    other.store.turn(sysid, [], [Claim(orders.number, ("quick",), 3)], other.store.now())
+    other.store.turn(engine_id, [], [Claim(orders.number, ("quick",), 3)], other.store.now())
     shown = hipq("queue", "limit", *where, "orders", "--json").json
     assert shown["used"] == 3
     assert shown["lanes"] == [{"lane": "", "used": 1, "most": 3}, {"lane": "east", "used": 2, "most": 3}]
@@ -194,8 +194,8 @@ def test_a_throttler_that_fails_is_shown(hipq: HipqCommand, other: Hipq, where: 
     (orders,) = other.queues
     other.store.change_rules(orders.number, lambda found: replace(found, throttled=True))
     assert "throttler          decides too" in hipq("queue", "limit", *where, "orders").out
-    sysid = other.store.take_lease(60, "test")
-    asked = other.store.ask(sysid, Claim(orders.number, ("quick",), 1), HEAD, 60, 10, other.store.now())
+    engine_id = other.store.take_lease(60, "test")
+    asked = other.store.ask(engine_id, Claim(orders.number, ("quick",), 1), HEAD, 60, 10, other.store.now())
     assert asked is not None
     other.store.drop_ticket(orders.number, asked.ticket, "KeyError: 'server'")
     assert "throttler          KeyError: 'server'" in hipq("queue", "limit", *where, "orders").out
@@ -233,9 +233,9 @@ def test_why_cannot_play_tricks_on_a_terminal(hipq: HipqCommand, other: Hipq, wh
     (orders,) = other.queues
     job_id = orders.enqueue("quick")
     other.cancel(job_id, "why not")
-    sysid = other.store.take_lease(60, "a\x1b[2J\nb")
+    engine_id = other.store.take_lease(60, "a\x1b[2J\nb")
     assert "\\x1b[2J\\nb" in hipq("job", "why", *where, str(orders.enqueue("quick"))).out
-    other.store.drop_lease(sysid)
+    other.store.drop_lease(engine_id)
     assert "it ended with failed" in hipq("job", "why", *where, str(job_id)).out
 
 

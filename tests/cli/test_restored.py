@@ -55,21 +55,21 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[str,
 
 
 def adds(url: str, count: int) -> tuple[list[int], int, int, int]:
-    """What a program is told: ids of jobs, the sysid of an engine, the id of an answer, one of a daemon's ids."""
+    """What a program is told: ids of jobs, the engine_id of an engine, the id of an answer, one of a daemon's ids."""
     app = Hipq("shop", url)
     app.migrate()
     queue = app.queue("orders")
     ids = queue.enqueue_many("work", range(count))
     store: Store = app.store
-    sysid = store.take_lease(60, "a machine")
-    store.drop_lease(sysid)
+    engine_id = store.take_lease(60, "a machine")
+    store.drop_lease(engine_id)
     app.answer("orders", "work", "nobody", {"n": count})
     answer = max(one.id for one in app.inbox.list("orders"))
     daemon = Ids(store, queue.number)
     daemon.reserve()
     first = daemon.take(1)
     app.close()
-    return ids, sysid, answer, first
+    return ids, engine_id, answer, first
 
 
 def test_nothing_is_given_out_twice(place: tuple[str, Callable[[], Restore]]) -> None:

@@ -11,7 +11,7 @@ from hipq.errors import Conflict, KeyTaken, NotFound
 from hipq.job import transitions, wait_transitions
 from hipq.job.answer import Kept
 from hipq.job.model import Change, Row
-from hipq.job.run_result import Again
+from hipq.job.run_result import Rerun
 from hipq.job.when import SECOND
 from hipq.stores.base import AnswerFilter, Claim, Delivered, QueueTables, Store, Turned
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE, LOOKED_AT
@@ -74,9 +74,9 @@ class TestAnswers:
             ("waiting", "matched", "answered"),
             ("answered", "buffered", "answered"),
             ("being looked at", "buffered", "answered"),
-            ("calling off", "matched", "answered"),
-            ("judging", "matched", "answered"),
-            ("being judged", "matched", "answered"),
+            ("cancelling", "matched", "answered"),
+            ("deciding", "matched", "answered"),
+            ("being decided", "matched", "answered"),
             ("retry ready", "matched", "answered"),
             ("retry scheduled", "matched", "answered"),
         ],
@@ -300,7 +300,7 @@ class TestWaitKeys:
         return row_of(store, row.id)
 
     @pytest.mark.parametrize("key", ["own", "ticket"])
-    @pytest.mark.parametrize("place", ["executing", "waiting", "judging", "retry", "again", "final"])
+    @pytest.mark.parametrize("place", ["executing", "waiting", "deciding", "retry", "again", "final"])
     def test_an_answer_under_either_key_finds_the_job(
         self, store: Store, engine: int, queue: QueueTables, key: str, place: str
     ) -> None:
@@ -318,7 +318,7 @@ class TestWaitKeys:
         if place != "waiting":
             row = save(store, row, wait_transitions.timed_out(row, ORDER, NOW))
         if place in ("retry", "again"):
-            row = save(store, row, transitions.retried(row, Again(FAULT, delay=0.0), ORDER, NOW))
+            row = save(store, row, transitions.retried(row, Rerun(FAULT, delay=0.0), ORDER, NOW))
         if place == "again":
             (row,) = claim(store, engine, queue.number)
         if place == "final":
@@ -389,7 +389,7 @@ class TestWaitKeys:
         row = self.ask(store, engine, queue)
         if again:
             row = save(store, row, wait_transitions.timed_out(row, ORDER, NOW))
-            row = save(store, row, transitions.retried(row, Again(FAULT, delay=0.0), ORDER, NOW))
+            row = save(store, row, transitions.retried(row, Rerun(FAULT, delay=0.0), ORDER, NOW))
             (row,) = claim(store, engine, queue.number)
         else:
             bring_answer(store, queue, "ticket")

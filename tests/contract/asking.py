@@ -19,10 +19,10 @@ BEGIN: Final = ("", 0)
 
 
 def ask(
-    store: Store, sysid: int, queue: int, *, after: tuple[str, int] = BEGIN, page: int = 100, seconds: float = 30,
+    store: Store, engine_id: int, queue: int, *, after: tuple[str, int] = BEGIN, page: int = 100, seconds: float = 30,
     types: tuple[str, ...] = (TYPE,),
 ) -> Asked | None:  # fmt: skip
-    return store.ask(sysid, Claim(queue, types, 100), after, seconds, page, NOW)
+    return store.ask(engine_id, Claim(queue, types, 100), after, seconds, page, NOW)
 
 
 def park(store: Store, ids: list[int]) -> None:
@@ -30,8 +30,8 @@ def park(store: Store, ids: list[int]) -> None:
     store.turn(0, [Change(row, transitions.parked(row, NOW)) for row in rows], [], NOW)
 
 
-def claim_admitted(store: Store, sysid: int, queue: int, ticket: int, ids: list[int]) -> list[Row]:
-    return store.turn(sysid, [], [Claim(queue, (TYPE,), 100, (), ticket, tuple(ids))], NOW).won
+def claim_admitted(store: Store, engine_id: int, queue: int, ticket: int, ids: list[int]) -> list[Row]:
+    return store.turn(engine_id, [], [Claim(queue, (TYPE,), 100, (), ticket, tuple(ids))], NOW).won
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ class TestTickets:
         won = claim_admitted(store, engine, throttled, asked.ticket, [ids[2], ids[1]])
         assert [row.id for row in won] == ids[1:3]
         assert claim_admitted(store, engine, throttled, asked.ticket, [ids[0]]) == []  # a ticket is used once
-        assert store.glance([(throttled, (TYPE,))])[0].ready
+        assert store.peek([(throttled, (TYPE,))])[0].ready
 
     def test_one_engine_has_the_ticket_at_a_time(self, store: Store, other: Store, engine: int, throttled: int) -> None:
         rival = other.take_lease(60, "rival")
@@ -149,7 +149,7 @@ class TestPages:
         set_rules(store, throttled, throttled=False)
         executing = bring(store, engine, throttled, "executing", job_type="a")
         waiting = bring(store, engine, throttled, "waiting", job_type="b")
-        bring(store, engine, throttled, "judging", job_type="c")
+        bring(store, engine, throttled, "deciding", job_type="c")
         set_rules(store, throttled, throttled=True, paused_lanes=("off",), paused_types=("z",))
         ranks = [5, 1, 3]
         ids = add(store, [new(throttled, rank=rank) for rank in ranks])
@@ -200,7 +200,7 @@ class TestPages:
     def test_unparked_jobs_are_ready_again(self, store: Store, engine: int, throttled: int) -> None:
         ids = add(store, [new(throttled, rank=n) for n in range(3)])
         park(store, ids)
-        assert store.glance([(throttled, (TYPE,))])[0].parked
+        assert store.peek([(throttled, (TYPE,))])[0].parked
         assert store.unpark(throttled, 2) == 2
         assert [row_of(store, job_id).phase for job_id in ids] == ["ready", "ready", "parked"]
         assert store.unpark(throttled, 9) == 1
@@ -255,16 +255,16 @@ class TestCron:
 
 class TestEngines:
     def test_engines_say_what_they_serve(self, store: Store, other: Store) -> None:
-        before = {one.sysid for one in store.engines()}
+        before = {one.engine_id for one in store.engines()}
         mine = store.take_lease(60, "here:1", '{"1":["charge","!alarm"]}')
         theirs = other.take_lease(60, "there:2")
-        found = [one for one in store.engines() if one.sysid not in before]
+        found = [one for one in store.engines() if one.engine_id not in before]
         assert found == [
             EngineSeen(mine, "here:1", {"1": ["charge", "alarm"]}, {"1": ["alarm"]}),
             EngineSeen(theirs, "there:2", {}, {}),
         ]
         store.drop_lease(mine)
-        assert mine not in {one.sysid for one in other.engines()}
+        assert mine not in {one.engine_id for one in other.engines()}
 
 
 class TestChangingRules:

@@ -85,8 +85,8 @@ class TestClaim:
     def test_a_job_to_be_judged_by_registered_code_is_for_those_who_have_it(
         self, store: Store, engine: int, queue: QueueTables, limits: list[AnyLimit]
     ) -> None:
-        left = bring(store, engine, queue.number, "judging", meta='{"retry": {"registered": "patient"}}')
-        own = bring(store, engine, queue.number, "judging", meta='{"retry": {"strategy": "fixed", "delay": 1}}')
+        left = bring(store, engine, queue.number, "deciding", meta='{"retry": {"registered": "patient"}}')
+        own = bring(store, engine, queue.number, "deciding", meta='{"retry": {"strategy": "fixed", "delay": 1}}')
         set_rules(store, queue.number, limits)
         served = [(queue.number, (TYPE,))]
 
@@ -94,11 +94,11 @@ class TestClaim:
             found = Claim(queue.number, (TYPE,), 10, strategies=strategies)
             return [row.id for row in store.turn(engine, [], [found], NOW).won]
 
-        assert store.glance(served)[0].ready
+        assert store.peek(served)[0].ready
         assert judged("hasty") == [own.id]
-        assert not store.glance(served)[0].ready
-        assert not store.glance(served, ("hasty",))[0].ready
-        assert store.glance(served, ("hasty", "patient"))[0].ready
+        assert not store.peek(served)[0].ready
+        assert not store.peek(served, ("hasty",))[0].ready
+        assert store.peek(served, ("hasty", "patient"))[0].ready
         assert judged() == []
         assert judged("hasty", "patient") == [left.id]
 
@@ -188,7 +188,7 @@ class TestClaim:
         turned = store.turn(engine, [], [Claim(queue2.number, ("mail",), 2), Claim(queue.number, (TYPE,), 9)], NOW)
         assert [row.id for row in turned.won] == second[:2] + first
 
-    @pytest.mark.parametrize("place", ["executing", "waiting", "being judged", "initial scheduled", "retry scheduled"])
+    @pytest.mark.parametrize("place", ["executing", "waiting", "being decided", "initial scheduled", "retry scheduled"])
     def test_what_is_not_ready_is_not_claimed(self, store: Store, engine: int, queue: QueueTables, place: str) -> None:
         row = bring(store, engine, queue.number, place)
         assert claim(store, engine, queue.number, now=LATER + SECOND) == []
@@ -217,7 +217,7 @@ class TestClaim:
     def test_a_row_that_waits_for_its_judgement_is_taken_without_an_attempt(
         self, store: Store, engine: int, queue: QueueTables
     ) -> None:
-        row = bring(store, engine, queue.number, "judging")
+        row = bring(store, engine, queue.number, "deciding")
         (won,) = claim(store, engine, queue.number, now=NOW + 5)
         assert won == transitions.claimed(row, engine, NOW + 5)
         assert (won.owner, won.attempt, won.token) == (engine, row.attempt, row.token + 1)
@@ -227,11 +227,11 @@ class TestClaim:
     def test_judgements_count_against_the_limit_and_respect_types(
         self, store: Store, engine: int, queue: QueueTables
     ) -> None:
-        judging = [bring(store, engine, queue.number, "judging", job_type=name) for name in ("a", "b")]
+        deciding = [bring(store, engine, queue.number, "deciding", job_type=name) for name in ("a", "b")]
         ready = add(store, [new(queue.number, job_type="a")] * 3)
         won = claim(store, engine, queue.number, types=("a",), limit=2)
-        assert {row.id for row in won} == {judging[0].id, ready[0]}
-        assert row_of(store, judging[1].id) == judging[1]
+        assert {row.id for row in won} == {deciding[0].id, ready[0]}
+        assert row_of(store, deciding[1].id) == deciding[1]
 
 
 class TestStage:
@@ -265,7 +265,7 @@ class TestStage:
     def test_what_is_not_scheduled_is_left_alone(self, store: Store, engine: int, queue: QueueTables) -> None:
         rows = [
             bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
-            for place in ("initial ready", "executing", "waiting", "judging", "retry ready")
+            for place in ("initial ready", "executing", "waiting", "deciding", "retry ready")
         ]
         assert store.stage(queue.number, LATER + SECOND, 100) == 0
         assert [row_of(store, row.id) for row in rows] == rows

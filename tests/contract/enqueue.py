@@ -51,7 +51,7 @@ class TestEnqueue:
         assert add_one(store, new(queue.number)) > first
 
     def test_no_column_is_null(self, store: Store, engine: int, queue: QueueTables, database: Database) -> None:
-        for place in ("executing", "waiting", "judging", "retry scheduled", "initial ready"):
+        for place in ("executing", "waiting", "deciding", "retry scheduled", "initial ready"):
             bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
         finish(store, bring(store, engine, queue.number, "executing"))
         nulls = " OR ".join(f"{column} IS NULL" for column in COLUMNS)
@@ -110,7 +110,7 @@ class TestKeys:
         assert [one.id for one in stored[100:]] == [stored[n % 100].id for n in range(100, 300)]
         assert len(everything(store, queue.number)) == 100
 
-    @pytest.mark.parametrize("place", ["initial scheduled", "executing", "waiting", "judging", "retry scheduled"])
+    @pytest.mark.parametrize("place", ["initial scheduled", "executing", "waiting", "deciding", "retry scheduled"])
     def test_a_key_is_taken_wherever_its_job_is(
         self, store: Store, engine: int, queue: QueueTables, place: str
     ) -> None:

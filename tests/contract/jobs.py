@@ -10,7 +10,7 @@ from hipq.job.answer import NewAnswer
 from hipq.job.fault import Fault
 from hipq.job.model import Change, New, Row
 from hipq.job.order import ByTime
-from hipq.job.run_result import Again
+from hipq.job.run_result import Rerun
 from hipq.job.states import READY, SCHEDULED
 from hipq.job.units import counted
 from hipq.job.waiting import Waiting
@@ -68,16 +68,16 @@ def row_of(store: Store, job_id: int) -> Row:
 
 
 def claim(
-    store: Store, sysid: int, queue: int, *, types: Sequence[str] = (TYPE,), limit: int = 100, now: int = NOW
+    store: Store, engine_id: int, queue: int, *, types: Sequence[str] = (TYPE,), limit: int = 100, now: int = NOW
 ) -> list[Row]:
-    turned = store.turn(sysid, [], [Claim(queue, tuple(types), limit)], now)
+    turned = store.turn(engine_id, [], [Claim(queue, tuple(types), limit)], now)
     assert turned.lost == frozenset()
     return turned.won
 
 
-def save(store: Store, before: Row, after: Row, *, sysid: int = 0) -> Row:
+def save(store: Store, before: Row, after: Row, *, engine_id: int = 0) -> Row:
     """Write one change that must be taken; the row after it."""
-    turned = store.turn(sysid, [Change(before, after)], [], after.update_time)
+    turned = store.turn(engine_id, [Change(before, after)], [], after.update_time)
     assert turned.lost == frozenset()
     return after
 
@@ -108,7 +108,7 @@ def everything(store: Store, queue: int) -> list[Row]:
     return rows
 
 
-def bring(store: Store, sysid: int, queue: int, place: str, **more: Any) -> Row:
+def bring(store: Store, engine_id: int, queue: int, place: str, **more: Any) -> Row:
     """A job in one of PLACES, as the store has it."""
     if place == "initial scheduled":
         more.setdefault("scheduled_run_time", LATER)
@@ -116,30 +116,30 @@ def bring(store: Store, sysid: int, queue: int, place: str, **more: Any) -> Row:
     job_id = add_one(store, job)
     if place.startswith("initial"):
         return row_of(store, job_id)
-    (row,) = claim(store, sysid, queue, types=[job.job_type], limit=1)
+    (row,) = claim(store, engine_id, queue, types=[job.job_type], limit=1)
     assert row.id == job_id
-    if place in ("waiting", "waiting directly", "answered", "being looked at", "calling off"):
+    if place in ("waiting", "waiting directly", "answered", "being looked at", "cancelling"):
         row = save(store, row, waits(row, LATER, NOW, direct=place == "waiting directly"))
     if place in ("answered", "being looked at"):
         (delivered,) = store.answer([answer(queue, row.job_key, job_type=row.job_type, tenant=row.tenant)], NOW)
         assert delivered.change
         row = delivered.change.after
     if place == "being looked at":
-        (row,) = claim(store, sysid, queue, types=[job.job_type], limit=1)
-    if place == "calling off":
-        row = save(store, row, wait_transitions.called_off(row, FAULT, NOW))
+        (row,) = claim(store, engine_id, queue, types=[job.job_type], limit=1)
+    if place == "cancelling":
+        row = save(store, row, wait_transitions.cancelling(row, FAULT, NOW))
     if place == "retry ready":
         return save(store, row, transitions.given_back(row, "shutting down", True, NOW))
-    if place in ("judging", "being judged", "retry scheduled"):
+    if place in ("deciding", "being decided", "retry scheduled"):
         row = save(store, row, transitions.errored(row, FAULT, 500, NOW))
-    if place == "being judged":
-        (row,) = claim(store, sysid, queue, types=[job.job_type], limit=1)
+    if place == "being decided":
+        (row,) = claim(store, engine_id, queue, types=[job.job_type], limit=1)
     if place == "retry scheduled":
-        row = save(store, row, transitions.retried(row, Again(FAULT, delay=60.0), ORDER, NOW))
+        row = save(store, row, transitions.retried(row, Rerun(FAULT, delay=60.0), ORDER, NOW))
     return row
 
 
 PLACES: Final = (
-    "initial ready", "initial scheduled", "executing", "waiting", "answered", "being looked at", "calling off",
-    "judging", "being judged", "retry ready", "retry scheduled",
+    "initial ready", "initial scheduled", "executing", "waiting", "answered", "being looked at", "cancelling",
+    "deciding", "being decided", "retry ready", "retry scheduled",
 )  # fmt: skip

@@ -72,7 +72,7 @@ class TestLanes:
 
     def test_types_that_wait_for_other_code(self, store: Store, engine: int, queue: QueueTables) -> None:
         for job_type in ("a", "b", "c"):
-            bring(store, engine, queue.number, "judging", job_type=job_type)
+            bring(store, engine, queue.number, "deciding", job_type=job_type)
         add(store, of(queue, "ready", "x"))
         assert store.todo_types(queue.number, 10) == ["a", "b", "c"]
         assert store.todo_types(queue.number, 2) == ["a", "b"]
@@ -81,8 +81,8 @@ class TestLanes:
         self, store: Store, engine: int, queue: QueueTables
     ) -> None:
         def ready() -> bool:
-            (glance,) = store.glance([(queue.number, (ANY_TYPE,))])
-            return glance.ready
+            (peek,) = store.peek([(queue.number, (ANY_TYPE,))])
+            return peek.ready
 
         assert not ready()
         add(store, of(queue, "whatever", "x", scheduled_run_time=LATER))
@@ -91,7 +91,7 @@ class TestLanes:
         assert ready()
         assert lane_claim(store, engine, queue, "whatever", "x") == [job_id]
         assert not ready()
-        bring(store, engine, queue.number, "judging")
+        bring(store, engine, queue.number, "deciding")
         assert ready()
 
 
@@ -133,7 +133,7 @@ class TestLaneClaims:
         assert lane_claim(store, engine, queue, "a", "x") == []
 
     def test_what_waits_to_be_judged_comes_with_its_type(self, store: Store, engine: int, queue: QueueTables) -> None:
-        row = bring(store, engine, queue.number, "judging")
+        row = bring(store, engine, queue.number, "deciding")
         assert lane_claim(store, engine, queue, TYPE, "") == [row.id]
 
     def test_plain_claims_beside_them_go_on(self, store: Store, engine: int, queue: QueueTables) -> None:

@@ -29,7 +29,7 @@ class TestLeases:
             taken.append((store, other)[n % 2].take_lease(60, f"engine {n}"))
             if n % 3 == 0:
                 store.drop_lease(taken[-1])
-        assert all(sysid > 0 for sysid in taken)
+        assert all(engine_id > 0 for engine_id in taken)
         assert taken == sorted(set(taken))
 
     def test_the_number_of_an_engine_is_not_given_again(self, store: Store) -> None:
@@ -38,9 +38,9 @@ class TestLeases:
         assert not store.renew_lease(gone, 60)
 
     def test_a_live_lease_is_prolonged(self, store: Store, other: Store) -> None:
-        sysid = store.take_lease(60, "engine")
-        assert store.renew_lease(sysid, 60)
-        assert other.renew_lease(sysid, 60)
+        engine_id = store.take_lease(60, "engine")
+        assert store.renew_lease(engine_id, 60)
+        assert other.renew_lease(engine_id, 60)
 
     def test_an_expired_lease_cannot_be_renewed(self, store: Store) -> None:
         expired = store.take_lease(0, "expired")
@@ -51,16 +51,16 @@ class TestLeases:
         assert not store.renew_lease(cut_short, 60)
 
     def test_a_dropped_lease_cannot_be_renewed(self, store: Store) -> None:
-        sysid = store.take_lease(60, "engine")
-        store.drop_lease(sysid)
-        store.drop_lease(sysid)
-        assert not store.renew_lease(sysid, 60)
+        engine_id = store.take_lease(60, "engine")
+        store.drop_lease(engine_id)
+        store.drop_lease(engine_id)
+        assert not store.renew_lease(engine_id, 60)
 
     def test_an_engine_nobody_knows_has_no_lease(self, store: Store, queue: QueueTables) -> None:
         add(store, [new(queue.number)])
-        for sysid in (0, -1, 1 << 40):
-            assert not store.renew_lease(sysid, 60)
-            assert claim(store, sysid, queue.number) == []
+        for engine_id in (0, -1, 1 << 40):
+            assert not store.renew_lease(engine_id, 60)
+            assert claim(store, engine_id, queue.number) == []
 
     def test_without_a_live_lease_nothing_is_claimed(self, store: Store, queue: QueueTables) -> None:
         row = row_of(store, add_one(store, new(queue.number)))
@@ -69,12 +69,12 @@ class TestLeases:
         store.renew_lease(cut_short, 0)
         dropped = store.take_lease(60, "dropped")
         store.drop_lease(dropped)
-        for sysid in (expired, cut_short, dropped):
-            assert claim(store, sysid, queue.number) == []
+        for engine_id in (expired, cut_short, dropped):
+            assert claim(store, engine_id, queue.number) == []
         assert row_of(store, row.id) == row
 
     def test_without_a_live_lease_nothing_is_judged(self, store: Store, engine: int, queue: QueueTables) -> None:
-        row = bring(store, engine, queue.number, "judging")
+        row = bring(store, engine, queue.number, "deciding")
         assert claim(store, store.take_lease(0, "expired"), queue.number) == []
         assert row_of(store, row.id) == row
 
@@ -93,14 +93,14 @@ class TestLeases:
 
 class TestOrphans:
     def test_jobs_of_a_live_engine_are_no_orphans(self, store: Store, engine: int, queue: QueueTables) -> None:
-        for place in ("executing", "being judged", "waiting", "judging", "initial ready", "retry ready"):
+        for place in ("executing", "being decided", "waiting", "deciding", "initial ready", "retry ready"):
             bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
         assert store.orphans([queue.number], 100) == []
 
     def test_jobs_of_an_expired_engine_are(self, store: Store, other: Store, engine: int, queue: QueueTables) -> None:
         executing = bring(store, engine, queue.number, "executing", job_type="a")
-        judged = bring(store, engine, queue.number, "being judged", job_type="b")
-        for place in ("waiting", "judging", "initial ready", "retry ready"):
+        judged = bring(store, engine, queue.number, "being decided", job_type="b")
+        for place in ("waiting", "deciding", "initial ready", "retry ready"):
             bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
         store.renew_lease(engine, 0)
         assert other.orphans([queue.number], 100) == [executing, judged]
@@ -175,14 +175,14 @@ class TestOwned:
 
     def test_what_it_settled_it_owns_no_longer(self, store: Store, engine: int, queue: QueueTables) -> None:
         executing = bring(store, engine, queue.number, "executing", job_type="a")
-        judged = bring(store, engine, queue.number, "being judged", job_type="b")
+        judged = bring(store, engine, queue.number, "being decided", job_type="b")
         assert sorted(store.owned([queue.number], engine), key=lambda row: row.id) == [executing, judged]
         save(store, executing, waits(executing, LATER, NOW))
         save(store, judged, transitions.given_back(judged, "stopping", False, NOW))
         assert store.owned([queue.number], engine) == []
 
     def test_nobody_owns_the_rest(self, store: Store, engine: int, queue: QueueTables) -> None:
-        for place in ("initial ready", "waiting", "judging"):
+        for place in ("initial ready", "waiting", "deciding"):
             bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
         assert store.owned([queue.number], 0) == []
         assert store.owned([queue.number], engine) == []

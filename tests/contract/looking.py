@@ -9,7 +9,7 @@ import pytest
 from hipq.job import transitions
 from hipq.job.model import LISTED, Brief, Row
 from hipq.job.when import SECOND
-from hipq.stores.base import Filter, Glance, QueueTables, Store
+from hipq.stores.base import Filter, Peek, QueueTables, Store
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import (
     FAULT,
@@ -86,7 +86,7 @@ class TestFind:
         rows = everything(store, queue.number)
         assert len(rows) == 2 * len(PLACES) + 1
         filters: list[dict[str, Any]] = [
-            {"state": "running"}, {"state": "final"}, {"state": "retry", "tenant": "acme"}, {"phase": "judging"},
+            {"state": "running"}, {"state": "final"}, {"state": "retry", "tenant": "acme"}, {"phase": "deciding"},
             {"phase": "ready", "state": "initial"}, {"job_type": "waiting-acme"}, {"tenant": "acme"},
             {"job_key": "executing "}, {"job_key": "executing ", "job_type": "executing-"},
             {"job_key": "executing ", "tenant": "acme"}, {"state": "nonsense"}, {"phase": "done", "job_key": "done"},
@@ -147,60 +147,58 @@ class TestGlance:
     def test_an_engine_may_know_very_many_types(self, store: Store, queue: QueueTables) -> None:
         types = tuple(f"type_{n}" for n in range(600))
         add_one(store, new(queue.number, job_type="type_599"))
-        assert store.glance([(queue.number, types)])[0].ready
-        assert not store.glance([(queue.number, types[:-1])])[0].ready
+        assert store.peek([(queue.number, types)])[0].ready
+        assert not store.peek([(queue.number, types[:-1])])[0].ready
 
     def test_an_empty_queue_has_nothing_to_do(self, store: Store, queue: QueueTables) -> None:
-        assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, 0, False)]
+        assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, False, 0, 0, False)]
 
     def test_it_shows_what_is_ready_for_the_types_asked(self, store: Store, queue: QueueTables) -> None:
         add(store, [new(queue.number)])
         for types, ready in (((TYPE,), True), (("mail", TYPE), True), (("mail",), False), ((), False)):
-            assert store.glance([(queue.number, types)]) == [Glance(queue.number, ready, 0, 0, False)]
+            assert store.peek([(queue.number, types)]) == [Peek(queue.number, ready, 0, 0, False)]
 
     def test_it_shows_what_waits_for_a_judgement(self, store: Store, engine: int, queue: QueueTables) -> None:
-        bring(store, engine, queue.number, "judging")
-        assert store.glance([(queue.number, (TYPE,))])[0].ready
-        assert not store.glance([(queue.number, ("mail",))])[0].ready
+        bring(store, engine, queue.number, "deciding")
+        assert store.peek([(queue.number, (TYPE,))])[0].ready
+        assert not store.peek([(queue.number, ("mail",))])[0].ready
         claim(store, engine, queue.number)
-        assert not store.glance([(queue.number, (TYPE,))])[0].ready
+        assert not store.peek([(queue.number, (TYPE,))])[0].ready
 
     def test_it_shows_when_the_first_scheduled_job_is_due(self, store: Store, engine: int, queue: QueueTables) -> None:
         add(store, [new(queue.number, scheduled_run_time=LATER + n) for n in (50, 20, 70)])
-        assert store.glance([(queue.number, ())]) == [Glance(queue.number, False, LATER + 20, 0, False)]
+        assert store.peek([(queue.number, ())]) == [Peek(queue.number, False, LATER + 20, 0, False)]
         row = bring(store, engine, queue.number, "retry scheduled", job_type="mail")
-        assert store.glance([(queue.number, (TYPE,))]) == [
-            Glance(queue.number, False, row.scheduled_run_time, 0, False)
-        ]
+        assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, False, row.scheduled_run_time, 0, False)]
         store.stage(queue.number, LATER + 60, 100)
-        assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, True, LATER + 70, 0, False)]
+        assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, True, LATER + 70, 0, False)]
 
     def test_it_shows_when_the_first_waiting_job_times_out(self, store: Store, engine: int, queue: QueueTables) -> None:
         add(store, [new(queue.number)] * 3)
         rows = claim(store, engine, queue.number)
-        assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, 0, True)]
+        assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, False, 0, 0, True)]
         for row, n in zip(rows, (50, 20, 70), strict=True):
             save(store, row, waits(row, LATER + n, NOW))
-        assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, LATER + 20, False)]
+        assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, False, 0, LATER + 20, False)]
 
     def test_it_shows_whether_an_engine_has_a_job_in_hand(
         self, store: Store, other: Store, engine: int, queue: QueueTables
     ) -> None:
         for place in PLACES:
             row = bring(store, engine, queue.number, place)
-            assert other.glance([(queue.number, ())])[0].owned == (
-                place in ("executing", "being looked at", "being judged")
+            assert other.peek([(queue.number, ())])[0].owned == (
+                place in ("executing", "being looked at", "being decided")
             ), place
             save(store, row, transitions.cancelled(row, "by hand", NOW))
-            assert not other.glance([(queue.number, ())])[0].owned
+            assert not other.peek([(queue.number, ())])[0].owned
 
     def test_several_queues_are_one_look(self, store: Store, queue: QueueTables, queue2: QueueTables) -> None:
-        assert store.glance([]) == []
+        assert store.peek([]) == []
         add(store, [new(queue.number), new(queue2.number, job_type="mail", scheduled_run_time=LATER)])
         both = [(queue2.number, ("mail", TYPE)), (queue.number, (TYPE,))]
-        expected = [Glance(queue2.number, False, LATER, 0, False), Glance(queue.number, True, 0, 0, False)]
-        assert store.glance(both) == expected
-        assert store.glance(both * 300) == expected * 300
+        expected = [Peek(queue2.number, False, LATER, 0, False), Peek(queue.number, True, 0, 0, False)]
+        assert store.peek(both) == expected
+        assert store.peek(both * 300) == expected * 300
 
 
 class TestOverdue:

@@ -47,20 +47,20 @@ def say_and_die(store: Store, queue: int) -> None:
 
 def work(store: Store, queue: int) -> None:
     """Add jobs and run whatever is ready, at the same time as others do; then say what was run."""
-    sysid = store.take_lease(300, f"worker {os.getpid()}")
+    engine_id = store.take_lease(300, f"worker {os.getpid()}")
     ran: list[int] = []
     running: list[Row] = []
     for n in range(0, JOBS, 50):
-        add(store, [new(queue, f"{sysid}-{n + m}" if m % 2 else "") for m in range(50)])
-        running = _turn(store, sysid, queue, running, ran)
-    while running or store.glance([(queue, (TYPE,))])[0].ready:
-        running = _turn(store, sysid, queue, running, ran)
+        add(store, [new(queue, f"{engine_id}-{n + m}" if m % 2 else "") for m in range(50)])
+        running = _turn(store, engine_id, queue, running, ran)
+    while running or store.peek([(queue, (TYPE,))])[0].ready:
+        running = _turn(store, engine_id, queue, running, ran)
     print(msgspec.json.encode(ran).decode(), flush=True)
 
 
-def _turn(store: Store, sysid: int, queue: int, running: list[Row], ran: list[int]) -> list[Row]:
-    changes = [Change(row, transitions.succeeded(row, str(sysid), 200, NOW)) for row in running]
-    turned = store.turn(sysid, changes, [Claim(queue, (TYPE,), 40)], NOW)
+def _turn(store: Store, engine_id: int, queue: int, running: list[Row], ran: list[int]) -> list[Row]:
+    changes = [Change(row, transitions.succeeded(row, str(engine_id), 200, NOW)) for row in running]
+    turned = store.turn(engine_id, changes, [Claim(queue, (TYPE,), 40)], NOW)
     assert not turned.lost
     ran += [row.id for row in running]
     return turned.won

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from hipq.job import transitions
 from hipq.job.model import Change, blank
-from hipq.job.run_result import Again
+from hipq.job.run_result import Rerun
 from hipq.stores.base import Claim, Filter, QueueTables, Store
 from hipq.stores.large import PAYLOAD_LIMIT
 from tests.contract.database import Database, raw
@@ -50,7 +50,7 @@ class TestLargePayloads:
         won = claim(store, engine, queue.number)
         assert [row.job_data for row in won] == [job.job_data for job in jobs]
 
-    @pytest.mark.parametrize("place", ["waiting", "judging", "retry scheduled"])
+    @pytest.mark.parametrize("place", ["waiting", "deciding", "retry scheduled"])
     def test_every_look_at_a_job_shows_its_payload(
         self, store: Store, engine: int, queue: QueueTables, place: str
     ) -> None:
@@ -73,8 +73,8 @@ class TestLargePayloads:
     def test_a_payload_a_retry_changed_is_the_one_that_counts(
         self, store: Store, engine: int, queue: QueueTables, before: int, after: int
     ) -> None:
-        row = bring(store, engine, queue.number, "judging", job_data=text(before))
-        row = save(store, row, transitions.retried(row, Again(FAULT, data=text(after, "y")), ORDER, NOW))
+        row = bring(store, engine, queue.number, "deciding", job_data=text(before))
+        row = save(store, row, transitions.retried(row, Rerun(FAULT, data=text(after, "y")), ORDER, NOW))
         assert row.job_data == text(after, "y")
         assert row_of(store, row.id) == row
         (won,) = claim(store, engine, queue.number)
@@ -93,9 +93,9 @@ class TestLargePayloads:
         assert row_of(store, row.id).job_data == text(30_000)
 
     def test_a_lost_change_leaves_the_payload_alone(self, store: Store, engine: int, queue: QueueTables) -> None:
-        old = bring(store, engine, queue.number, "judging", job_data=text(30_000))
+        old = bring(store, engine, queue.number, "deciding", job_data=text(30_000))
         (row,) = claim(store, engine, queue.number)
-        late = transitions.retried(old, Again(FAULT, data=text(30_000, "z")), ORDER, NOW)
+        late = transitions.retried(old, Rerun(FAULT, data=text(30_000, "z")), ORDER, NOW)
         turned = store.turn(engine, [Change(old, late)], [Claim(queue.number, ("charge",), 5)], NOW)
         assert turned.lost == {old.id}
         assert row_of(store, old.id) == row

@@ -133,9 +133,9 @@ class TestQueues:
         self, store: Store, database: Database, shop: str
     ) -> None:
         number = store.queue(shop, "orders", f"{shop}_orders").number
-        sysid = store.take_lease(3600, "engine")
+        engine_id = store.take_lease(3600, "engine")
         add(store, [new(number)] * 2)
-        row = claim(store, sysid, number, limit=1)[0]
+        row = claim(store, engine_id, number, limit=1)[0]
 
         def knows(verb: Callable[[Store], object]) -> None:
             fresh = database.open()  # never told of any queue
@@ -146,12 +146,12 @@ class TestQueues:
 
         knows(lambda fresh: add(fresh, [new(number)]))
         knows(lambda fresh: fresh.stage(number, NOW, 10))
-        knows(lambda fresh: fresh.turn(sysid, [], [Claim(number, (TYPE,), 1)], NOW))
+        knows(lambda fresh: fresh.turn(engine_id, [], [Claim(number, (TYPE,), 1)], NOW))
         knows(lambda fresh: finish(fresh, row))
         knows(lambda fresh: fresh.overdue(number, NOW, 10))
         knows(lambda fresh: fresh.orphans([number], 10))
-        knows(lambda fresh: fresh.owned([number], sysid))
-        knows(lambda fresh: fresh.glance([(number, (TYPE,))]))
+        knows(lambda fresh: fresh.owned([number], engine_id))
+        knows(lambda fresh: fresh.peek([(number, (TYPE,))]))
         knows(lambda fresh: fresh.find(Filter(number)))
         knows(lambda fresh: fresh.prune(number, (LATER, 0), 10))
         with closing(database.connect()) as conn:
@@ -172,7 +172,7 @@ class TestQueues:
             lambda: store.overdue(nobody, NOW, 10),
             lambda: store.orphans([queue.number, nobody], 10),
             lambda: store.owned([nobody], 1),
-            lambda: store.glance([(nobody, (TYPE,))]),
+            lambda: store.peek([(nobody, (TYPE,))]),
             lambda: store.find(Filter(nobody)),
             lambda: store.prune(nobody, (NOW, 0), 10),
         ]

@@ -150,7 +150,7 @@ class TestRules:
         assert len(store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], clock.now()).won) == 2
 
     def test_a_rate_is_not_used_up_by_what_is_judged(self, store: Store, engine: int, queue: QueueTables) -> None:
-        bring(store, engine, queue.number, "judging")
+        bring(store, engine, queue.number, "deciding")
         set_rules(store, queue.number, [rate(1, per=3600)])
         job_id = add_one(store, new(queue.number))
         (judged,) = claim(store, engine, queue.number, limit=1)
@@ -379,10 +379,10 @@ class TestRules:
         turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], NOW)
         assert [row.id for row in turned.won] == [able]
         assert turned.closed == {queue.number: frozenset({SHUT})}
-        found = store.shut_out(queue.number, ("charge",), (SHUT,), 10)
+        found = store.ready_outside_window(queue.number, ("charge",), (SHUT,), 10)
         assert sorted(row.id for row in found) == shut
-        assert len(store.shut_out(queue.number, ("charge",), (SHUT,), 1)) == 1
-        assert store.shut_out(queue.number, ("mail",), (SHUT,), 10) == []
+        assert len(store.ready_outside_window(queue.number, ("charge",), (SHUT,), 1)) == 1
+        assert store.ready_outside_window(queue.number, ("mail",), (SHUT,), 10) == []
 
 
 def _bar_mails(store: Store, engine: int, queue: int) -> None:

@@ -12,7 +12,7 @@ from hipq.errors import SchemaError
 from hipq.job import transitions
 from hipq.job.model import COLUMNS, Change
 from hipq.job.states import CODES, ERROR, FINAL, INITIAL, NONE, PHASES, RETRY, RUNNING, check
-from hipq.stores.base import Filter, Glance, QueueTables, Store, Turned
+from hipq.stores.base import Filter, Peek, QueueTables, Store, Turned
 from hipq.stores.migrations import Migration, migrations
 from tests.contract.database import Database, raw
 from tests.contract.jobs import LATER, TYPE, add, bring, claim, everything, finish, new, save, waits
@@ -63,7 +63,7 @@ class TestChecks:
     def test_codes_attempts_and_factors_are_checked(
         self, store: Store, engine: int, queue: QueueTables, database: Database, suffix: str
     ) -> None:
-        bring(store, engine, queue.number, "judging", job_type="mail")
+        bring(store, engine, queue.number, "deciding", job_type="mail")
         finish(store, bring(store, engine, queue.number, "executing"))
         update = f"UPDATE {queue.table}{suffix} SET "
         conn = database.connect()
@@ -79,7 +79,7 @@ class TestChecks:
     def test_no_column_takes_null(
         self, store: Store, engine: int, queue: QueueTables, database: Database, suffix: str
     ) -> None:
-        bring(store, engine, queue.number, "judging", job_type="mail")
+        bring(store, engine, queue.number, "deciding", job_type="mail")
         finish(store, bring(store, engine, queue.number, "executing"))
         conn = database.connect()
         try:
@@ -183,23 +183,23 @@ class TestMigrations:
 
 def live_through(store: Store, queue: QueueTables) -> None:
     """Every verb, in one queue, which is empty again afterwards."""
-    sysid = store.take_lease(60, "engine")
+    engine_id = store.take_lease(60, "engine")
     add(store, [new(queue.number, "one")])
     add(store, [new(queue.number, job_data='"' + "x" * 20_000 + '"'), new(queue.number, scheduled_run_time=LATER)])
     add(store, [new(queue.number) for _ in range(300)])
     assert store.stage(queue.number, LATER, 10) == 1
-    rows = claim(store, sysid, queue.number, limit=400, now=LATER)
-    assert len(store.owned([queue.number], sysid)) == len(rows) == 303
+    rows = claim(store, engine_id, queue.number, limit=400, now=LATER)
+    assert len(store.owned([queue.number], engine_id)) == len(rows) == 303
     assert everything(store, queue.number) == sorted(rows, key=lambda row: row.id)
     rows[0] = save(store, rows[0], waits(rows[0], LATER, LATER))
     assert store.overdue(queue.number, LATER, 10) == rows[:1]
-    assert store.glance([(queue.number, (TYPE,))]) == [Glance(queue.number, False, 0, LATER, True)]
+    assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, False, 0, LATER, True)]
     changes = [Change(row, transitions.succeeded(row, "null", 200, LATER)) for row in rows]
-    assert store.turn(sysid, changes, [], LATER) == Turned(frozenset(), [])
+    assert store.turn(engine_id, changes, [], LATER) == Turned(frozenset(), [])
     assert [row.id for row in store.find(Filter(queue.number, job_key="one"))] == [rows[0].id]
     assert store.get(rows[0].id) == changes[0].after
     assert store.orphans([queue.number], 10) == []
-    store.drop_lease(sysid)
+    store.drop_lease(engine_id)
     assert store.prune(queue.number, (LATER + 1, 0), 1000).deleted == 303
 
 

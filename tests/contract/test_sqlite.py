@@ -81,16 +81,16 @@ class TestSqlite:
         assert len(everything(store, queue.number)) == 1
 
     def test_a_lease_ends_when_its_time_has_passed(self, store: Store, queue: QueueTables, clock: HandClock) -> None:
-        sysid = store.take_lease(30, "engine")
-        row = bring(store, sysid, queue.number, "executing")
+        engine_id = store.take_lease(30, "engine")
+        row = bring(store, engine_id, queue.number, "executing")
         add(store, [new(queue.number)])
         clock.advance(seconds=29.9)
         assert store.orphans([queue.number], 10) == []
-        assert store.renew_lease(sysid, 30)
+        assert store.renew_lease(engine_id, 30)
         clock.advance(seconds=30)
         assert store.orphans([queue.number], 10) == [row]
-        assert not store.renew_lease(sysid, 30)
-        assert claim(store, sysid, queue.number) == []
+        assert not store.renew_lease(engine_id, 30)
+        assert claim(store, engine_id, queue.number) == []
 
     def test_a_database_in_memory_keeps_the_contract_within_its_process(self, clock: HandClock) -> None:
         store = SqliteStore("", clock)
@@ -101,7 +101,7 @@ class TestSqlite:
         with pytest.raises(Invalid, match="conn"):
             store.enqueue([new(queue.number)], conn=conn)
         conn.close()
-        store.ring()
+        store.notify()
         store.wait(5)
         store.close()
 

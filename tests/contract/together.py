@@ -104,10 +104,12 @@ class TestThreads:
             return [store.enqueue([new(queue.number, "a")])[0] for _ in range(60)]
 
         def end(store: Store) -> list[Stored]:
-            sysid = store.take_lease(60, "engine")
+            engine_id = store.take_lease(60, "engine")
             while not done.is_set():
-                rows = claim(store, sysid, queue.number)
-                store.turn(sysid, [Change(row, transitions.succeeded(row, "null", 200, NOW)) for row in rows], [], NOW)
+                rows = claim(store, engine_id, queue.number)
+                store.turn(
+                    engine_id, [Change(row, transitions.succeeded(row, "null", 200, NOW)) for row in rows], [], NOW
+                )
             return []
 
         def act(n: int) -> list[Stored]:
@@ -129,12 +131,12 @@ class TestThreads:
 
         def act(n: int) -> list[Row]:
             store, ran = stores[n % 4], []
-            sysid = store.take_lease(60, f"engine {n}")
-            won = claim(store, sysid, queue.number, limit=7)
+            engine_id = store.take_lease(60, f"engine {n}")
+            won = claim(store, engine_id, queue.number, limit=7)
             while won:
                 ran += won
-                changes = [Change(row, transitions.succeeded(row, str(sysid), 200, NOW)) for row in won]
-                turned = store.turn(sysid, changes, [Claim(queue.number, (TYPE,), 7)], NOW)
+                changes = [Change(row, transitions.succeeded(row, str(engine_id), 200, NOW)) for row in won]
+                turned = store.turn(engine_id, changes, [Claim(queue.number, (TYPE,), 7)], NOW)
                 assert turned.lost == frozenset()
                 won = turned.won
             return ran
@@ -187,7 +189,7 @@ class TestThreads:
 
     def test_engines_that_start_at_once_have_numbers_of_their_own(self, stores: list[Store]) -> None:
         taken = at_once(lambda n: [stores[n % 4].take_lease(60, "engine") for _ in range(5)])
-        assert len({sysid for some in taken for sysid in some}) == 40
+        assert len({engine_id for some in taken for engine_id in some}) == 40
 
 
 class TestProcesses:

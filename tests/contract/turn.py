@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hipq.job import transitions, wait_transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
-from hipq.job.run_result import Again, Edits
+from hipq.job.run_result import Edits, Rerun
 from hipq.job.states import FINAL
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
@@ -58,13 +58,13 @@ MOVES: Final[list[tuple[str, str, Move]]] = [
     ("errored", "executing", lambda row, now: transitions.errored(row, FAULT, 500, now)),
     ("errored, to be retried", "executing", lambda row, now: transitions.errored(row, FAULT, 100, now)),
     ("timed out", "waiting", lambda row, now: wait_transitions.timed_out(row, ORDER, now)),
-    ("gave up", "judging", lambda row, now: transitions.gave_up(row, FAULT, now)),
-    ("gave up", "being judged", lambda row, now: transitions.gave_up(row, FAULT, now)),
-    ("retried at once", "judging", lambda row, now: transitions.retried(row, Again(FAULT), ORDER, now)),
-    ("retried later", "being judged", lambda row, now: transitions.retried(row, Again(FAULT, delay=60.5), ORDER, now)),
-    ("retried with other data", "judging", lambda r, now: transitions.retried(r, Again(FAULT, data="[1]"), ORDER, now)),
-    ("asked again at once", "executing", lambda row, now: transitions.asked_again(row, Again(FAULT, 102), ORDER, now)),
-    ("asked again later", "executing", lambda r, now: transitions.asked_again(r, Again(FAULT, at=LATER), ORDER, now)),
+    ("gave up", "deciding", lambda row, now: transitions.gave_up(row, FAULT, now)),
+    ("gave up", "being decided", lambda row, now: transitions.gave_up(row, FAULT, now)),
+    ("retried at once", "deciding", lambda row, now: transitions.retried(row, Rerun(FAULT), ORDER, now)),
+    ("retried later", "being decided", lambda row, now: transitions.retried(row, Rerun(FAULT, delay=60.5), ORDER, now)),
+    ("retried, other data", "deciding", lambda r, now: transitions.retried(r, Rerun(FAULT, data="[1]"), ORDER, now)),
+    ("asked again at once", "executing", lambda row, now: transitions.asked_again(row, Rerun(FAULT, 102), ORDER, now)),
+    ("asked again later", "executing", lambda r, now: transitions.asked_again(r, Rerun(FAULT, at=LATER), ORDER, now)),
     ("outlived", "executing", lambda row, now: transitions.outlived(row, FAULT, 500, now)),
     ("waits", "executing", lambda row, now: waits(row, LATER, now)),
     ("waits under another key", "executing", lambda r, now: wait_transitions.waits(r, Waiting(LATER), now, f"{r.id}'")),
@@ -74,38 +74,38 @@ MOVES: Final[list[tuple[str, str, Move]]] = [
     ("looks again", "waiting", wait_transitions.looks_again),
     ("answered", "waiting", wait_transitions.answered),
     ("answered", "retry scheduled", wait_transitions.answered),
-    ("answered", "being judged", wait_transitions.answered),
-    ("answered", "calling off", wait_transitions.answered),
+    ("answered", "being decided", wait_transitions.answered),
+    ("answered", "cancelling", wait_transitions.answered),
     ("ended by its answer", "waiting", lambda row, now: wait_transitions.ended_by(row, '{"é":"🏦"}', now)),
     ("ended by its answer", "retry ready", lambda row, now: wait_transitions.ended_by(row, "1", now)),
-    ("called off", "waiting", lambda row, now: wait_transitions.called_off(row, FAULT, now)),
-    ("call ended", "calling off", lambda row, now: one_write(row, wait_transitions.call_ended(row, FAULT, ORDER, now))),
+    ("cancel handler ended", "waiting", lambda row, now: wait_transitions.cancelling(row, FAULT, now)),
+    ("call ended", "cancelling", lambda r, now: one_write(r, wait_transitions.cancel_handled(r, FAULT, ORDER, now))),
     ("given back", "being looked at", lambda row, now: transitions.given_back(row, "stopping", False, now)),
     ("rescued", "being looked at", transitions.rescued),
     ("given back, started", "executing", lambda row, now: transitions.given_back(row, "stopping", True, now)),
     ("given back, not started", "executing", lambda row, now: transitions.given_back(row, "stopping", False, now)),
-    ("given back", "being judged", lambda row, now: transitions.given_back(row, "stopping", False, now)),
+    ("given back", "being decided", lambda row, now: transitions.given_back(row, "stopping", False, now)),
     ("rescued", "executing", transitions.rescued),
-    ("rescued", "being judged", transitions.rescued),
+    ("rescued", "being decided", transitions.rescued),
     ("crashed", "executing", lambda r, now: transitions.crashed(r, SIGNAL, 500, now, judged=True)),
     ("suspected", "executing", lambda row, now: transitions.suspected(row, SIGNAL, now)),
-    ("crashed aside", "being judged", lambda r, now: transitions.crashed_aside(r, SIGNAL, now)),
+    ("crashed aside", "being decided", lambda r, now: transitions.crashed_aside(r, SIGNAL, now)),
     (
         "crashed aside for the last time",
-        "being judged",
+        "being decided",
         lambda row, now: transitions.crashed_aside(replace(row, crashes=transitions.CRASHES_ALLOWED), FAULT, now),
     ),
     ("crashed over its answer", "being looked at", lambda r, now: wait_transitions.crashed(r, FAULT, 500, now, True)),
-    ("retried, its copy changed", "judging", lambda r, now: transitions.retried(edited(r), Again(FAULT), ORDER, now)),
-    ("gave up with its copy changed", "judging", lambda row, now: transitions.gave_up(edited(row), FAULT, now)),
-    ("gave up with a large copy", "being judged", lambda row, now: transitions.gave_up(edited(row, LARGE), FAULT, now)),
+    ("retried, its copy changed", "deciding", lambda r, now: transitions.retried(edited(r), Rerun(FAULT), ORDER, now)),
+    ("gave up with its copy changed", "deciding", lambda row, now: transitions.gave_up(edited(row), FAULT, now)),
+    ("gave up, large copy", "being decided", lambda row, now: transitions.gave_up(edited(row, LARGE), FAULT, now)),
     *[
         ("cancelled", place, lambda row, now: transitions.cancelled(row, "by hand", now))
-        for place in ("initial ready", "initial scheduled", "executing", "waiting", "answered", "calling off",
-                      "judging", "retry ready", "retry scheduled")
+        for place in ("initial ready", "initial scheduled", "executing", "waiting", "answered", "cancelling",
+                      "deciding", "retry ready", "retry scheduled")
     ],
-    ("hurried", "initial scheduled", lambda row, now: transitions.hurried(row, ORDER, now)),
-    ("hurried", "retry scheduled", lambda row, now: transitions.hurried(row, ORDER, now)),
+    ("hurried", "initial scheduled", lambda row, now: transitions.run_now(row, ORDER, now)),
+    ("hurried", "retry scheduled", lambda row, now: transitions.run_now(row, ORDER, now)),
 ]  # fmt: skip
 
 
@@ -151,7 +151,7 @@ class TestMoves:
         for n in range(1, 4):
             row = save(store, row, transitions.errored(row, FAULT, 500, NOW + n))
             (row,) = claim(store, engine, queue.number, now=NOW + n)
-            row = save(store, row, transitions.retried(row, Again(FAULT), ORDER, NOW + n))
+            row = save(store, row, transitions.retried(row, Rerun(FAULT), ORDER, NOW + n))
             (row,) = claim(store, engine, queue.number, now=NOW + n)
             assert (row.attempt, row.failures) == (n + 1, n)
         row = save(store, row, waits(row, LATER, SOON))
@@ -297,7 +297,7 @@ class TestChildren:
         [
             lambda row: waits(row, LATER, NOW),
             lambda row: transitions.errored(row, FAULT, 500, NOW),
-            lambda row: transitions.asked_again(row, Again(FAULT), ORDER, NOW),
+            lambda row: transitions.asked_again(row, Rerun(FAULT), ORDER, NOW),
         ],
         ids=["waits", "errored", "asked again"],
     )

@@ -40,7 +40,7 @@ def soon(act: Callable[[], object]) -> Iterator[None]:
 
 class TestWaking:
     def test_a_wait_lasts_as_long_as_it_was_told(self, store: Store, queue: QueueTables) -> None:
-        store.glance([(queue.number, (TYPE,))])
+        store.peek([(queue.number, (TYPE,))])
         for _ in range(5):  # the first may end early: what happened before counts as news
             started = time.monotonic()
             woken = store.wait(0.1)
@@ -74,7 +74,7 @@ class TestWaking:
         self, store: Store, other: Store, queue: QueueTables
     ) -> None:
         for _ in range(3):  # from the very first wait on
-            store.glance([(queue.number, (TYPE,))])
+            store.peek([(queue.number, (TYPE,))])
             other.enqueue([new(queue.number)])
             started = time.monotonic()
             assert store.wait(LONG)
@@ -104,7 +104,7 @@ class TestWaking:
 
         def act() -> None:
             rung.set()
-            store.ring()
+            store.notify()
 
         for _ in range(2):
             rung.clear()
@@ -114,7 +114,7 @@ class TestWaking:
     def test_a_ring_before_the_wait_is_not_lost(self, store: Store) -> None:
         store.wait(0)
         for _ in range(3):
-            store.ring()
+            store.notify()
             started = time.monotonic()
             assert store.wait(LONG)
             assert time.monotonic() - started < PROMPT
@@ -123,7 +123,7 @@ class TestWaking:
         store.wait(0)
         for _ in range(5):
             store.enqueue([new(queue.number)])  # our own write: no news to us
-            store.ring()
+            store.notify()
             started = time.monotonic()
             assert store.wait(LONG)
             assert time.monotonic() - started < PROMPT
@@ -133,7 +133,7 @@ class TestWaking:
 
         def handler(number: int, _: object) -> None:
             rung.append(number)
-            store.ring()
+            store.notify()
 
         before = signal.signal(signal.SIGALRM, handler)
         try:

@@ -198,10 +198,10 @@ class Deadly:
         self.at("returned")
         self.inside = []
 
-    def turn(self, sysid: int, changes: Any, claims: Any, now: int) -> Any:
+    def turn(self, engine_id: int, changes: Any, claims: Any, now: int) -> Any:
         mine = [one for one in changes if one.before.job_type != "neighbour"]
         with self.around([*{what for one in mine for what in (one.event, one.after.phase)}]):
-            turned = self.turn_of(sysid, changes, claims, now)
+            turned = self.turn_of(engine_id, changes, claims, now)
         for row in turned.won:
             if row.job_type != "neighbour":
                 self.scene.die(f"claimed: {row.phase}")

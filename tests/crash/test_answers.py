@@ -87,7 +87,7 @@ SILENT: Final = [
         for step in (
             "written: timed out",
             "committed: timed out",
-            "claimed: judging",
+            "claimed: deciding",
             "judge: not asked",
             "written: again",
             "committed: again",
@@ -96,9 +96,9 @@ SILENT: Final = [
     *(
         Case(step, "scheduled", "called", SHORT, calls=times)
         for step, times in (
-            ("written: calling off", (1,)),
-            ("committed: calling off", (1,)),
-            ("claimed: calling off", (1,)),
+            ("written: cancelling", (1,)),
+            ("committed: cancelling", (1,)),
+            ("claimed: cancelling", (1,)),
             ("call: not made", (1,)),
             ("call: made", TWICE),
             ("written: called off", TWICE),
@@ -107,12 +107,12 @@ SILENT: Final = [
     ),
     *(
         Case(step, "killed", "called", SHORT, calls=EITHER)
-        for step in ("written: calling off", "committed: calling off", "call: made", "committed: called off")
+        for step in ("written: cancelling", "committed: cancelling", "call: made", "committed: called off")
     ),
     *(
         Case(step, "done", "called", cancel=True, looks=(0,), calls=times)
         for step, times in (
-            ("claimed: calling off", (1,)),
+            ("claimed: cancelling", (1,)),
             ("call: made", TWICE),
             ("written: called off", TWICE),
             ("committed: called off", (1,)),

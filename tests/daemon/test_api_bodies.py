@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from hipq.daemon.http.bodies import payloads
 from hipq.daemon.http.idempotency import ids_of, runs
-from hipq.daemon.http.reply import Refused
+from hipq.daemon.http.reply import HttpError
 from hipq.daemon.http.strict_json import strict
 from hipq.errors import Invalid
 
@@ -112,10 +112,10 @@ def test_json_that_nobody_can_have_meant_is_refused_in_one_sentence(body: Any, w
 
 def test_a_request_has_only_so_many_jobs() -> None:
     for kind, body in (("", b"a\n" * 11), (JSON, json.dumps([1] * 11).encode()), (BINARY, b"1\na\n" * 11)):
-        with pytest.raises(Refused) as told:
+        with pytest.raises(HttpError) as told:
             payloads(kind, body, 10)
         assert told.value.status == 413
-    with pytest.raises(Refused):
+    with pytest.raises(HttpError):
         payloads("multipart/form-data", b"x", 10)
 
 
@@ -142,7 +142,7 @@ def test_an_element_means_what_was_sent_however_it_was_spelled(values: list[Any]
 @given(st.binary(max_size=60))
 def test_whatever_comes_is_payloads_or_a_sentence(body: bytes) -> None:
     for kind in ("", JSON, BINARY):
-        with suppress(Invalid, Refused):
+        with suppress(Invalid, HttpError):
             assert payloads(kind, body, 100)
     with suppress(Invalid):
         value = strict(body)

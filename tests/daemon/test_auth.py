@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.tenancy.authenticator import Doorkeeper
+from hipq.daemon.tenancy.authenticator import Authenticator
 from hipq.daemon.tenancy.tenants import ADMIN, Tenants
 from hipq.errors import StoreUnavailable
 from hipq.stores.base import Store
@@ -50,7 +50,7 @@ def test_a_token_says_whose_it_is(store: Store) -> None:
     tenants.add("bob")
     _, acme = tenants.token("acme")
     _, admin = tenants.token(ADMIN)
-    door = Doorkeeper(tenants)
+    door = Authenticator(tenants)
 
     async def ask() -> None:
         assert door.quickly(bearer(acme)) is None, "nothing is known yet"
@@ -78,13 +78,13 @@ def test_what_is_no_token_is_nobodys(store: Store, said: bytes) -> None:
     tenants = Tenants(store)
     tenants.add("acme")
     tenants.token("acme")
-    assert asyncio.run(Doorkeeper(tenants).caller(said)) is None
+    assert asyncio.run(Authenticator(tenants).caller(said)) is None
 
 
 def test_a_token_made_this_moment_is_good_at_once(store: Store) -> None:
     tenants, other = Counting(store), Tenants(store)
     tenants.add("acme")
-    door = Doorkeeper(tenants)
+    door = Authenticator(tenants)
 
     async def ask() -> Any:
         await door.caller(b"")
@@ -97,7 +97,7 @@ def test_a_token_made_this_moment_is_good_at_once(store: Store) -> None:
 def test_rubbish_does_not_keep_the_store_busy(store: Store) -> None:
     tenants = Counting(store)
     tenants.add("acme")
-    door = Doorkeeper(tenants)
+    door = Authenticator(tenants)
 
     async def ask() -> None:
         found = await asyncio.gather(*(door.caller(bearer(f"rubbish{number}")) for number in range(1000)))
@@ -112,7 +112,7 @@ def test_while_the_store_is_away_tokens_known_last_are_good(store: Store) -> Non
     tenants = Counting(store, lambda: now[0])
     tenants.add("acme")
     _, secret = tenants.token("acme")
-    door = Doorkeeper(tenants)
+    door = Authenticator(tenants)
 
     async def ask() -> None:
         assert await door.caller(bearer(secret))
@@ -129,7 +129,7 @@ def test_a_store_that_does_not_answer_holds_nobody_up(store: Store) -> None:
     tenants = Counting(store, lambda: now[0])
     tenants.add("acme")
     _, secret = tenants.token("acme")
-    door = Doorkeeper(tenants)
+    door = Authenticator(tenants)
 
     async def ask() -> None:
         assert await door.caller(bearer(secret))
@@ -147,7 +147,7 @@ def test_with_nothing_known_yet_and_the_store_away_nobody_is_turned_down(store: 
     tenants = Counting(store)
     tenants.away = True
     with pytest.raises(StoreUnavailable, match="no token can be checked"):
-        asyncio.run(Doorkeeper(tenants).caller(bearer("x")))
+        asyncio.run(Authenticator(tenants).caller(bearer("x")))
 
 
 def test_a_revoked_token_is_good_for_a_second_at_most(store: Store) -> None:
@@ -155,7 +155,7 @@ def test_a_revoked_token_is_good_for_a_second_at_most(store: Store) -> None:
     tenants, other = Tenants(store, lambda: now[0]), Tenants(store)
     tenants.add("acme")
     kept, secret = tenants.token("acme")
-    door = Doorkeeper(tenants)
+    door = Authenticator(tenants)
 
     async def ask() -> None:
         assert await door.caller(bearer(secret))
@@ -168,7 +168,7 @@ def test_a_revoked_token_is_good_for_a_second_at_most(store: Store) -> None:
 
 
 def test_without_tokens_everybody_may_act_for_any_tenant(store: Store) -> None:
-    door = Doorkeeper(Tenants(store), tokens=False)
+    door = Authenticator(Tenants(store), tokens=False)
     caller = door.quickly(b"")
     assert caller
     assert door.may_act_for(caller, "anybody")

@@ -195,7 +195,7 @@ def test_outcomes_are_kept_while_the_store_is_away(tmp_path: Path) -> None:
 
         store.turn, store.now = failing(store.turn), failing(store.now)  # type: ignore[method-assign]
         (job_id,) = add(served, "work", then="child")
-        until(lambda: job_id in served.engine.memory and served.engine.memory[job_id].ending)
+        until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].ending)
         assert away.is_set()
         store.turn, store.now = real, real_now  # type: ignore[method-assign]
         found = ended(served, job_id)
@@ -264,7 +264,7 @@ def test_a_job_is_seen_as_the_seed_shows_it(served: Daemon) -> None:
     (job_id,) = add(served, "slow", b"\xff", timeout=7200)
     until(lambda: row(served, job_id).phase == EXECUTING)
     seen = served.jobs.seen(row(served, job_id))
-    assert seen["lock"] == str(served.engine.sysid)
+    assert seen["lock"] == str(served.engine.engine_id)
     assert (seen["data"], seen["data_base64"]) == (None, "/w==")
     timed_out = datetime.fromisoformat(seen["dt"]) - datetime.fromisoformat(seen["create_dt"])
     assert timedelta(hours=2) <= timed_out < timedelta(hours=3)

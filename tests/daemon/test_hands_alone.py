@@ -8,14 +8,14 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from hipq.daemon.job_factory import PLAIN, job
-from hipq.daemon.sandbox_executor import ContextHands
+from hipq.daemon.sandbox_executor import SandboxExecutor
 from hipq.daemon.tenancy.fair_queue import BATCH
 from hipq.engine.lanes import Spare
-from hipq.engine.launch import Launcher, Running
+from hipq.engine.launch import Execution, Launcher
 from hipq.errors import CannotRun, StoreUnavailable
 from hipq.job.model import blank, numbered
 from hipq.job.retries import fixed
-from hipq.job.run_result import Errored, GivenBack, Judged, Succeeded
+from hipq.job.run_result import Decided, Errored, GivenBack, Succeeded
 from hipq.job.spec import Spec
 from hipq.job.states import EXECUTING, RUNNING
 from hipq.sandbox import Handler, Report, Task
@@ -59,7 +59,7 @@ class Unlimited:
 
 
 class Bench:
-    """Hands with nothing around them."""
+    """Executor with nothing around them."""
 
     def __init__(self, act: Callable[[Sequence[Task]], list[Report]] = ok, concurrency: int = 1) -> None:
         self.contexts = Scripted(act)
@@ -67,24 +67,24 @@ class Bench:
         self.now = 1_000
         steady = lambda: self.now  # noqa: E731 - turned by hand: on a busy machine a job may take any time
         launcher = Launcher(lambda: 1_000, steady, lambda _: None)  # type: ignore[arg-type,return-value]
-        self.hands = ContextHands(
+        self.hands = SandboxExecutor(
             self.contexts, lambda tenant, name: self.handler(tenant, name), launcher, 1, lambda: 1_000, steady,
             lambda: None, lambda: None, concurrency, Unlimited(),
         )  # fmt: skip
         self._ids = iter(range(1, 1_000_000))
 
-    def running(self, payload: str, tenant: str = "a", name: str = "x", crashes: int = 0) -> Running:
+    def running(self, payload: str, tenant: str = "a", name: str = "x", crashes: int = 0) -> Execution:
         new = job(1, tenant, name, payload.encode(), PLAIN, 1_000)
         found = blank(new, numbered(next(self._ids), 1))
         found = msgspec.structs.replace(found, phase=EXECUTING, state=RUNNING, attempt=1, owner=1, crashes=crashes)
-        return Running(found, Spec(name, retry=fixed(60, attempts=9), run_timeout=60), 1)
+        return Execution(found, Spec(name, retry=fixed(60, attempts=9), run_timeout=60), 1)
 
-    def run(self, *some: Running) -> list[Running]:
+    def run(self, *some: Execution) -> list[Execution]:
         self.hands.launch(some)
         return self.stopped(len(some))
 
-    def stopped(self, count: int) -> list[Running]:
-        found: list[Running] = []
+    def stopped(self, count: int) -> list[Execution]:
+        found: list[Execution] = []
 
         def all_of_them() -> bool:
             found.extend(self.hands.stopped(1000))
@@ -100,7 +100,7 @@ def test_a_batch_is_as_large_as_takes_a_moment_and_begins_with_one() -> None:
     sizes = [len(batch) for batch in bench.contexts.batches]
     assert sizes[0] == 1, "nobody knows how long they take"
     assert max(sizes) == BATCH
-    bench.hands._unstarted._pace["a/x"] = 0.04
+    bench.hands._unstarted._prefetch["a/x"] = 0.04
     bench.contexts.batches.clear()
     bench.contexts.act = lambda _tasks: []
     bench.run(*(bench.running(str(n)) for n in range(10)))
@@ -124,7 +124,7 @@ def test_tenants_take_turns_at_the_hands_however_many_lanes_each_has() -> None:
 
 def test_left_over_jobs_are_given_back_and_none_that_began_is() -> None:
     bench = Bench()
-    bench.hands._unstarted._pace["a/x"] = 1e-6
+    bench.hands._unstarted._prefetch["a/x"] = 1e-6
     bench.contexts.act = lambda tasks: [Report(tasks[0].id, 509, crashed=True)]
     found = {one.row.id: one for one in bench.run(*(bench.running(str(n)) for n in range(5)))}
     endings = [found[job_id].ending for job_id in sorted(found)]
@@ -137,7 +137,7 @@ def test_a_job_that_is_not_wanted_any_more_costs_the_others_of_its_batch_nothing
     """Its context is ended before it begins, and with it that of the others."""
     bench = Bench()
     some = [bench.running(str(n)) for n in range(3)]
-    bench.hands._unstarted._pace["a/x"] = 1e-6
+    bench.hands._unstarted._prefetch["a/x"] = 1e-6
 
     def ended(_tasks: object) -> list[Report]:
         bench.hands.abandon(some[0])
@@ -154,7 +154,7 @@ def test_a_job_that_is_not_wanted_any_more_costs_the_others_of_its_batch_nothing
 def test_if_no_context_can_be_had_it_is_an_error_and_not_tried_at_once() -> None:
     bench = Bench(lambda _tasks: [])
     (found,) = bench.run(bench.running("x"))
-    assert isinstance(found.ending, Judged)
+    assert isinstance(found.ending, Decided)
     assert found.ending.again
     assert found.ending.again.delay == 60
     bench.hands.close()
@@ -168,7 +168,7 @@ def test_what_cannot_run_on_this_machine_is_tried_later_and_not_over_and_over() 
 
     bench.contexts.act = refuse
     (found,) = bench.run(bench.running("x"))
-    assert isinstance(found.ending, Judged)
+    assert isinstance(found.ending, Decided)
     assert (found.ending.exitcode, found.ending.again is not None) == (501, True)
     bench.hands.close()
 
@@ -192,7 +192,7 @@ def test_a_bug_of_ours_costs_neither_the_hand_nor_the_jobs() -> None:
         raise RuntimeError("a bug")
 
     bench.contexts.act = broken
-    assert isinstance(bench.run(bench.running("x"))[0].ending, (Judged, Errored))
+    assert isinstance(bench.run(bench.running("x"))[0].ending, (Decided, Errored))
     bench.contexts.act = ok
     assert isinstance(bench.run(bench.running("y"))[0].ending, Succeeded)
     bench.hands.close()
@@ -200,7 +200,7 @@ def test_a_bug_of_ours_costs_neither_the_hand_nor_the_jobs() -> None:
 
 def test_one_that_crashed_runs_alone_and_in_a_context_of_its_own() -> None:
     bench = Bench()
-    bench.hands._unstarted._pace["a/x"] = 1e-6
+    bench.hands._unstarted._prefetch["a/x"] = 1e-6
     bench.run(*(bench.running(str(n), crashes=2 if n == 2 else 1 if n == 3 else 0) for n in range(6)))
     assert bench.contexts.batches == [["0", "1"], ["2"], ["3", "4", "5"]], "that its daemon died says nothing"
     assert [home == "x" for home in bench.contexts.homes] == [True, False, True]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.http.reply import ClientGone, Refused
+from hipq.daemon.http.reply import ClientGone, HttpError
 from hipq.daemon.http.request import Body, Limits, Shared, check_head, queried
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -42,18 +42,18 @@ def test_a_body_in_parts_is_put_together() -> None:
 
 def test_a_body_that_stops_coming_is_408_and_the_connection_ends() -> None:
     body = Body(coming(b"ab", None), Limits(body_seconds=0.05), shared(), "acme")
-    with pytest.raises(Refused, match=r"longer than 0\.05 seconds") as told:
+    with pytest.raises(HttpError, match=r"longer than 0\.05 seconds") as told:
         asyncio.run(body.read())
     assert told.value.status == 408
     assert (b"connection", b"close") in told.value.headers
 
 
 def test_a_body_that_is_too_large_is_413() -> None:
-    with pytest.raises(Refused) as told:
+    with pytest.raises(HttpError) as told:
         asyncio.run(Body(coming(b"x" * 6, b"x" * 5), Limits(body=10), shared(), "acme").read())
     assert told.value.status == 413
     for length in (b"11", b"9" * 20, b"x", b"-1", b"1_0"):
-        with pytest.raises(Refused) as told:
+        with pytest.raises(HttpError) as told:
             check_head({b"content-length": length}, Limits(body=10))
         assert told.value.status == 413
     check_head({b"content-length": b"10"}, Limits(body=10))
@@ -70,12 +70,12 @@ def test_a_client_that_is_gone_is_noticed() -> None:
 def test_one_tenant_has_a_quarter_of_what_is_for_all() -> None:
     held = shared(1000)
     held.take("acme", 250)
-    with pytest.raises(Refused, match="too many bodies are in memory already") as told:
+    with pytest.raises(HttpError, match="too many bodies are in memory already") as told:
         held.take("acme", 1)
     assert told.value.status == 503
     for other in ("bob", "carl", "dora"):
         held.take(other, 250)
-    with pytest.raises(Refused):
+    with pytest.raises(HttpError):
         held.take("emil", 1)
     held.give("bob", 250)
     held.take("emil", 250)
@@ -86,6 +86,6 @@ def test_one_tenant_has_a_quarter_of_what_is_for_all() -> None:
 def test_a_query_says_each_thing_once() -> None:
     assert queried(b"a=1&b=%C3%A9+x&c&&") == {"a": "1", "b": "é x", "c": ""}
     for text in (b"a=1&a=2", b"a=%ff", b"%ff=a"):
-        with pytest.raises(Refused) as told:
+        with pytest.raises(HttpError) as told:
             queried(text)
         assert told.value.status == 400

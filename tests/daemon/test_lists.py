@@ -57,13 +57,13 @@ def filled(url: str) -> Hipq:
     queue = app.queue("jobs")
     app.migrate()
     store, now, large = app.store, app.store.now(), b"x" * (MEGABYTES << 20)
-    sysid = store.take_lease(3600, "test")
+    engine_id = store.take_lease(3600, "test")
     for _ in range(JOBS):
         store.enqueue([job_factory.job(queue.number, "acme", "big", large, job_factory.PLAIN, now)])
     for _ in range(JOBS // 2):
         claim = Claim(queue.number, ("big",), 1, lane="acme/big")
-        (row,) = store.turn(sysid, [], [claim], now).won
-        store.turn(sysid, [Change(row, transitions.succeeded(row, f'"{large.decode()}"', 200, now))], [], now)
+        (row,) = store.turn(engine_id, [], [claim], now).won
+        store.turn(engine_id, [Change(row, transitions.succeeded(row, f'"{large.decode()}"', 200, now))], [], now)
     return app
 
 

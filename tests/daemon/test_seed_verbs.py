@@ -84,14 +84,14 @@ def test_get_waiting_jobs(still: Daemon, store: SeedStore) -> None:
     ids = there(still, *add(still, "resize", b"1", b"2", b"3"))
     found = store.get_waiting_jobs("acme-resize", 2)
     assert [(one["id"], one["data"], one["lock"]) for one in found] == [
-        (ids[0], "1", str(store.sysid)),
-        (ids[1], "2", str(store.sysid)),
+        (ids[0], "1", str(store.engine_id)),
+        (ids[1], "2", str(store.engine_id)),
     ]
     assert [one["id"] for one in store.get_waiting_jobs("acme-resize", 10)] == ids[2:], "not eligible any more"
     assert store.get_waiting_jobs("other-resize", 10) == []
     nobody = SeedStore(still.store, still.queue.number, still.jobs, still.handlers)
     there(still, *add(still, "resize", b"4"))
-    assert nobody.get_waiting_jobs("acme-resize", 10) == [], "without a sysid nothing can be locked"
+    assert nobody.get_waiting_jobs("acme-resize", 10) == [], "without a engine_id nothing can be locked"
 
 
 def test_release_jobs_retry(still: Daemon, store: SeedStore) -> None:
@@ -128,22 +128,22 @@ def test_release_jobs_archive(still: Daemon, store: SeedStore) -> None:
 
 def test_reserve_sysid(still: Daemon, store: SeedStore) -> None:
     other = SeedStore(still.store, still.queue.number, still.jobs, still.handlers)
-    assert len({store.sysid, other.reserve_sysid("b"), other.reserve_sysid("b")}) == 3
+    assert len({store.engine_id, other.reserve_sysid("b"), other.reserve_sysid("b")}) == 3
 
 
 def test_renew_sysid(store: SeedStore) -> None:
-    sysid = store.sysid
-    assert store.renew_sysid(sysid, 600)
-    assert not store.renew_sysid(sysid + 1000, 600)
-    store.release_sysid(sysid)
-    assert not store.renew_sysid(sysid, 600), "what is over cannot be renewed"
+    engine_id = store.engine_id
+    assert store.renew_sysid(engine_id, 600)
+    assert not store.renew_sysid(engine_id + 1000, 600)
+    store.release_sysid(engine_id)
+    assert not store.renew_sysid(engine_id, 600), "what is over cannot be renewed"
 
 
 def test_release_sysid(still: Daemon, store: SeedStore) -> None:
     (job_id,) = add(still, "resize", b"1")
     there(still, job_id)
     store.get_waiting_jobs("acme-resize", 1)
-    store.release_sysid(store.sysid)
+    store.release_sysid(store.engine_id)
     assert [one.id for one in still.store.orphans([still.queue.number], 10)] == [job_id], "others reset its lock"
     assert store.get_waiting_jobs("acme-resize", 1) == []
 
@@ -180,7 +180,7 @@ def test_get_running_jobs(served: Daemon) -> None:
     (job_id,) = add(served, "nap", b"x")
     until(lambda: [one["id"] for one in runner.get_running_jobs()] == [str(job_id)])
     (seen,) = runner.get_running_jobs()
-    assert seen["lock"] == str(served.engine.sysid)
+    assert seen["lock"] == str(served.engine.engine_id)
     served.jobs.cancel("acme", job_id)
     until(lambda: runner.get_running_jobs() == [])
 

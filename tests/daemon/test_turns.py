@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from hipq.daemon.tenancy.fair_semaphore import LEAST, OWN, SHARE, Turns
+from hipq.daemon.tenancy.fair_semaphore import LEAST, OWN, SHARE, FairSemaphore
 
 HANG = 60.0
 
@@ -16,7 +16,7 @@ HANG = 60.0
 class Calls:
     """Calls that end when they are let."""
 
-    def __init__(self, turns: Turns) -> None:
+    def __init__(self, turns: FairSemaphore) -> None:
         self._turns = turns
         self.begun: list[str] = []
         self.most: Counter[str] = Counter()
@@ -54,7 +54,7 @@ class Calls:
 @pytest.mark.parametrize("at_once", [1, 10])
 def test_who_comes_waits_for_no_call_that_another_has_waiting(at_once: int) -> None:
     async def main() -> None:
-        calls = Calls(Turns(at_once))
+        calls = Calls(FairSemaphore(at_once))
         many = [calls.make("hog") for _ in range(64)]
         share = max(at_once // SHARE, 1)
         await calls.begin(share)
@@ -71,7 +71,7 @@ def test_who_comes_waits_for_no_call_that_another_has_waiting(at_once: int) -> N
 
 def test_when_all_threads_are_taken_tenants_take_turns() -> None:
     async def main() -> None:
-        calls = Calls(Turns(1))
+        calls = Calls(FairSemaphore(1))
         hogs = [calls.make(f"hog{n}") for _ in range(9) for n in range(LEAST)]
         await calls.begin(LEAST)
         await asyncio.sleep(0)
@@ -90,7 +90,7 @@ def test_when_all_threads_are_taken_tenants_take_turns() -> None:
 
 def test_those_who_leave_give_up_their_turn() -> None:
     async def main() -> None:
-        turns = Turns(1)
+        turns = FairSemaphore(1)
         calls = Calls(turns)
         first = calls.make("a")
         await calls.begin(1)
@@ -113,7 +113,7 @@ def test_those_who_leave_give_up_their_turn() -> None:
 
 def test_one_whose_turn_has_come_as_it_leaves_hands_it_on() -> None:
     async def main() -> None:
-        turns = Turns(1)
+        turns = FairSemaphore(1)
         entered = turns.of("a")
         await entered.__aenter__()
         left, stays = (asyncio.ensure_future(turns._enter("a")) for _ in range(2))
@@ -131,7 +131,7 @@ def test_one_whose_turn_has_come_as_it_leaves_hands_it_on() -> None:
 
 def test_connections_are_left_to_the_daemon_itself() -> None:
     async def main() -> None:
-        calls = Calls(Turns(10))
+        calls = Calls(FairSemaphore(10))
         all_of_them = [calls.make(f"t{n}") for n in range(20)]
         await calls.begin(10 - OWN)
         await asyncio.sleep(0.05)
@@ -144,7 +144,7 @@ def test_connections_are_left_to_the_daemon_itself() -> None:
 
 def test_who_gives_up_at_the_moment_of_its_turn_leaves_no_trace() -> None:
     async def main() -> None:
-        turns = Turns(1)
+        turns = FairSemaphore(1)
         first, second = turns.of("x"), turns.of("x")
         await first.__aenter__()
         waiting = asyncio.ensure_future(second.__aenter__())

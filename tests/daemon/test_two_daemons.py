@@ -60,7 +60,7 @@ def test_a_job_that_another_daemon_has_in_its_journal_is_waited_for(two: tuple[D
         assert call(app(second, tokens=False), "GET", f"/v1/acme/jobs/{job_id}").status == 200
     finally:
         done.set()
-        first.journal.ring()
+        first.journal.notify()
         thread.join()
 
 
@@ -91,7 +91,7 @@ def test_what_another_daemon_never_gave_out_does_not_exist_once_it_has_said_so(t
         assert time.monotonic() - began < not_stored_yet.ON_ITS_WAY - 1
     finally:
         done.set()
-        first.journal.ring()
+        first.journal.notify()
         thread.join()
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from hipq import Hipq, Job, Wait, fixed
 from hipq.engine import rescue
-from hipq.engine.launch import Launcher, Running
+from hipq.engine.launch import Execution, Launcher
 from hipq.engine.prune import prune
 from hipq.engine.settle import settle
 from hipq.engine.stage import stage
@@ -67,13 +67,13 @@ class Walk:
     def stage(self) -> None:
         assert stage(self.store, self.queue.number, self.clock.now()) == (1, False)
 
-    def claim(self, sysid: int) -> Row:
+    def claim(self, engine_id: int) -> Row:
         claim = Claim(self.queue.number, ("charge",), 10)
-        (row,) = self.store.turn(sysid, [], [claim], self.clock.now()).won
+        (row,) = self.store.turn(engine_id, [], [claim], self.clock.now()).won
         return row
 
     def run(self, row: Row) -> None:
-        running = Running(row, self.charge.spec, self.clock.steady())
+        running = Execution(row, self.charge.spec, self.clock.steady())
         self.launcher.run(running)
         change = settle(running, self.queue.order, self.clock.now())
         assert not self.store.turn(0, [change], [], self.clock.now()).lost

@@ -261,10 +261,10 @@ def test_an_engine_that_is_alive_is_told_with_what_it_serves(
 
 
 def test_an_engine_that_ended_without_a_word_is_a_note(doctor: Doctor, shop: Hipq) -> None:
-    sysid = shop.store.take_lease(0.05, "a worker", "{}")
+    engine_id = shop.store.take_lease(0.05, "a worker", "{}")
     found = eventually(doctor.news)
     assert [(one["check"], one["level"]) for one in found] == [("engines", "note")]
-    assert f"engine {sysid} (a worker) ended without a word" in found[0]["sentence"]
+    assert f"engine {engine_id} (a worker) ended without a word" in found[0]["sentence"]
     shop.store.drop_lease(shop.store.take_lease(10, "the next", "{}"))
     assert doctor.news() == []
 
@@ -311,9 +311,9 @@ def test_a_retry_strategy_that_no_worker_has_is_named(
     doctor: Doctor, shop: Hipq, url: str, worker: Callable[..., Worker]
 ) -> None:
     job_id = shop.queues[0].enqueue("quick", delay=3600)
-    judging = "state = 'error', phase = 'judging', error = 'no', update_time = 1"
+    deciding = "state = 'error', phase = 'deciding', error = 'no', update_time = 1"
     stored = """'{"retry": {"registered": "patient"}}'"""
-    sql(url, f"UPDATE shop_{shop.queues[0].name} SET {judging}, meta = {stored} WHERE id = {job_id}")
+    sql(url, f"UPDATE shop_{shop.queues[0].name} SET {deciding}, meta = {stored} WHERE id = {job_id}")
     worker("-q", shop.queues[0].name)
     eventually(lambda: shop.store.engines())
     found = doctor.only()

@@ -207,7 +207,7 @@ def test_a_lease_of_an_earlier_boot_is_nothing_to_talk_about(doctor: Doctor, sql
         conn.execute("UPDATE shop_orders SET owner = 7, state = 'running', phase = 'executing'")
         conn.commit()
     found = doctor.only()  # but what it had is nobody's
-    assert (found["check"], found["level"], found["facts"]["sysid"]) == ("engines", "problem", 7)
+    assert (found["check"], found["level"], found["facts"]["engine_id"]) == ("engines", "problem", 7)
 
 
 def test_a_file_that_somebody_has_to_himself_is_said_to_be_locked(

@@ -131,7 +131,7 @@ def test_the_only_hand_of_a_worker_may_be_deaf_to_a_cancel(
         monkeypatch.setattr(engine, "_call_back", lambda _now, _steady: None)
         until(says(told, "began"))
         app.cancel(job_id)
-        until(lambda: not engine.memory)
+        until(lambda: not engine.in_flight)
         after = queue.enqueue("quick")
         until(lambda: app.job(after).state == "final")
         assert engine.unfit == ""
@@ -292,7 +292,7 @@ def test_as_many_as_there_are_hands(app: Hipq, queue: Queue, told: Path) -> None
         until(lambda: told.exists() and len(told.read_text().split()) == 2)
         time.sleep(0.05)
         assert app.cancel_all("orders", state="running").changed == 2
-        until(lambda: not engine.memory)
+        until(lambda: not engine.in_flight)
         job_id = queue.enqueue("quick")
         until(lambda: app.job(job_id).state == "final")
         assert engine.unfit == ""
@@ -354,7 +354,7 @@ def test_a_worker_that_stops_lets_those_finish_that_were_told(app: Hipq, queue: 
         until(says(told, "began"))
         time.sleep(0.05)
         app.cancel(job_id)
-        until(lambda: not engine.memory)
+        until(lambda: not engine.in_flight)
     assert told.read_text().split() == ["began", "ended"]
 
 

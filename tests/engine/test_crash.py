@@ -92,9 +92,9 @@ def test_a_crash_of_its_engine_costs_a_job_nothing_and_its_own_afterwards_does(
     """It ran in a thread when its engine died; then it runs apart, and what happens there is its own doing."""
     queue.job("dies", retry=lambda _job, _fault: None)(lambda _: os._exit(3))
     job_id = queue.enqueue("dies")
-    sysid, now = app.store.take_lease(60, "died"), app.store.now()
-    (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("dies",), 1)], now).won
-    assert not app.store.turn(sysid, [Change(row, transitions.rescued(row, now))], [], now).lost
+    engine_id, now = app.store.take_lease(60, "died"), app.store.now()
+    (row,) = app.store.turn(engine_id, [], [Claim(queue.number, ("dies",), 1)], now).won
+    assert not app.store.turn(engine_id, [Change(row, transitions.rescued(row, now))], [], now).lost
     assert (app.job(job_id).failures, app.job(job_id).crashes) == (0, 1)
     run()
     job = app.job(job_id)

@@ -10,7 +10,7 @@ import pytest
 
 from hipq import Hipq, Job, Queue
 from hipq.engine import rescue
-from hipq.engine.pulse import LONGEST_REST, SHARE, Looks
+from hipq.engine.pulse import LONGEST_REST, SHARE, PollBudget
 from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.base import Claim
@@ -35,7 +35,7 @@ def slow(store: Any, verb: str) -> list[float]:
 
 
 def test_one_long_look_is_no_reason_to_rest_two_are() -> None:
-    looks = Looks()
+    looks = PollBudget()
     looks.looked(0, 3_600_000_000)  # as if the process had been stopped
     assert looks.rested == looks.ended == 3_600_000_000
     looks.looked(0, 1_000)
@@ -65,7 +65,7 @@ def test_the_jobs_of_a_dead_engine_come_back_at_once_however_many_and_dear(app: 
 
 
 @real_time
-@pytest.mark.parametrize(("verb", "most"), [("glance", 5), ("orphans", 5)])
+@pytest.mark.parametrize(("verb", "most"), [("peek", 5), ("orphans", 5)])
 def test_looks_that_became_dear_are_few_and_work_goes_on(app: Hipq, queue: Queue, verb: str, most: int) -> None:
     @queue.job
     def work(_: Job[Any]) -> None: ...

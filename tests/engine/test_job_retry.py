@@ -129,9 +129,9 @@ def test_an_engine_without_the_named_code_leaves_the_job_to_one_that_has_it(
     job_id = producer.queue("orders").enqueue("work", retry="patient")
     assert producer.job(job_id).retry == {"registered": "patient"}
     run()  # comes back: for this program there is nothing more to do
-    assert (app.job(job_id).state, app.job(job_id).phase, app.job(job_id).failures) == ("error", "judging", 1)
+    assert (app.job(job_id).state, app.job(job_id).phase, app.job(job_id).failures) == ("error", "deciding", 1)
     why = app.why(job_id)
-    assert why.reason == "judging"
+    assert why.reason == "deciding"
     assert "no engine is alive" in why.sentence
     other.queue("orders").job("work", retry=fixed(1))(fail)
     other.retry_strategy("patient")(patient)
@@ -156,7 +156,7 @@ def test_what_is_left_for_others_holds_nobody_up_and_is_explained(
     try:
         while app.job(mine).state != "retry":
             engine.turn()
-        assert {app.job(job_id).phase for job_id in strangers} == {"judging"}
+        assert {app.job(job_id).phase for job_id in strangers} == {"deciding"}
         sentence = app.why(strangers[0]).sentence
         assert "no engine in which the retry strategy patient is registered is alive" in sentence
     finally:
@@ -173,7 +173,7 @@ def test_a_wait_that_timed_out_is_judged_by_the_named_code(
     run()
     clock.advance(seconds=11)
     run()
-    assert (app.job(job_id).state, app.job(job_id).phase) == ("error", "judging")
+    assert (app.job(job_id).state, app.job(job_id).phase) == ("error", "deciding")
     app.retry_strategy("patient")(patient)
     run()
     assert (app.job(job_id).state, app.job(job_id).phase) == ("retry", "scheduled")

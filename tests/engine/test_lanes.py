@@ -14,13 +14,13 @@ from hipq.daemon.job_factory import ORDER, PLAIN, job
 from hipq.daemon.options import AnySpecs, Options
 from hipq.daemon.scheduler import FairShare
 from hipq.engine import lanes as module
-from hipq.engine.claim import Hunger
+from hipq.engine.claim import ClaimPlanner
 from hipq.engine.lanes import BATCH, Guarded, Round, Spare
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.job.fault import Fault
-from hipq.job.run_result import Errored, Judged, Succeeded
+from hipq.job.run_result import Decided, Errored, Succeeded
 from hipq.job.states import FINAL
 from hipq.limits.tenants import PerTenant, tenant_of
 from hipq.stores.base import Filter
@@ -49,7 +49,7 @@ class Counted:
         return call
 
 
-class Hands:
+class Executor:
     """Every job is over the moment it begins; or when `release` is called."""
 
     broken = False
@@ -58,15 +58,15 @@ class Hands:
         self.hold = hold
         self.fails: set[str] = set()
         self.ran: list[str] = []
-        self.ended: deque[Running] = deque()
-        self._held: list[Running] = []
+        self.ended: deque[Execution] = deque()
+        self._held: list[Execution] = []
 
-    def launch(self, batch: Iterable[Running]) -> None:
+    def launch(self, batch: Iterable[Execution]) -> None:
         for running in batch:
             running.started = running.stopped = 1
-            self.ran.append("judged" if running.judges else running.row.lane)
-            if running.judges:
-                running.ending = Judged(Fault("error", "no"), 500)
+            self.ran.append("judged" if running.only_decides else running.row.lane)
+            if running.only_decides:
+                running.ending = Decided(Fault("error", "no"), 500)
             elif running.row.job_type in self.fails:
                 running.ending = Errored(Fault("error", "no"), 500)
             else:
@@ -77,13 +77,13 @@ class Hands:
         self.ended += self._held
         self._held = []
 
-    def stopped(self, most: int) -> list[Running]:
+    def stopped(self, most: int) -> list[Execution]:
         return [self.ended.popleft() for _ in range(min(most, len(self.ended)))]
 
-    def unstarted(self) -> list[Running]:
+    def unstarted(self) -> list[Execution]:
         return []
 
-    def abandon(self, running: Running, gently: bool = False) -> None: ...
+    def abandon(self, running: Execution, gently: bool = False) -> None: ...
     def wait_for_told(self, seconds: float) -> None: ...
     def stuck(self, steady: int) -> int:  # noqa: ARG002
         return 0
@@ -99,7 +99,7 @@ class Bench:
         self.number = app.queue("jobs").number
         app.migrate()
         self.store = Counted(app.store)
-        self.hands = Hands(**hands)
+        self.hands = Executor(**hands)
         queue = EngineQueue(
             self.number, "jobs", ORDER, AnySpecs(Options()), scheduler=scheduler or FairShare()
         )  # fmt: skip
@@ -144,7 +144,7 @@ def test_lanes_that_come_and_go_are_served_at_once(app: Hipq, clock: HandClock) 
 
 def test_a_lane_with_more_than_there_is_room_for_is_not_looked_for_again_each_time(app: Hipq, clock: HandClock) -> None:
     bench = Bench(app, clock, concurrency=1)
-    bench.engine._pace.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
+    bench.engine._prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
     bench.add("a", "x", 60)
     bench.turns()
     assert bench.left() == 0
@@ -157,7 +157,7 @@ def test_a_tenant_with_more_lanes_than_can_be_known_hides_nobody(
     monkeypatch.setattr(module, "LANES", 4)
     monkeypatch.setattr(module, "KNOWN", 8)
     bench = Bench(app, clock, concurrency=2)
-    bench.engine._pace.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
+    bench.engine._prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
     now = app.store.now()
     app.store.enqueue([job(bench.number, "hog", f"a{n:02}", b"x", PLAIN, now) for n in range(30) for _ in range(40)])
     app.store.enqueue([job(bench.number, "small", "z", b"x", PLAIN, now)])
@@ -168,7 +168,7 @@ def test_a_tenant_with_more_lanes_than_can_be_known_hides_nobody(
 
 def test_a_noticed_lane_comes_before_any_look(app: Hipq, clock: HandClock) -> None:
     bench = Bench(app, clock, concurrency=2)
-    bench.engine._pace.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
+    bench.engine._prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
     now = app.store.now()
     app.store.enqueue([job(bench.number, "hog", f"t{n:03}", b"x", PLAIN, now) for n in range(600)])
     bench.engine.turn()
@@ -197,7 +197,7 @@ def test_an_idle_engine_asks_little(app: Hipq, clock: HandClock) -> None:
         bench.turns(3)
     assert bench.store.asked["lanes"] == 0
     assert bench.store.asked["turn"] == 0
-    assert bench.store.asked["glance"] <= 61
+    assert bench.store.asked["peek"] <= 61
 
 
 class Asleep:
@@ -388,7 +388,7 @@ def test_a_scheduler_that_wants_nothing_on_spare_hands_is_left_alone_until_somet
     bench = Bench(app, clock)
     bench.add("new", "x", 5)
     queue = EngineQueue(bench.number, "jobs", ORDER, AnySpecs(Options()), scheduler=Asleep())
-    hunger, spare = Hunger([queue], app.store), Spare(2, frozenset({"busy"}))
+    hunger, spare = ClaimPlanner([queue], app.store), Spare(2, frozenset({"busy"}))
     while hunger.wants(0, spare):
         assert hunger.claims(0, 0, spare) == []
     assert hunger.wants(1, spare), "what there is room for is another matter"

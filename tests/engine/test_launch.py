@@ -17,13 +17,13 @@ import pytest
 from msgspec.structs import replace
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff, fixed
-from hipq.engine.launch import Launcher, Running
+from hipq.engine.launch import Execution, Launcher
 from hipq.engine.loop import TIDYING
 from hipq.engine.settle import settle
 from hipq.job import transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change
-from hipq.job.run_result import Crashed, Ending, Errored, Judged
+from hipq.job.run_result import Crashed, Decided, Errored, RunResult
 from hipq.stores.base import Claim
 from tests.engine.working import one_store
 
@@ -168,10 +168,10 @@ def test_a_retry_handler_that_kills_its_process_ends_alone(app: Hipq, queue: Que
 
     other = queue.job("other")(lambda _: None).enqueue()
     job_id = work.enqueue()
-    sysid = app.store.take_lease(60, "crashed")
+    engine_id = app.store.take_lease(60, "crashed")
     now = app.store.now()
-    (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
-    app.store.turn(sysid, [Change(row, transitions.rescued(row, now))], [], now)
+    (row,) = app.store.turn(engine_id, [], [Claim(queue.number, ("work",), 1)], now).won
+    app.store.turn(engine_id, [Change(row, transitions.rescued(row, now))], [], now)
     run()
     job = app.job(job_id)
     assert (job.state, job.code) == ("final", "error")
@@ -185,8 +185,8 @@ def test_until_empty_waits_for_what_a_crashed_worker_left(app: Hipq, queue: Queu
 
     queue.job("work")(lambda _: "done")
     job_id = queue.enqueue("work")
-    sysid = app.store.take_lease(1.0, "crashed")
-    assert app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], app.store.now()).won
+    engine_id = app.store.take_lease(1.0, "crashed")
+    assert app.store.turn(engine_id, [], [Claim(queue.number, ("work",), 1)], app.store.now()).won
     app.run(until_empty=True, lease=1.0, poll=0.1)
     assert app.job(job_id).result == "done"
 
@@ -367,8 +367,8 @@ def test_a_nursery_that_died_costs_its_jobs_nothing_and_ends_the_worker(app: Hip
     queue.job("work", process=True)(lambda _: "done")
     job_id = queue.enqueue("work")
     engine = app.engine()
-    os.kill(engine.hands._nursery.pid, signal.SIGKILL)  # type: ignore[attr-defined]
-    os.waitpid(engine.hands._nursery.pid, 0)  # type: ignore[attr-defined]
+    os.kill(engine.hands._fork_server.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    os.waitpid(engine.hands._fork_server.pid, 0)  # type: ignore[attr-defined]
     engine.run()
     engine.hands.close()
     assert "no child process" in engine.unfit
@@ -539,8 +539,8 @@ def test_a_child_does_not_ask_the_database_for_the_time(app: Hipq, queue: Queue)
 
     launcher = Launcher(asked, app.steady, lambda _: queue.chained)
     reply = launcher.serve(msgspec.json.encode(("orders", row, None, 10**15)), lambda: False, lambda _, __: work.spec)
-    ending, _ = msgspec.json.decode(reply, type=tuple[Ending, list[Any]])
-    assert isinstance(ending, Judged)
+    ending, _ = msgspec.json.decode(reply, type=tuple[RunResult, list[Any]])
+    assert isinstance(ending, Decided)
     assert ending.again is not None
     assert ending.again.delay == 5
 
@@ -554,16 +554,16 @@ ASKED = Fault("error", "no child can be asked")
     ids=["it could not be asked", "it crashed", "it crashed for the third time"],
 )
 def test_a_retry_handler_may_end_its_job_and_never_the_engine(
-    app: Hipq, queue: Queue, crashes: int, ending: Ending, state: str
+    app: Hipq, queue: Queue, crashes: int, ending: RunResult, state: str
 ) -> None:
     @queue.job(retry=lambda _, __: Retry(5))
     def work(_: Job[Any]) -> None: ...
 
     work.enqueue()
-    sysid, now = app.store.take_lease(60, "by hand"), app.store.now()
-    (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
+    engine_id, now = app.store.take_lease(60, "by hand"), app.store.now()
+    (row,) = app.store.turn(engine_id, [], [Claim(queue.number, ("work",), 1)], now).won
     judged = replace(transitions.errored(row, Fault("error", "it broke"), 500, now), crashes=crashes)
-    change = settle(Running(judged, work.spec, 0).ended(ending), queue.order, now)
+    change = settle(Execution(judged, work.spec, 0).ended(ending), queue.order, now)
     assert (change.after.state, change.after.code) == (state, "error")
     if state == "final":
         assert change.event == "gave up"
@@ -584,10 +584,10 @@ def test_a_retry_handler_that_kills_its_process_is_asked_three_times(
     def work(_: Job[Any]) -> None: ...
 
     job_id = work.enqueue()
-    sysid, now = app.store.take_lease(60, "by hand"), app.store.now()
-    (row,) = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 1)], now).won
+    engine_id, now = app.store.take_lease(60, "by hand"), app.store.now()
+    (row,) = app.store.turn(engine_id, [], [Claim(queue.number, ("work",), 1)], now).won
     suspect = replace(transitions.errored(row, Fault("error", "it broke"), 500, now), crashes=1)
-    assert not app.store.turn(sysid, [Change(row, suspect)], [], now).lost
+    assert not app.store.turn(engine_id, [Change(row, suspect)], [], now).lost
     run()
     assert (app.job(job_id).state, app.job(job_id).code) == ("final", "error")
     assert (tmp_path / "asked").read_text() == "xxx"

@@ -411,7 +411,7 @@ def test_a_limit_set_while_a_claim_is_under_way_counts_what_that_takes(make_app:
     for kind in ("work", "more"):
         queue.enqueue_many(kind, range(10))
     stores: list[Any] = [one.store, other.store]
-    sysids = [store.take_lease(60, "test") for store in stores]
+    engine_ids = [store.take_lease(60, "test") for store in stores]
     for store in stores:
         store.limits(queue.number)
     take = stores[0]._take.claim
@@ -425,7 +425,7 @@ def test_a_limit_set_while_a_claim_is_under_way_counts_what_that_takes(make_app:
 
     stores[0]._take.claim = slowly
     wanted = [Claim(queue.number, ("work",), 4), Claim(one.queues[1].number, ("work",), 4)]
-    claiming = threading.Thread(target=lambda: stores[0].turn(sysids[0], [], wanted, stores[0].now()))
+    claiming = threading.Thread(target=lambda: stores[0].turn(engine_ids[0], [], wanted, stores[0].now()))
     claiming.start()
     assert claimed.wait(60)
     setting = threading.Thread(target=lambda: other.set_limit("orders", 5))
@@ -434,7 +434,7 @@ def test_a_limit_set_while_a_claim_is_under_way_counts_what_that_takes(make_app:
     if setting.is_alive():  # it waits for those who may have claimed without it
         go_on.set()
         setting.join(60)
-    stores[1].turn(sysids[1], [], [Claim(queue.number, ("more",), 10)], stores[1].now())
+    stores[1].turn(engine_ids[1], [], [Claim(queue.number, ("more",), 10)], stores[1].now())
     go_on.set()
     claiming.join(60)
     assert sum(held(queue).values()) <= 5

@@ -196,7 +196,7 @@ def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
         assert engine._leave_out_locked()
         clock.advance(seconds=600)
         engine.turn()
-    assert (number in engine._locked, engine.memory[job_id].row.owner != engine.sysid) == (True, True)
+    assert (number in engine._locked, engine.in_flight[job_id].row.owner != engine.engine_id) == (True, True)
 
     turn = engine.store.turn
 
@@ -241,16 +241,16 @@ def test_a_stop_waits_for_a_job_that_cannot_be_saved_for_a_moment(
     engine.stop()
     began, turn = clock.steady(), engine.store.turn
 
-    def busy(sysid: int, changes: Any, *more: Any) -> Any:
+    def busy(engine_id: int, changes: Any, *more: Any) -> Any:
         if changes and clock.steady() < began + 42_000_000:
             raise StoreBusy("somebody has locked it")
-        return turn(sysid, changes, *more)
+        return turn(engine_id, changes, *more)
 
     def wait(_seconds: float) -> bool:
         clock.advance(seconds=1)
         if clock.steady() >= began + 36_000_000 and not gone.is_set():
             go.set()
-            while not engine.memory[job_id].stopped:
+            while not engine.in_flight[job_id].stopped:
                 time.sleep(0.01)
             gone.set()
         return False

@@ -43,13 +43,13 @@ def test_the_first_stop_lets_handlers_finish_and_gives_back_what_did_not_start(a
 
     ids = work.enqueue_many(range(6))
     engine = app.engine(concurrency=2)
-    engine._pace.measure([1] * 1000)  # as if handlers were quick: it claims ahead
+    engine._prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead
     thread = in_thread(engine)
     started.acquire()
     started.acquire()
-    until(lambda: len(engine.memory) == 6)
+    until(lambda: len(engine.in_flight) == 6)
     engine.stop()
-    until(lambda: len(engine.memory) == 2)
+    until(lambda: len(engine.in_flight) == 2)
     assert thread.is_alive()
     release.set()
     thread.join(60)
@@ -151,10 +151,10 @@ def test_one_row_the_store_refuses_does_not_fail_its_neighbours(
     ids = queue.enqueue_many("work", range(9))
     turn = app.store.turn
 
-    def refusing(sysid: int, changes: Any, claims: Any, now: int) -> Any:
+    def refusing(engine_id: int, changes: Any, claims: Any, now: int) -> Any:
         if any(change.before.id == ids[4] and change.after.code == "ok" for change in changes):
             raise StoreRefused("no such text")
-        return turn(sysid, changes, claims, now)
+        return turn(engine_id, changes, claims, now)
 
     monkeypatch.setattr(app.store, "turn", refusing)
     run()
@@ -202,13 +202,13 @@ def test_jobs_nobody_took_go_on_when_the_lease_is_lost(app: Hipq, queue: Queue, 
     try:
         engine.turn()
         until(lambda: runs)
-        first = engine.sysid
+        first = engine.engine_id
         app.store.drop_lease(first)
         clock.advance(seconds=30)
         engine.turn()
         assert len(lost) == 1
-        assert engine.sysid != first
-        assert app.job(job_id).owner == engine.sysid
+        assert engine.engine_id != first
+        assert app.job(job_id).owner == engine.engine_id
         release.set()
         until(lambda: engine.turn() >= 0 and app.job(job_id).state == "final")
     finally:
@@ -233,7 +233,7 @@ def test_an_adoption_that_was_not_confirmed_takes_no_attempt_back(
     try:
         engine.turn()
         assert started.wait(60)
-        app.store.drop_lease(engine.sysid)
+        app.store.drop_lease(engine.engine_id)
         turn = app.store.turn
 
         def unconfirmed(*args: Any) -> Any:
@@ -261,14 +261,14 @@ def test_a_worker_with_nothing_to_do_stops_although_the_store_is_away(
     queue.job("work")(lambda _: None)
     engine = app.engine()
     thread = in_thread(engine)
-    until(lambda: engine.sysid)
+    until(lambda: engine.engine_id)
 
     def away(*_: Any) -> Any:
         raise StoreUnavailable("away")
 
-    for verb in ("turn", "glance", "renew_lease"):
+    for verb in ("turn", "peek", "renew_lease"):
         monkeypatch.setattr(app.store, verb, away)
-    engine._next_glance = 0
+    engine._next_peek = 0
     engine.stop()
     thread.join(30)
     assert not thread.is_alive()
@@ -310,11 +310,11 @@ def test_twenty_queues_cost_one_look(app: Hipq, monkeypatch: pytest.MonkeyPatch)
     engine.turn()
     engine.turn()
     calls: Counter[str] = Counter()
-    for verb in ("turn", "glance", "stage", "overdue", "orphans", "owned", "renew_lease"):
+    for verb in ("turn", "peek", "stage", "overdue", "orphans", "owned", "renew_lease"):
         monkeypatch.setattr(app.store, verb, _counting(getattr(app.store, verb), verb, calls))
-    engine._next_glance = 0
+    engine._next_peek = 0
     assert engine.turn() > 0
-    assert calls == {"glance": 1}
+    assert calls == {"peek": 1}
     engine.hands.close()
 
 

@@ -216,6 +216,6 @@ def test_an_engine_without_the_code_leaves_the_error_to_one_that_has_it(
     clock.advance(seconds=10)
     two.run(until_empty=True)
     job = one.job(job_id)
-    assert (job.state, job.phase, job.owner, asked) == ("error", "judging", 0, [])
+    assert (job.state, job.phase, job.owner, asked) == ("error", "deciding", 0, [])
     one.run(until_empty=True)
     assert (one.job(job_id).state, asked) == ("final", [1])

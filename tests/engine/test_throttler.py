@@ -545,7 +545,7 @@ def test_an_engine_without_a_lease_loses_its_ticket_to_others(app: Hipq, make_ap
     job_id = app.queues[0].enqueue("work")
     with working(app, lease=600) as engines:
         assert slow.asked.wait(60)
-        app.store.drop_lease(engines[0].sysid)  # as if it had been killed a lease ago
+        app.store.drop_lease(engines[0].engine_id)  # as if it had been killed a lease ago
         other.queue("orders", throttler=admit_all).job("work")(lambda _: "the second")
         with working(other):
             assert until(lambda: other.job(job_id).code == "ok") < 40, "a ticket is for a minute"
@@ -719,8 +719,8 @@ def test_running_jobs_are_not_cut(app: Hipq) -> None:
     queue = app.queue("orders")
     queue.job("work")(lambda _: None)
     queue.enqueue_many("work", range(10_100))
-    sysid = app.store.take_lease(3600, "test")
-    won = app.store.turn(sysid, [], [Claim(queue.number, ("work",), 10_050)], app.store.now()).won
+    engine_id = app.store.take_lease(3600, "test")
+    won = app.store.turn(engine_id, [], [Claim(queue.number, ("work",), 10_050)], app.store.now()).won
     assert {job.id for job in queue.running_jobs} == {row.id for row in won}
     assert len(won) == 10_050
 

@@ -46,8 +46,8 @@ def _counted(store: Store) -> list[tuple[int, int]]:
     turns: list[tuple[int, int]] = []
     turn = store.turn
 
-    def counted(sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
-        turned = turn(sysid, changes, claims, now)
+    def counted(engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
+        turned = turn(engine_id, changes, claims, now)
         turns.append((len(changes), len(turned.won)))
         return turned
 

@@ -89,7 +89,7 @@ def running(app: Hipq, engine: Engine, ids: Sequence[int]) -> None:
 
 
 def label(engine: Engine) -> str:
-    (found,) = [one.label for one in engine.store.engines() if one.sysid == engine.sysid]
+    (found,) = [one.label for one in engine.store.engines() if one.engine_id == engine.engine_id]
     return found
 
 
@@ -122,10 +122,10 @@ def test_executing_names_the_engine_and_since_when(
     found = app.why(job_id)
     assert found.reason == "executing"
     assert found.sentence == (
-        f"it is executing: engine {engine.sysid} ({label(engine)}) has had it since 2027-01-15 08:00:00 UTC"
+        f"it is executing: engine {engine.engine_id} ({label(engine)}) has had it since 2027-01-15 08:00:00 UTC"
     )
     assert found.details == {
-        "engine": engine.sysid, "label": label(engine), "alive": True, "since": START, "attempt": 1
+        "engine": engine.engine_id, "label": label(engine), "alive": True, "since": START, "attempt": 1
     }  # fmt: skip
 
 
@@ -134,10 +134,10 @@ def test_executing_in_an_engine_that_died_says_so(app: Hipq, queue: Queue, work:
     engine = work()
     job_id = hold.enqueue()
     running(app, engine, [job_id])
-    app.store.drop_lease(engine.sysid)
+    app.store.drop_lease(engine.engine_id)
     found = app.why(job_id)
     assert found.reason == "executing"
-    assert f"engine {engine.sysid} had it since" in found.sentence
+    assert f"engine {engine.engine_id} had it since" in found.sentence
     assert "not alive any more: no engine of its queue is there to notice" in found.sentence
     assert (found.details["alive"], found.details["label"]) == (False, None)
     other = app.store.take_lease(60, "other", f'{{"{queue.number}": []}}')
@@ -171,7 +171,7 @@ def test_judging_names_who_could_ask_its_retry_handler(
     other.queue("orders").job("another")(idle)
     other.run(until_empty=True)
     found = app.why(job_id)
-    assert found.reason == "judging"
+    assert found.reason == "deciding"
     assert found.sentence == (
         "it failed, and its retry handler has not been asked: no engine is alive "
         "(its error: TimeoutError: no answer came before its time-out)"
@@ -182,7 +182,7 @@ def test_judging_names_who_could_ask_its_retry_handler(
     friend = app.store.take_lease(60, "friend", f'{{"{queue.number}": ["ask"]}}')
     found = app.why(job_id)
     assert f"that is for engine {friend} (friend) to do" in found.sentence
-    assert found.details["engines"] == [{"sysid": friend, "label": "friend"}]
+    assert found.details["engines"] == [{"engine_id": friend, "label": "friend"}]
 
 
 # -- it waits for its answer, or has it ------------------------------------------------------------------------------
@@ -332,11 +332,11 @@ def test_an_answer_that_is_being_looked_at_names_the_engine(
     found = app.why(first)
     assert (found.reason, found.sentence) == (
         "answered",
-        f"its answer is being looked at: engine {engine.sysid} ({label(engine)}) has had it since "
+        f"its answer is being looked at: engine {engine.engine_id} ({label(engine)}) has had it since "
         "2027-01-15 08:00:05 UTC",
     )
     assert found.details == {
-        "engine": engine.sysid, "label": label(engine), "alive": True, "since": START + timedelta(seconds=5),
+        "engine": engine.engine_id, "label": label(engine), "alive": True, "since": START + timedelta(seconds=5),
         "attempt": 1,
     }  # fmt: skip
     ask.answer("b", 1)
@@ -348,8 +348,8 @@ def test_an_answer_that_is_being_looked_at_names_the_engine(
         "since 2027-01-15 08:00:06 UTC (its answer handler has failed once, the last time with ValueError: two lines)"
     )
     assert again.details["tries"] == 1
-    app.store.drop_lease(engine.sysid)
-    assert f"engine {engine.sysid} had it since" in app.why(first).sentence
+    app.store.drop_lease(engine.engine_id)
+    assert f"engine {engine.engine_id} had it since" in app.why(first).sentence
 
 
 def test_calling_off_says_why_and_names_who_could_run_its_code(app: Hipq, queue: Queue) -> None:
@@ -359,7 +359,7 @@ def test_calling_off_says_why_and_names_who_could_run_its_code(app: Hipq, queue:
     app.cancel(job_id, "not wanted any more")
     found = app.why(job_id)
     assert (found.reason, found.sentence) == (
-        "calling off",
+        "cancelling",
         "it is given up, and its cancel handler has not run: no engine is alive (why: not wanted any more)",
     )
     assert found.details == {"error": None, "engines": [], "cause": "not wanted any more"}
@@ -400,8 +400,8 @@ def test_calling_off_in_hands_names_the_engine(app: Hipq, queue: Queue, work: Wo
     until(engine, called.is_set)
     found = app.why(job_id)
     assert (found.reason, found.sentence) == (
-        "calling off",
-        f"its cancel handler is running: engine {engine.sysid} ({label(engine)}) has had it since "
+        "cancelling",
+        f"its cancel handler is running: engine {engine.engine_id} ({label(engine)}) has had it since "
         "2027-01-15 08:00:00 UTC (why: not wanted)",
     )
     assert (found.details["cause"], found.details["alive"]) == ("not wanted", True)
@@ -551,7 +551,7 @@ def test_no_code_names_the_engines_that_are_there(app: Hipq, queue: Queue) -> No
     assert found.sentence == (
         f"no engine that has the code of unheard_of is alive, only engines {elsewhere} (elsewhere:1), {here} (here:2)"
     )
-    assert found.details["engines"][1] == {"sysid": here, "label": "here:2"}
+    assert found.details["engines"][1] == {"engine_id": here, "label": "here:2"}
     able = app.store.take_lease(60, "able:3", f'{{"{queue.number}": ["other", "unheard_of"]}}')
     assert app.why(job_id).reason == "next"
     app.store.drop_lease(able)
@@ -848,7 +848,7 @@ def test_a_claim_takes_the_first_job_in_whose_way_nothing_is_said_to_stand(
     some: list[AnyLimit] = [per_lane(7), share({"a": 80}, other=20), rate(8, per=2), rate(25, per=10)]
     queue = app.queue("orders", limits=[limit(9), *chance.sample(some, chance.randint(0, 2))], lanes=lanes)
     queue.for_engine()
-    sysid = app.store.take_lease(86_400, "test", f'{{"{queue.number}": ["a"]}}')
+    engine_id = app.store.take_lease(86_400, "test", f'{{"{queue.number}": ["a"]}}')
     ready: list[Row] = []
     started: list[Row] = []
     for _ in range(40):
@@ -859,7 +859,7 @@ def test_a_claim_takes_the_first_job_in_whose_way_nothing_is_said_to_stand(
         ready.sort(key=lambda row: (row.rank, row.id))
         said = {row.id: app.why(row.id).reason for row in ready}
         assert set(said.values()) <= {"next", "limit full", "lane full", "rate", "behind"}
-        won = app.store.turn(sysid, [], [Claim(queue.number, ("a",), 1)], clock.now()).won
+        won = app.store.turn(engine_id, [], [Claim(queue.number, ("a",), 1)], clock.now()).won
         free = [row.id for row in ready if said[row.id] == "next"]
         if lanes == "ordered":
             assert [row.id for row in won] == free[:1]

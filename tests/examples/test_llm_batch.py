@@ -56,7 +56,7 @@ def a_batch_that_expired_and_one_that_never_ended_are_made_up_for(printed: str, 
     stuck = [job for job in submits if job.data["tries"] > 1]
     assert stuck
     for job in stuck:
-        assert {"timed out", "called off"} & set(events(job)), job.history
+        assert {"timed out", "cancel handler ended"} & set(events(job)), job.history
 
 
 def no_minute_has_more_requests_than_the_rate(database: Path) -> None:

@@ -54,9 +54,9 @@ def every_job_ended_as_its_order_did(database: Path) -> None:
         assert charges[card].code == ("ok" if status == "paid" else "failed"), charges[card].history
     assert charges["busy"].attempt >= 3
     assert charges["silent"].attempt >= 2
-    assert events(charges["silent"]).count("calling off") >= 1  # its time-out: nothing was voided, see the books
-    assert "called off" in events(charges["pending"])
-    assert "call-off failed" in events(charges["crossed"])
+    assert events(charges["silent"]).count("cancelling") >= 1  # its time-out: nothing was voided, see the books
+    assert "cancel handler ended" in events(charges["pending"])
+    assert "cancel handler failed" in events(charges["crossed"])
     (refund,) = [job for job in payments if job.type == "refund"]
     assert (refund.key, refund.code) == (charges["crossed"].key, "ok")
 

@@ -13,7 +13,7 @@ from hipq.job import transitions, wait_transitions
 from hipq.job.fault import Fault
 from hipq.job.model import HISTORY_LIMIT, UNCHANGING, New, Row, blank, numbered, queue_of, remember
 from hipq.job.order import ByTime
-from hipq.job.run_result import Again
+from hipq.job.run_result import Rerun
 from hipq.job.states import MOVES, PHASES, reachable
 from tests.contract.jobs import waits
 
@@ -25,7 +25,7 @@ READY = blank(New(1, "work", "", "{}", "ready", "5", NOW - 10, NOW - 10), 65537)
 RUNNING = transitions.claimed(READY, 3, NOW)
 WAITING = waits(RUNNING, NOW + 5, NOW)
 ERRORED = transitions.errored(RUNNING, FAULT, 500, NOW)
-RETRYING = transitions.retried(ERRORED, Again(FAULT, delay=5.0), ORDER, NOW)
+RETRYING = transitions.retried(ERRORED, Rerun(FAULT, delay=5.0), ORDER, NOW)
 
 MOVED: dict[str, tuple[Row, Callable[[Row], Row]]] = {
     "claimed": (READY, lambda row: transitions.claimed(row, 3, NOW)),
@@ -35,8 +35,8 @@ MOVED: dict[str, tuple[Row, Callable[[Row], Row]]] = {
     "refused": (RUNNING, lambda row: transitions.refused(row, FAULT, 400, NOW)),
     "errored": (RUNNING, lambda row: transitions.errored(row, FAULT, 500, NOW)),
     "gave up": (ERRORED, lambda row: transitions.gave_up(row, FAULT, NOW)),
-    "retried": (ERRORED, lambda row: transitions.retried(row, Again(FAULT, at=NOW + 9, data="1"), ORDER, NOW)),
-    "asked again": (RUNNING, lambda row: transitions.asked_again(row, Again(FAULT), ORDER, NOW)),
+    "retried": (ERRORED, lambda row: transitions.retried(row, Rerun(FAULT, at=NOW + 9, data="1"), ORDER, NOW)),
+    "asked again": (RUNNING, lambda row: transitions.asked_again(row, Rerun(FAULT), ORDER, NOW)),
     "outlived": (RUNNING, lambda row: transitions.outlived(row, FAULT, 100, NOW)),
     "waits": (RUNNING, lambda row: waits(row, NOW + 1, NOW)),
     "timed out": (WAITING, lambda row: wait_transitions.timed_out(row, ByTime(), NOW)),
@@ -54,7 +54,7 @@ MOVED: dict[str, tuple[Row, Callable[[Row], Row]]] = {
         lambda row: transitions.crashed_aside(row, FAULT, NOW),
     ),
     "rescued when judged": (transitions.claimed(ERRORED, 4, NOW), lambda row: transitions.rescued(row, NOW)),
-    "hurried": (RETRYING, lambda row: transitions.hurried(row, ORDER, NOW)),
+    "hurried": (RETRYING, lambda row: transitions.run_now(row, ORDER, NOW)),
     **{
         f"cancelled when {row.phase}": (row, lambda row: transitions.cancelled(row, "x", NOW))
         for row in (READY, RUNNING, WAITING, ERRORED, RETRYING)
@@ -97,16 +97,16 @@ def test_each_crash_alone_is_a_failure_and_one_among_others_is_not() -> None:
             row = first
             for crash in range(3):
                 row = transitions.crashed(transitions.claimed(row, 3, NOW), FAULT, 500, NOW, judged)
-                assert (row.state, row.phase, row.failures) == ("error", "judging", crash + 1)
+                assert (row.state, row.phase, row.failures) == ("error", "deciding", crash + 1)
                 assert row.crashes == counted[crash]
-                row = transitions.retried(row, Again(FAULT), ORDER, NOW)
+                row = transitions.retried(row, Rerun(FAULT), ORDER, NOW)
                 assert row.suspect, "it goes on running apart"
 
 
 def test_a_retry_handler_may_crash_twice_after_its_job_did() -> None:
     row = transitions.crashed(RUNNING, FAULT, 500, NOW, judged=True)
     row = transitions.crashed_aside(transitions.claimed(row, 3, NOW), FAULT, NOW)
-    assert (row.state, row.phase, row.failures) == ("error", "judging", 1)
+    assert (row.state, row.phase, row.failures) == ("error", "deciding", 1)
     row = transitions.crashed_aside(transitions.claimed(row, 3, NOW), FAULT, NOW)
     assert (row.state, row.code, row.failures) == ("final", "error", 1)
 

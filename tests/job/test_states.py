@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from hipq.job.states import FINAL, MOVES, PHASES, IllegalMove, check, reachable, walk
+from hipq.job.states import FINAL, MOVES, PHASES, IllegalMove, check, follow, reachable
 
 SEED_004 = {
     "initial": {"running"},
@@ -24,10 +24,10 @@ def test_the_table_is_seed_004s_machine() -> None:
 @pytest.mark.parametrize(("before", "after"), list(product(MOVES, MOVES)))
 def test_a_walk_takes_legal_steps_only(before: str, after: str) -> None:
     if after in SEED_004[before]:
-        assert walk(before, after) == after
+        assert follow(before, after) == after
     else:
         with pytest.raises(IllegalMove, match=f"{before} -> {after}"):
-            walk(before, after)
+            follow(before, after)
 
 
 def test_nothing_is_reachable_from_final_and_final_from_everything_else() -> None:

@@ -235,7 +235,7 @@ def test_a_ring_wakes_who_waits(folder: Path) -> None:
         woken: list[bool] = []
         thread = threading.Thread(target=lambda: woken.append(journal.wait(WAIT * 10)))
         thread.start()
-        journal.ring()
+        journal.notify()
         thread.join(WAIT)
         assert woken == [False]
         journal.write_now(batch(1))

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from hipq.journal import Finding, Journal, Refused, Reserved
+from hipq.journal import Finding, Journal, RefusedJob, Reserved
 from hipq.journal.refused import Kept, kept
 from tests.journal.helpers import batch, opened
 
 REFUSED = [
-    Refused(batch(7, b"a\n#:Refused why=a trick\n"), "the first\nreason"),
-    Refused(batch(9, b"\xff\x00", options='{"priority":5}'), ""),
-    Refused(batch(10, b"c"), "ü" * 2000),
+    RefusedJob(batch(7, b"a\n#:Refused why=a trick\n"), "the first\nreason"),
+    RefusedJob(batch(9, b"\xff\x00", options='{"priority":5}'), ""),
+    RefusedJob(batch(10, b"c"), "ü" * 2000),
 ]
 
 
@@ -94,7 +94,7 @@ def test_what_was_set_aside_before_costs_the_next_nothing(folder: Path, monkeypa
 
     with opened(folder) as journal:
         token = reserved(journal)
-        some = [Refused(batch(n, b"x"), f"the job {n}") for n in range(300)]
+        some = [RefusedJob(batch(n, b"x"), f"the job {n}") for n in range(300)]
         journal.set_aside(token, some[:150])
         monkeypatch.setattr(Finding, "__eq__", equal)
         journal.set_aside(token, some[150:])

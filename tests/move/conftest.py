@@ -62,17 +62,17 @@ def source(path: Path) -> str:
         dropped = store.queue("shop", "gone", "shop_gone").number
         store.drop_queue(dropped)
         orders, mails, _ = (queue.number for queue in store.queues())
-        sysid = store.take_lease(3600, "dead soon")
+        engine_id = store.take_lease(3600, "dead soon")
         for queue in (orders, mails):
             for place in PLACES:
-                bring(store, sysid, queue, place, job_type=place.replace(" ", "_"), lane="east", timeout=0.1 + 0.2)
-            finish(store, bring(store, sysid, queue, "executing", job_data='"' + "ü" * 20_000 + '"'))
-            bring(store, sysid, queue, "waiting", job_data='"' + "🏦" * 20_000 + '"', job_type="large")
+                bring(store, engine_id, queue, place, job_type=place.replace(" ", "_"), lane="east", timeout=0.1 + 0.2)
+            finish(store, bring(store, engine_id, queue, "executing", job_data='"' + "ü" * 20_000 + '"'))
+            bring(store, engine_id, queue, "waiting", job_data='"' + "🏦" * 20_000 + '"', job_type="large")
         add(store, [new(mails, f"key {n}", priority=n) for n in range(2_500)])
         store.answer([replace(answer(orders, f"early {n}"), answer_id=f"id {n}") for n in range(20)], NOW)
         store.change_rules(orders, lambda rules: replace(rules, changed=(limit(7),), paused_lanes=("west",)))
         store.cron(orders, "nightly", NOW)
-        store.drop_lease(sysid)
+        store.drop_lease(engine_id)
     return url
 
 

@@ -19,7 +19,7 @@ import pytest
 from hipq import Hipq, HipqError, Invalid, Job
 from hipq.errors import Conflict, StoreUnavailable
 from hipq.job.model import queue_of
-from hipq.move.copy import Rows, Trunk
+from hipq.move.copy import Rows, TableCopy
 from hipq.move.moving import STEPS, Told, move
 from hipq.move.to_postgres import Arriving
 from hipq.stores.base import Store
@@ -57,7 +57,7 @@ def test_everything_arrives(source: str, target: str, before: Any) -> None:
 
 def test_numbers_go_on_where_they_were(source: str, target: str, before: Any) -> None:
     with opened(source) as store:
-        sysid = store.take_lease(0.1, "the last of this house")
+        engine_id = store.take_lease(0.1, "the last of this house")
     time.sleep(0.2)
     move(source, target)
     with opened(target) as store:
@@ -68,7 +68,7 @@ def test_numbers_go_on_where_they_were(source: str, target: str, before: Any) ->
         assert job_id >> 16 == 1  # the empty one begins at the beginning
         (delivered,) = store.answer([answer(orders, "another")], NOW)
         assert delivered.id > max(kept.id for kept in before.answers)
-        assert store.take_lease(60, "the first of this one") > sysid
+        assert store.take_lease(60, "the first of this one") > engine_id
         store.queue("shop", "more", "shop_more")
         assert store.queues()[-1].number == empty + 2  # one was dropped, and its number is not given again
 
@@ -398,10 +398,10 @@ def test_numbers_of_the_target_do_not_go_back(source: str, target: str) -> None:
         for name in ("a", "b", "c", "d", "e", "f"):
             store.drop_queue(store.queue("old", name, f"old_{name}").number)
         for _ in range(50):
-            sysid = store.take_lease(60, "old")
+            engine_id = store.take_lease(60, "old")
     move(source, target)
     with opened(target) as store:
-        assert store.take_lease(60, "new") > sysid
+        assert store.take_lease(60, "new") > engine_id
         assert store.queue("shop", "more", "shop_more").number == 7
 
 
@@ -435,9 +435,9 @@ def test_what_did_not_arrive_as_it_was_sent_is_not_moved(
 ) -> None:
     whole = Arriving.rows
 
-    def damaged(self: Arriving, trunk: Trunk) -> Iterator[Rows]:
-        for page in whole(self, trunk):
-            yield [page[0][:-1] + (f"{page[0][-1]} ",), *page[1:]] if trunk.table == "shop_mails" else page
+    def damaged(self: Arriving, table: TableCopy) -> Iterator[Rows]:
+        for page in whole(self, table):
+            yield [page[0][:-1] + (f"{page[0][-1]} ",), *page[1:]] if table.table == "shop_mails" else page
 
     monkeypatch.setattr(Arriving, "rows", damaged)
     with pytest.raises(HipqError, match=r"shop_mails has arrived with 2512 rows .* were sent: nothing was moved"):

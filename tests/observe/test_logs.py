@@ -54,7 +54,7 @@ def row(**changed: Any) -> Row:
 def test_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
     warnings = {"error", "failed", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
                 "lease lost", "store down", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
-                "throttler slow", "throttler failed", "answer failed", "call-off failed", "conflict",
+                "throttler slow", "throttler failed", "answer failed", "cancel handler failed", "conflict",
                 "late", "unreadable", "listener down", "queue locked", "clock set back"}  # fmt: skip
     information = {*ENGINE_EVENTS, *LISTENER_EVENTS} - {"listener report"}
     for name in ALL_EVENTS:

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from hipq import DuplicateKey, Failed, Hipq, Invalid, Job, Progress, Queue, Retry, Wait, fixed
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.job.meta import traceparent_in
 from hipq.job.model import HISTORY_LIMIT
 from hipq.observe.traces import PROMISED, trace, traceparent_of
@@ -233,7 +233,7 @@ def test_the_thread_that_ran_it_is_in_no_span_afterwards(app: Hipq, queue: Queue
     row = app.store.get(work.enqueue())
     assert row is not None
     assert app.traces is not None
-    with app.traces.around(Running(row, work.spec, 0)):
+    with app.traces.around(Execution(row, work.spec, 0)):
         assert app.traces.current() != ""
     assert app.traces.current() == ""
     assert "hipq run work" in seen.names
@@ -271,12 +271,12 @@ def test_the_retry_handler_of_an_async_job_is_inside_its_span_too(app: Hipq, que
 
     @work.retry
     def again(_job: Job[Any], _fault: Any) -> None:
-        with seen.tracer.start_as_current_span("judging"):
+        with seen.tracer.start_as_current_span("deciding"):
             pass
 
     work.enqueue()
     app.run(until_empty=True)
-    assert parent_of(seen.one("judging")) == id_of(seen.one("hipq run work"))
+    assert parent_of(seen.one("deciding")) == id_of(seen.one("hipq run work"))
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -453,12 +453,12 @@ def test_a_wait_that_ends_with_a_time_out_and_what_its_retry_handler_does(
 
     @charge.retry
     def judge(_job: Job[Any], _fault: Any) -> None:
-        with seen.tracer.start_as_current_span("judging"):
+        with seen.tracer.start_as_current_span("deciding"):
             pass
 
     @charge.cancelled
     def call_off(_job: Job[Any]) -> None:
-        with seen.tracer.start_as_current_span("calling off"):
+        with seen.tracer.start_as_current_span("cancelling"):
             pass
 
     charge.enqueue(key="a")
@@ -470,8 +470,8 @@ def test_a_wait_that_ends_with_a_time_out_and_what_its_retry_handler_does(
     assert (wait.end_time or 0) - (wait.start_time or 0) == 61_000_000_000
     judged = seen.one("hipq judge charge")
     assert (attributes(judged)["hipq.outcome"], judged.status.status_code) == ("gave up", spans.StatusCode.UNSET)
-    assert parent_of(seen.one("judging")) == id_of(judged)
-    assert parent_of(seen.one("calling off")) == id_of(seen.one("hipq call off charge"))
+    assert parent_of(seen.one("deciding")) == id_of(judged)
+    assert parent_of(seen.one("cancelling")) == id_of(seen.one("hipq call off charge"))
     assert len(seen.traces) == 1
 
 

@@ -21,7 +21,7 @@ ANSWER_BUGS = (
     Bug(
         "a wait does not look into the inbox",
         "answer lost",
-        ((MATCHING, "    pending = _pending(mail, list(seeking.values()), {}, now, applied)\n",
+        ((MATCHING, "    pending = _pending(inbox, list(seeking.values()), {}, now, applied)\n",
           "    pending: dict[int, list[Pending]] = {}\n"),),
     ),
     Bug(
@@ -42,10 +42,10 @@ ANSWER_BUGS = (
                 STORE,
                 "        with self._db.writing() as conn:\n"
                 "            mail = SqliteMail(conn, self._statements, self._settle)\n"
-                "            met = meet(mail, changes, now)\n",
+                "            met = match_waiting(mail, changes, now)\n",
                 "        with self._db.reading() as conn:\n"
                 "            mail = SqliteMail(conn, self._statements, self._settle)\n"
-                "            met = meet(mail, changes, now)\n"
+                "            met = match_waiting(mail, changes, now)\n"
                 "        with self._db.writing() as conn:\n",
             ),
         ),
@@ -123,7 +123,7 @@ ANSWER_BUGS = (
     Bug(
         "what a job has not looked at stays its own after its end",
         "I15",
-        ((MATCHING, "mail.left(left) if left else []", "[]"),),
+        ((MATCHING, "inbox.left(left) if left else []", "[]"),),
     ),
     Bug(
         "when its answer handler fails the request is sent again",
@@ -136,12 +136,12 @@ ANSWER_BUGS = (
     Bug(
         "an answer at which its handler failed is used up",
         "I15",
-        ((SETTLE, "KEEPS_ITS_ANSWER = (Unread, Crashed, GivenBack)", "KEEPS_ITS_ANSWER = (Crashed, GivenBack)"),),
+        ((SETTLE, "KEEPS_ITS_ANSWER = (AnswerHandlerFailed, Crashed, GivenBack)", "KEEPS_ITS_ANSWER = (Crashed, GivenBack)"),),  # noqa: E501
     ),
     Bug(
         "the ids of answers are forgotten",
         "I15",
-        ((MATCHING, "twins = mail.twins(named, now) if named else {}", "twins: dict[int, Kept] = {}"),),
+        ((MATCHING, "twins = inbox.twins(named, now) if named else {}", "twins: dict[int, Kept] = {}"),),
     ),
     Bug(
         "an answer is an attempt",
@@ -202,9 +202,9 @@ ANSWER_BUGS = (
         "a failing cancel handler is called for ever",
         "I1|I13",
         (
-            (SETTLE, "after = wait_transitions.call_ended(row, ending.fault, order, now)",
+            (SETTLE, "after = wait_transitions.cancel_handled(row, ending.fault, order, now)",
              'after = transitions.given_back(row, "", False, now) if ending.fault else '
-             "wait_transitions.call_ended(row, None, order, now)"),
+             "wait_transitions.cancel_handled(row, None, order, now)"),
         ),
     ),
     Bug(
@@ -239,10 +239,10 @@ ANSWER_BUGS = (
         (
             (
                 TURN,
-                '        todo = self._pick(conn, "pick_todo", claim.queue, judging, (claim.limit,))\n'
+                '        todo = self._pick(conn, "pick_todo", claim.queue, deciding, (claim.limit,))\n'
                 "        ready = self._ready(conn, claim, claim.limit - len(todo), now)\n",
                 "        ready = self._ready(conn, claim, claim.limit, now)\n"
-                '        todo = self._pick(conn, "pick_todo", claim.queue, judging, (claim.limit - len(ready.ids),))\n',
+                '        todo = self._pick(conn, "pick_todo", claim.queue, deciding, (claim.limit - len(ready.ids),))\n',  # noqa: E501
             ),
         ),
     ),

@@ -47,7 +47,7 @@ BUGS = (
             (
                 "stores/sqlite/sql/orphans.sql",
                 "AND NOT EXISTS (\n  SELECT 1 FROM hipq_engines e "
-                "WHERE e.sysid = l.owner AND e.lease_until > :steady AND e.boot = :boot\n)",
+                "WHERE e.engine_id = l.owner AND e.lease_until > :steady AND e.boot = :boot\n)",
                 "AND update_time < (SELECT max(update_time) FROM {live}) - 5000000 AND :steady > 0 AND :boot <> '?'",
             ),
         ),
@@ -74,7 +74,7 @@ BUGS = (
     Bug(
         "claim without a lease",
         "I7",
-        ((SQLITE, "if claims and self._alive(conn, sysid):", "if claims:"),),
+        ((SQLITE, "if claims and self._alive(conn, engine_id):", "if claims:"),),
     ),
     Bug(
         "an expired lease is renewed",
@@ -82,8 +82,8 @@ BUGS = (
         (
             (
                 SQLITE,
-                "WHERE sysid = ? AND lease_until > ? AND boot = ?\"\n            return",
-                "WHERE sysid = ? AND ? > 0 AND boot = ?\"\n            return",
+                "WHERE engine_id = ? AND lease_until > ? AND boot = ?\"\n            return",
+                "WHERE engine_id = ? AND ? > 0 AND boot = ?\"\n            return",
             ),
         ),
     ),
@@ -95,7 +95,7 @@ BUGS = (
     Bug(
         "own rows that are not in memory are kept",
         "I1",
-        (("engine/rescue.py", "        if job_id not in memory\n", "        if False\n"),),
+        (("engine/rescue.py", "        if job_id not in in_flight\n", "        if False\n"),),
     ),
     Bug(
         "a run again from memory",

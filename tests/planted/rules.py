@@ -9,7 +9,7 @@ READER = "stores/sqlite/rule_claims.py"
 RULES = "stores/sqlite/rules.py"
 ADMIT = "stores/rule_claims.py"
 ADMISSION = "limits/admission.py"
-STRANDS = "stores/claim_groups.py"
+CLAIM_GROUPS = "stores/claim_groups.py"
 TICK = "engine/tick.py"
 MOVES = "job/transitions.py"
 HELD = 'return Held.of(_held.decode(self._read("held", {})))'
@@ -58,7 +58,7 @@ RULE_BUGS = (
     Bug(
         "heads in reverse order",
         "I11",
-        ((STRANDS, "        place, index = heappop(heap)\n", "        place, index = heap.pop()\n"),),
+        ((CLAIM_GROUPS, "        place, index = heappop(heap)\n", "        place, index = heap.pop()\n"),),
     ),
     Bug(
         "a heavy job may be passed for ever",
@@ -81,7 +81,7 @@ RULE_BUGS = (
         "I9",
         (("stores/sqlite/sql/claim.sql", "THEN 0 ELSE", "THEN throttle_factor ELSE"),),
     ),
-    Bug("a claim does not look at windows", "I10", ((STRANDS, "elif is_open:", "elif True:"),)),
+    Bug("a claim does not look at windows", "I10", ((CLAIM_GROUPS, "elif is_open:", "elif True:"),)),
     Bug(
         "a launch does not look at windows",
         "I10",
@@ -95,8 +95,8 @@ RULE_BUGS = (
              'return replace(_postponed(row, at, order, now, "window closed"), attempt=row.attempt + 1)'),
         ),
     ),
-    Bug("paused lanes go on", "pause", ((STRANDS, "strand.lane in rules.paused_lanes or ", ""),)),
-    Bug("paused types go on", "pause", ((STRANDS, " or strand.job_type in rules.paused_types", ""),)),
+    Bug("paused lanes go on", "pause", ((CLAIM_GROUPS, "group.lane in rules.paused_lanes or ", ""),)),
+    Bug("paused types go on", "pause", ((CLAIM_GROUPS, " or group.job_type in rules.paused_types", ""),)),
     Bug(
         "a paused queue starts what a throttler admitted",
         "pause",
@@ -126,12 +126,12 @@ RULE_BUGS = (
     Bug(
         "a claim does not look at its ticket",
         "throttler",
-        ((STORE, "if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, sysid):", "if True:"),),
+        ((STORE, "if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, engine_id):", "if True:"),),  # noqa: E501
     ),
     Bug(
         "two engines ask at a time",
         "throttler",
-        (("stores/sqlite/tickets.py", "sysid NOT IN (0, ?) AND until > ?", "0 = ? AND until > ?"),),
+        (("stores/sqlite/tickets.py", "engine_id NOT IN (0, ?) AND until > ?", "0 = ? AND until > ?"),),
     ),
     Bug(
         "a rejected job is charged an attempt",
@@ -144,6 +144,6 @@ RULE_BUGS = (
     Bug(
         "jobs stay parked when their throttler is gone",
         "I1|I13",
-        (("engine/loop.py", "self.store.unpark(glance.queue, STEP) > 0", "glance.queue < 0"),),
+        (("engine/loop.py", "self.store.unpark(peek.queue, STEP) > 0", "peek.queue < 0"),),
     ),
 )  # fmt: skip

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hipq.job import payload, transitions
 from hipq.job.answer import APPLIED, BUFFERED, CONFLICT, DUPLICATE, LATE, MATCHED, PROGRESS, SETTLED, Answered
 from hipq.job.model import queue_of
-from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, RETRY, WAITING
+from hipq.job.states import ANSWERED, CANCELLING, ERROR, EXECUTING, RETRY, WAITING
 from tests.simulation.audit import Write, require
 from tests.simulation.scene import FENCED, LETTER
 
@@ -275,7 +275,7 @@ class Answers:
         """Whether a job takes an answer that comes now."""
         if row["phase"] == WAITING:
             return not _tries(row)
-        if row["phase"] == CALLING_OFF:
+        if row["phase"] == CANCELLING:
             return not _is_given_up(row)
         return row["state"] in (ERROR, RETRY) and row["attempt"] > 0
 
@@ -427,7 +427,7 @@ class Answers:
             require(len(matched) == 1, "I15", f"job {job} is to look at answers {matched}", row)
         else:
             fits = len(matched) == (row["phase"] == WAITING and _tries(row) > 0)
-            fits |= row["phase"] == CALLING_OFF and len(matched) == 1  # it was cancelled with that before it
+            fits |= row["phase"] == CANCELLING and len(matched) == 1  # it was cancelled with that before it
             require(fits, "I15", f"job {job} ({row['phase']}) has answers {matched}", row)
         if self._takes(row) and (row["wait"] != "" or job in call.first):
             surely = max(call.now, row["update_time"]) + self._steps  # it may have been too old once
@@ -525,7 +525,7 @@ def _is_undecided(answer: Row, row: Row) -> bool:
 
 def _is_given_up(row: Row) -> bool:
     """It is being called off because somebody cancelled it."""
-    return bool(row["phase"] == CALLING_OFF and json.loads(row["wait"])["cause"]["kind"] == "cancelled")
+    return bool(row["phase"] == CANCELLING and json.loads(row["wait"])["cause"]["kind"] == "cancelled")
 
 
 def _outlived(row: Row) -> bool:

@@ -18,11 +18,11 @@ from hipq.job.fault import Fault
 from hipq.job.model import COLUMNS
 from hipq.job.states import (
     ANSWERED,
-    CALLING_OFF,
+    CANCELLING,
+    DECIDING,
     EXECUTING,
     FINAL,
     INITIAL,
-    JUDGING,
     MOVES,
     PARKED,
     READY,
@@ -53,7 +53,7 @@ class Write(NamedTuple):
     verb: str
     id: int
     actor: int
-    """The sysid of the engine that wrote; 0 = a client."""
+    """The engine_id of the engine that wrote; 0 = a client."""
     now: int
     steady: int
     call: int
@@ -76,17 +76,17 @@ def install(conn: sqlite3.Connection, table: str, world: World) -> None:
         "CREATE TABLE IF NOT EXISTS sim_audit "
         "(number INTEGER PRIMARY KEY, tab, verb, id, actor, now, steady, call, old, new, lease, claimer)"
     )
-    conn.execute("CREATE TABLE IF NOT EXISTS sim_leases (sysid, lease_until, steady)")
+    conn.execute("CREATE TABLE IF NOT EXISTS sim_leases (engine_id, lease_until, steady)")
     conn.execute(
         "CREATE TRIGGER IF NOT EXISTS sim_renewed AFTER UPDATE ON hipq_engines BEGIN "
-        "INSERT INTO sim_leases VALUES (old.sysid, old.lease_until, sim_steady()); END"
+        "INSERT INTO sim_leases VALUES (old.engine_id, old.lease_until, sim_steady()); END"
     )
     for verb in ("INSERT", "UPDATE", "DELETE"):
         _watch(conn, "live", table, verb, "id", "owner", COLUMNS)
         _watch(conn, "final", f"{table}_final", verb, "id", "owner", COLUMNS)
         _watch(conn, "answer", "hipq_answers", verb, "id", "0", KEPT)
         _watch(conn, "cron", "hipq_crons", verb, "queue", "0", ("name", "last"))
-    _watch(conn, "ticket", "hipq_tickets", "UPDATE", "queue", "sysid", ("number", "sysid", "until"))
+    _watch(conn, "ticket", "hipq_tickets", "UPDATE", "queue", "engine_id", ("number", "engine_id", "until"))
     _watch(conn, "rules", "hipq_queues", "UPDATE OF rules", "number", "0", ("rules",))
 
 
@@ -103,7 +103,7 @@ def _watch(
     row = "new" if verb == "INSERT" else "old"
     lease, claimer = (
         "0" if owner == "0" or not side
-        else f"coalesce((SELECT lease_until FROM hipq_engines WHERE sysid = {side}.{owner}), 0)"
+        else f"coalesce((SELECT lease_until FROM hipq_engines WHERE engine_id = {side}.{owner}), 0)"
         for side in (row, "new" if verb == "UPDATE" else "")
     )  # fmt: skip
     conn.execute(
@@ -120,8 +120,8 @@ def trail(conn: sqlite3.Connection) -> list[Write]:
 
 
 def check_leases(conn: sqlite3.Connection) -> None:
-    for sysid, until, steady in conn.execute("SELECT * FROM sim_leases").fetchall():
-        require(until > steady, "I7", f"engine {sysid} renewed a lease that had run out")
+    for engine_id, until, steady in conn.execute("SELECT * FROM sim_leases").fetchall():
+        require(until > steady, "I7", f"engine {engine_id} renewed a lease that had run out")
 
 
 def require(holds: bool, invariant: str, message: str, write: object = "") -> None:
@@ -197,7 +197,7 @@ def _check_failure(write: Write, old: dict[str, Any], new: dict[str, Any]) -> No
     if old["phase"] == EXECUTING and kind != _kind(old):
         require(failed == 0 or kind != "rescued", "I13", f"a crash of its engine cost job {write.id} a failure", write)
         require(failed == 1 or kind != "crash", "I13", f"job {write.id} crashed, and that was no failure", write)
-    if new["state"] == RETRY and (failed or old["phase"] == JUDGING) and new["job_type"] != URGENT:
+    if new["state"] == RETRY and (failed or old["phase"] == DECIDING) and new["job_type"] != URGENT:
         tries = json.loads(new["job_data"])["tries"]
         require(tries == new["failures"], "I3", f"the retry handler left {new['failures']}, saved is {tries}", write)
 
@@ -222,7 +222,7 @@ def check_endings(writes: list[Write], settled: Mapping[int, int]) -> None:
             require(reachable(old["state"], FINAL), "I5", f"{old['state']} -> final", write)
             require(new["attempt"] == old["attempt"], "I5", "attempt changed when it became final", write)
             if write.actor:
-                mine = old["owner"] == write.actor and old["phase"] in (EXECUTING, JUDGING, ANSWERED, CALLING_OFF)
+                mine = old["owner"] == write.actor and old["phase"] in (EXECUTING, DECIDING, ANSWERED, CANCELLING)
                 mine |= old["phase"] == WAITING and "on_timeout" in old["wait"]
                 mine |= _kind(new) == "rejected" and old["phase"] in (READY, PARKED)
                 require(mine, "I8", f"engine {write.actor} ended job {write.id}, which it does not own", write)

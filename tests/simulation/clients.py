@@ -83,7 +83,7 @@ class Clients:
         except Invalid:
             if not world.scene.limits and not world.relimited:
                 raise  # else it is too heavy for a limit
-        world.ring()
+        world.notify()
 
     def meddle(self) -> None:
         app, chance = self._world.app, self._world.chance
@@ -91,7 +91,7 @@ class Clients:
             return
         job_id = chance.choice(sorted(self.acknowledged))
         if self._world.scene.answers and chance.random() < 0.6:
-            phase = chance.choice(["waiting", "waiting", "answered", "calling off"])
+            phase = chance.choice(["waiting", "waiting", "answered", "cancelling"])
             job_id = next((job.id for job in app.jobs("jobs", phase=phase)), job_id)
         priority, delay = chance.randrange(200), chance.choice([0, 0, chance.uniform(0, 30)])
         try:
@@ -131,7 +131,7 @@ class Clients:
             pass  # Invalid: the limit has shares of less than one unit
         if chance.random() < 0.3:
             world.queue._rules = known
-        world.ring()
+        world.notify()
 
     def resume_all(self) -> None:
         rules = self._world.store.limits(self._world.queue.number).rules

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from hipq.engine.launch import Launcher, Running
+from hipq.engine.launch import Execution, Launcher
 from hipq.job.transitions import CANCELLED
 from tests.simulation.audit import Broken
 from tests.simulation.faults import Crash
@@ -22,10 +22,10 @@ MOST_CRASHES: Final = 50
 class SimulatedLauncher(Launcher):
     """A run is one call at its end; whether its window is open is asked at its beginning."""
 
-    def begins(self, running: Running) -> bool:
-        return running.judges or not super()._shut(running)
+    def begins(self, running: Execution) -> bool:
+        return running.only_decides or not super()._shut(running)
 
-    def _shut(self, running: Running) -> bool:  # noqa: ARG002
+    def _shut(self, running: Execution) -> bool:  # noqa: ARG002
         return False
 
 
@@ -37,12 +37,12 @@ class SimulatedHands:
         self._life = life
         self._launcher = launcher
         self._concurrency = concurrency
-        self._waiting: list[Running] = []
-        self._busy: dict[int, tuple[int, Running]] = {}
-        self._ended: list[Running] = []
+        self._waiting: list[Execution] = []
+        self._busy: dict[int, tuple[int, Execution]] = {}
+        self._ended: list[Execution] = []
         self.broken = False
 
-    def launch(self, batch: Iterable[Running]) -> None:
+    def launch(self, batch: Iterable[Execution]) -> None:
         self._waiting += batch
         self.work()
 
@@ -58,22 +58,22 @@ class SimulatedHands:
             if not running.abandoned:
                 self._start(running, steady)
 
-    def _start(self, running: Running, steady: int) -> None:
+    def _start(self, running: Execution, steady: int) -> None:
         running.started = steady
         if not self._launcher.begins(running):
             self._world.trace(None, f"the window of job {running.row.id} closed before it began")
             self._ended.append(running)
             return
         self._world.jobs.begins(running)
-        if self._world.jobs.is_poison(running.row) and not running.judges and not running.row.suspect:
+        if self._world.jobs.is_poison(running.row) and not running.only_decides and not running.row.suspect:
             self._world.trace(None, f"job {running.row.id} kills its engine")
             raise Crash
         self._busy[id(running)] = (steady + self._world.jobs.duration(running.row), running)
 
-    def _finish(self, running: Running) -> None:
+    def _finish(self, running: Execution) -> None:
         if running.abandoned:
             return
-        if self._world.jobs.is_poison(running.row) and not running.judges:
+        if self._world.jobs.is_poison(running.row) and not running.only_decides:
             self._world.jobs.crashed[running.row.id] += 1
             if self._world.jobs.crashed[running.row.id] > MOST_CRASHES:
                 raise Broken(f"I13: job {running.row.id} crashes again and again")
@@ -89,16 +89,16 @@ class SimulatedHands:
         """When the next handler ends; 0 = none is running."""
         return 1 if self._ended else min((until for until, _ in self._busy.values()), default=0)
 
-    def stopped(self, most: int) -> list[Running]:
+    def stopped(self, most: int) -> list[Execution]:
         self.work()
         ended, self._ended = self._ended[:most], self._ended[most:]
         return [running for running in ended if not running.abandoned]
 
-    def unstarted(self) -> list[Running]:
+    def unstarted(self) -> list[Execution]:
         waiting, self._waiting = self._waiting, []
         return waiting
 
-    def abandon(self, running: Running, gently: bool = False) -> None:
+    def abandon(self, running: Execution, gently: bool = False) -> None:
         """Who was cancelled is told so, whoever notices that first."""
         over = self._world.clock.steady() >= running.started + running.limit
         if not gently and not over and running.started and self._life.engine.stopping < 2:

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 VERBS = frozenset(
     {
-        "stage", "turn", "overdue", "take_lease", "renew_lease", "drop_lease", "orphans", "owned", "glance", "enqueue",
-        "ask", "drop_ticket", "shut_out", "unpark", "change_rules", "limits", "cron", "tick",
+        "stage", "turn", "overdue", "take_lease", "renew_lease", "drop_lease", "orphans", "owned", "peek", "enqueue",
+        "ask", "drop_ticket", "ready_outside_window", "unpark", "change_rules", "limits", "cron", "tick",
         "answer", "brought", "unranked", "drop_answer", "prune_answers", "late_answers", "ended", "rules",
     }
 )  # fmt: skip
@@ -71,7 +71,7 @@ class FaultyStore:
             if name == "ask":
                 args = (*args[:4], min(args[4], world.scene.page), args[5])
             world.call += 1
-            world.actor = self._life.engine.sysid if self._life else 0
+            world.actor = self._life.engine.engine_id if self._life else 0
             if name == "answer":
                 world.answering = world.call
             if name == "drop_answer" or kwargs.get("instead_of"):

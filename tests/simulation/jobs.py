@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.job import payload
 from hipq.job.answer import Answer
 from hipq.job.fault import Fault
@@ -50,7 +50,7 @@ class Jobs:
         """and what handlers came to that asked the world outside, by job and token."""
         self.crashed: Counter[int] = Counter()
         """How often jobs killed the process that ran them alone."""
-        self.now_running: Running
+        self.now_running: Execution
 
     def again(self, job: Job[Any], fault: Fault) -> Any:
         """The retry handler of all but urgent jobs. Its copy says how often they failed: `audit` looks there."""
@@ -157,7 +157,7 @@ class Jobs:
     def too_late(self, _job: Job[Any], answer: Answer) -> None:
         self._world.outside.late.append(answer.id)
 
-    def begins(self, running: Running) -> None:
+    def begins(self, running: Execution) -> None:
         """A handler, or other code of a job, begins."""
         row = running.row
         self.started.add((row.id, row.token))

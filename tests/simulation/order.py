@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from hipq.job.states import ANSWERED, CALLING_OFF, READY
+from hipq.job.states import ANSWERED, CANCELLING, READY
 from hipq.job.units import UNIT
 from hipq.job.when import SECOND
 from hipq.limits.limit import Limit
@@ -73,7 +73,7 @@ class Order:
             return
         at = started[0]["update_time"] if started else self._now  # the turn's own time
         ready = [row for row in rows.values() if _able(row, rules, at)]
-        answered = [row for row in rows.values() if row["phase"] in (ANSWERED, CALLING_OFF) and not row["owner"]]
+        answered = [row for row in rows.values() if row["phase"] in (ANSWERED, CANCELLING) and not row["owner"]]
         self._check_passed_over(started, ready, answered, held, rules)
         if self._is_bounded(rules):
             self._note(ready, rules)

@@ -175,7 +175,7 @@ class Outside:
             if chance.random() < 0.08:
                 self._post(letter, self._draw_delay())  # acknowledged, and brought again
         self.receipts.append(Receipt(world.answering, letters, words))
-        world.ring()
+        world.notify()
 
     # -- operators --------------------------------------------------------------------------------------------------
     def tend(self) -> None:

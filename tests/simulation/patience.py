@@ -13,7 +13,7 @@ from hipq.limits.rules import Rules
 from tests.simulation.audit import Write, require
 from tests.simulation.scene import URGENT, Scene
 
-PATIENCE = 40 * SECOND
+LONGEST_WAIT = 40 * SECOND
 """More than it takes a crashed engine to be replaced and to look for work."""
 HANDS = 4
 """Of an engine: while fewer jobs than that are in anybody's hands, each engine has one free."""
@@ -33,8 +33,8 @@ class Patience:
         self._asked = self._moved = 0
 
     def before(self, write: Write) -> None:
-        late = [job_id for job_id, since in self._waits.items() if write.steady - since > PATIENCE]
-        require(not late, "I13", f"jobs {late} could start, and did not for {PATIENCE // SECOND} s", write)
+        late = [job_id for job_id, since in self._waits.items() if write.steady - since > LONGEST_WAIT]
+        require(not late, "I13", f"jobs {late} could start, and did not for {LONGEST_WAIT // SECOND} s", write)
 
     def after(self, write: Write, rows: Iterable[dict[str, Any]], rules: Rules, fits: Callable[..., bool]) -> None:
         self._asked, self._moved = 0, write.steady

@@ -134,11 +134,11 @@ class Starts:
     # -- tickets ----------------------------------------------------------------------------------------------------
     def _ticket(self, write: Write) -> None:
         old, new = write.old, write.new
-        alive = old["sysid"] != 0 and old["until"] > write.steady
+        alive = old["engine_id"] != 0 and old["until"] > write.steady
         if new["number"] != old["number"]:
-            taken = alive and write.lease > write.steady and old["sysid"] != new["sysid"]
+            taken = alive and write.lease > write.steady and old["engine_id"] != new["engine_id"]
             require(not taken, "throttler", "a ticket was taken from an engine that lives", write)
-            require(new["sysid"] == write.actor, "throttler", "a ticket was taken for another", write)
+            require(new["engine_id"] == write.actor, "throttler", "a ticket was taken for another", write)
             self._patience.asked(write)
-        elif alive and old["sysid"] == write.actor and new["sysid"] == 0:
+        elif alive and old["engine_id"] == write.actor and new["engine_id"] == 0:
             self._handed_in[write.call] = new["number"]

@@ -47,7 +47,8 @@ def test_the_same_seed_is_the_same_run() -> None:
 
 FAULTS = (
     "(crash before)", "(crash after)", "(lost)", "(away)", "(slow)", "(stall)", "(full)", "kills its engine", "crashed",
-    "is asked to stop", "the calendar is set", "the throttler is asked", "pause", "resume", "set_limit", "shut_out",
+    "is asked to stop", "the calendar is set", "the throttler is asked", "pause", "resume", "set_limit",
+    "ready_outside_window",
     "drop_ticket", " tick\n", " answer (lost)", " answer (full)", "prune_answers", "replay of", "rekey of", "drop of",
     ": matched", ": buffered", ": duplicate", ": conflict", ": late",
 )  # fmt: skip
@@ -96,9 +97,9 @@ def test_answers_go_all_their_ways() -> None:
     assert states >= {"buffered", "progress", "applied", "settled", "duplicate", "conflict", "late"}
     phases = {moved for world in worlds for moved in world.phases}
     assert phases >= {
-        ("waiting", "answered"), ("executing", "answered"), ("judging", "answered"), ("scheduled", "answered"),
-        ("ready", "answered"), ("calling off", "answered"), ("waiting", "calling off"), ("waiting", "done"),
-        ("answered", "waiting"), ("answered", "done"), ("calling off", "done"), ("calling off", "judging"),
+        ("waiting", "answered"), ("executing", "answered"), ("deciding", "answered"), ("scheduled", "answered"),
+        ("ready", "answered"), ("cancelling", "answered"), ("waiting", "cancelling"), ("waiting", "done"),
+        ("answered", "waiting"), ("answered", "done"), ("cancelling", "done"), ("cancelling", "deciding"),
     }  # fmt: skip
 
 

@@ -237,7 +237,7 @@ class World:
         if end and end < life.wake_at:  # a handler that ends rings the bell
             life.wake_at, life.woken = max(end, self.clock.steady()), True
         engine = life.engine
-        if engine.stopping and not engine.memory and not engine._stopped:
+        if engine.stopping and not engine.in_flight and not engine._stopped:
             engine._leave()
             self._die(self._lives.index(life))
 
@@ -260,7 +260,7 @@ class World:
         self._last_death = self.clock.steady()
         self._born[index] = self.clock.steady() + self.chance.randrange(20 * SECOND)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Some wake-up calls go unheard: the poll is there for those."""
         for life in self._lives:
             if life and self.chance.random() < 0.7:
@@ -282,7 +282,7 @@ class World:
         life.engine = Engine(
             store, [queue], life.hands, self.app.events, self.clock.steady,
             concurrency=4, lease=LEASE, poll=5.0, chance=chance,
-            run_aside=lambda work: self.throttler.aside(life, work),
+            run_spawned=lambda work: self.throttler.aside(life, work),
         )  # fmt: skip
         self.trace(life, "starts")
         return life
@@ -342,7 +342,7 @@ class World:
         assert len(self.store.ended(list(rows))) == len(rows)
 
     def trace(self, life: Life | None, what: str) -> None:
-        who = f"engine {life.engine.sysid}" if life else "client"
+        who = f"engine {life.engine.engine_id}" if life else "client"
         line = f"{(self.clock.steady() - self._start) / SECOND:10.3f} {who:10} {what}"
         self.steps.append(line)
         if self._print:

@@ -41,9 +41,9 @@ def test_leases_hold_between_containers_with_time_namespaces_of_their_own(tmp_pa
     mine = store.take_lease(60, "outside")
     seen, theirs = in_time_namespace(offset, sys.executable, "-c", PROGRAM, f"{tmp_path}/a.db").split()
     assert int(seen) == 1, "our lease looked expired in there"
-    assert [engine.sysid for engine in store.engines()] == [mine, int(theirs)]
+    assert [engine.engine_id for engine in store.engines()] == [mine, int(theirs)]
     with store._db.reading() as conn:
-        ((until,),) = conn.execute("SELECT lease_until FROM hipq_engines WHERE sysid = ?", (theirs,)).fetchall()
+        ((until,),) = conn.execute("SELECT lease_until FROM hipq_engines WHERE engine_id = ?", (theirs,)).fetchall()
     assert 0 < until - SystemClock().steady() <= 60_000_000, "it would last for as long as the clocks differ"
     store.close()
 
@@ -65,7 +65,7 @@ def test_a_job_of_a_process_whose_clock_is_ahead_starts_when_the_engines_clock_s
     job_id = adding.queue("orders").enqueue("work", 1)
     engine = working.engine()
     engine.turn()  # `run(until_empty=True)` would wait for it: for whoever added it, it is due
-    assert (working.job(job_id).state, engine.memory, engine.idle) == ("initial", {}, False)
+    assert (working.job(job_id).state, engine.in_flight, engine.idle) == ("initial", {}, False)
     assert "1 h" in str(working.why(job_id)) or "09:00" in str(working.why(job_id))
     behind.advance(hours=1)
     engine.run(until_empty=True)

@@ -10,7 +10,7 @@ import pytest
 
 from hipq.stores.base import Claim
 from hipq.stores.postgres import scan_floor
-from hipq.stores.postgres.scan_floor import BOTTOM, LONGEST, SHARE, WORTH, Floors
+from hipq.stores.postgres.scan_floor import BOTTOM, LONGEST, SHARE, WORTH, ScanFloor
 from hipq.stores.postgres.store import PostgresStore
 from tests.contract.jobs import NOW, new
 from tests.servers import clean_database
@@ -36,7 +36,7 @@ def moments(monkeypatch: pytest.MonkeyPatch) -> Moments:
     return moments
 
 
-def read(some: Floors, moments: Moments, took: float, claimed: int = 0) -> bool:
+def read(some: ScanFloor, moments: Moments, took: float, claimed: int = 0) -> bool:
     """A claim; whether it started from the bottom."""
     with some.reading(1, TYPES) as reading:
         moments.now += took
@@ -46,7 +46,7 @@ def read(some: Floors, moments: Moments, took: float, claimed: int = 0) -> bool:
 
 
 def test_a_claim_from_the_bottom_takes_a_twentieth_of_the_time(moments: Moments) -> None:
-    some = Floors()
+    some = ScanFloor()
     assert read(some, moments, DEAR, WORTH)
     assert not read(some, moments, 0.001)
     assert some.rest(1, TYPES) == pytest.approx(DEAR * SHARE - 0.001)
@@ -57,7 +57,7 @@ def test_a_claim_from_the_bottom_takes_a_twentieth_of_the_time(moments: Moments)
 
 
 def test_when_nobody_listened_for_a_while_claims_start_from_the_bottom(moments: Moments) -> None:
-    some = Floors()
+    some = ScanFloor()
     assert read(some, moments, DEAR, WORTH)
     assert not read(some, moments, 0.001)
     some.forget()
@@ -65,7 +65,7 @@ def test_when_nobody_listened_for_a_while_claims_start_from_the_bottom(moments: 
 
 
 def test_what_is_cheap_is_done_at_once(moments: Moments) -> None:
-    some = Floors()
+    some = ScanFloor()
     assert read(some, moments, 0.001, WORTH)
     assert some.rest(1, TYPES) == 0
 
@@ -82,37 +82,37 @@ def store() -> Iterator[Any]:
 def floored(store: PostgresStore, moments: Moments) -> tuple[int, int, Claim]:
     """A queue whose claims start at a floor, and for which it would be dear to start from the bottom."""
     queue = store.queue("shop", "orders", "shop_orders").number
-    sysid = store.take_lease(60, "test")
+    engine_id = store.take_lease(60, "test")
     claim = Claim(queue, TYPES, WORTH)
-    assert not store.turn(sysid, [], [claim], NOW).won  # from here on it knows that the queue has no limits
+    assert not store.turn(engine_id, [], [claim], NOW).won  # from here on it knows that the queue has no limits
     store.enqueue([new(queue, job_type="work", rank=10) for _ in range(WORTH)])
-    assert len(store.turn(sysid, [], [claim], NOW).won) == WORTH
+    assert len(store.turn(engine_id, [], [claim], NOW).won) == WORTH
     store._floors._floors[queue, TYPES].from_bottom_took = DEAR
     store._floors._floors[queue, TYPES].from_bottom_at = moments.now + LONGEST
-    return queue, sysid, claim
+    return queue, engine_id, claim
 
 
 def test_a_job_below_the_floor_that_nobody_told_of_is_claimed_a_while_later_if_that_is_dear(
     store: PostgresStore, moments: Moments
 ) -> None:
-    queue, sysid, claim = floored(store, moments)
+    queue, engine_id, claim = floored(store, moments)
     other = PostgresStore(store._db._url)  # whose notice does not arrive: nobody listens here
     other.enqueue([new(queue, job_type="work", rank=5)])
     other.close()
-    turned = store.turn(sysid, [], [claim], NOW)
+    turned = store.turn(engine_id, [], [claim], NOW)
     assert not turned.won
     assert turned.refused == {queue: NOW + round(LONGEST * 1e6)}, "it is told when to ask again"
     moments.now += LONGEST
-    assert len(store.turn(sysid, [], [claim], NOW).won) == 1
+    assert len(store.turn(engine_id, [], [claim], NOW).won) == 1
 
 
 @pytest.mark.parametrize("job", [{"lane": "east"}, {"throttle_factor": 2}])
 def test_a_job_of_another_kind_stops_nothing_while_it_is_dear_to_look_below_the_floor(
     store: PostgresStore, moments: Moments, job: dict[str, Any]
 ) -> None:
-    queue, sysid, claim = floored(store, moments)
+    queue, engine_id, claim = floored(store, moments)
     store.enqueue([new(queue, job_type="work", rank=20, **job), *(new(queue, job_type="work", rank=20) for _ in "ab")])
-    assert len(store.turn(sysid, [], [claim], NOW).won) == 3
+    assert len(store.turn(engine_id, [], [claim], NOW).won) == 3
 
 
 def test_a_duplicate_uses_up_no_notice(store: PostgresStore) -> None:

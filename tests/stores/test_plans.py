@@ -34,7 +34,7 @@ WANTED: Final = 20
 TYPES: Final = ("charge", "refund")
 SHUT: Final = dump([window("00:00", "00:01")])
 assert not is_open(SHUT, NOW)
-STRANDS: Final[tuple[dict[str, Any], ...]] = (
+CLAIM_GROUPS: Final[tuple[dict[str, Any], ...]] = (
     {"lane": "paused", "rank": 1},
     {"time_windows": SHUT, "rank": 2},
     {"lane": "east", "rank": 3},
@@ -51,7 +51,7 @@ class Scene:
         self.watch = watch
         self.plain = watch.store.queue("shop", "plain", "shop_plain").number
         self.ruled = watch.store.queue("shop", "ruled", "shop_ruled").number
-        self.sysid = watch.store.take_lease(100_000, "test")
+        self.engine_id = watch.store.take_lease(100_000, "test")
         self.size = 0
         self.parked: list[int] = []
         self._some_in_hand()
@@ -65,11 +65,11 @@ class Scene:
         for queue, table in ((self.plain, "shop_plain"), (self.ruled, "shop_ruled")):
             self.store.enqueue([new(queue, job_type="other", lane=lane) for lane in MOVED for _ in range(WANTED)])
             for lane, what in MOVED.items():
-                self.watch.execute(f"UPDATE {table} SET {what.format(self.sysid)} WHERE lane = '{lane}'")
+                self.watch.execute(f"UPDATE {table} SET {what.format(self.engine_id)} WHERE lane = '{lane}'")
 
     def grow(self, size: int) -> None:
-        for queue, strands in ((self.plain, STRANDS[-1:]), (self.ruled, STRANDS)):
-            places = [{"job_type": kind} | strand for kind in TYPES for strand in strands]
+        for queue, groups in ((self.plain, CLAIM_GROUPS[-1:]), (self.ruled, CLAIM_GROUPS)):
+            places = [{"job_type": kind} | group for kind in TYPES for group in groups]
             places += [{"lane": "waits"}, {"scheduled_run_time": LATER}, {"phase": "scheduled"}]
             self.store.enqueue([new(queue, **place) for place in places for _ in range(size - self.size)])
         parked = [new(self.ruled, phase="parked", rank=1) for _ in range(size - self.size)]
@@ -83,12 +83,12 @@ class Scene:
         self.size = size
 
     def claim(self, queue: int, types: tuple[str, ...] = TYPES, **more: Any) -> list[Row]:
-        won = self.store.turn(self.sysid, [], [Claim(queue, types, WANTED, **more)], NOW).won
+        won = self.store.turn(self.engine_id, [], [Claim(queue, types, WANTED, **more)], NOW).won
         assert len(won) == WANTED
         return won
 
     def save(self, rows: Iterable[Row], move: Callable[[Row], Row]) -> None:
-        assert not self.store.turn(self.sysid, [Change(row, move(row)) for row in rows], [], NOW).lost
+        assert not self.store.turn(self.engine_id, [Change(row, move(row)) for row in rows], [], NOW).lost
 
     # -- the claim path ---------------------------------------------------------------------------------------------
     def claim_one_type(self) -> None:
@@ -99,9 +99,9 @@ class Scene:
 
     def look(self) -> None:
         self.watch.look_at_others(Claim(self.plain, TYPES, WANTED))
-        for glance in self.store.glance([(self.plain, TYPES), (self.ruled, TYPES)]):
-            assert glance.ready
-            assert glance.owned
+        for peek in self.store.peek([(self.plain, TYPES), (self.ruled, TYPES)]):
+            assert peek.ready
+            assert peek.owned
 
     def claim_by_rules(self) -> None:
         self.store.change_rules(self.ruled, lambda _: LIMITED)
@@ -118,7 +118,7 @@ class Scene:
     def ask(self) -> None:
         self.store.change_rules(self.ruled, lambda _: replace(LIMITED, throttled=True))
         after = (ranked(1), self.parked[-3 * WANTED])  # all of one rank, so a place is found by its id
-        asked = self.store.ask(self.sysid, Claim(self.ruled, TYPES, WANTED), after, 60, WANTED, NOW)
+        asked = self.store.ask(self.engine_id, Claim(self.ruled, TYPES, WANTED), after, 60, WANTED, NOW)
         assert asked
         assert len(asked.due) == 2 * WANTED
         assert len(asked.running) > self.size, "all of them"
@@ -126,8 +126,8 @@ class Scene:
         won = self.claim(self.ruled, ticket=asked.ticket, admitted=ready)
         self.save(won, lambda row: transitions.succeeded(row, "null", 0, NOW))
 
-    def shut_out(self) -> None:
-        assert len(self.store.shut_out(self.ruled, TYPES, [SHUT], WANTED)) == WANTED
+    def ready_outside_window(self) -> None:
+        assert len(self.store.ready_outside_window(self.ruled, TYPES, [SHUT], WANTED)) == WANTED
 
     def answers(self) -> None:
         """Some come while their jobs execute, some while they wait; some again, some too late."""
@@ -135,18 +135,18 @@ class Scene:
         early = [answer(self.plain, row.job_key, answer_id="early") for row in first[::2]]
         assert {one.outcome for one in self.store.answer(early, NOW)} == {"buffered"}
         changes = [Change(row, waits(row, LATER, NOW, direct=row is first[1])) for row in first]
-        assert len(self.store.turn(self.sysid, changes, [], NOW).answered) == WANTED // 2
+        assert len(self.store.turn(self.engine_id, changes, [], NOW).answered) == WANTED // 2
         others = [answer(self.plain, row.job_key) for row in first[1::2]]
         assert {one.outcome for one in self.store.answer(others, NOW)} == {"matched"}
         again = [answer(self.plain, row.job_key, answer_id="early") for row in first[::2]]
         assert {one.outcome for one in self.store.answer(again, NOW)} == {"duplicate"}
-        turned = self.store.turn(self.sysid, [], [Claim(self.plain, TYPES[:1], WANTED - 1)], NOW)
+        turned = self.store.turn(self.engine_id, [], [Claim(self.plain, TYPES[:1], WANTED - 1)], NOW)
         assert len(turned.answers) == WANTED - 1
         ended = [transitions.succeeded(row, "null", 200, NOW) for row in turned.won]
         changes = [
             Change(row, after, answer=turned.answers[row.id].id) for row, after in zip(turned.won, ended, strict=True)
         ]
-        assert not self.store.turn(self.sysid, changes, [], NOW).lost
+        assert not self.store.turn(self.engine_id, changes, [], NOW).lost
         late = [answer(self.plain, row.job_key, data="2") for row in first]
         assert {one.outcome for one in self.store.answer(late, NOW)} == {"conflict"}
 
@@ -162,7 +162,7 @@ class Scene:
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
         assert len(self.store.orphans(queues, 2 * WANTED)) == 2 * WANTED
-        owned = self.store.owned(queues, self.sysid)
+        owned = self.store.owned(queues, self.engine_id)
         assert len(owned) == 2 * WANTED
         assert self.store.tokens([row.id for row in owned]) == {row.id: row.token for row in owned}
 
@@ -182,7 +182,7 @@ class Scene:
 MOVED: Final = {
     "mine": "state = 'running', phase = 'executing', held = 1, owner = {}",
     "lost": "state = 'running', phase = 'executing', held = 1, owner = 999999",
-    "judged": "state = 'error', phase = 'judging', error = 'x'",
+    "judged": "state = 'error', phase = 'deciding', error = 'x'",
 }
 CASES: Final = {
     "claim_one_type": "key ready todo",
@@ -191,7 +191,7 @@ CASES: Final = {
     "claim_by_rules": "key ready todo owner",
     "claim_in_turn": "key ready todo owner",
     "ask": "key ready todo owner parked wait",
-    "shut_out": "ready",
+    "ready_outside_window": "ready",
     "rescue": "owner",
     "pass_time": "stage parked",
     "prune": "key ready todo time",
@@ -201,11 +201,13 @@ CASES: Final = {
 """What is run, and the indexes it may use besides primary keys."""
 FILES: Final = {
     "sqlite": "admitted answer_ended answer_late answer_left answer_live answer_pending answer_place answer_twins "
-    "answer_used claim finish glance held orphans others owned parked pick_ready pick_todo running shut_out stage "
-    "strand strands tokens prune newest unpark update",
+    "answer_used claim finish peek held orphans others owned parked pick_ready pick_todo running "
+    "ready_outside_window stage "
+    "claim_group claim_groups tokens prune newest unpark update",
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "
-    "answer_live answer_lock answer_pending answer_place answer_prune answer_twins answer_used finish glance held "
-    "orphans others owned parked pick_one pick_some pick_these running shut_out stage strand strands take_ticket these "
+    "answer_live answer_lock answer_pending answer_place answer_prune answer_twins answer_used finish peek held "
+    "orphans others owned parked pick_one pick_some pick_these running "
+    "ready_outside_window stage claim_group claim_groups take_ticket these "
     "tokens prune newest unpark update use_ticket",
 }
 EMPTY: Final = "believed empty"

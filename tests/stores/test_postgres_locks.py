@@ -47,18 +47,18 @@ def queue(store: PostgresStore) -> QueueTables:
 
 
 def test_a_turn_gives_up_long_before_its_lease_ends(store: PostgresStore, queue: QueueTables, url: str) -> None:
-    sysid = store.take_lease(LEASE_SECONDS, "engine")
+    engine_id = store.take_lease(LEASE_SECONDS, "engine")
     add(store, [new(queue.number)] * 2)
-    held, free = claim(store, sysid, queue.number)
+    held, free = claim(store, engine_id, queue.number)
     done, also_done = (Change(row, transitions.succeeded(row, "null", 200, NOW)) for row in (held, free))
     with closing(psycopg.connect(url)) as conn:
         conn.execute(f"SELECT FROM {queue.table} WHERE id = {held.id} FOR UPDATE".encode())
         started = time.monotonic()
         with pytest.raises(StoreBusy, match="another transaction"):
-            store.turn(sysid, [done, also_done], [], NOW)
+            store.turn(engine_id, [done, also_done], [], NOW)
         assert time.monotonic() - started < LEASE_SECONDS / 3
-        assert store.turn(sysid, [also_done], [], NOW).lost == frozenset()
-    assert store.turn(sysid, [done], [], NOW).lost == frozenset()
+        assert store.turn(engine_id, [also_done], [], NOW).lost == frozenset()
+    assert store.turn(engine_id, [done], [], NOW).lost == frozenset()
 
 
 @pytest.mark.parametrize("jobs", [1, 2, 300])
@@ -140,7 +140,7 @@ def test_who_asks_waits_for_a_claim_before_it_takes_the_ticket(store: PostgresSt
         asking.start()
         asking.join(0.3)
         assert asking.is_alive()
-        claiming.execute("UPDATE hipq_tickets SET sysid = 0 WHERE queue = %s", (queue.number,))
+        claiming.execute("UPDATE hipq_tickets SET engine_id = 0 WHERE queue = %s", (queue.number,))
         claiming.commit()
         asking.join(10)
     again = store.ask(engine, wanted, HEAD, 60, 500, NOW)

@@ -99,18 +99,18 @@ def test_a_forked_child_opens_a_connection_of_its_own(tmp_path: Path) -> None:
 def test_a_forked_child_has_a_bell_and_a_watch_of_its_own(tmp_path: Path) -> None:
     store = SqliteStore(f"{tmp_path}/a.db")
     store.wait(0)
-    bell, watch = store._bell, store._watch
+    waker, watch = store._waker, store._watch
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
             store.wait(0)
-            if store._bell is not bell and store._watch is not watch and not store.wait(0):
+            if store._waker is not waker and store._watch is not watch and not store.wait(0):
                 status = 0
         finally:
             os._exit(status)
     assert os.waitpid(pid, 0)[1] == 0
-    assert (store._bell, store._watch) == (bell, watch)
+    assert (store._waker, store._watch) == (waker, watch)
     store.close()
 
 

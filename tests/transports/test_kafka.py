@@ -24,7 +24,7 @@ from confluent_kafka import Producer
 
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, kafka, kafka_client
-from hipq.transports.base import Message, Outgoing, Places
+from hipq.transports.base import Checkpoints, Message, Outgoing
 from hipq.transports.kafka import KafkaSource, check, sender, source
 from hipq.transports.kafka_client import settings
 from hipq.transports.kafka_sender import KafkaSender, give_up
@@ -41,7 +41,7 @@ from tests.brokers.kafka import (
 # The mock cluster wakes no waiting fetch when a message comes, as Kafka does, and makes those who join a group wait for
 # what a session has over a second; Kafka takes no sessions this short.
 QUICK = "fetch.wait.max.ms=5&heartbeat.interval.ms=100&session.timeout.ms=1500&reconnect.backoff.max.ms=100"
-NO_PLACES = cast(Places, None)
+NO_PLACES = cast(Checkpoints, None)
 GONE = r"nobody listens at 127\.0\.0\.1:|reset by peer"
 """What is said of a mock cluster that was stopped: it resets a connection that comes at that moment."""
 

@@ -18,10 +18,10 @@ from uuid import uuid4
 import pytest
 
 from hipq import Hipq
-from hipq.answers.checkpoints import StoredPlaces
+from hipq.answers.checkpoints import StoredCheckpoints
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, kinesis, kinesis_shares
-from hipq.transports.base import Message, Outgoing, Places, Source
+from hipq.transports.base import Checkpoints, Message, Outgoing, Source
 from tests.brokers.aws import CREDENTIALS, REGION, FaultyAws, OwnAws, aws_endpoint, client
 from tests.transports.places import MemoryPlaces
 
@@ -70,7 +70,7 @@ def _sender(name: str, endpoint: str = "") -> closing[Any]:
     return closing(kinesis.sender(address(_address(name, endpoint))))
 
 
-def _source(name: str, places: Places | None = None, endpoint: str = "", **options: object) -> closing[Any]:
+def _source(name: str, places: Checkpoints | None = None, endpoint: str = "", **options: object) -> closing[Any]:
     return closing(kinesis.source(address(_address(name, endpoint, **options)), "group", places or MemoryPlaces()))
 
 
@@ -145,13 +145,13 @@ def test_what_was_not_acknowledged_comes_again_and_the_rest_does_not(stream: str
 CHILD = """
 import sys, time
 from hipq.answers import checkpoints as claims
-from hipq.answers.checkpoints import StoredPlaces
+from hipq.answers.checkpoints import StoredCheckpoints
 from hipq.stores.open import open_store
 from hipq.transports import address, kinesis, kinesis_shares
 
 kinesis_shares.LOOK_SECONDS = 0.2
 claims.SECONDS = float(sys.argv[4])
-places = StoredPlaces(open_store(sys.argv[1]), "stream")
+places = StoredCheckpoints(open_store(sys.argv[1]), "stream")
 source = kinesis.source(address(sys.argv[2]), "group", places)
 while True:
     messages = source.receive(4, 5)
@@ -192,7 +192,7 @@ def test_what_a_killed_process_had_comes_again_at_once_to_the_next(app: Hipq, pa
         child.kill()
         child.wait()
     began = time.monotonic()
-    with _source(pair, StoredPlaces(app.store, "stream")) as source:
+    with _source(pair, StoredCheckpoints(app.store, "stream")) as source:
         got = _some(source, 16)
         assert source.receive(10, 0.3) == []
     assert time.monotonic() - began < 40, "it waited for the claims to end"
@@ -204,7 +204,7 @@ def test_those_that_stay_take_over_what_a_killed_process_had(
     app: Hipq, pair: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kinesis_shares, "GONE_SECONDS", 1.0)
-    with _source(pair, StoredPlaces(app.store, "stream")) as stays, _child(app, pair, "goes on") as child:
+    with _source(pair, StoredCheckpoints(app.store, "stream")) as stays, _child(app, pair, "goes on") as child:
         until = time.monotonic() + 60
         while not select([child.stdout], [], [], 0)[0]:  # until it was given a shard, and something came on it
             assert time.monotonic() < until

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from hipq.waiter import Message
-from hipq.waiter.clients import Place, errors
+from hipq.waiter.clients import AwsTarget, errors
 from hipq.waiter.connection import Connection
-from hipq.waiter.handler_threads import Hands, Task
+from hipq.waiter.handler_threads import Executor, Task
 from hipq.waiter.holding import LONGEST_HIDDEN, Held, Holding
 from tests.brokers.aws import FaultyAws
 from tests.waiter.cloud import Cloud
@@ -50,7 +50,7 @@ class Bench:
     def __init__(self, cloud: Cloud, proxy: FaultyAws, queue: str) -> None:
         sqs = cloud.waiter(queue, endpoint=proxy.url).clients.impatient_sqs(20)
         self.cloud, self.proxy, self.queue = cloud, proxy, queue
-        connection = Connection(queue, sqs, sqs, lambda: errors(Place("sqs", queue)))
+        connection = Connection(queue, sqs, sqs, lambda: errors(AwsTarget("sqs", queue)))
         self.settled: list[tuple[Held, bool]] = []
         self.holding = Holding(connection, VISIBILITY, lambda held, done: self.settled.append((held, done)))
         self._url = connection.url
@@ -174,7 +174,7 @@ def _held(body: str) -> Held:
 
 
 def test_hands_that_stop_hand_out_what_nobody_has_begun_with_and_take_no_more() -> None:
-    hands, begun, go = Hands(2), list[str](), threading.Event()
+    hands, begun, go = Executor(2), list[str](), threading.Event()
 
     def run(held: Held) -> None:
         begun.append(held.message.body)
@@ -196,7 +196,7 @@ def test_hands_that_stop_hand_out_what_nobody_has_begun_with_and_take_no_more() 
 
 
 def test_who_waits_for_a_hand_is_told_of_a_stop() -> None:
-    hands, go, found = Hands(1), threading.Event(), list[int]()
+    hands, go, found = Executor(1), threading.Event(), list[int]()
 
     def run(_: Held) -> None:
         go.wait(PATIENCE)
@@ -211,7 +211,7 @@ def test_who_waits_for_a_hand_is_told_of_a_stop() -> None:
 
 
 def test_hands_that_cannot_all_be_had_now_are_had_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    hands, go, ran = Hands(3), threading.Event(), list[str]()
+    hands, go, ran = Executor(3), threading.Event(), list[str]()
     start, room = threading.Thread.start, [1]
 
     def nearly_full(thread: threading.Thread) -> None:

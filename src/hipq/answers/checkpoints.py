@@ -21,7 +21,7 @@ SECONDS: Final = 10.0
 """How long a claim lasts that nobody renews."""
 
 
-class Place(msgspec.Struct, omit_defaults=True):
+class Checkpoint(msgspec.Struct, omit_defaults=True):
     position: str = ""
     owner: str = ""
     until: int = 0
@@ -34,10 +34,10 @@ class Place(msgspec.Struct, omit_defaults=True):
         return self.host == _host() and not _is_alive(self.pid)
 
 
-_places = msgspec.json.Decoder(dict[str, Place])
+_places = msgspec.json.Decoder(dict[str, Checkpoint])
 
 
-class StoredPlaces:
+class StoredCheckpoints:
     """Of one stream, as one of those who read it sees them."""
 
     def __init__(self, store: Store, name: str) -> None:
@@ -49,9 +49,9 @@ class StoredPlaces:
         now = self._store.now()
         taken = False
 
-        def change(places: dict[str, Place]) -> None:
+        def change(places: dict[str, Checkpoint]) -> None:
             nonlocal taken
-            place = places.setdefault(part, Place())
+            place = places.setdefault(part, Checkpoint())
             if taken := place.is_free(now, self._me):
                 self._hold(place, now)
 
@@ -62,9 +62,9 @@ class StoredPlaces:
         now = self._store.now()
         kept = False
 
-        def change(places: dict[str, Place]) -> None:
+        def change(places: dict[str, Checkpoint]) -> None:
             nonlocal kept
-            place = places.setdefault(part, Place())
+            place = places.setdefault(part, Checkpoint())
             if kept := place.owner == self._me:
                 place.position = position
                 self._hold(place, now)
@@ -77,17 +77,17 @@ class StoredPlaces:
         return {part: place.position for part, place in _load(text).items()}
 
     def leave(self, part: str) -> None:
-        def change(places: dict[str, Place]) -> None:
+        def change(places: dict[str, Checkpoint]) -> None:
             if part in places and places[part].owner == self._me:
-                places[part] = Place(places[part].position)
+                places[part] = Checkpoint(places[part].position)
 
         self._change(change)
 
-    def _hold(self, place: Place, now: int) -> None:
+    def _hold(self, place: Checkpoint, now: int) -> None:
         place.owner, place.until = self._me, now + round(SECONDS * 1e6)
         place.host, place.pid = _host(), os.getpid()
 
-    def _change(self, change: Callable[[dict[str, Place]], None]) -> dict[str, Place]:
+    def _change(self, change: Callable[[dict[str, Checkpoint]], None]) -> dict[str, Checkpoint]:
         def write(text: str) -> str:
             places = _load(text)
             change(places)
@@ -96,7 +96,7 @@ class StoredPlaces:
         return _load(self._store.change_note(KIND, self._name, write))
 
 
-def _load(text: str) -> dict[str, Place]:
+def _load(text: str) -> dict[str, Checkpoint]:
     return _places.decode(text) if text else {}
 
 

@@ -55,7 +55,7 @@ class Inbox:
         self._queues = queues
 
     # -- answers come -----------------------------------------------------------------------------------------------
-    def come(self, news: Sequence[NewAnswer], *, instead_of: int = 0, hooks: bool = True) -> Sequence[Delivered]:
+    def deliver(self, news: Sequence[NewAnswer], *, instead_of: int = 0, hooks: bool = True) -> Sequence[Delivered]:
         """Keep these, match them, say so: a thousand in one transaction."""
         delivered: builtins.list[Delivered] = []
         for some in _batches(news):
@@ -82,7 +82,7 @@ class Inbox:
             new = queue.arrived("unknown", "unknown", clean(kept.data))
             came = f"it came as answer_id {shown(kept.answer_id)} for the key {shown(kept.job_key)}"
             new = replace(new, job_type=clean(kept.job_type), job_key="", unreadable=f"{error}; {came}")
-        self.come([replace(new, tenant=clean(kept.tenant))], instead_of=kept.id, hooks=False)
+        self.deliver([replace(new, tenant=clean(kept.tenant))], instead_of=kept.id, hooks=False)
 
     def _came(self, new: NewAnswer, delivered: Delivered, now: int) -> None:
         queue, change = self._queues[new.queue], delivered.change
@@ -187,7 +187,7 @@ class Inbox:
         new = self._queues[kept.queue].arrived(
             job_type, key, Answer(kept).data, answer_id=named, error=bool(kept.error)
         )
-        (delivered,) = self.come([new], instead_of=kept.id)
+        (delivered,) = self.deliver([new], instead_of=kept.id)
         return Replayed(delivered.outcome, delivered.id, delivered.job)
 
     def _kept(self, answer_id: int) -> Kept:

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Final
 
-from hipq.answers.checkpoints import StoredPlaces
+from hipq.answers.checkpoints import StoredCheckpoints
 from hipq.answers.inbox import Inbox
 from hipq.answers.reading import Reader
 from hipq.answers.reports import Report, write_report
@@ -97,7 +97,7 @@ class Listener:
         self._tell("listener stopped")
 
     def _listen(self) -> None:
-        places = StoredPlaces(self._store, f"{self._group} {self._where.identity}")
+        places = StoredCheckpoints(self._store, f"{self._group} {self._where.identity}")
         opened = source(self._where, self._group, places)
         try:
             while not self._stopped.is_set():
@@ -130,10 +130,10 @@ class Listener:
     def _come(self, messages: Sequence[Message], news: Sequence[NewAnswer], now: int) -> Sequence[Delivered]:
         """One transaction; and if the database refuses one of them, each half alone, down to that one."""
         try:
-            return self._inbox().come(news)
+            return self._inbox().deliver(news)
         except StoreRefused as error:
             if len(news) == 1:
-                return self._inbox().come([self._reader.refused(messages[0], str(error), now)])
+                return self._inbox().deliver([self._reader.refused(messages[0], str(error), now)])
             half = len(news) // 2
             first = self._come(messages[:half], news[:half], now)
             return [*first, *self._come(messages[half:], news[half:], now)]

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hipq import __version__
-from hipq.benchmark.place import Place
+from hipq.benchmark.place import Target
 from hipq.benchmark.workbench import Workbench
 
 SHARE: Final = 0.05
@@ -21,7 +21,7 @@ _LEAST, _MOST = 10, 1_000
 _BLOCK: Final = b"x" * 4096
 
 
-def surroundings(bench: Workbench, place: Place, seconds: float) -> dict[str, Any]:
+def surroundings(bench: Workbench, place: Target, seconds: float) -> dict[str, Any]:
     """All of it, as JSON has it. Milliseconds are medians."""
     found: dict[str, Any] = {
         "hipq": __version__,

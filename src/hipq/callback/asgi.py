@@ -18,7 +18,7 @@ from hipq.callback import RATE, SIZE
 from hipq.callback.bringing import App, Bringing
 from hipq.callback.buckets import Buckets
 from hipq.callback.gather import Gathering, Overloaded
-from hipq.callback.reply import AGAIN, Reply, Send, accepted, refusal
+from hipq.callback.reply import AGAIN, CallbackReply, Send, accepted, refusal
 from hipq.callback.request import Body, ClientGone, Receive, Request, too_large
 from hipq.callback.signing import Claims, Forbidden
 from hipq.job.names import whole
@@ -66,7 +66,7 @@ class Callbacks:
                 return
             await reply.write(send)
 
-    async def _replied(self, scope: Scope, receive: Receive) -> Reply:
+    async def _replied(self, scope: Scope, receive: Receive) -> CallbackReply:
         """What the caller is told, whatever happens."""
         try:
             reply = await self._taken(scope, receive)
@@ -77,7 +77,7 @@ class Callbacks:
             self._tell(reply, error)
         return reply
 
-    def _tell(self, reply: Reply, error: Exception) -> None:
+    def _tell(self, reply: CallbackReply, error: Exception) -> None:
         if reply.status == 500:
             _log.error("callback failed", exc_info=error)
         elif reply.status == 503 and time.monotonic() - self._told >= 1:  # it may be the same for thousands
@@ -86,15 +86,15 @@ class Callbacks:
         else:
             _log.debug("callback refused: %d %s", reply.status, reply.body["error"])
 
-    async def _taken(self, scope: Scope, receive: Receive) -> Reply:
+    async def _taken(self, scope: Scope, receive: Receive) -> CallbackReply:
         token = self._token(scope)
         if not token:
-            return Reply(404, {"error": "there is nothing here"})
+            return CallbackReply(404, {"error": "there is nothing here"})
         if scope["method"] != "POST":
-            return Reply(405, {"error": "an answer is brought by POST"}, ((b"allow", b"POST"),))
+            return CallbackReply(405, {"error": "an answer is brought by POST"}, ((b"allow", b"POST"),))
         address = (scope.get("client") or ("", 0))[0]
         if not self._buckets.take(address):
-            return Reply(429, {"error": "too many calls from this address"}, AGAIN)
+            return CallbackReply(429, {"error": "too many calls from this address"}, AGAIN)
         claims = await self._claims(token, address)
         request = Request(scope)
         if request.length > self._size:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from hipq.answers.arrive import arrive
 from hipq.answers.inbox import AnyQueue, Inbox
-from hipq.callback.request import Refused, Request
+from hipq.callback.request import BadCallback, Request
 from hipq.callback.signing import Claims, Expired, Forbidden, Signer
 from hipq.errors import Invalid
 from hipq.events import Events
@@ -55,14 +55,14 @@ class Bringing:
         row = store.get(claims.job)
         queue = self._queue(queue_of(claims.job))
         if row is None or queue is None:
-            raise Refused(410, "the job of this URL is not there any more", "gone")
+            raise BadCallback(410, "the job of this URL is not there any more", "gone")
         if row.tenant != claims.tenant:
             raise Forbidden
         said = {"answer_id": request.answer_id, "error": request.error, "attempt": claims.attempt or None}
         try:
             new = queue.arrived(row.job_type, row.job_key, request.data(body), job=row.id, **said)
         except Invalid as error:
-            raise Refused(400, str(error)) from None
+            raise BadCallback(400, str(error)) from None
         if not claims.expires and _is_past(row, new):
             raise Expired
         return replace(new, tenant=row.tenant)
@@ -71,7 +71,7 @@ class Bringing:
         """All of them, in one transaction."""
         queues: dict[int, AnyQueue] = {**self._undeclared, **{queue.number: queue for queue in self._app.queues}}
         inbox = Inbox(self._app.store, self._app.events, queues)
-        delivered = inbox.come(news)
+        delivered = inbox.deliver(news)
         return [one.outcome for one in delivered]
 
     def _queue(self, number: int) -> AnyQueue | None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
 from hipq.callback.gather import Overloaded
-from hipq.callback.request import Refused
+from hipq.callback.request import BadCallback
 from hipq.callback.signing import Expired, Forbidden
 from hipq.errors import HipqError, StoreRefused
 from hipq.job.answer import Answered
@@ -24,7 +24,7 @@ STATUS: Final = {
 AGAIN: Final = ((b"retry-after", b"1"),)
 
 
-class Reply(NamedTuple):
+class CallbackReply(NamedTuple):
     status: int
     body: dict[str, str]
     headers: tuple[tuple[bytes, bytes], ...] = ()
@@ -41,27 +41,29 @@ class Reply(NamedTuple):
         await send({"type": "http.response.body", "body": body})
 
 
-def accepted(outcome: Answered) -> Reply:
-    return Reply(STATUS[outcome], {"answer": outcome})
+def accepted(outcome: Answered) -> CallbackReply:
+    return CallbackReply(STATUS[outcome], {"answer": outcome})
 
 
-def refusal(error: Exception) -> Reply:
+def refusal(error: Exception) -> CallbackReply:
     """Never more than a sentence: what went wrong here is in the log."""
     match error:
-        case Refused(status=408):
-            return Reply(408, {"error": str(error)}, ((b"connection", b"close"),))  # what else it sends is that body
-        case Refused():
+        case BadCallback(status=408):
+            return CallbackReply(
+                408, {"error": str(error)}, ((b"connection", b"close"),)
+            )  # what else it sends is that body
+        case BadCallback():
             word = {"answer": error.word} if error.word else {}
-            return Reply(error.status, {**word, "error": str(error)})
+            return CallbackReply(error.status, {**word, "error": str(error)})
         case Forbidden():
-            return Reply(403, {"error": str(error)})
+            return CallbackReply(403, {"error": str(error)})
         case Expired():
-            return Reply(410, {"answer": "expired", "error": str(error)})
+            return CallbackReply(410, {"answer": "expired", "error": str(error)})
         case Overloaded():
-            return Reply(429, {"error": "too many answers wait already; try again"}, AGAIN)
+            return CallbackReply(429, {"error": "too many answers wait already; try again"}, AGAIN)
         case StoreRefused():
-            return Reply(400, {"error": "the database will not store this answer"})
+            return CallbackReply(400, {"error": "the database will not store this answer"})
         case HipqError():
-            return Reply(503, {"error": "the database cannot be reached right now; try again"}, AGAIN)
+            return CallbackReply(503, {"error": "the database cannot be reached right now; try again"}, AGAIN)
         case _:
-            return Reply(500, {"error": "something went wrong here, and is in the log; try again"}, AGAIN)
+            return CallbackReply(500, {"error": "something went wrong here, and is in the log; try again"}, AGAIN)

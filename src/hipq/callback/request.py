@@ -23,7 +23,7 @@ _WHAT: Final = "the answer"
 _TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
-class Refused(Exception):
+class BadCallback(Exception):
     """An answer that is not taken: the HTTP status, and why."""
 
     def __init__(self, status: int, sentence: str, word: str = "") -> None:
@@ -46,13 +46,15 @@ class Request:
             self.headers.setdefault(name.decode("latin-1").lower(), value.decode("latin-1"))
         lengths = {value for name, value in scope["headers"] if name.lower() == b"content-length"}
         if len(lengths) > 1:
-            raise Refused(400, "there are two Content-Lengths, and they differ")
+            raise BadCallback(400, "there are two Content-Lengths, and they differ")
         self.length = _length(self.headers.get("content-length", ""))
         if self.headers.get("content-encoding", "identity").lower() != "identity":
-            raise Refused(415, "send the answer as it is, without a Content-Encoding")
+            raise BadCallback(415, "send the answer as it is, without a Content-Encoding")
         self.kind = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if self.kind.startswith("multipart/"):
-            raise Refused(415, "send the answer as JSON, as a form of Content-Type x-www-form-urlencoded, or as text")
+            raise BadCallback(
+                415, "send the answer as JSON, as a form of Content-Type x-www-form-urlencoded, or as text"
+            )
         self.answer_id = next((self.headers[name] for name in ANSWER_ID_HEADERS if self.headers.get(name)), None)
         self.error = self._says_error(scope["query_string"])
 
@@ -60,7 +62,7 @@ class Request:
         asked = dict(parse_qsl(query.decode("latin-1"), keep_blank_values=True))
         said = self.headers.get(ERROR_HEADER, asked.get("error", "false")).strip().lower()
         if said not in _TRUTH:
-            raise Refused(400, f"{ERROR_HEADER}, or error in the URL's query, must be true or false")
+            raise BadCallback(400, f"{ERROR_HEADER}, or error in the URL's query, must be true or false")
         return _TRUTH[said]
 
     def data(self, body: bytes) -> Any:
@@ -69,7 +71,7 @@ class Request:
         try:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError:
-            raise Refused(400, f"{_WHAT} is not UTF-8 text") from None
+            raise BadCallback(400, f"{_WHAT} is not UTF-8 text") from None
         if not text.strip():
             return None
         is_form = self.kind == "application/x-www-form-urlencoded"
@@ -99,7 +101,7 @@ class Body:
                 while await self._part(parts, room):
                     pass
                 return b"".join(parts)
-        raise Refused(408, f"the answer took longer than {BODY_SECONDS:g} seconds to come")
+        raise BadCallback(408, f"the answer took longer than {BODY_SECONDS:g} seconds to come")
 
     async def _part(self, parts: list[bytes], room: Callable[[int], None]) -> bool:
         message = await self._receive()
@@ -114,15 +116,15 @@ class Body:
         return bool(message.get("more_body", False))
 
 
-def too_large(most: int) -> Refused:
-    return Refused(413, f"an answer may have {most:,} bytes, and this one has more")
+def too_large(most: int) -> BadCallback:
+    return BadCallback(413, f"an answer may have {most:,} bytes, and this one has more")
 
 
 def _length(text: str) -> int:
     if not text:
         return 0
     if not text.isascii() or not text.isdigit():
-        raise Refused(400, "the Content-Length is not a number")
+        raise BadCallback(400, "the Content-Length is not a number")
     return int(text[:20])  # longer ones are too large as well
 
 

@@ -16,7 +16,7 @@ from hipq.celery.message import Message
 
 HANDS: Final = 10
 """How many publish at a time, each over a connection of its own."""
-PATIENCE: Final = {"max_retries": 2, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
+RETRY_POLICY: Final = {"max_retries": 2, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
 """For a connection that turns out to be stale. A broker that is away is for the job's retry handler."""
 CONFIRM_SECONDS: Final = 30.0
 
@@ -46,7 +46,7 @@ class Publisher:
                 headers=loads(message.headers),
                 declare=message.to_declare(self._app.amqp.queues),
                 retry=True,
-                retry_policy=dict(PATIENCE),
+                retry_policy=dict(RETRY_POLICY),
                 **options,
             )
 

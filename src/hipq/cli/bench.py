@@ -17,7 +17,7 @@ from hipq.cli.show import print_json
 from hipq.cli.target import given_db, json_option, shown
 
 if TYPE_CHECKING:
-    from hipq.benchmark.place import Place
+    from hipq.benchmark.place import Target
     from hipq.benchmark.workbench import Workbench
 
 _LABELS: Final = 34
@@ -70,12 +70,12 @@ def bench(db: str | None, seconds: float, as_json: bool) -> int:
     return complain(left, 1) if left else 0
 
 
-def _size(place: Place) -> int:
+def _size(place: Target) -> int:
     return place.file.stat().st_size if place.file and place.file.exists() else 0
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------
-def _measured(workbench: Workbench, place: Place, seconds: float) -> dict[str, Any]:
+def _measured(workbench: Workbench, place: Target, seconds: float) -> dict[str, Any]:
     from hipq.benchmark import pick_up, surroundings
     from hipq.benchmark.picture import histogram
     from hipq.benchmark.rates import RATES, in_rounds

@@ -48,7 +48,7 @@ class Bash(BashComplete):
         return (words[:-1], words[-1]) if words and not line[-1:].isspace() else (words, "")
 
     def format_completion(self, item: CompletionItem) -> str:
-        return f"{item.type},{shlex.quote(item.value)}"  # phase "calling off" is one word
+        return f"{item.type},{shlex.quote(item.value)}"  # phase "cancelling" is one word
 
 
 add_completion_class(Bash)

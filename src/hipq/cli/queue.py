@@ -20,7 +20,7 @@ from hipq.limits.limit import LEAST, MOST, PerLane
 from hipq.limits.rate import Rate
 from hipq.limits.rules import AnyLimit, Rules
 from hipq.limits.share import Share
-from hipq.stores.base import Glance, Limits
+from hipq.stores.base import Limits, Peek
 
 _queue_argument = click.argument("name", metavar="QUEUE")
 
@@ -77,7 +77,7 @@ def _print_queues(rows: list[dict[str, Any]]) -> None:
 def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
     served = {one.number: tuple(each.name for each in one.job_types if each.spec.fn) for one in queues}
     tables = {known.number: known.table for known in app.store.queues(app.name)}
-    glances = {one.queue: one for one in app.store.glance(list(served.items()), tuple(app.strategies))}
+    peeks = {one.queue: one for one in app.store.peek(list(served.items()), tuple(app.strategies))}
     return [
         {
             "app": app.name,
@@ -88,18 +88,18 @@ def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
             "limits": list(rules.in_force),
             "limits_changed": rules.changed is not None,
             **_paused(rules),
-            "ready": _ready(app, one, glances[one.number], served[one.number]),
-            "next_start": _moment(glances[one.number].next_start),
-            "next_timeout": _moment(glances[one.number].next_deadline),
+            "ready": _ready(app, one, peeks[one.number], served[one.number]),
+            "next_start": _moment(peeks[one.number].next_start),
+            "next_timeout": _moment(peeks[one.number].next_deadline),
         }
         for one in queues
         for rules in [app.store.limits(one.number).rules]
     ]
 
 
-def _ready(app: Hipq, queue: Queue, glance: Glance, served: tuple[str, ...]) -> bool:
+def _ready(app: Hipq, queue: Queue, peek: Peek, served: tuple[str, ...]) -> bool:
     """Whether there is something to do for this program; without code, for any."""
-    return glance.ready if served else app.count(queue.name, most=1, live=True, phase="ready") > 0
+    return peek.ready if served else app.count(queue.name, most=1, live=True, phase="ready") > 0
 
 
 def _moment(micros: int) -> Any:

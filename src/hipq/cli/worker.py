@@ -151,7 +151,7 @@ def _check_apart(where: str, wanted: list[str] | None) -> None:
 
 
 def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, listeners: list[Listener]) -> int:
-    """Drive an engine made just before: it has forked its nursery, so threads may start from here on."""
+    """Drive an engine made just before: it has forked its fork_server, so threads may start from here on."""
     logs.subscribe(app.events)
 
     def stop() -> None:
@@ -175,7 +175,7 @@ def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, li
     if engine.stopping > 1 or engine.unfit:
         logging.shutdown()
         sys.stdout.flush()
-        os._exit(STUCK if engine.unfit else 1 if engine.memory else 0)  # handlers still run, and nobody waits
+        os._exit(STUCK if engine.unfit else 1 if engine.in_flight else 0)  # handlers still run, and nobody waits
     return 0
 
 

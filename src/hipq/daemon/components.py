@@ -18,7 +18,7 @@ from hipq.errors import Invalid
 from hipq.job import transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
-from hipq.job.run_result import Again
+from hipq.job.run_result import Rerun
 from hipq.sandbox import Handler
 from hipq.stores.base import Claim, Store
 
@@ -38,13 +38,13 @@ def pair(jobtype: str) -> tuple[str, str]:
 class SeedStore:
     """Repository of task and payload data."""
 
-    def __init__(self, store: Store, queue: int, jobs: Jobs, handlers: Handlers, sysid: int = 0) -> None:
+    def __init__(self, store: Store, queue: int, jobs: Jobs, handlers: Handlers, engine_id: int = 0) -> None:
         self._store = store
         self._queue = queue
         self._jobs = jobs
         self._handlers = handlers
         self._held: dict[str, Row] = {}
-        self.sysid = sysid
+        self.engine_id = engine_id
         """Under which jobs are locked: see `reserve_sysid`."""
 
     # -- tasks ------------------------------------------------------------------------------------------------------
@@ -64,10 +64,10 @@ class SeedStore:
         return list(counts), counts
 
     def get_waiting_jobs(self, jobtype: str, limit: int) -> list[dict[str, Any]]:
-        """These are locked by this sysid, and nobody else's until they are released or the sysid's lease is over."""
+        """The jobs belong to this sysid until they are released or its lease ends."""
         tenant, name = pair(jobtype)
         claim = Claim(self._queue, (name,), limit, lane=lane(tenant, name))
-        won = self._store.turn(self.sysid, [], [claim], self._store.now()).won
+        won = self._store.turn(self.engine_id, [], [claim], self._store.now()).won
         self._held |= {str(row.id): row for row in won}
         return [self._jobs.seen(row) for row in won]
 
@@ -78,22 +78,22 @@ class SeedStore:
         now = self._store.now()
         rows = [self._held.pop(job_id) for job_id in ids if job_id in self._held]
         changes = [Change(row, _released(row, how, now), (), how) for row in rows]
-        lost = self._store.turn(self.sysid, changes, [], now).lost if changes else frozenset[int]()
-        self._store.ring()
+        lost = self._store.turn(self.engine_id, changes, [], now).lost if changes else frozenset[int]()
+        self._store.notify()
         return len(changes) - len(lost)
 
     # -- state ------------------------------------------------------------------------------------------------------
     def reserve_sysid(self, tempid: str, seconds: float = 10.0) -> int:
-        """A sysid that nobody else has, for so long; `tempid` is what people see it by."""
-        self.sysid = self._store.take_lease(seconds, tempid)
-        return self.sysid
+        """A engine_id that nobody else has, for so long; `tempid` is what people see it by."""
+        self.engine_id = self._store.take_lease(seconds, tempid)
+        return self.engine_id
 
-    def renew_sysid(self, sysid: int, seconds: float = 10.0) -> bool:
+    def renew_sysid(self, engine_id: int, seconds: float = 10.0) -> bool:
         """False: it is over, and its jobs are somebody else's."""
-        return self._store.renew_lease(sysid, seconds)
+        return self._store.renew_lease(engine_id, seconds)
 
-    def release_sysid(self, sysid: int) -> None:
-        self._store.drop_lease(sysid)
+    def release_sysid(self, engine_id: int) -> None:
+        self._store.drop_lease(engine_id)
 
 
 def _released(row: Row, how: str, now: int) -> Row:
@@ -102,7 +102,7 @@ def _released(row: Row, how: str, now: int) -> Row:
     if how == "unget":
         return transitions.given_back(row, "unget", True, now)
     return transitions.asked_again(
-        row, Again(Fault("retry", "released for another try"), delay=RETRY_SECONDS), ORDER, now
+        row, Rerun(Fault("retry", "released for another try"), delay=RETRY_SECONDS), ORDER, now
     )
 
 
@@ -118,7 +118,7 @@ class SeedRunner:
 
     def get_running_jobs(self) -> list[dict[str, Any]]:
         """Those whose locks this engine renews."""
-        return [self._seen(running.row) for running in list(self._engine.memory.values())]
+        return [self._seen(running.row) for running in list(self._engine.in_flight.values())]
 
     def get_stopped_jobs(self) -> Sequence[dict[str, Any]]:
         """Those that stopped since the last time, with `code` and `exitcode`; the last thousand at most."""

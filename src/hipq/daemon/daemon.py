@@ -25,7 +25,7 @@ from hipq.daemon.known import Known
 from hipq.daemon.options import QUEUE, AnySpecs
 from hipq.daemon.options import Options as Options
 from hipq.daemon.ready import Ready, ready
-from hipq.daemon.sandbox_executor import ContextHands
+from hipq.daemon.sandbox_executor import SandboxExecutor
 from hipq.daemon.scheduler import FairShare
 from hipq.daemon.tenancy.backlog import Backlog, is_taken
 from hipq.daemon.tenancy.quotas import Chained
@@ -144,9 +144,9 @@ class Daemon:
         queue = EngineQueue(self.queue.number, QUEUE, ORDER, AnySpecs(options), scheduler=self.scheduler)
         now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
         launcher = Launcher(now, self.app.steady, _no_chain)
-        hands = ContextHands(
-            self.contexts, self.handlers.get, launcher, self.queue.number, now, self.app.steady, store.nudge,
-            store.hush, options.concurrency, Chained(self.tenants, self.backlog, self.ended),
+        hands = SandboxExecutor(
+            self.contexts, self.handlers.get, launcher, self.queue.number, now, self.app.steady, store.notify_done,
+            store.clear, options.concurrency, Chained(self.tenants, self.backlog, self.ended),
         )  # fmt: skip
         return Engine(
             store, [queue], hands, self.app.events, self.app.steady, concurrency=options.concurrency,
@@ -161,7 +161,7 @@ class Daemon:
 
     def _notice(self, news: Sequence[New]) -> None:
         self.engine.notice(self.queue.number, {(new.job_type, new.lane) for new in news if new.phase == READY})
-        self.store.ring()
+        self.store.notify()
 
     def _chained(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
         self.app.added(news, stored)

@@ -30,7 +30,7 @@ from hipq.daemon.ids import JournalIds
 from hipq.daemon.jobs import Jobs
 from hipq.errors import SchemaError, StoreRefused, StoreUnavailable
 from hipq.job.model import New, sequence_of
-from hipq.journal import Batch, Journal, Position, Refused, Reserved
+from hipq.journal import Batch, Journal, Position, RefusedJob, Reserved
 from hipq.stores.base import JOURNALS, Store
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ NO_STORE: Final = "none"
 """The identity of a database that is none of ours yet."""
 STEP: Final = 5_000
 """Jobs in one transaction, about."""
-PATIENCE: Final = 86_400.0
+RESERVED_FOR: Final = 86_400.0
 """Seconds a reservation holds: nobody else reads this journal, and to find out which of a hundred thousand jobs a
 database refuses may take it half an hour. One that ran out meanwhile would be divided again, for ever."""
 BEAT: Final = 1.0
@@ -133,7 +133,7 @@ class Ingest:
     def stop(self) -> None:
         """What is in the journal still, stays there."""
         self._stopping.set()
-        self._journal.ring()
+        self._journal.notify()
         if self._thread.ident is not None:
             self._thread.join()
 
@@ -171,7 +171,7 @@ class Ingest:
         self._answering.look()
         if not self._journal.wait(BEAT) or self._stopping.wait(self._rested - time.monotonic()):
             return
-        token = self._journal.read_reserve(self._step, PATIENCE)
+        token = self._journal.read_reserve(self._step, RESERVED_FOR)
         if token is not None:
             self._take(token)
             self._rested = time.monotonic() + REST
@@ -234,10 +234,10 @@ class Ingest:
                 error = again
         if self._refusals >= REFUSED_MOST and (jobs or not self._ahead.has_some(token)):
             raise error
-        self._journal.set_aside(token, [Refused(batch, f"{self._jobs.described(batch)}: {error}")])
+        self._journal.set_aside(token, [RefusedJob(batch, f"{self._jobs.described(batch)}: {error}")])
         return [], self._put(token, [batch], [])
 
-    def _divided(self, batch: Batch) -> tuple[list[tuple[int, New]], list[Refused]]:
+    def _divided(self, batch: Batch) -> tuple[list[tuple[int, New]], list[RefusedJob]]:
         """The jobs of a batch that the store takes, and those that it does not."""
         jobs, why = self._made(batch)
         for start in range(0, len(jobs), TRIED):
@@ -246,7 +246,7 @@ class Ingest:
         return (
             [(job_id, job) for job_id, job in jobs if sequence_of(job_id) not in why],
             [
-                Refused(one, f"{self._jobs.described(one)}: {why[one.first]}")
+                RefusedJob(one, f"{self._jobs.described(one)}: {why[one.first]}")
                 for one in _alone(batch)
                 if one.first in why
             ],

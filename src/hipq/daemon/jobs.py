@@ -247,7 +247,7 @@ class Jobs:
             type, key, None, answer_id=answer_id or None, error=error, attempt=attempt or None,
             written=payloads.stored(data),
         )  # fmt: skip
-        return self._app.inbox.come([replace(new, tenant=tenant)])[0].outcome.value
+        return self._app.inbox.deliver([replace(new, tenant=tenant)])[0].outcome.value
 
 
 def _iso(moment: int) -> str:

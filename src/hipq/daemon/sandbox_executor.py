@@ -15,13 +15,13 @@ from hipq.daemon import job_factory, payloads
 from hipq.daemon.tenancy.fair_queue import FairQueue, is_apart
 from hipq.daemon.tenancy.quotas import TooMuchAtOnce
 from hipq.engine.lanes import Spare
-from hipq.engine.launch import Launcher, Running
+from hipq.engine.launch import Execution, Launcher
 from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
 from hipq.executors.threads import Threads
 from hipq.job.answer import Answer
 from hipq.job.fault import Fault, clean, crash
 from hipq.job.model import New
-from hipq.job.run_result import Again, Crashed, Ending, Errored, GivenBack, Refused, Succeeded, Waits
+from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
 from hipq.job.states import EXECUTING
 from hipq.sandbox import Handler, Report, Task
 
@@ -61,7 +61,7 @@ class Contexts(Protocol):
     def close(self) -> None: ...
 
 
-class ContextHands:
+class SandboxExecutor:
     broken = False
 
     def __init__(
@@ -72,8 +72,8 @@ class ContextHands:
         queue: int,
         now: Callable[[], int],
         steady: Callable[[], int],
-        nudge: Callable[[], None],
-        hush: Callable[[], None],
+        notify_done: Callable[[], None],
+        clear: Callable[[], None],
         concurrency: int,
         quotas: Quotas,
     ) -> None:
@@ -83,27 +83,27 @@ class ContextHands:
         self._queue = queue
         self._now = now
         self._steady = steady
-        self._nudge = nudge
-        self._hush = hush
+        self._notify_done = notify_done
+        self._clear = clear
         self._quotas = quotas
         self._changed = threading.Condition()
         self._unstarted = FairQueue(concurrency)
         """What has not been handed to a context."""
-        self._handed: dict[int, list[Running]] = {}
+        self._handed: dict[int, list[Execution]] = {}
         """By hand what it has given to a context."""
         self._threads = 0
         self._free = 0
         self._closed = False
-        self._ended: deque[Running] = deque()
+        self._ended: deque[Execution] = deque()
         self._others = Threads(self._judge, 4, "hipq-judge")
         """For what is no handler's work: errors to be judged."""
 
     # -- the engine's side ------------------------------------------------------------------------------------------
-    def launch(self, batch: Iterable[Running]) -> None:
-        others: list[Running] = []
+    def launch(self, batch: Iterable[Execution]) -> None:
+        others: list[Execution] = []
         with self._changed:
             for running in batch:
-                if running.judges or running.row.phase != EXECUTING:
+                if running.only_decides or running.row.phase != EXECUTING:
                     others.append(running)
                 else:
                     self._unstarted.put(running)
@@ -114,16 +114,16 @@ class ContextHands:
             threading.Thread(target=self._work, name="hipq-context", daemon=True).start()
         self._others.launch(others)
 
-    def stopped(self, most: int) -> list[Running]:
-        self._hush()  # before looking: who ends from here on is heard the next time
-        found: list[Running] = []
+    def stopped(self, most: int) -> list[Execution]:
+        self._clear()  # before looking: who ends from here on is heard the next time
+        found: list[Execution] = []
         while self._ended and len(found) < most:
             running = self._ended.popleft()
             if not running.abandoned:
                 found.append(running)
         return found
 
-    def unstarted(self) -> list[Running]:
+    def unstarted(self) -> list[Execution]:
         """Also what a context has been given and waits there behind a slow one."""
         with self._changed:
             found = list(self._unstarted.clear())
@@ -134,7 +134,7 @@ class ContextHands:
                 found.append(one)
         return found
 
-    def abandon(self, running: Running, gently: bool = False) -> None:  # noqa: ARG002 - contexts are killed
+    def abandon(self, running: Execution, gently: bool = False) -> None:  # noqa: ARG002 - contexts are killed
         running.abandoned = True
         if isinstance(running.handle, str):
             self._contexts.abandon(running.handle)
@@ -172,7 +172,7 @@ class ContextHands:
                 with self._changed:
                     self._unstarted.give(batch[0].row.tenant)
 
-    def _next(self) -> list[Running]:
+    def _next(self) -> list[Execution]:
         """Jobs of the lane whose turn it is; none when all is over."""
         with self._changed:
             while not self._closed:
@@ -185,7 +185,7 @@ class ContextHands:
                 self._free -= 1
             return []
 
-    def _run(self, batch: list[Running]) -> None:
+    def _run(self, batch: list[Execution]) -> None:
         row = batch[0].row
         try:
             handler = self._handler_of(row.tenant, row.job_type)
@@ -203,7 +203,7 @@ class ContextHands:
             reason = "its context ended before its turn came"
             self._fail(left, GivenBack(reason, False) if alive else Errored(Fault("error", "no context could be had")))
 
-    def _in_context(self, handler: Handler, batch: list[Running]) -> list[Running]:
+    def _in_context(self, handler: Handler, batch: list[Execution]) -> list[Execution]:
         """Those that never began."""
         by_id = {str(running.row.id): running for running in batch}
         tasks = [_task(running) for running in batch]
@@ -220,21 +220,21 @@ class ContextHands:
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
 
-    def _report(self, running: Running, report: Report, handler: Handler) -> None:
+    def _report(self, running: Execution, report: Report, handler: Handler) -> None:
         text = report.log[-LOG:]
         running.note = {"cost": round(report.seconds, 6), "version": handler.id} | ({"log": text} if text else {})
         try:
             ending = self._kept(running, self._ending(report, handler.waits))
             running.children = self._children(running, report, ending)
         except TooMuchAtOnce as error:
-            ending = Refused(Fault("failed", str(error)), NEVER_FITS)
+            ending = FailedRun(Fault("failed", str(error)), NEVER_FITS)
         except OverQuota as error:  # nothing of it is saved, so when it is tried again nothing is there twice
             ending = Errored(Fault("error", f"the jobs it asked for were not added: {error}"), NO_ROOM)
         except Exception as error:
             ending = Errored(Fault.of(error))
         self._end(running, ending)
 
-    def _kept(self, running: Running, ending: Ending) -> Ending:
+    def _kept(self, running: Execution, ending: RunResult) -> RunResult:
         """What has a result needs room for that."""
         if isinstance(ending, Succeeded):
             try:
@@ -243,7 +243,7 @@ class ContextHands:
                 return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
         return ending
 
-    def _ending(self, report: Report, waits: bool) -> Ending:
+    def _ending(self, report: Report, waits: bool) -> RunResult:
         status = report.status
         message = clean(report.error or report.data[:1000].decode("utf-8", "replace"))
         if report.crashed and status != 504:
@@ -253,39 +253,39 @@ class ContextHands:
         if 200 <= status < 300:
             return Succeeded(payloads.stored(report.data), status)
         if 400 <= status < 500:
-            return Refused(Fault("failed", message or f"status {status}"), status)
+            return FailedRun(Fault("failed", message or f"status {status}"), status)
         if report.retry_after:
-            return Again(Fault("retry", message or f"status {status}"), status, report.retry_after)
+            return Rerun(Fault("retry", message or f"status {status}"), status, report.retry_after)
         if status < 200:
             return Errored(Fault("retry", message or f"status {status}"), status)
         return Errored(Fault("timeout" if status == 504 else "error", message or f"status {status}"), status)
 
-    def _children(self, running: Running, report: Report, ending: Ending) -> list[New]:
+    def _children(self, running: Execution, report: Report, ending: RunResult) -> list[New]:
         spawned = list(report.spawned)
         then = job_factory.chained_to(running.row)
         if isinstance(ending, Succeeded) and then:
             spawned.append((then, report.data))
         if isinstance(ending, Waits) and then:
             running.spec = respecified(running.spec, answered=_answer)  # else its answer ends it where none is added
-        if not spawned or not isinstance(ending, (Succeeded, Refused, Waits)):
+        if not spawned or not isinstance(ending, (Succeeded, FailedRun, Waits)):
             return []  # of an error nothing is kept
         row = running.row
         freed = (0, 0) if isinstance(ending, Waits) else (1, len(row.job_data))
         self._quotas.enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
         return self._made(running, spawned)
 
-    def _made(self, running: Running, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
+    def _made(self, running: Execution, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
         now = self._now() if jobs else 0
         return [
             job_factory.job(self._queue, running.row.tenant, name, data, job_factory.PLAIN, now) for name, data in jobs
         ]
 
-    def _fail(self, batch: Iterable[Running], ending: Ending) -> None:
+    def _fail(self, batch: Iterable[Execution], ending: RunResult) -> None:
         for running in batch:
             if running.ending is None and running.handle is not WITHDRAWN:
                 self._end(running, ending)
 
-    def _judge(self, running: Running) -> None:
+    def _judge(self, running: Execution) -> None:
         try:
             self._launcher.run(running)
             ending = running.ending
@@ -294,14 +294,14 @@ class ContextHands:
         except BaseException as error:
             running.ending = Errored(Fault.of(error))
         self._ended.append(running)
-        self._nudge()
+        self._notify_done()
 
-    def _end(self, running: Running, ending: Ending) -> None:
+    def _end(self, running: Execution, ending: RunResult) -> None:
         if not running.started and not isinstance(ending, GivenBack):
             running.started = self._steady()
         self._launcher.finish(running, ending)
         self._ended.append(running)
-        self._nudge()
+        self._notify_done()
 
 
 def _answer(_job: object, answer: Answer) -> object:
@@ -309,7 +309,7 @@ def _answer(_job: object, answer: Answer) -> object:
     return answer.data
 
 
-def _task(running: Running) -> Task:
+def _task(running: Execution) -> Task:
     """Its handle is the name of this run: the job may be claimed again before the batch ends that it is taken back
     from, and its row may get another token meanwhile."""
     row = running.row

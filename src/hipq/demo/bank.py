@@ -23,7 +23,7 @@ from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
-PATIENCE: Final = 2.0
+ANSWER_WITHIN: Final = 2.0
 """Seconds after which the shop gives up an answer, at a pace of 1: the demo's time-out. The bank goes by it only to be
 late on purpose."""
 ATTEMPTS: Final = 3
@@ -82,7 +82,7 @@ class Ledger:
             }  # fmt: skip
 
 
-COUNTED: Final = ("requests", "refused", "answered", "never", "called off", "sent", "copies", "undelivered")
+COUNTED: Final = ("requests", "refused", "answered", "never", "cancel handler ended", "sent", "copies", "undelivered")
 
 
 class Postbox:
@@ -147,7 +147,7 @@ def _call(port: int, path: str, body: dict[str, Any]) -> tuple[int, Any]:
 class Bank:
     def __init__(self, ledger: Ledger, postbox: Postbox, pace: float) -> None:
         self.ledger, self.postbox = ledger, postbox
-        self._pace = pace
+        self._prefetch = pace
         self._chance = random.Random("the pretend bank")
         self._manners = list(MANNERS)
         self._chance.shuffle(self._manners)
@@ -177,11 +177,11 @@ class Bank:
         self.postbox.post(answer, delay)
         if manner == "twice":
             self.ledger.count("copies")
-            self.postbox.post(answer, delay + 0.3 * self._pace)
+            self.postbox.post(answer, delay + 0.3 * self._prefetch)
         elif manner == "corrected":
             self.ledger.count("copies")
             changed = {"answer_id": f"{key}/{attempt}/corrected", "data": _DATA["declined"]}
-            self.postbox.post(answer | changed, delay + self._pace)
+            self.postbox.post(answer | changed, delay + self._prefetch)
         return 202
 
     def _manner(self, number: int, attempt: int) -> str:
@@ -193,12 +193,15 @@ class Bank:
         return "plain" if attempt > 1 else manner
 
     def _delay(self, manner: str) -> float:
-        late = {"slow": PATIENCE + 0.2, "late": PATIENCE + 1.5}  # while it is to be tried again; when all is over
-        return (late.get(manner) or self._chance.uniform(0.4, 1.2)) * self._pace
+        late = {
+            "slow": ANSWER_WITHIN + 0.2,
+            "late": ANSWER_WITHIN + 1.5,
+        }  # while it is to be tried again; when all is over
+        return (late.get(manner) or self._chance.uniform(0.4, 1.2)) * self._prefetch
 
     def call_off(self, key: str, attempt: int) -> None:
         if self.ledger.closed(key, attempt):
-            self.ledger.count("called off")
+            self.ledger.count("cancel handler ended")
 
 
 def _desk(bank: Bank) -> type[BaseHTTPRequestHandler]:

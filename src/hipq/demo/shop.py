@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from hipq import Answer, Failed, Hipq, Job, Ok, Wait, backoff, fixed, limit, share, window
-from hipq.demo.bank import ATTEMPTS, PATIENCE
+from hipq.demo.bank import ANSWER_WITHIN, ATTEMPTS
 from hipq.job.when import SECOND
 from hipq.stores.clock import SystemClock
 
@@ -65,7 +65,7 @@ class Shop:
             """Asks the bank for money. Its answer comes later, by another way."""
             assert self.bank is not None
             self.bank.request(job.key, job.attempt, job.data["region"], job.data["number"])
-            return Wait(timeout=PATIENCE * pace)
+            return Wait(timeout=ANSWER_WITHIN * pace)
 
         @charge.answered
         def settled(job: Job[Any], answer: Answer) -> Ok | Failed:

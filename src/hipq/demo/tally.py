@@ -13,7 +13,7 @@ from hipq.job.model import Row
 from hipq.job.states import DONE, FINAL, READY, SCHEDULED
 from hipq.job.units import Number, counted, number
 
-PHASES: Final = ("scheduled", "ready", "executing", "waiting", "answered", "calling off", "judging", "done")
+PHASES: Final = ("scheduled", "ready", "executing", "waiting", "answered", "cancelling", "deciding", "done")
 WORDS: Final = ("matched", "buffered", "duplicate", "conflict", "late")
 
 

@@ -18,7 +18,7 @@ from hipq.django import diagnosis
 from hipq.django.family import TaskBackend
 from hipq.django.options import Options, options_of
 from hipq.django.performing import Performing
-from hipq.django.place import Guest, Place, let_go
+from hipq.django.place import Guest, Location, let_go
 from hipq.django.results import MIDDLE, TYPE, data_of, moment_of, result_of
 from hipq.django.tasks import InvalidTask, TaskResultDoesNotExist, task_enqueued
 from hipq.errors import Invalid, SchemaError
@@ -44,9 +44,9 @@ class HipqBackend(TaskBackend):
         self._options = options_of(options)
 
     @property
-    def place(self) -> Place | None:
+    def place(self) -> Location | None:
         """The database of Django's where its jobs are, if they are in one."""
-        return Place(self._options.database) if self._options.database else None
+        return Location(self._options.database) if self._options.database else None
 
     # -- what Django asks of a backend ------------------------------------------------------------------------------
     def validate_task(self, task: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from django.core import checks
 from django.db import connections
 
-from hipq.django.place import KINDS, Place
+from hipq.django.place import KINDS, Location
 from hipq.errors import HipqError, Invalid
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ def queue_names(backend: TaskBackend, check: Callable[[Any], object]) -> Iterato
             yield checks.Error(f"{backend.named()}: {error}", hint="Change QUEUES.", id="hipq.E004")
 
 
-def database(backend: TaskBackend, place: Place) -> Iterator[checks.CheckMessage]:
+def database(backend: TaskBackend, place: Location) -> Iterator[checks.CheckMessage]:
     if place.alias not in connections:
         yield checks.Error(
             f"{backend.named()}: there is no database {place.alias!r} in DATABASES.",

@@ -16,7 +16,7 @@ _NOT_FOR_URLS: Final = frozenset({"client_encoding", "context", "cursor_factory"
 """What Django tells psycopg, and libpq does not know."""
 
 
-class Place:
+class Location:
     """One of Django's databases. Programs that add jobs use Django's connection to it; a worker has its own."""
 
     def __init__(self, alias: str) -> None:
@@ -81,7 +81,7 @@ def let_go() -> None:
 class Guest(Hipq):
     """An instance seen through Django's connection: what it adds commits with Django's transaction."""
 
-    def __init__(self, name: str, place: Place) -> None:
+    def __init__(self, name: str, place: Location) -> None:
         super().__init__(name, "sqlite://")
         self.url = place.shown
         self._place = place

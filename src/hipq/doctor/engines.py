@@ -24,7 +24,9 @@ def engines(health: Health, view: View) -> list[Finding]:
     if not found:
         found.append(Finding(CHECK, NOTE, "no engine is alive", f"start one when there is work: {view.worker()}"))
     owning = {sample.row.owner for queue in health.queues for sample in queue.orphans}
-    found += [_silent(engine) for engine in health.engines if _is_silent(engine) and engine.seen.sysid not in owning]
+    found += [
+        _silent(engine) for engine in health.engines if _is_silent(engine) and engine.seen.engine_id not in owning
+    ]
     for queue in health.queues:
         found += [_orphans(queue, sample, health, view) for sample in queue.orphans]
     return found
@@ -34,7 +36,7 @@ def _alive(engine: EngineHealth, names: dict[str, str]) -> Finding:
     serves = {names.get(number, f"queue {number}"): types for number, types in engine.seen.serves.items()}
     text = "; ".join(f"{queue}: {', '.join(types) or 'nothing'}" for queue, types in serves.items()) or "nothing"
     left = engine.lease_left or 0.0
-    facts = {"sysid": engine.seen.sysid, "label": engine.seen.label, "lease_left": left, "serves": serves}
+    facts = {"engine_id": engine.seen.engine_id, "label": engine.seen.label, "lease_left": left, "serves": serves}
     sentence = f"{_named(engine)} is alive, its lease for {left:.1f} s more; it serves {text}"
     return Finding(CHECK, OK, sentence, facts=facts)
 
@@ -48,14 +50,14 @@ def _silent(engine: EngineHealth) -> Finding:
     over = -(engine.lease_left or 0.0)
     sentence = f"{_named(engine)} ended without a word {lasting(over)} ago, and has no job"
     advice = "look into its log; the next engine that starts removes this"
-    return Finding(CHECK, NOTE, sentence, advice, facts={"sysid": engine.seen.sysid, "lease_over": over})
+    return Finding(CHECK, NOTE, sentence, advice, facts={"engine_id": engine.seen.engine_id, "lease_over": over})
 
 
 def _orphans(queue: QueueHealth, sample: Sample, health: Health, view: View) -> Finding:
     """Any engine on the queue takes them over, within a third of a lease."""
     owner = sample.row.owner
-    named = next((_named(one) for one in health.engines if one.seen.sysid == owner), f"engine {owner}")
-    facts = {"sysid": owner, "jobs": sample.jobs, "first": sample.row.id}
+    named = next((_named(one) for one in health.engines if one.seen.engine_id == owner), f"engine {owner}")
+    facts = {"engine_id": owner, "jobs": sample.jobs, "first": sample.row.id}
     are = "is" if sample.jobs == 1 else "are"
     sentence = f"{several(sample.jobs, 'job')} {are} in the hands of {named}, which is not alive any more"
     if any(str(queue.tables.number) in one.serves for one in health.alive):
@@ -66,4 +68,4 @@ def _orphans(queue: QueueHealth, sample: Sample, health: Health, view: View) -> 
 
 
 def _named(engine: EngineHealth) -> str:
-    return f"engine {engine.seen.sysid} ({engine.seen.label})"
+    return f"engine {engine.seen.engine_id} ({engine.seen.label})"

@@ -70,7 +70,7 @@ def _finding(queue: QueueHealth, some: list[Stuck], health: Health, view: View) 
     first = max(some, key=lambda stuck: stuck.waited)
     row, reason = first.sample.row, first.why.reason
     served = any(str(queue.tables.number) in engine.serves for engine in health.alive)
-    level, advice = _judged(first, queue, served, view)
+    level, advice = _decided(first, queue, served, view)
     count = min(sum(stuck.sample.jobs for stuck in some), COUNTED)
     of_type = f" of type {row.job_type}" if len({stuck.sample.row.job_type for stuck in some}) == 1 else ""
     sentence = (
@@ -89,7 +89,7 @@ def _since(stuck: Stuck, count: int) -> str:
     return f"{has} been {'due' if phase in _TO_START else phase} for {age}"
 
 
-def _judged(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tuple[str, str]:
+def _decided(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tuple[str, str]:
     """How bad it is, and what to do."""
     row = stuck.sample.row
     look = view.command("job why", str(row.id))
@@ -99,12 +99,12 @@ def _judged(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tuple
             return level, f"start a worker: {view.worker(queue.name)}"
         case "no code":
             return PROBLEM, _lacking(row.job_type, queue, view)
-        case "judging" if strategy := stuck.why.details.get("strategy"):
+        case "deciding" if strategy := stuck.why.details.get("strategy"):
             return (
                 PROBLEM,
                 f"start a worker of a program that has @app.retry_strategy({strategy!r}), or cancel such jobs",
             )
-        case "judging" | "answered" | "calling off":
+        case "deciding" | "answered" | "cancelling":
             if not stuck.why.details.get("engines"):
                 return PROBLEM, _lacking(row.job_type, queue, view)
             return WARNING, f"the engines that have its code do not come to it: look into their logs; {look}"

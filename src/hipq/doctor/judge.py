@@ -41,14 +41,14 @@ WITHOUT_A_LOOK: Final = (database, file)
 def judge(health: Health, view: View) -> list[Finding]:
     """If the database could not be read, or its jobs are elsewhere, only what is known of it all the same."""
     subjects = [one for one in SUBJECTS if not (health.error or health.moved) or one[1] in WITHOUT_A_LOOK]
-    found = [finding for check, subject in subjects for finding in _judged(check, subject, health, view)]
+    found = [finding for check, subject in subjects for finding in _decided(check, subject, health, view)]
     found += _unread(health)
     bad = {finding.check for finding in found if finding.level != OK}
     found = [one for one in found if one.level != OK or one.check not in bad or one.check in SEVERAL]
     return sorted(found, key=lambda finding: CHECKS.index(finding.check))
 
 
-def _judged(check: str, subject: Judge, health: Health, view: View) -> list[Finding]:
+def _decided(check: str, subject: Judge, health: Health, view: View) -> list[Finding]:
     try:
         return subject(health, view)
     except Exception as error:  # the rows of a damaged database say anything: that must not hide what else is found

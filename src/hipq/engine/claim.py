@@ -22,11 +22,11 @@ STEADY = 50
 """Jobs that a mean is made of, once so many were measured."""
 GROWTH = 4
 """Jobs claimed ahead for each that was measured: the first few may be quicker than most."""
-PATIENCE = 1_000_000
+UNSTARTED_FOR = 1_000_000
 """Microseconds a claimed job may wait for a free hand before it is given back."""
 
 
-class Pace:
+class Prefetch:
     """How long handlers take, as a running mean; from it, how many jobs may wait in memory for a free hand."""
 
     def __init__(self, concurrency: int) -> None:
@@ -56,7 +56,7 @@ class Pace:
         return min(2 * BATCH, GROWTH * self._measured, int(AHEAD * 1e6 * hands / max(self._mean, 1)))
 
 
-class Hunger:
+class ClaimPlanner:
     """Which queues may have something to claim. A claim that came back short means: not until something changes."""
 
     def __init__(self, queues: Sequence[EngineQueue], store: Store, without: Container[int] = ()) -> None:

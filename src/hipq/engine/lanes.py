@@ -34,7 +34,7 @@ _log = logging.getLogger("hipq")
 
 
 class Spare(NamedTuple):
-    """Hands beyond those that are for everybody: only for tenants that have nothing running and nothing waiting."""
+    """Executor beyond those that are for everybody: only for tenants that have nothing running and nothing waiting."""
 
     hands: int = 0
     """How many are free;"""

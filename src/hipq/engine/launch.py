@@ -25,16 +25,16 @@ from hipq.job.model import New, Row
 from hipq.job.outcome import Failed, Progress, Retry
 from hipq.job.retries import NotRegistered, RetryHandler
 from hipq.job.run_result import (
-    Again,
-    CalledOff,
+    CancelHandled,
     Crashed,
+    Decided,
     Edits,
-    Ending,
     Errored,
+    FailedRun,
     GivenBack,
-    Judged,
     Progressed,
-    Refused,
+    Rerun,
+    RunResult,
     Succeeded,
     Waits,
     again,
@@ -54,7 +54,7 @@ Chain = Callable[[Any, Any, dict[str, Any]], New]
 """Makes a New of what `job.enqueue` is given."""
 
 
-class Running:
+class Execution:
     """A job in memory: its row and what its code has come to. It ends once; then it is saved, then forgotten."""
 
     __slots__ = (
@@ -73,7 +73,7 @@ class Running:
         self.stopped = 0
         self.limit = round(min(spec.run_timeout or row.timeout, row.timeout) * 1e6)
         """Microseconds its code may execute."""
-        self.ending: Ending | None = None
+        self.ending: RunResult | None = None
         self.children: list[New] = []
         self.abandoned = False
         """Nobody waits for it any more: it overran, or its claim was lost."""
@@ -86,9 +86,9 @@ class Running:
         self.trace: Callable[[], str] | None = None
         """Says which span the code that asks runs in, if it is traced."""
 
-    def ended(self, ending: Ending) -> Running:
+    def ended(self, ending: RunResult) -> Execution:
         """The same job, ended by the engine. A new object: its code may still be running with this one."""
-        other = Running(self.row, self.spec, self.launched, self.answer)
+        other = Execution(self.row, self.spec, self.launched, self.answer)
         other.started, other.ending = self.started, ending
         return other
 
@@ -96,7 +96,7 @@ class Running:
         return "" if self.trace is None else self.trace()
 
     @property
-    def judges(self) -> bool:
+    def only_decides(self) -> bool:
         """Only its retry handler is to be asked: its error is stored already."""
         return self.row.state == ERROR
 
@@ -108,7 +108,7 @@ class Running:
                 return self.spec.fn
             case states.ANSWERED:
                 return None if self.answer is None or self.answer.error else self.spec.answered
-            case states.CALLING_OFF:
+            case states.CANCELLING:
                 return self.spec.cancelled
             case _:
                 return self.spec.fn
@@ -134,14 +134,14 @@ class _Request(msgspec.Struct, array_like=True, frozen=True):
 class Around(Protocol):
     """What the code of a job runs inside of. When it is left, the job has its ending, or something is raised."""
 
-    def __call__(self, running: Running, under: str | None = None) -> AbstractContextManager[None]:
+    def __call__(self, running: Execution, under: str | None = None) -> AbstractContextManager[None]:
         """`under`: in a child process, what `running.traceparent()` said in the engine's."""
 
 
 _NOTHING = nullcontext()
 
 
-def bare(running: Running, under: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG001
+def bare(running: Execution, under: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG001
     """Nobody wants to be around."""
     return _NOTHING
 
@@ -162,12 +162,12 @@ class Launcher:
         self._chain = chain
         self._around = around
 
-    def run(self, running: Running, in_child: bool = False) -> None:
+    def run(self, running: Execution, in_child: bool = False) -> None:
         """A plain handler, in this thread. Never raises. A child does not ask for the time: its parent has looked."""
         with self._around(running):
             self._run(running, in_child)
 
-    async def run_async(self, running: Running, in_child: bool = False) -> None:
+    async def run_async(self, running: Execution, in_child: bool = False) -> None:
         """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
 
         Raises only if it was abandoned; a handler may well raise CancelledError of its own.
@@ -175,15 +175,15 @@ class Launcher:
         with self._around(running):
             await self._run_async(running, in_child)
 
-    def run_in_child(self, running: Running, exchange: Callable[[bytes], bytes]) -> None:
+    def run_in_child(self, running: Execution, exchange: Callable[[bytes], bytes]) -> None:
         """A handler in another process; `exchange` sends it there and brings back how it ended."""
         with self._around(running):
             self._run_in_child(running, exchange)
 
-    def _run(self, running: Running, in_child: bool) -> None:
+    def _run(self, running: Execution, in_child: bool) -> None:
         running.started = self._steady()
-        if running.judges:
-            self._end(running, self._judged(running, _stored_error(running.row)))
+        if running.only_decides:
+            self._end(running, self._decided(running, _stored_error(running.row)))
             return
         if not in_child and self._shut(running):
             return
@@ -195,10 +195,10 @@ class Launcher:
         _end_forked(here, value)
         ending = _ending(running, value)
         if isinstance(ending, Errored) and not running.abandoned:
-            ending = self._judged(running, ending)
+            ending = self._decided(running, ending)
         self._end(running, ending)
 
-    async def _run_async(self, running: Running, in_child: bool) -> None:
+    async def _run_async(self, running: Execution, in_child: bool) -> None:
         running.started = self._steady()
         if not in_child and self._shut(running):
             return
@@ -214,26 +214,26 @@ class Launcher:
         _end_forked(here, value)
         ending = _ending(running, value)
         if isinstance(ending, Errored):
-            ending = await _in_thread(partial(self._judged, running, ending))
+            ending = await _in_thread(partial(self._decided, running, ending))
         self._end(running, ending)
 
-    def _run_in_child(self, running: Running, exchange: Callable[[bytes], bytes]) -> None:
+    def _run_in_child(self, running: Execution, exchange: Callable[[bytes], bytes]) -> None:
         running.started = self._steady()
-        if not running.judges and self._shut(running):
+        if not running.only_decides and self._shut(running):
             return
         now = running.row.update_time + self._steady() - running.launched  # since its claim
         request = _Request(running.spec.queue, running.row, running.answer, now, running.traceparent())
         reply = exchange(msgspec.json.encode(request))
-        ending, running.children = msgspec.json.decode(reply, type=tuple[Ending, list[New]])
+        ending, running.children = msgspec.json.decode(reply, type=tuple[RunResult, list[New]])
         self._end(running, ending)
 
-    def finish(self, running: Running, ending: Ending) -> None:
+    def finish(self, running: Execution, ending: RunResult) -> None:
         """Code that ran elsewhere has come to this: an error goes to the retry handler."""
         if isinstance(ending, Errored) and not running.abandoned:
-            ending = self._judged(running, ending)
+            ending = self._decided(running, ending)
         self._end(running, ending)
 
-    def child_died(self, running: Running, error: ChildProcessError, own: bool = True) -> None:
+    def child_died(self, running: Execution, error: ChildProcessError, own: bool = True) -> None:
         """Its process died over it. `own`: no other job ran in there before, so it was this one's doing. Its retry
         handler is asked later, in another process: that handler may be what killed this one."""
         self._end(running, Crashed(crash(str(error)), own=own))
@@ -246,12 +246,12 @@ class Launcher:
         began = self._steady()
         around = partial(self._around, under=sent.under)
         here = Launcher(lambda: sent.now + self._steady() - began, self._steady, self._chain, around)
-        running = Running(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
+        running = Execution(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
         with _told_by_signal(running, is_told):
             running.abandoned = is_told()  # before there was anybody to hear the signal
             if running.abandoned:
                 pass
-            elif running.is_async and not running.judges:
+            elif running.is_async and not running.only_decides:
                 import asyncio
 
                 asyncio.run(here.run_async(running, in_child=True))
@@ -261,7 +261,7 @@ class Launcher:
             running.ending = GivenBack("it was told to stop", started=True)
         return msgspec.json.encode((running.ending, running.children))
 
-    def _shut(self, running: Running) -> bool:
+    def _shut(self, running: Execution) -> bool:
         """Its window closed while it waited for a free hand: then it does not start. (Answers may be looked at.)"""
         if running.row.time_windows == ALWAYS or running.row.phase != states.EXECUTING:
             return False
@@ -273,7 +273,7 @@ class Launcher:
         self._end(running, GivenBack("its window closed before it could start", started=False))
         return True
 
-    def _called(self, running: Running) -> Any:
+    def _called(self, running: Execution) -> Any:
         """What the code of this phase returns; without code for it, what it would."""
         code, answer = running.code, running.answer
         if running.row.phase != states.ANSWERED:
@@ -284,48 +284,48 @@ class Launcher:
             return Errored(fault_of(answer))
         return code(self._job(running), Answer(answer)) if code else Succeeded(answer.data)
 
-    def _job(self, running: Running) -> Job[Any]:
+    def _job(self, running: Execution) -> Job[Any]:
         job: Job[Any] = Job(running.row, running.spec, partial(self._add, running), running)
         _ = job.data  # read now: a handler is not called with data that does not fit its type
         return job
 
-    def _add(self, running: Running, job_type: Any, data: Any, options: dict[str, Any]) -> None:
+    def _add(self, running: Execution, job_type: Any, data: Any, options: dict[str, Any]) -> None:
         running.children.append(self._chain(running.spec.queue)(job_type, data, options))
 
-    def _end(self, running: Running, ending: Ending) -> None:
-        if running.children and not isinstance(ending, (Succeeded, Refused, Waits, Progressed, Again)):
+    def _end(self, running: Execution, ending: RunResult) -> None:
+        if running.children and not isinstance(ending, (Succeeded, FailedRun, Waits, Progressed, Rerun)):
             running.children = []  # it failed: what it wanted to add goes with it
         running.stopped = self._steady()
         running.ending = ending
 
-    def _judged(self, running: Running, ending: Errored) -> Ending:
+    def _decided(self, running: Execution, ending: Errored) -> RunResult:
         """Ask the retry handler about an error, with a copy of the job as it would be stored. Where that handler is
         code of another program, the error is stored, and the job is left to that program."""
         row, spec, now = running.row, running.spec, self._now()
         fault = ending.fault
-        copy = row if running.judges else transitions.errored(row, fault, ending.exitcode, now)
+        copy = row if running.only_decides else transitions.errored(row, fault, ending.exitcode, now)
         if spec.lifetime and now >= later(row.create_time, spec.lifetime):
-            return Judged(fault, ending.exitcode)
+            return Decided(fault, ending.exitcode)
         job: Job[Any] = Job(copy, spec, is_draft=True)
         here = os.getpid()
         try:
             retry = self._retry_of(running)
             if retry is None:
                 pause = AGAIN_AFTER if ending.exitcode < 200 else _crash_pause(copy, fault)
-                return Judged(fault, ending.exitcode, Again(fault, delay=pause) if pause else None)
+                return Decided(fault, ending.exitcode, Rerun(fault, delay=pause) if pause else None)
             verdict = retry(job, fault)
             _end_forked(here, verdict)
             return _judgement(verdict, ending, edits_of(job), spec)
         except NotRegistered as name:
             unknown = f"the retry strategy {name} is not registered here"
-            return GivenBack(unknown, started=False) if running.judges else ending
+            return GivenBack(unknown, started=False) if running.only_decides else ending
         except BaseException as error:
             _end_forked(here, error)
             raised = Fault.of(error)
             message = f"its retry handler raised {raised} when asked about: {fault}"
-            return Judged(Fault("error", clean(message), raised.type, raised.kinds, raised.traceback), 500)
+            return Decided(Fault("error", clean(message), raised.type, raised.kinds, raised.traceback), 500)
 
-    def _retry_of(self, running: Running) -> RetryHandler | None:
+    def _retry_of(self, running: Execution) -> RetryHandler | None:
         return running.spec.retry_of(running.row)
 
 
@@ -342,7 +342,7 @@ def _end_forked(here: int, value: object) -> None:
 
 
 @contextmanager
-def _told_by_signal(running: Running, is_told: Callable[[], bool]) -> Iterator[None]:
+def _told_by_signal(running: Execution, is_told: Callable[[], bool]) -> Iterator[None]:
     """In a child: a SIGTERM of the engine says that nobody waits for this handler any more. It is told by an exception,
     so that it can tidy up; and if it takes no notice, its process is killed a while later. Others send that signal too,
     as a service manager does to all processes of a service: then the engine decides when this one ends."""
@@ -364,7 +364,7 @@ def _told_by_signal(running: Running, is_told: Callable[[], bool]) -> Iterator[N
         signal.signal(signal.SIGTERM, before)
 
 
-async def _in_thread(judge: Callable[[], Ending]) -> Ending:
+async def _in_thread(judge: Callable[[], RunResult]) -> RunResult:
     """In a thread of its own: a pool could be filled by slow retry handlers, and would be waited for at the end."""
     import asyncio
     import contextvars
@@ -372,9 +372,9 @@ async def _in_thread(judge: Callable[[], Ending]) -> Ending:
 
     loop = asyncio.get_running_loop()
     inside = contextvars.copy_context()  # the span it belongs to is in there
-    future: asyncio.Future[Ending] = loop.create_future()
+    future: asyncio.Future[RunResult] = loop.create_future()
 
-    def done(ending: Ending) -> None:
+    def done(ending: RunResult) -> None:
         if not future.done():
             future.set_result(ending)
 
@@ -389,12 +389,12 @@ async def _in_thread(judge: Callable[[], Ending]) -> Ending:
     return await future
 
 
-def _ending(running: Running, value: Any) -> Ending:
+def _ending(running: Execution, value: Any) -> RunResult:
     """What the code of this phase returned or raised, as an ending."""
     if isinstance(value, Errored | Succeeded):
         return value
-    if running.row.phase == states.CALLING_OFF:
-        return CalledOff(Fault.of(value) if isinstance(value, BaseException) else None)
+    if running.row.phase == states.CANCELLING:
+        return CancelHandled(Fault.of(value) if isinstance(value, BaseException) else None)
     make = answer_ending if running.row.phase == states.ANSWERED else ending_of
     return make(value, running.spec.dump)
 
@@ -410,7 +410,7 @@ def _crash_pause(row: Row, fault: Fault) -> float:
     return transitions.CRASH_PAUSES[max(row.crashes - 2, 0)]
 
 
-def _judgement(verdict: Any, ending: Errored, edits: Edits | None, spec: Spec) -> Judged:
+def _judgement(verdict: Any, ending: Errored, edits: Edits | None, spec: Spec) -> Decided:
     """What a retry handler said. A time or data in its `Retry(...)` count more than what it changed in its copy."""
     match verdict:
         case Retry():
@@ -419,10 +419,10 @@ def _judgement(verdict: Any, ending: Errored, edits: Edits | None, spec: Spec) -
                 chosen = replace(chosen, at=edits.at)
             if not chosen.at and chosen.delay < ending.rest:
                 chosen = replace(chosen, delay=ending.rest)
-            return Judged(ending.fault, ending.exitcode, chosen, edits)
+            return Decided(ending.fault, ending.exitcode, chosen, edits)
         case None | False:
-            return Judged(ending.fault, ending.exitcode, edits=edits)
+            return Decided(ending.fault, ending.exitcode, edits=edits)
         case Failed():
-            return Judged(Fault("failed", clean(str(verdict.reason))), ending.exitcode, edits=edits)
+            return Decided(Fault("failed", clean(str(verdict.reason))), ending.exitcode, edits=edits)
         case _:
             raise TypeError(f"a retry handler returns Retry(...), Failed(...) or None, not {type(verdict).__name__}")

@@ -22,27 +22,27 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from hipq.engine import prune, rescue
-from hipq.engine.claim import PATIENCE, Hunger, Pace
+from hipq.engine.claim import UNSTARTED_FOR, ClaimPlanner, Prefetch
 from hipq.engine.descriptors import Descriptors
-from hipq.engine.executor import Hands
+from hipq.engine.executor import Executor
 from hipq.engine.lanes import NO_SPARE, Spare
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.engine.locked_queues import LockedQueues
-from hipq.engine.pulse import LEASE, LINGER, POLL, Looks
+from hipq.engine.pulse import LEASE, LINGER, POLL, PollBudget
 from hipq.engine.queues import EngineQueue
 from hipq.engine.settle import overran, save_apart, settle
 from hipq.engine.stage import STEP, rank, stage
-from hipq.engine.throttle import Aside, Throttling, aside
+from hipq.engine.throttle import Spawn, Throttling, spawn
 from hipq.errors import Conflict, NotFound, StoreBusy, StoreRefused, StoreUnavailable
 from hipq.events import Events
 from hipq.job import transitions
 from hipq.job.answer import MATCHED, Kept, waited
 from hipq.job.model import Change, New, Row, queue_of
-from hipq.job.run_result import Ending, GivenBack
-from hipq.job.states import ANSWERED, CALLING_OFF, DONE, ERROR, FINAL, JUDGING, READY, SCHEDULED, WAITING
+from hipq.job.run_result import GivenBack, RunResult
+from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, ERROR, FINAL, READY, SCHEDULED, WAITING
 from hipq.job.transitions import CANCELLED
 from hipq.job.windows import is_open
-from hipq.stores.base import STRATEGIES, Claim, Glance, Store, Stored, Turned
+from hipq.stores.base import STRATEGIES, Claim, Peek, Store, Stored, Turned
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ NOTABLE = 5_000_000
 STORE_AWAY = 30_000_000
 """Microseconds that a stop waits for a store that is away, unless `drain` says otherwise."""
 FEW_QUEUES = 8
-"""Up to so many queues are asked directly when something wakes the engine; more are glanced at first."""
+"""Up to so many queues are asked directly when something wakes the engine; more are peeked at first."""
 
 
 class Engine:
@@ -71,7 +71,7 @@ class Engine:
         self,
         store: Store,
         queues: Sequence[EngineQueue],
-        hands: Hands,
+        hands: Executor,
         events: Events,
         steady: Callable[[], int],
         *,
@@ -82,7 +82,7 @@ class Engine:
         chance: random.Random | None = None,
         added: Callable[[Sequence[New], Sequence[Stored]], None] = lambda _news, _stored: None,
         bring: Callable[[Kept], None] | None = None,
-        run_aside: Aside = aside,
+        run_spawned: Spawn = spawn,
         spare: Callable[[], Spare] = lambda: NO_SPARE,
     ) -> None:
         self.store = store
@@ -100,16 +100,16 @@ class Engine:
         self._bring = bring
         """Matches an answer that another program put into the inbox in plain SQL."""
         self._spare = spare
-        """Hands that only tenants with nothing running may have, on top of `concurrency`."""
+        """Executor that only tenants with nothing running may have, on top of `concurrency`."""
         self._next_bring = 0
         self._more_brought = False
         self._chance = chance or random.Random()
-        self.sysid = 0
+        self.engine_id = 0
         self.now = 0
         """The store's time at the last turn."""
         self._ahead = -(1 << 63)
         """By how much the calendar was ahead of the steady clock then."""
-        self.memory: dict[int, Running] = {}
+        self.in_flight: dict[int, Execution] = {}
         """The current batch: claimed here and not yet saved. Nothing else remembers them but their rows."""
         self.stopping = 0
         """1 after the first request to stop: claim nothing, let handlers finish. 2: give the rest back."""
@@ -119,18 +119,18 @@ class Engine:
         """Why this process must be replaced, once it must."""
         self.torn = False
         """Descriptors of this process were closed by a handler: nothing that has some is to be used or closed."""
-        self._stopped: list[Running] = []
-        self._blocked: list[Running] = []
+        self._stopped: list[Execution] = []
+        self._blocked: list[Execution] = []
         """Ended, but somebody else's transaction is in the way of saving them: tried again every so often."""
         self._next_blocked = 0
-        self._pace = Pace(concurrency)
+        self._prefetch = Prefetch(concurrency)
         self._locked = LockedQueues(store, self.queues)
-        self._hunger = Hunger(queues, store, self._locked)
+        self._planner = ClaimPlanner(queues, store, self._locked)
         self._next_start = dict.fromkeys(self.queues, 0)
         self._next_deadline = dict.fromkeys(self.queues, 0)
         self._ticks: Ticks | None = None
         self._throttling = {
-            queue.number: Throttling(store, queue, events, run_aside) for queue in queues if queue.throttler
+            queue.number: Throttling(store, queue, events, run_spawned) for queue in queues if queue.throttler
         }
         self._refused: dict[int, int] = {}
         """Queues whose rules kept jobs from starting at the last claim, and when to claim again (0 = not by time)."""
@@ -143,11 +143,11 @@ class Engine:
         self._next_roll = 0
         self._next_sweep = 0
         self._next_overrun = 0
-        self._next_glance = 0
+        self._next_peek = 0
         self._awaited = False
         """Somebody waits until nothing is left to do."""
-        self._glances = Looks()
-        self._rescues = Looks()
+        self._peeks = PollBudget()
+        self._rescues = PollBudget()
         self._next_prune = 0
         self._stuck = 0
 
@@ -192,11 +192,11 @@ class Engine:
             self._forget(self._stopped)  # saved first: from here on only the store knows them
             self._stopped = []
             if full:
-                self.store.ring()  # more have ended than one transaction can lock keys for: the next turn has them
+                self.store.notify()  # more have ended than one transaction can lock keys for: the next turn has them
             self._announce(changes, turned, now)
             self._launch(turned, claims, now)
             if turned.won or changes:
-                self._glance_later(steady + LINGER if self.memory else 0)  # at once if that was perhaps all
+                self._peek_later(steady + LINGER if self.in_flight else 0)  # at once if that was perhaps all
         return self._until_next(now, steady)
 
     def _watch_calendar(self, now: int, steady: int) -> None:
@@ -234,7 +234,7 @@ class Engine:
         if self._refused:
             freed = {queue_of(change.before.id) for change in changes if change.after.held < change.before.held}
             for queue in freed & self._refused.keys():
-                self._hunger.at(queue)
+                self._planner.at(queue)
         room = self._room()
         admitted: list[Claim] = []
         for number, throttling in self._throttling.items():
@@ -247,24 +247,26 @@ class Engine:
             changes += decided
             room -= sum(len(claim.admitted) for claim in claims)
             if claims:
-                self._glance_by(0)  # what was added while it was asked
+                self._peek_by(0)  # what was added while it was asked
             else:
-                throttling.ask(self.sysid, room, now, steady)
-        return admitted + self._hunger.claims(room, self._hands_free(), self._spare_hands(room))
+                throttling.ask(self.engine_id, room, now, steady)
+        return admitted + self._planner.claims(room, self._hands_free(), self._spare_hands(room))
 
     def _roll(self, now: int) -> list[Change]:
         """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
         meanwhile, so there is no hurry: a few at a time while there is other work."""
         found: list[Change] = []
-        step = max((STEP // 10 if self.memory else STEP) // len(self._closed), 1)
+        step = max((STEP // 10 if self.in_flight else STEP) // len(self._closed), 1)
         more = set(self._closed)
         for number, windows in self._closed.items():
             if number in self._locked:
                 continue
             queue = self.queues[number]
-            rows = self.store.shut_out(number, tuple(self._closed_types[number]), tuple(windows), step)
+            rows = self.store.ready_outside_window(number, tuple(self._closed_types[number]), tuple(windows), step)
             shut = [row for row in rows if not is_open(row.time_windows, now)]
-            found += [Change(row, transitions.rolled(row, queue.order, now), (), "window closed") for row in shut]
+            found += [
+                Change(row, transitions.to_next_window(row, queue.order, now), (), "window closed") for row in shut
+            ]
             if len(shut) < step:
                 more.discard(number)
                 del self._closed_types[number]
@@ -280,7 +282,7 @@ class Engine:
                 self._hungry(number)
         if self._closed and steady >= self._next_roll:
             changes += self._roll(now)
-            self._next_roll = steady + round(self.poll * 1e6) if self.memory else 0
+            self._next_roll = steady + round(self.poll * 1e6) if self.in_flight else 0
         for queue in self._locked.others():
             if 0 < self._next_start[queue] <= now:
                 count, more = stage(self.store, queue, now)
@@ -290,37 +292,37 @@ class Engine:
                 if count:
                     self._hungry(queue)
                     self.events.emit("staged", now, self.queues[queue].name, count=count)
-                    self._glance_later(0)
+                    self._peek_later(0)
             if 0 < self._next_deadline[queue] <= now:
                 changes += rescue.overdue(self.store, queue, self.queues[queue].order, now)
                 self._next_deadline[queue] = 0
-                self._glance_later(0)
+                self._peek_later(0)
         return changes
 
     def _take_stopped(self, now: int, steady: int) -> None:
         """Move to `_stopped` what ended, what overran its time, and what waited too long for a free hand."""
         ended = self.hands.stopped(max(KEYS_AT_ONCE - len(self._stopped), 0))
-        self._pace.measure([running.stopped - running.started for running in ended])
+        self._prefetch.measure([running.stopped - running.started for running in ended])
         self._stopped += ended
         if self.hands.broken:
             self._retire("no child process can be started any more")
         if steady >= self._next_overrun:
-            self._next_overrun = steady + PATIENCE // 4
+            self._next_overrun = steady + UNSTARTED_FOR // 4
             self._count_stuck(now, steady)  # of those abandoned at an earlier look: the others may yet end
-            for running in list(self.memory.values()):
+            for running in list(self.in_flight.values()):
                 if running.ending is None and running.started and steady >= running.started + running.limit:
                     self._overran(running)
-            if any(not r.started and steady - r.launched > PATIENCE for r in self.memory.values()):
+            if any(not r.started and steady - r.launched > UNSTARTED_FOR for r in self.in_flight.values()):
                 self._give_back_unstarted("no hand was free")
-                self._pace.unknown()
+                self._prefetch.unknown()
         if self.stopping:
             self._give_back_unstarted("the worker is stopping")
         if self.stopping > 1:
-            for running in [r for r in self.memory.values() if r.ending is None]:
+            for running in [r for r in self.in_flight.values() if r.ending is None]:
                 self.hands.abandon(running)
                 self._end(running, GivenBack("the worker was stopped", running.started > 0))
 
-    def _overran(self, running: Running) -> None:
+    def _overran(self, running: Execution) -> None:
         running.bears_until = self.steady() + TIDYING
         self.hands.abandon(running)
         self._end(running, overran(running))
@@ -343,38 +345,38 @@ class Engine:
             if not running.abandoned:  # an abandoned one is not ours to give
                 self._end(running, GivenBack(reason, False))
 
-    def _end(self, running: Running, ending: Ending) -> None:
+    def _end(self, running: Execution, ending: RunResult) -> None:
         ended = running.ended(ending)
-        self.memory[running.row.id] = ended
+        self.in_flight[running.row.id] = ended
         self._stopped.append(ended)
 
-    def _settled(self, running: Running, now: int) -> Change:
+    def _settled(self, running: Execution, now: int) -> Change:
         return settle(running, self.queues[queue_of(running.row.id)].order, now)
 
     def _hands_free(self) -> int:
         """Those that only wait to be saved hold no hand; but memory is not without end."""
         waiting = len(self._stopped) + min(len(self._blocked), self.concurrency)
-        return self.concurrency - len(self.memory) + waiting
+        return self.concurrency - len(self.in_flight) + waiting
 
     def _room(self) -> int:
-        return self._pace.room(self._hands_free())
+        return self._prefetch.room(self._hands_free())
 
     def _spare_hands(self, room: int) -> Spare:
         """For where there is no room; else nobody need ask."""
-        return NO_SPARE if room > 0 else self._spare()._replace(each=self._pace.for_one())
+        return NO_SPARE if room > 0 else self._spare()._replace(each=self._prefetch.for_one())
 
     def _save(self, changes: list[Change], claims: list[Claim], now: int) -> Turned:
         """One transaction. If a row stands in its way, or they are very many, several, and nothing is claimed; what
         cannot be saved yet waits a while."""
         try:
             if len(changes) <= KEYS_AT_ONCE:
-                return self.store.turn(self.sysid, changes, claims, now)
+                return self.store.turn(self.engine_id, changes, claims, now)
         except StoreBusy:
             if self._leave_out_locked():
                 raise
         except StoreRefused:
             pass
-        saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
+        saved, turned, blocked = save_apart(self.store, self.engine_id, changes, now)
         self._blocked += [running for running in self._stopped if running.row.id in blocked]
         self._stopped = [running for running in self._stopped if running.row.id not in blocked]
         self._next_blocked = self.steady() + BLOCKED_FOR
@@ -387,7 +389,7 @@ class Engine:
         held = [running for running in self._blocked if self._needs_locked(running)]
         tried = [running for running in self._blocked if not self._needs_locked(running)]
         changes = [self._settled(running, now) for running in tried]
-        saved, turned, blocked = save_apart(self.store, self.sysid, changes, now)
+        saved, turned, blocked = save_apart(self.store, self.engine_id, changes, now)
         self._forget(running for running in tried if running.row.id not in blocked)
         self._blocked = held + [running for running in tried if running.row.id in blocked]
         self._announce(saved, turned, now)
@@ -402,9 +404,9 @@ class Engine:
 
     def _take_back_freed(self, now: int) -> None:
         for queue in self._locked.freed(self.steady):
-            ours = [running for running in self.memory.values() if queue_of(running.row.id) == queue]
+            ours = [running for running in self.in_flight.values() if queue_of(running.row.id) == queue]
             try:
-                if any(running.row.owner != self.sysid for running in ours):  # their lease ended meanwhile
+                if any(running.row.owner != self.engine_id for running in ours):  # their lease ended meanwhile
                     self._new_lease(now, ours)
             except StoreBusy:
                 continue  # locked once more
@@ -412,9 +414,9 @@ class Engine:
             self.events.emit("queue free", now, self.queues[queue].name)
             self._next_blocked = 0
             self._hungry(queue)
-            self._glance_by(0)
+            self._peek_by(0)
 
-    def _needs_locked(self, running: Running) -> bool:
+    def _needs_locked(self, running: Execution) -> bool:
         """Whether it cannot be saved now: its own queue, or that of a job it added, is locked."""
         return any(
             queue in self._locked for queue in (queue_of(running.row.id), *(one.queue for one in running.children))
@@ -426,19 +428,19 @@ class Engine:
         self._stopped = [running for running in self._stopped if not self._needs_locked(running)]
         self._next_blocked = self._next_blocked or steady + BLOCKED_FOR
 
-    def _reachable(self) -> list[Running]:
+    def _reachable(self) -> list[Execution]:
         """What is in memory, but for jobs of queues that are locked."""
         if not self._locked:
-            return list(self.memory.values())
-        return [running for running in self.memory.values() if queue_of(running.row.id) not in self._locked]
+            return list(self.in_flight.values())
+        return [running for running in self.in_flight.values() if queue_of(running.row.id) not in self._locked]
 
-    def _forget(self, saved: Iterable[Running]) -> None:
+    def _forget(self, saved: Iterable[Execution]) -> None:
         for running in saved:
-            if self.memory.get(running.row.id) is running:
-                del self.memory[running.row.id]
+            if self.in_flight.get(running.row.id) is running:
+                del self.in_flight[running.row.id]
                 self._left(running)
 
-    def _left(self, running: Running) -> None:
+    def _left(self, running: Execution) -> None:
         """It is not in memory any more."""
         if scheduler := self.queues[queue_of(running.row.id)].scheduler:
             scheduler.jobs_stopped(running.row.lane, 1)
@@ -459,9 +461,13 @@ class Engine:
                 freed.add(queue)
             if self.events.wanted(name):
                 self.events.emit(name, now, self._name(change.before), after)
-            if name == "timed out" and after.phase == CALLING_OFF:
-                self.events.emit(CALLING_OFF, now, self._name(change.before), after)
-            if name in ("called off", "call-off failed") and after.state == FINAL and after.exitcode == CANCELLED:
+            if name == "timed out" and after.phase == CANCELLING:
+                self.events.emit(CANCELLING, now, self._name(change.before), after)
+            if (
+                name in ("cancel handler ended", "cancel handler failed")
+                and after.state == FINAL
+                and after.exitcode == CANCELLED
+            ):
                 self.events.emit("cancelled", now, self._name(change.before), after)
         for queue in freed:
             self._made_room(queue)
@@ -481,13 +487,13 @@ class Engine:
     def _made_room(self, queue: int) -> None:
         """A job that counted counts no more: where rules kept others from starting, they may start now."""
         if self._refused.pop(queue, None) is not None:
-            self._hunger.at(queue)
+            self._planner.at(queue)
         if queue in self._throttling:
-            self._throttling[queue].stir(ended=True)
+            self._throttling[queue].work_available(ended=True)
 
     def _expect(self, queue: int, row: Row) -> None:
         """A job was saved that will want something again: now, or at a known moment."""
-        if row.phase in (READY, JUDGING, ANSWERED, CALLING_OFF):
+        if row.phase in (READY, DECIDING, ANSWERED, CANCELLING):
             self._hungry(queue)
         elif row.phase == SCHEDULED:
             self._next_start[queue] = min(self._next_start[queue] or row.scheduled_run_time, row.scheduled_run_time)
@@ -501,10 +507,10 @@ class Engine:
         for row in turned.won:
             queue = queue_of(row.id)
             got.update([(queue, None), (queue, row.lane)])
-            running = Running(row, self.queues[queue].specs[row.job_type], steady, turned.answers.get(row.id))
-            if row.id in self.memory:  # its answer came while another piece of its code ran here
-                self._drop(self.memory[row.id], now)
-            self.memory[row.id] = running
+            running = Execution(row, self.queues[queue].specs[row.job_type], steady, turned.answers.get(row.id))
+            if row.id in self.in_flight:  # its answer came while another piece of its code ran here
+                self._drop(self.in_flight[row.id], now)
+            self.in_flight[row.id] = running
             batch.append(running)
             if scheduler := self.queues[queue].scheduler:
                 scheduler.jobs_started(row.lane, 1)
@@ -514,7 +520,7 @@ class Engine:
                 self.events.emit("claimed", now, self._name(row), row)
         self.hands.launch(batch)
         for claim in claims:
-            self._hunger.fed(claim, got[claim.queue, claim.lane or None], claim.queue in turned.refused)
+            self._planner.fed(claim, got[claim.queue, claim.lane or None], claim.queue in turned.refused)
             if claim.admitted:
                 self._throttling[claim.queue].claimed(got[claim.queue, None])
             self._refused.pop(claim.queue, None)
@@ -526,18 +532,18 @@ class Engine:
     # -- leases, rescue, what was lost -------------------------------------------------------------------------------
     def _sweep(self, now: int, steady: int) -> None:
         """Prove that we live, and look for what others, or we ourselves, left behind."""
-        if not self.sysid or not self.store.renew_lease(self.sysid, self.lease):
+        if not self.engine_id or not self.store.renew_lease(self.engine_id, self.lease):
             self._new_lease(now)
         orphans: list[Change] = []
         changes: list[Change] = []
-        taken: list[Running] = []
-        owned = self._owned or self.memory or steady > self._glances.ended + self.lease / 3 * 1e6
+        taken: list[Execution] = []
+        owned = self._owned or self.in_flight or steady > self._peeks.ended + self.lease / 3 * 1e6
         if owned and steady >= self._rescues.rested:
             began = self.steady()
             served = self._locked.others()
             orphans = rescue.orphans(self.store, {queue: self.queues[queue] for queue in served}, now)
-            memory = {running.row.id: running for running in self._reachable()}
-            back, taken = rescue.forgotten(self.store, served, self.sysid, memory, now)
+            in_flight = {running.row.id: running for running in self._reachable()}
+            back, taken = rescue.forgotten(self.store, served, self.engine_id, in_flight, now)
             changes = orphans + back
             if len(orphans) < rescue.STEP:
                 self._rescues.looked(began, self.steady())
@@ -551,25 +557,27 @@ class Engine:
                 self.lease / 3 * 1e6 * self._chance.uniform(0.8, 1.0)
             )  # engines spread out
 
-    def _new_lease(self, now: int, freed: Sequence[Running] = ()) -> None:
+    def _new_lease(self, now: int, freed: Sequence[Execution] = ()) -> None:
         """The lease ran out, so our jobs may be somebody else's; their tokens say which. What nobody took goes on under
         a new lease; the rest is dropped. `freed`: jobs of an older lease still, whose queue was locked when that ended.
         They need another lease, too: in one that we have, rows whose adoption was not confirmed look unstarted."""
         served = {str(queue.number): queue.published for queue in self.queues.values()}
         serves = msgspec.json.encode(served | {STRATEGIES: self._strategies}).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"
-        expired, sysid = self.sysid, self.store.take_lease(self.lease, label, serves)
+        expired, engine_id = self.engine_id, self.store.take_lease(self.lease, label, serves)
         held = [*self._reachable(), *freed]  # those that have ended too: else we would take them for a dead engine's
-        lost = self._adopt(held, sysid, now)
-        self.sysid = sysid  # only now: rows of a lease whose adoption was not confirmed must not look unstarted to us
+        lost = self._adopt(held, engine_id, now)
+        self.engine_id = (
+            engine_id  # only now: rows of a lease whose adoption was not confirmed must not look unstarted to us
+        )
         if expired and not freed:
-            self.events.emit("lease lost", now, sysid=expired, jobs=len(held))
+            self.events.emit("lease lost", now, engine_id=expired, jobs=len(held))
         self._part(lost, now)
 
-    def _adopt(self, held: Sequence[Running], sysid: int, now: int) -> list[Running]:
+    def _adopt(self, held: Sequence[Execution], engine_id: int, now: int) -> list[Execution]:
         """Jobs of an older lease of ours are taken into this one; those that somebody else has taken."""
-        changes = [Change(r.row, transitions.adopted(r.row, sysid, now), (), "claimed") for r in held]
-        gone = self.store.turn(sysid, changes, [], now).lost if changes else frozenset[int]()
+        changes = [Change(r.row, transitions.adopted(r.row, engine_id, now), (), "claimed") for r in held]
+        gone = self.store.turn(engine_id, changes, [], now).lost if changes else frozenset[int]()
         for running, change in zip(held, changes, strict=True):
             if change.before.id not in gone:
                 running.row = change.after
@@ -583,7 +591,7 @@ class Engine:
         gone = [r for r in some if r.ending is None and tokens.get(r.row.id) != r.row.token]
         self._part(gone, now, tokens)
 
-    def _part(self, gone: Sequence[Running], now: int, tokens: Mapping[int, int] | None = None) -> None:
+    def _part(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
         """Their rows are not ours any more. One that is not live was cancelled: its handler is told, and may tidy up,
         whoever notices it first. One that is live is another engine's by now. `tokens`: of those that are live."""
         if tokens is None:
@@ -592,25 +600,25 @@ class Engine:
             told = running.ending is None and running.row.id not in tokens
             self._drop(running, now, "told to stop" if told else "lost")
 
-    def _drop(self, running: Running, now: int, event: str = "lost") -> None:
+    def _drop(self, running: Execution, now: int, event: str = "lost") -> None:
         """Its claim was lost: whatever it comes to, or has come to, nothing of it is kept."""
         if running.ending is None:
             self.hands.abandon(running, gently=event == "told to stop")
         running.abandoned = True
         self._stopped = [one for one in self._stopped if one is not running]
         self._blocked = [one for one in self._blocked if one is not running]
-        if self.memory.pop(running.row.id, None):
+        if self.in_flight.pop(running.row.id, None):
             self._left(running)
         self.events.emit(event, now, self._name(running.row), running.row)
 
     # -- looking ahead ----------------------------------------------------------------------------------------------
     def _until_next(self, now: int, steady: int) -> float:
-        if steady >= self._next_glance:
-            self._glance(now)
+        if steady >= self._next_peek:
+            self._peek(now)
         served = self._locked.others()
         times = [t - now for queue in served for t in (self._next_start[queue], self._next_deadline[queue]) if t]
         room = self._room()
-        if not self.stopping and self._hunger.wants(room, self._spare_hands(room)):
+        if not self.stopping and self._planner.wants(room, self._spare_hands(room)):
             return 0.0
         if not self.stopping and room > 0:
             times += [again - now for queue, again in self._refused.items() if again and queue in served]
@@ -624,51 +632,51 @@ class Engine:
             times.append(self._next_bring - steady)
         if self._locked:
             times.append(self._locked.next_look - steady)
-        times += [self._next_sweep - steady, self._next_glance - steady, self._next_prune - steady]
+        times += [self._next_sweep - steady, self._next_peek - steady, self._next_prune - steady]
         if self._blocked:
             times.append(self._next_blocked - steady)
-        if self.memory or self.hands.stuck(steady) > self._stuck:
+        if self.in_flight or self.hands.stuck(steady) > self._stuck:
             times.append(self._next_overrun - steady)
         return max(min(times) / 1e6, 0.0)
 
-    def _glance(self, now: int) -> None:
+    def _peek(self, now: int) -> None:
         began = self.steady()
         wanted = [(queue, self.queues[queue].types) for queue in self._locked.others()]
-        found = self.store.glance(wanted, self._strategies)
+        found = self.store.peek(wanted, self._strategies)
         self._call_back(now, began)
-        self._glances.looked(began, self.steady())
-        for glance in found:
-            if glance.ready:
-                self._hunger.at(glance.queue)
-            self._next_start[glance.queue] = glance.next_start
-            self._next_deadline[glance.queue] = glance.next_deadline
-        self._owned = bool(self._locked) or any(glance.owned for glance in found)
+        self._peeks.looked(began, self.steady())
+        for peek in found:
+            if peek.ready:
+                self._planner.at(peek.queue)
+            self._next_start[peek.queue] = peek.next_start
+            self._next_deadline[peek.queue] = peek.next_deadline
+        self._owned = bool(self._locked) or any(peek.owned for peek in found)
         due = self._owned or any(0 < time <= now for g in found for time in (g.next_start, g.next_deadline))
         due |= any((g.ready and self._refused.get(g.queue, 1)) for g in found)
-        for glance in found:
-            if glance.parked or glance.ready:
-                due |= self._remind(glance)
+        for peek in found:
+            if peek.parked or peek.ready:
+                due |= self._remind(peek)
         asking = any(one.busy for one in self._throttling.values())
-        self.idle = not (self.memory or due or asking or self._closed or self._more_brought)
-        self._next_glance = began + round(self.poll * 1e6)
+        self.idle = not (self.in_flight or due or asking or self._closed or self._more_brought)
+        self._next_peek = began + round(self.poll * 1e6)
         if not self._awaited:
-            self._next_glance = max(self._next_glance, self._glances.rested)
+            self._next_peek = max(self._next_peek, self._peeks.rested)
 
     def _hungry(self, queue: int) -> None:
-        self._hunger.at(queue)
+        self._planner.at(queue)
         if queue in self._throttling:
-            self._throttling[queue].stir()
+            self._throttling[queue].work_available()
 
-    def _remind(self, glance: Glance) -> bool:
+    def _remind(self, peek: Peek) -> bool:
         """Jobs wait there: ask about them (again) or, where no throttler is left, make parked ones ready; whether some
         are."""
-        if glance.queue in self._throttling:
-            self._throttling[glance.queue].remind(glance.ready, round(self.poll * 1e6))
+        if peek.queue in self._throttling:
+            self._throttling[peek.queue].remind(peek.ready, round(self.poll * 1e6))
             return False
-        if not glance.parked or self.store.rules(glance.queue).throttled:
+        if not peek.parked or self.store.rules(peek.queue).throttled:
             return False
-        self._hunger.at(glance.queue)
-        return self.store.unpark(glance.queue, STEP) > 0
+        self._planner.at(peek.queue)
+        return self.store.unpark(peek.queue, STEP) > 0
 
     def _tick(self, now: int) -> None:
         if self._ticks is None:
@@ -678,31 +686,31 @@ class Engine:
 
             self._ticks = Ticks(self.store, self.queues.values(), self.events)
         if self._ticks.turn(now, self.added, self._locked):
-            self._hunger.everywhere()
-            self._glance_by(0)
+            self._planner.everywhere()
+            self._peek_by(0)
 
     def notice(self, queue: int, lanes: Iterable[tuple[str, str]]) -> None:
         """Jobs of these types and lanes were added in this process. Any thread; who adds them rings the store too."""
-        self._hunger.notice(queue, lanes)
+        self._planner.notice(queue, lanes)
 
     def wake(self) -> None:
         """Something may have changed: look for it."""
         if len(self.queues) <= FEW_QUEUES:
-            self._hunger.everywhere()
+            self._planner.everywhere()
             for throttling in self._throttling.values():
                 throttling.wake()
-            self._glance_later(self.steady() + LINGER)
+            self._peek_later(self.steady() + LINGER)
             if self._throttling:
-                self._glance_by(0)  # which sees if there is more to ask
+                self._peek_by(0)  # which sees if there is more to ask
         else:
-            self._glance_by(0)
+            self._peek_by(0)
 
-    def _glance_by(self, steady: int) -> None:
-        self._next_glance = min(self._next_glance, steady)
+    def _peek_by(self, steady: int) -> None:
+        self._next_peek = min(self._next_peek, steady)
 
-    def _glance_later(self, steady: int) -> None:
+    def _peek_later(self, steady: int) -> None:
         """The same where that can wait, if looks have become dear; but not while somebody waits for the end of work."""
-        self._glance_by(steady if self._awaited else max(steady, self._glances.rested))
+        self._peek_by(steady if self._awaited else max(steady, self._peeks.rested))
 
     @property
     def _strategies(self) -> tuple[str, ...]:
@@ -715,7 +723,7 @@ class Engine:
     def ahead(self) -> tuple[int, int]:
         """For whoever turns the clocks by hand: when there is something to do by the calendar, and when by the steady
         clock (a throttler is to be asked); 0 = never. Leases, polls and pruning can wait for the turn after."""
-        self._glance(self.now)
+        self._peek(self.now)
         ticks = self._ticks.next() if self._ticks else 0
         times = (*self._next_start.values(), *self._next_deadline.values(), *self._refused.values(), ticks)
         asking = [one.next_ask or 1 for one in self._throttling.values() if one.next_ask or one.busy]
@@ -725,7 +733,7 @@ class Engine:
     def stop(self) -> None:
         """Ask to stop; ask twice to stop at once. Any thread, any signal handler."""
         self.stopping += 1
-        self.store.ring()
+        self.store.notify()
 
     def run(self, until_empty: bool = False) -> None:
         """Turn after turn, until asked to stop (or, with `until_empty`, until nothing is due and nothing executes)."""
@@ -744,7 +752,7 @@ class Engine:
         else:  # what the store writes to may be another file by now: nothing is saved, and the lease runs out
             self.torn = True
             self._retire("a handler has closed file descriptors that are not its own")
-            self.events.emit("engine stopping", self.now, jobs=len(self.memory), why=self.unfit)
+            self.events.emit("engine stopping", self.now, jobs=len(self.in_flight), why=self.unfit)
 
     def _turns(self, until_empty: bool, descriptors: Descriptors) -> bool:
         """Until it is over; whether the store is there then."""
@@ -773,10 +781,10 @@ class Engine:
                 if self.stopping > announced:
                     announced = self.stopping
                     why = self.unfit or "asked to"
-                    self.events.emit("engine stopping", self.store.now(), jobs=len(self.memory), why=why)
-                if (self.stopping or (until_empty and self.idle)) and not self.memory and not self._stopped:
+                    self.events.emit("engine stopping", self.store.now(), jobs=len(self.in_flight), why=why)
+                if (self.stopping or (until_empty and self.idle)) and not self.in_flight and not self._stopped:
                     break
-                if len(self.memory) > len(self._blocked):
+                if len(self.in_flight) > len(self._blocked):
                     blocked_since = None
                 elif blocked_since is None:
                     blocked_since = self.steady()
@@ -795,8 +803,8 @@ class Engine:
                 over = (
                     over and self.steady() - away_since >= STORE_AWAY
                 )  # not at the first blip: handlers are waited for
-                if self.stopping > 1 or (self.stopping and (over or not self.memory)):
-                    self.stopping = max(self.stopping, 2 if self.memory else 1)
+                if self.stopping > 1 or (self.stopping and (over or not self.in_flight)):
+                    self.stopping = max(self.stopping, 2 if self.in_flight else 1)
                     return False  # nobody waits: the lease will run out
             if pause > 0 and descriptors.intact and self.store.wait(pause):
                 self.wake()
@@ -806,7 +814,7 @@ class Engine:
         if self.stopping < 2 and not self.unfit:
             self.hands.wait_for_told(TIDYING / 1e6)
         try:
-            self.store.drop_lease(self.sysid)
+            self.store.drop_lease(self.engine_id)
             self.events.emit("engine stopped", self.store.now())
         except StoreUnavailable:
             pass  # it runs out by itself

@@ -16,7 +16,7 @@ LONGEST_REST: Final = 5_000_000
 """Microseconds: later than this nobody looks, whatever it costs."""
 
 
-class Looks:
+class PollBudget:
     """Looks of one kind. While somebody's old transaction is open, what a look reads grows and grows; not so the part
     of the time that is spent on looks that are not urgent: a twentieth. One that took long is no reason to rest, two
     are: the process may have been stopped meanwhile."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.engine.queues import EngineQueue
 from hipq.job import transitions, wait_transitions
 from hipq.job.model import Change, queue_of
@@ -40,21 +40,23 @@ def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:
 
 
 def forgotten(
-    store: Store, queues: Sequence[int], sysid: int, memory: Mapping[int, Running], now: int
-) -> tuple[list[Change], list[Running]]:
+    store: Store, queues: Sequence[int], engine_id: int, in_flight: Mapping[int, Execution], now: int
+) -> tuple[list[Change], list[Execution]]:
     """Compare the rows this engine owns with its memory, both ways.
 
     A row that is not in memory was claimed in a commit whose acknowledgement was lost: it was never started, so it is
     given back whole. A job in memory whose row is not ours any more was taken from us.
     """
-    owned = {row.id: row for row in store.owned(queues, sysid)}
+    owned = {row.id: row for row in store.owned(queues, engine_id)}
     reason = "claimed, but the claim was never confirmed"
     back = [
         Change(row, transitions.given_back(row, reason, False, now), (), "given back")
         for job_id, row in owned.items()
-        if job_id not in memory
+        if job_id not in in_flight
     ]
     taken = [
-        running for job_id, running in memory.items() if job_id not in owned or owned[job_id].token != running.row.token
+        running
+        for job_id, running in in_flight.items()
+        if job_id not in owned or owned[job_id].token != running.row.token
     ]
     return back, taken

@@ -7,7 +7,7 @@ from typing import assert_never
 import msgspec
 from msgspec.structs import replace
 
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.errors import KeyTaken, StoreBusy, StoreRefused
 from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.fault import Fault, clean, timeout
@@ -16,30 +16,30 @@ from hipq.job.model import Change, New, Row, remember
 from hipq.job.order import Order
 from hipq.job.retries import NotRegistered
 from hipq.job.run_result import (
-    Again,
-    CalledOff,
+    AnswerHandlerFailed,
+    CancelHandled,
     Crashed,
-    Ending,
+    Decided,
     Errored,
+    FailedRun,
     GivenBack,
-    Judged,
     Progressed,
-    Refused,
+    Rerun,
+    RunResult,
     Succeeded,
-    Unread,
     Waits,
 )
 from hipq.job.spec import Spec
-from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, EXECUTING, FINAL, INITIAL, RETRY
+from hipq.job.states import ANSWERED, CANCELLING, ERROR, EXECUTING, FINAL, INITIAL, RETRY
 from hipq.job.when import later
 from hipq.stores.base import Store, Stored, Turned
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 
-KEEPS_ITS_ANSWER = (Unread, Crashed, GivenBack)
+KEEPS_ITS_ANSWER = (AnswerHandlerFailed, Crashed, GivenBack)
 """Endings after which a job has its answer still before it, if it neither ended nor failed."""
 
 
-def settle(running: Running, order: Order, now: int) -> Change:
+def settle(running: Execution, order: Order, now: int) -> Change:
     """The change that saves a stopped job: through its retry handler's verdict, onto a copy, never back into memory."""
     row, ending = running.row, running.ending
     assert ending is not None
@@ -48,11 +48,11 @@ def settle(running: Running, order: Order, now: int) -> Change:
     match ending:
         case Succeeded():
             after, event = transitions.succeeded(row, ending.result, ending.exitcode, now), "ok"
-        case Refused():
+        case FailedRun():
             after, event = transitions.refused(row, ending.fault, ending.exitcode, now), "failed"
-        case Again() if _outlived(running, now):
+        case Rerun() if _outlived(running, now):
             after, event = transitions.outlived(row, ending.fault, ending.exitcode, now), "lifetime over"
-        case Again():
+        case Rerun():
             after, event = transitions.asked_again(row, ending, order, now), "again"
         case Waits():
             latest = row.deadline if row.phase == EXECUTING else waiting.load(row.wait).until
@@ -60,19 +60,19 @@ def settle(running: Running, order: Order, now: int) -> Change:
             after, event = wait_transitions.waits(row, wait, now, ending.key), "waits"
         case Progressed():
             after, event = wait_transitions.progressed(row, ending.extend, now), "progress"
-        case Unread() if _outlived(running, now):
+        case AnswerHandlerFailed() if _outlived(running, now):
             after, event = transitions.outlived(row, ending.fault, 500, now), "lifetime over"
-        case Unread():
+        case AnswerHandlerFailed():
             after, event = wait_transitions.unread(row, ending.fault, now), "answer failed"
-        case CalledOff():
-            after = wait_transitions.call_ended(row, ending.fault, order, now)
-            event = "call-off failed" if ending.fault else "called off"
-        case Errored() if running.judges:  # its retry handler could not be asked
+        case CancelHandled():
+            after = wait_transitions.cancel_handled(row, ending.fault, order, now)
+            event = "cancel handler failed" if ending.fault else "cancel handler ended"
+        case Errored() if running.only_decides:  # its retry handler could not be asked
             after, event = transitions.gave_up(row, ending.fault, now), "gave up"
         case Errored():
             after, event = transitions.errored(row, ending.fault, ending.exitcode, now), "error"
-        case Judged():
-            errored = row if running.judges else transitions.errored(row, ending.fault, ending.exitcode, now)
+        case Decided():
+            errored = row if running.only_decides else transitions.errored(row, ending.fault, ending.exitcode, now)
             copy = transitions.edited(errored, ending.edits) if ending.edits else errored
             if ending.again:
                 after, event = transitions.retried(copy, ending.again, order, now), "again"
@@ -80,8 +80,8 @@ def settle(running: Running, order: Order, now: int) -> Change:
                 after, event = transitions.gave_up(copy, ending.fault, now), "lifetime over"
             else:
                 after, event = transitions.gave_up(copy, ending.fault, now), "gave up"
-        case Crashed() if row.phase == CALLING_OFF and row.crashes >= transitions.CRASHES_ALLOWED:
-            after, event = wait_transitions.call_ended(row, ending.fault, order, now), "call-off failed"
+        case Crashed() if row.phase == CANCELLING and row.crashes >= transitions.CRASHES_ALLOWED:
+            after, event = wait_transitions.cancel_handled(row, ending.fault, order, now), "cancel handler failed"
         case Crashed():
             after = _crashed(running, ending, now)
             event = "gave up" if after.state == FINAL else "crashed"
@@ -99,11 +99,11 @@ def settle(running: Running, order: Order, now: int) -> Change:
     return Change(row, _one_write(row, after), tuple(running.children), event, used, seeking)
 
 
-def _crashed(running: Running, ending: Crashed, now: int) -> Row:
+def _crashed(running: Execution, ending: Crashed, now: int) -> Row:
     """A crash is an error like any other: of the handler, for the retry handler; of the answer handler, after which it
     is called again. What else crashed is called again, too, and not for ever."""
     row, judged = running.row, _is_judged(running)
-    if running.judges or row.phase == CALLING_OFF:
+    if running.only_decides or row.phase == CANCELLING:
         return transitions.crashed_aside(row, ending.fault, now)
     if row.phase == ANSWERED:
         return wait_transitions.crashed(row, ending.fault, ending.exitcode, now, judged)
@@ -112,7 +112,7 @@ def _crashed(running: Running, ending: Crashed, now: int) -> Row:
     return transitions.crashed(row, ending.fault, ending.exitcode, now, judged)
 
 
-def _is_judged(running: Running) -> bool:
+def _is_judged(running: Execution) -> bool:
     """Whether anything decides about an error of this job: if not this program, then one that has its strategy, or can
     read what a newer program has stored."""
     try:
@@ -121,7 +121,7 @@ def _is_judged(running: Running) -> bool:
         return True
 
 
-def _seeking(running: Running, errored: Row | None, after: Row, event: str) -> Row | None:
+def _seeking(running: Execution, errored: Row | None, after: Row, event: str) -> Row | None:
     """As what it looks for an answer that may have come before it failed. That is its end all the same if it had an
     answer already, or its lifetime is over."""
     if after.state == FINAL and (running.row.phase != EXECUTING or event == "lifetime over"):
@@ -134,22 +134,22 @@ def _agreed(row: Row, spec: Spec) -> Row:
     return wait_transitions.agreed(row, spec.fence, spec.cancelled is not None)
 
 
-def overran(running: Running) -> Ending:
+def overran(running: Execution) -> RunResult:
     """How it ends if its code takes longer than it may."""
 
     def fault(code: str) -> Fault:
         return timeout(f"its {code} ran longer than {running.limit / 1e6:g} s")
 
-    if running.judges or (running.answer and running.answer.error):
-        return Judged(fault("retry handler"), 504)
+    if running.only_decides or (running.answer and running.answer.error):
+        return Decided(fault("retry handler"), 504)
     if running.row.phase == ANSWERED:
-        return Unread(fault("answer handler"))
-    if running.row.phase == CALLING_OFF:
-        return CalledOff(fault("cancel handler"))
+        return AnswerHandlerFailed(fault("answer handler"))
+    if running.row.phase == CANCELLING:
+        return CancelHandled(fault("cancel handler"))
     return Errored(fault("handler"), 504)
 
 
-def save_apart(store: Store, sysid: int, changes: list[Change], now: int) -> tuple[list[Change], Turned, set[int]]:
+def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) -> tuple[list[Change], Turned, set[int]]:
     """One bad row must not fail its neighbours. Those that add no jobs are saved together, the others one by one.
 
     What the store will never take ends as an error; what somebody else's transaction holds up is handed back. Returns
@@ -167,7 +167,7 @@ def save_apart(store: Store, sysid: int, changes: list[Change], now: int) -> tup
     while todo:
         some = todo.pop(0)
         try:
-            turned = store.turn(sysid, some, [], now)
+            turned = store.turn(engine_id, some, [], now)
         except KeyTaken as error:
             taken = error.holders
             todo.insert(0, [key_taken(one, taken[i], now) if (i := one.before.id) in taken else one for one in some])
@@ -217,10 +217,10 @@ def _one_write(before: Row, after: Row) -> Row:
     return after if after.token == before.token + 1 else replace(after, token=before.token + 1)
 
 
-def _life(running: Running) -> int:
+def _life(running: Execution) -> int:
     """When its lifetime is over; 0 = never."""
     return later(running.row.create_time, running.spec.lifetime) if running.spec.lifetime else 0
 
 
-def _outlived(running: Running, now: int) -> bool:
+def _outlived(running: Execution, now: int) -> bool:
     return 0 < _life(running) <= now

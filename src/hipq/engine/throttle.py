@@ -38,24 +38,24 @@ FEW_FAILURES: Final = 3
 LONGEST_BACKOFF: Final = 30_000_000
 HEAD: Final = ("", 0)
 
-Aside = Callable[[Callable[[], None]], None]
+Spawn = Callable[[Callable[[], None]], None]
 """Runs something in another thread."""
 
 
-def aside(work: Callable[[], None]) -> None:
+def spawn(work: Callable[[], None]) -> None:
     threading.Thread(target=work, name="hipq-throttler", daemon=True).start()
 
 
 class Throttling:
     """One queue's throttler in this engine: asked or not, and what it said."""
 
-    def __init__(self, store: Store, queue: EngineQueue, events: Events, run_aside: Aside) -> None:
+    def __init__(self, store: Store, queue: EngineQueue, events: Events, run_spawned: Spawn) -> None:
         assert queue.throttler is not None
         self._store = store
         self._queue = queue
         self._throttler = queue.throttler
         self._events = events
-        self._aside = run_aside
+        self._aside = run_spawned
         self._asked: Asked | None = None
         self._answer: list[Verdict | BaseException] = []
         """What came of it, once it is there; another list for every question."""
@@ -121,7 +121,7 @@ class Throttling:
         elif not self._answer:
             self._woken = True
 
-    def stir(self, *, ended: bool = False) -> None:
+    def work_available(self, *, ended: bool = False) -> None:
         """There is something new to ask about, or a job ended: ask at once."""
         self.hungry, self.fruitless, self._in_vain = True, False, 0
         self._ended |= ended
@@ -135,13 +135,13 @@ class Throttling:
             self._next_ask = min(self._next_ask, at) if self.hungry else at
             self.hungry = True
 
-    def ask(self, sysid: int, room: int, now: int, steady: int) -> None:
+    def ask(self, engine_id: int, room: int, now: int, steady: int) -> None:
         """Begin to ask, if this is the time and nobody else does."""
         if not 0 < self.next_ask <= steady or room <= 0:
             return
         claim = Claim(self._queue.number, self._queue.types, room, self._queue.critical)
         head = self._ended and not self._was_head
-        asked = self._store.ask(sysid, claim, HEAD if head else self._lap, TICKET_SECONDS, PAGE, now)
+        asked = self._store.ask(engine_id, claim, HEAD if head else self._lap, TICKET_SECONDS, PAGE, now)
         if asked is None:
             self._next_ask = steady + OCCUPIED
             return
@@ -176,7 +176,7 @@ class Throttling:
         except BaseException as error:
             answer.append(error)
         self._hung.discard(asked.ticket)
-        self._store.ring()
+        self._store.notify()
 
     def answered(self, room: int, now: int, steady: int) -> tuple[list[Claim], list[Change]]:
         """What its answer comes to, once it is there: what to claim, and what to write."""
@@ -210,7 +210,9 @@ class Throttling:
 
     def _rolled(self, now: int) -> list[Change]:
         shut, self._shut = [row for row in self._shut if not is_open(row.time_windows, now)], []
-        return [Change(row, transitions.rolled(row, self._queue.order, now), (), "window closed") for row in shut]
+        return [
+            Change(row, transitions.to_next_window(row, self._queue.order, now), (), "window closed") for row in shut
+        ]
 
     def _claims(self, asked: Asked, answer: Verdict, room: int) -> list[Claim]:
         ids = tuple(row.id for row in answer.admitted)

@@ -77,14 +77,14 @@ def _final(row: Row) -> Why:
 # -- an engine has it ------------------------------------------------------------------------------------------------
 _DOING: Final = {
     states.EXECUTING: "it is executing",
-    states.JUDGING: "its retry handler is being asked",
+    states.DECIDING: "its retry handler is being asked",
     states.ANSWERED: "its answer is being looked at",
-    states.CALLING_OFF: "its cancel handler is running",
+    states.CANCELLING: "its cancel handler is running",
 }
 
 
 def _in_hands(row: Row, engines: Sequence[EngineSeen]) -> Why:
-    engine = next((one for one in engines if one.sysid == row.owner), None)
+    engine = next((one for one in engines if one.engine_id == row.owner), None)
     since = _claimed(row) if row.phase == states.EXECUTING else row.update_time
     before, more = _led_here(row)
     found = {"engine": row.owner, "label": engine.label if engine else None, "alive": engine is not None,
@@ -107,7 +107,7 @@ def _led_here(row: Row) -> tuple[str, dict[str, Any]]:
     wait = waiting.load(row.wait)
     if row.phase == states.ANSWERED and wait.tries:
         return _failed(row, wait)
-    if row.phase == states.CALLING_OFF and wait.cause:
+    if row.phase == states.CANCELLING and wait.cause:
         cause = _on_a_line(wait.cause)
         return f"why: {cause}", {"cause": cause}
     return "", {}
@@ -156,9 +156,9 @@ def _unread(row: Row, wait: Waiting, engines: Sequence[EngineSeen], now: int) ->
 
 # -- it waits for other code than its handler ------------------------------------------------------------------------
 _LEFT: Final = {
-    states.JUDGING: "it failed, and its retry handler has not been asked",
+    states.DECIDING: "it failed, and its retry handler has not been asked",
     states.ANSWERED: "its answer has come, and has not been looked at",
-    states.CALLING_OFF: "it is given up, and its cancel handler has not run",
+    states.CANCELLING: "it is given up, and its cancel handler has not run",
 }
 
 
@@ -389,7 +389,7 @@ def _ids(holders: Sequence[Holder]) -> str:
 
 
 def _engines(engines: Sequence[EngineSeen]) -> str:
-    return _some("engine", [f"{one.sysid} ({one.label})" for one in engines])
+    return _some("engine", [f"{one.engine_id} ({one.label})" for one in engines])
 
 
 def _some(noun: str, names: Sequence[str]) -> str:
@@ -398,7 +398,7 @@ def _some(noun: str, names: Sequence[str]) -> str:
 
 
 def _listed(engines: Sequence[EngineSeen]) -> list[dict[str, Any]]:
-    return [{"sysid": one.sysid, "label": one.label} for one in engines]
+    return [{"engine_id": one.engine_id, "label": one.label} for one in engines]
 
 
 def _noticed(row: Row, engines: Sequence[EngineSeen]) -> str:
@@ -417,7 +417,7 @@ def _serving(row: Row, engines: Sequence[EngineSeen]) -> list[EngineSeen]:
 
 def _strategy(row: Row) -> str:
     """The registered retry strategy that is to judge it; "" = any engine that has its code can."""
-    own = meta.load(row.meta).retry if row.phase == states.JUDGING else None
+    own = meta.load(row.meta).retry if row.phase == states.DECIDING else None
     return str(own.get("registered", "")) if own else ""
 
 

@@ -1,14 +1,14 @@
 """Handlers in processes of their own: those that ask for it, and suspects after a crash.
 
-A nursery is forked when the engine is made, before it has threads or a connection: a quiet copy of the program that
+A fork_server is forked when the engine is made, before it has threads or a connection: a quiet copy of the program that
 does nothing but fork children when asked. So a child has every handler, closures too, and none of the engine's locks.
 (A lock that some other thread of the program held at that moment stays held in the children.)
 
-    engine --- socket ---> nursery --- fork ---> child
+    engine --- socket ---> fork_server --- fork ---> child
        \\______________ one socket a child __________/
 
-A child that dies takes nobody along. The nursery says on the child's socket how it ended; when the engine dies, the
-sockets close, and nursery and children end by themselves.
+A child that dies takes nobody along. The fork_server says on the child's socket how it ended; when the engine dies, the
+sockets close, and fork_server and children end by themselves.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ _DIED: Final = 1 << 63
 """Set in a message's length when it is not a reply but the exit status of the child."""
 
 
-class NurseryGone(Exception):
+class ForkServerGone(Exception):
     """No more children can be forked in this process. Not the fault of the job that wanted one."""
 
 
-class Nursery:
+class ForkServer:
     """Forks children on request and lends them out, one job each at a time."""
 
     def __init__(self, serve: Serve) -> None:
@@ -53,7 +53,7 @@ class Nursery:
             self.pid = os.fork()
         if self.pid == 0:
             self._socket.close()
-            _tend(theirs, serve)
+            _serve_forks(theirs, serve)
         theirs.close()
 
     @contextmanager
@@ -90,7 +90,7 @@ class Nursery:
             return Child(ours)
         except (OSError, ValueError) as error:
             ours.close()
-            raise NurseryGone(f"no child process could be had: {error}") from None
+            raise ForkServerGone(f"no child process could be had: {error}") from None
         finally:
             theirs.close()
 
@@ -235,8 +235,8 @@ def _send(connection: socket.socket, body: bytes, flag: int = 0) -> None:
     connection.sendall(struct.pack("!Q", len(body) | flag) + body)
 
 
-def _tend(engine: socket.socket, serve: Serve) -> NoReturn:
-    """The nursery's life, which must never end in the program it was forked from."""
+def _serve_forks(engine: socket.socket, serve: Serve) -> NoReturn:
+    """The fork_server's life, which must never end in the program it was forked from."""
     try:
         _fork_on_request(engine, serve)
     except BaseException:
@@ -262,7 +262,7 @@ def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
         ready = {descriptor for descriptor, _ in poll.poll()}
         if wake in ready:
             os.read(wake, 4096)
-            _bury(children)
+            _reap(children)
         if engine.fileno() not in ready:
             continue
         message, descriptors, _, _ = socket.recv_fds(engine, 1, 1)
@@ -286,7 +286,7 @@ def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
         children[pid] = connection
 
 
-def _bury(children: dict[int, socket.socket]) -> None:
+def _reap(children: dict[int, socket.socket]) -> None:
     while children:
         try:
             dead = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)

@@ -24,7 +24,7 @@ from hipq.job.answer import (
     NewAnswer,
 )
 from hipq.job.model import Change, Row
-from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, FINAL, RETRY, WAITING
+from hipq.job.states import ANSWERED, CANCELLING, ERROR, FINAL, RETRY, WAITING
 
 
 class Placed(NamedTuple):
@@ -93,7 +93,7 @@ def verdict(new: NewAnswer, found: Found, now: int) -> Verdict:
         return Verdict(Answered.LATE, LATE, row.id, _fence_note(row, new.attempt))
     attempts = [one.attempt for one in found.pending] + [new.attempt]
     if not takes(row) or any(_undecided(row, attempt, new.fence) for attempt in attempts):
-        if row.phase == CALLING_OFF:
+        if row.phase == CANCELLING:
             return Verdict(Answered.LATE, LATE, row.id, "its job is being cancelled")
         return Verdict(Answered.BUFFERED, BUFFERED, row.id)
     if found.used and not new.answer_id and row.state in (ERROR, RETRY):
@@ -124,7 +124,7 @@ def takes(row: Row) -> bool:
     be tried again: the answer makes that unnecessary."""
     if row.phase == WAITING:
         return not waiting.load(row.wait).tries
-    if row.phase == CALLING_OFF:
+    if row.phase == CANCELLING:
         cause = waiting.load(row.wait).cause
         return cause is None or cause.kind != "cancelled"
     return row.state in (ERROR, RETRY) and row.attempt > 0

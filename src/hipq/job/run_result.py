@@ -20,14 +20,14 @@ class Succeeded(msgspec.Struct, frozen=True, tag=True, gc=False):
     exitcode: int = 200
 
 
-class Refused(msgspec.Struct, frozen=True, tag=True, gc=False):
+class FailedRun(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The handler said Failed: final at once."""
 
     fault: Fault
     exitcode: int = 400
 
 
-class Again(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Rerun(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Asked for another run: at a moment, or after a delay counted from when it is saved."""
 
     fault: Fault
@@ -40,7 +40,7 @@ class Again(msgspec.Struct, frozen=True, tag=True, gc=False):
         return self.at or later(now, self.delay)
 
 
-Chosen = Succeeded | Refused | Again
+Chosen = Succeeded | FailedRun | Rerun
 """What a user may choose a time-out to mean."""
 
 
@@ -58,13 +58,13 @@ class Progressed(msgspec.Struct, frozen=True, tag=True, gc=False):
     extend: float = 0.0
 
 
-class Unread(msgspec.Struct, frozen=True, tag=True, gc=False):
+class AnswerHandlerFailed(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The answer handler raised: the answer stays the job's, and is looked at again."""
 
     fault: Fault
 
 
-class CalledOff(msgspec.Struct, frozen=True, tag=True, gc=False):
+class CancelHandled(msgspec.Struct, frozen=True, tag=True, gc=False):
     """The cancel handler has run; what it raised is on record and changes nothing."""
 
     fault: Fault | None = None
@@ -88,12 +88,12 @@ class Errored(msgspec.Struct, frozen=True, tag=True, gc=False):
     """Seconds before which it must not be tried again."""
 
 
-class Judged(msgspec.Struct, frozen=True, tag=True, gc=False):
+class Decided(msgspec.Struct, frozen=True, tag=True, gc=False):
     """It failed and the retry handler has spoken: again, or None to give up."""
 
     fault: Fault
     exitcode: int = 500
-    again: Again | None = None
+    again: Rerun | None = None
     edits: Edits | None = None
     """What the retry handler changed in its copy of the job."""
 
@@ -114,22 +114,34 @@ class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
     started: bool
 
 
-Ending = Succeeded | Refused | Again | Waits | Progressed | Errored | Judged | Unread | CalledOff | Crashed | GivenBack
+RunResult = (
+    Succeeded
+    | FailedRun
+    | Rerun
+    | Waits
+    | Progressed
+    | Errored
+    | Decided
+    | AnswerHandlerFailed
+    | CancelHandled
+    | Crashed
+    | GivenBack
+)
 
 
 Write = Callable[[Any, str], str]
 """Makes JSON of a job's data, by the type that its handler gives it."""
 
 
-def again(retry: Retry, write: Write = payload.encode) -> Again:
+def again(retry: Retry, write: Write = payload.encode) -> Rerun:
     data = "" if retry.data is UNSET else write(retry.data, "Retry's data")
     fault = Fault("retry", clean(retry.reason))
     if retry.at is not None:
-        return Again(fault, retry.exitcode, at=moment(retry.at, "Retry's at"), data=data)
-    return Again(fault, retry.exitcode, delay=seconds(retry.delay or 0, "Retry's delay"), data=data)
+        return Rerun(fault, retry.exitcode, at=moment(retry.at, "Retry's at"), data=data)
+    return Rerun(fault, retry.exitcode, delay=seconds(retry.delay or 0, "Retry's delay"), data=data)
 
 
-def ending_of(value: Any, write: Write = payload.encode) -> Ending:
+def ending_of(value: Any, write: Write = payload.encode) -> RunResult:
     """What a handler returned or raised, as an ending. A result that cannot be kept is an error like any other."""
     try:
         match value:
@@ -138,7 +150,7 @@ def ending_of(value: Any, write: Write = payload.encode) -> Ending:
             case Ok():
                 return Succeeded(payload.encode(value.result, "the result"), value.exitcode)
             case Failed():
-                return Refused(Fault("failed", clean(_reason(value.reason))), value.exitcode)
+                return FailedRun(Fault("failed", clean(_reason(value.reason))), value.exitcode)
             case Retry() if value.delay is None and value.at is None and value.data is UNSET:
                 return Errored(Fault("retry", clean(value.reason)), value.exitcode)
             case Retry():
@@ -186,13 +198,13 @@ def _seconds(value: float | timedelta | None, name: str) -> float:
     return 0.0 if value is None else seconds(value, name, least=0.001)
 
 
-def answer_ending(value: Any, write: Write = payload.encode) -> Ending:
+def answer_ending(value: Any, write: Write = payload.encode) -> RunResult:
     """What an answer handler returned or raised. If it failed, it is called again: the answer is not lost, and the
     request not sent again. A Retry is no failure of it."""
     try:
         if isinstance(value, Progress):
             return Progressed(_seconds(value.extend, "Progress's extend"))
     except Invalid as error:
-        return Unread(Fault.of(error))
+        return AnswerHandlerFailed(Fault.of(error))
     ending = ending_of(value, write)
-    return Unread(ending.fault) if isinstance(ending, Errored) and ending.exitcode >= 500 else ending
+    return AnswerHandlerFailed(ending.fault) if isinstance(ending, Errored) and ending.exitcode >= 500 else ending

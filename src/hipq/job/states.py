@@ -28,14 +28,14 @@ PARKED: Final = "parked"
 EXECUTING: Final = "executing"
 WAITING: Final = "waiting"
 ANSWERED: Final = "answered"
-CALLING_OFF: Final = "calling off"
-JUDGING: Final = "judging"
+CANCELLING: Final = "cancelling"
+DECIDING: Final = "deciding"
 DONE: Final = "done"
 
 PHASES: Final[Mapping[str, tuple[str, ...]]] = {
     INITIAL: (SCHEDULED, READY, PARKED),
-    RUNNING: (EXECUTING, WAITING, ANSWERED, CALLING_OFF),
-    ERROR: (JUDGING,),
+    RUNNING: (EXECUTING, WAITING, ANSWERED, CANCELLING),
+    ERROR: (DECIDING,),
     RETRY: (SCHEDULED, READY, PARKED),
     FINAL: (DONE,),
 }
@@ -58,7 +58,7 @@ class IllegalMove(AssertionError):
     """A job was about to make a move the table does not have."""
 
 
-def walk(state: str, *path: str) -> str:
+def follow(state: str, *path: str) -> str:
     """Follow legal moves one by one and return where they end; an illegal one raises."""
     for step in path:
         if step not in MOVES[state]:

@@ -11,22 +11,22 @@ from hipq.job import states
 from hipq.job.fault import Fault, crash, details
 from hipq.job.model import Row, remember
 from hipq.job.order import Order
-from hipq.job.run_result import Again, Edits
+from hipq.job.run_result import Edits, Rerun
 from hipq.job.states import (
     ANSWERED,
-    CALLING_OFF,
+    CANCELLING,
+    DECIDING,
     DONE,
     ERROR,
     FINAL,
     INITIAL,
-    JUDGING,
     NONE,
     PARKED,
     READY,
     RETRY,
     RUNNING,
     SCHEDULED,
-    walk,
+    follow,
 )
 from hipq.job.when import later
 from hipq.job.windows import opening
@@ -43,7 +43,7 @@ CRASH_PAUSES = (5.0, 30.0)
 def succeeded(row: Row, result: str, exitcode: int, now: int) -> Row:
     return replace(
         row,
-        state=walk(row.state, FINAL), phase=DONE, owner=0, held=0, token=row.token + 1,
+        state=follow(row.state, FINAL), phase=DONE, owner=0, held=0, token=row.token + 1,
         error=NONE, code="ok", exitcode=exitcode, result=result, wait="",
         history=remember(row.history, now, "ok"), update_time=now,
     )  # fmt: skip
@@ -58,7 +58,7 @@ def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = "error
     """It failed; its retry handler gets this copy. It had its own run, so it is a suspect no longer."""
     return replace(
         row,
-        state=walk(row.state, ERROR), phase=JUDGING, owner=0, held=0, token=row.token + 1,
+        state=follow(row.state, ERROR), phase=DECIDING, owner=0, held=0, token=row.token + 1,
         failures=row.failures + 1, crashes=0, error=fault.dump(), code="error" if exitcode >= 500 else "retry",
         exitcode=exitcode, history=remember(row.history, now, event, **details(fault)), update_time=now,
     )  # fmt: skip
@@ -79,12 +79,12 @@ def gave_up(row: Row, fault: Fault, now: int) -> Row:
     return _ended(row, fault, row.code, row.exitcode, now, "gave up", FINAL)
 
 
-def retried(row: Row, again: Again, order: Order, now: int) -> Row:
+def retried(row: Row, again: Rerun, order: Order, now: int) -> Row:
     """An errored job whose retry handler wants another run."""
     return _ready_again(row, Fault.load(row.error), again.when(now), order, now, RETRY, data=again.data)
 
 
-def asked_again(row: Row, again: Again, order: Order, now: int) -> Row:
+def asked_again(row: Row, again: Rerun, order: Order, now: int) -> Row:
     """The handler itself asked for another run: not a failure."""
     row = replace(row, code="retry", exitcode=again.exitcode, crashes=0)
     return _ready_again(row, again.fault, again.when(now), order, now, ERROR, RETRY, data=again.data)
@@ -151,7 +151,7 @@ def ranked(row: Row, order: Order, now: int) -> Row:
     return replace(row, rank=order.rank(row.scheduled_run_time, row.priority), token=row.token + 1, update_time=now)
 
 
-def rolled(row: Row, order: Order, now: int) -> Row:
+def to_next_window(row: Row, order: Order, now: int) -> Row:
     """Its window closed before it could start: it is scheduled for the next opening. Not an attempt."""
     at = opening(row.time_windows, now)
     return _postponed(row, at, order, now, "window closed")
@@ -172,7 +172,7 @@ def rejected(row: Row, reason: str, now: int) -> Row:
     return _ended(row, Fault("rejected", reason), "failed", 403, now, "rejected", RUNNING, ERROR, FINAL)
 
 
-def hurried(row: Row, order: Order, now: int) -> Row:
+def run_now(row: Row, order: Order, now: int) -> Row:
     """A job that waits for its time runs now instead."""
     return replace(
         row,
@@ -204,7 +204,7 @@ def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
         return replace(row, owner=owner, token=row.token + 1, update_time=now)
     return replace(
         row,
-        state=walk(row.state, RUNNING), phase=states.EXECUTING, owner=owner,
+        state=follow(row.state, RUNNING), phase=states.EXECUTING, owner=owner,
         held=0 if critical else row.throttle_factor,
         token=row.token + 1, attempt=row.attempt + 1, error=NONE, deadline=later(now, row.timeout),
         history=remember(row.history, now, "claimed", by=owner), update_time=now,
@@ -213,13 +213,13 @@ def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
 
 def _looked_at(row: Row) -> bool:
     """What an engine has of it is not its handler's run, but another piece of its code."""
-    return row.state == ERROR or row.phase in (ANSWERED, CALLING_OFF)
+    return row.state == ERROR or row.phase in (ANSWERED, CANCELLING)
 
 
 def _ended(row: Row, fault: Fault, code: str, exitcode: int, now: int, event: str, *path: str) -> Row:
     return replace(
         row,
-        state=walk(row.state, *path), phase=DONE, owner=0, held=0, token=row.token + 1,
+        state=follow(row.state, *path), phase=DONE, owner=0, held=0, token=row.token + 1,
         error=fault.dump(), code=code, exitcode=exitcode, wait="",
         history=remember(row.history, now, event, **details(fault)), update_time=now,
     )  # fmt: skip
@@ -237,7 +237,7 @@ def _ready_again(row: Row, fault: Fault, at: int, order: Order, now: int, *path:
     at = opening(row.time_windows, at)
     return replace(
         row,
-        state=walk(row.state, *path), phase=READY if at <= now else SCHEDULED, owner=0, held=0, token=row.token + 1,
+        state=follow(row.state, *path), phase=READY if at <= now else SCHEDULED, owner=0, held=0, token=row.token + 1,
         scheduled_run_time=at, rank=order.rank(at, row.priority), error=fault.dump(),
         job_data=data or row.job_data, deadline=0,
         history=remember(row.history, now, "again", scheduled=at, **details(fault)), update_time=now,
@@ -248,6 +248,6 @@ def _back(row: Row, fault: Fault, now: int, event: str) -> Row:
     """To ready with its old time and rank: it keeps its place."""
     return replace(
         row,
-        state=walk(row.state, ERROR, RETRY), phase=READY, owner=0, held=0, token=row.token + 1, deadline=0,
+        state=follow(row.state, ERROR, RETRY), phase=READY, owner=0, held=0, token=row.token + 1, deadline=0,
         error=fault.dump(), history=remember(row.history, now, event, **details(fault)), update_time=now,
     )  # fmt: skip

@@ -8,8 +8,8 @@ from hipq.job import transitions, waiting
 from hipq.job.fault import Fault, details, timeout
 from hipq.job.model import Row, remember
 from hipq.job.order import Order
-from hipq.job.run_result import Again, Refused, Succeeded
-from hipq.job.states import ANSWERED, CALLING_OFF, ERROR, NONE, RETRY, RUNNING, WAITING, walk
+from hipq.job.run_result import FailedRun, Rerun, Succeeded
+from hipq.job.states import ANSWERED, CANCELLING, ERROR, NONE, RETRY, RUNNING, WAITING, follow
 from hipq.job.waiting import Waiting
 from hipq.job.when import later
 
@@ -42,7 +42,7 @@ def answered(row: Row, now: int) -> Row:
         wait = replace(wait, until=later(now, row.timeout), cause=None)
     return replace(
         row,
-        state=walk(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
+        state=follow(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
         crashes=min(row.crashes, 1),  # it has not crashed over this
         history=remember(row.history, now, "answered"), update_time=now,
     )  # fmt: skip
@@ -82,20 +82,20 @@ def looks_again(row: Row, now: int) -> Row:
     return replace(row, phase=ANSWERED, token=row.token + 1, update_time=now)
 
 
-def called_off(row: Row, cause: Fault, now: int) -> Row:
+def cancelling(row: Row, cause: Fault, now: int) -> Row:
     """It is given up, and its cancel handler is to tell whoever works on it."""
     wait = replace(waiting.load(row.wait), cause=cause)
     return replace(
         row,
-        phase=CALLING_OFF, owner=0, wait=wait.dump(), token=row.token + 1,
-        history=remember(row.history, now, "calling off", **details(cause)), update_time=now,
+        phase=CANCELLING, owner=0, wait=wait.dump(), token=row.token + 1,
+        history=remember(row.history, now, "cancelling", **details(cause)), update_time=now,
     )  # fmt: skip
 
 
-def call_ended(row: Row, fault: Fault | None, order: Order, now: int) -> Row:
+def cancel_handled(row: Row, fault: Fault | None, order: Order, now: int) -> Row:
     """Its cancel handler has run: it ends as it would have without one. What that raised is on record."""
     wait = waiting.load(row.wait)
-    event = "call-off failed" if fault else "called off"
+    event = "cancel handler failed" if fault else "cancel handler ended"
     history = remember(row.history, now, event, **(details(fault) if fault else {}))
     row = replace(row, crashes=0, history=history, wait=replace(wait, cause=None).dump())
     if wait.cause and wait.cause.kind == "cancelled":
@@ -109,7 +109,7 @@ def overdue(row: Row, order: Order, now: int) -> Row:
     if wait.tries:
         return looks_again(row, now)
     if wait.calls_off:
-        return called_off(row, _silence(row), now)
+        return cancelling(row, _silence(row), now)
     return timed_out(row, order, now)
 
 
@@ -123,11 +123,11 @@ def timed_out(row: Row, order: Order, now: int) -> Row:
     match chosen:
         case Succeeded():
             return transitions.succeeded(row, chosen.result, chosen.exitcode, now)
-        case Refused():
+        case FailedRun():
             return transitions.refused(row, chosen.fault, chosen.exitcode, now)
-        case Again() if 0 < wait.life <= now:
+        case Rerun() if 0 < wait.life <= now:
             return transitions.outlived(row, fault, 504, now)
-        case Again():
+        case Rerun():
             return transitions.asked_again(row, chosen, order, now)
 
 

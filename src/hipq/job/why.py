@@ -11,7 +11,7 @@ class Why(msgspec.Struct, frozen=True):
     """Why a job does not run now, or what it is doing."""
 
     reason: str
-    """Words that stay the same: final, executing, waiting, answered, answer failed, calling off, judging, retry
+    """Words that stay the same: final, executing, waiting, answered, answer failed, cancelling, deciding, retry
     pending, window closed, scheduled, no engine, no code, paused, window unknown, due, throttler failed, parked, limit
     full, lane full, rate, behind, next"""
     sentence: str

@@ -15,7 +15,7 @@ from hipq.journal.batch import Batch
 from hipq.journal.finding import Finding
 from hipq.journal.journal import Journal
 from hipq.journal.position import Position
-from hipq.journal.refused import Refused
+from hipq.journal.refused import RefusedJob
 from hipq.journal.reserve import Reserved
 
-__all__ = ["Batch", "Finding", "Journal", "Position", "Refused", "Reserved"]
+__all__ = ["Batch", "Finding", "Journal", "Position", "RefusedJob", "Reserved"]

@@ -18,7 +18,7 @@ from hipq.journal.folder import Folder, refusal
 from hipq.journal.front import Front
 from hipq.journal.position import Position
 from hipq.journal.recover import recover
-from hipq.journal.refused import Refused, keep
+from hipq.journal.refused import RefusedJob, keep
 from hipq.journal.reserve import Reader, Reserved
 from hipq.journal.tail import Tail
 
@@ -185,7 +185,7 @@ class Journal:
         if not self._reader.waiting_bytes:
             self._appender.tidy()
 
-    def set_aside(self, token: Reserved, some: Sequence[Refused]) -> None:
+    def set_aside(self, token: Reserved, some: Sequence[RefusedJob]) -> None:
         """Keep what the store will never take of a batch, the only one that was reserved, where people find it. Then
         the store's position may move on, and `rsync` forget it."""
         self._check_process()
@@ -198,9 +198,9 @@ class Journal:
         self._check_process()
         return self._reader.wait(seconds)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake who waits."""
-        self._reader.ring()
+        self._reader.notify()
 
     @property
     def last(self) -> Position:
@@ -227,7 +227,7 @@ class Journal:
             return
         self._is_closed = True
         self._appender.close()
-        self._reader.ring()
+        self._reader.notify()
         self._reader.close()
         self._folder.close()
 

@@ -23,7 +23,7 @@ _WHY_MOST: Final = 1000
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-class Refused(NamedTuple):
+class RefusedJob(NamedTuple):
     batch: Batch
     why: str
 
@@ -36,7 +36,7 @@ class Kept(NamedTuple):
     """None if it was damaged since."""
 
 
-def keep(folder: Folder, end: Position, some: Sequence[Refused]) -> list[Finding]:
+def keep(folder: Folder, end: Position, some: Sequence[RefusedJob]) -> list[Finding]:
     """On disk when this returns. `end` is where the batch they are of ends in the journal: kept twice, they are there
     once."""
     name = f"{end.segment:020d}.{end.offset}{SUFFIX}"

@@ -217,7 +217,7 @@ class Reader:
             return False
         return self._scanned < self._last or any(self._has_gone_back(one) for one in self._ranges)
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         with self._news:
             self._is_rung = True
             self._news.notify_all()

@@ -16,7 +16,7 @@ AT_ONCE: Final = 1_000
 Rows = Sequence[tuple[Any, ...]]
 
 
-class Trunk(NamedTuple):
+class TableCopy(NamedTuple):
     """A table, with the columns that are moved and those that its rows are sorted by."""
 
     table: str
@@ -28,7 +28,7 @@ class Trunk(NamedTuple):
         return f"SELECT {', '.join(self.columns)} FROM {self.table} ORDER BY {', '.join(self.key)}"
 
 
-class Home(NamedTuple):
+class QueueCopy(NamedTuple):
     """A queue as its registry has it."""
 
     queue: QueueTables
@@ -38,28 +38,28 @@ class Home(NamedTuple):
     admission: str
 
 
-class House(NamedTuple):
+class Snapshot(NamedTuple):
     """What is not in a trunk."""
 
-    queues: tuple[Home, ...]
+    queues: tuple[QueueCopy, ...]
     dropped: int
     """The highest number a dropped queue had."""
-    sysid: int
+    engine_id: int
     """The highest an engine had: no engine of the new house may take it for its own."""
     answer: int
     """The highest number of an answer."""
 
     @property
-    def trunks(self) -> list[Trunk]:
+    def trunks(self) -> list[TableCopy]:
         """Everything, live jobs last."""
         tables = [home.queue.table for home in self.queues]
         return [
-            Trunk("hipq_crons", ("queue", "name", "last"), ("queue", "name")),
-            Trunk("hipq_notes", ("kind", "name", "value"), ("kind", "name")),
-            Trunk("hipq_payloads", ("id", "data")),
-            Trunk("hipq_answers", KEPT),
-            *(Trunk(f"{table}_final", COLUMNS) for table in tables),
-            *(Trunk(table, COLUMNS) for table in tables),
+            TableCopy("hipq_crons", ("queue", "name", "last"), ("queue", "name")),
+            TableCopy("hipq_notes", ("kind", "name", "value"), ("kind", "name")),
+            TableCopy("hipq_payloads", ("id", "data")),
+            TableCopy("hipq_answers", KEPT),
+            *(TableCopy(f"{table}_final", COLUMNS) for table in tables),
+            *(TableCopy(table, COLUMNS) for table in tables),
         ]
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Final
 from uuid import uuid4
 
-from hipq.move.copy import AT_ONCE, Home, House, Rows, Trunk
+from hipq.move.copy import AT_ONCE, QueueCopy, Rows, Snapshot, TableCopy
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.store import MOVING, SqliteStore
 
@@ -69,7 +69,7 @@ class Leaving:
 
     def _held(self, conn: sqlite3.Connection) -> dict[int, list[int]]:
         found: dict[int, list[int]] = {}
-        alive = {engine.sysid for engine in self._store._engines(conn)}
+        alive = {engine.engine_id for engine in self._store._engines(conn)}
         for queue in schema.registered(conn):
             for owner, job_id in conn.execute(f"SELECT owner, id FROM {queue.table} WHERE owner <> 0 ORDER BY id"):
                 if owner in alive:  # others are dead, and their jobs are rescued wherever they are
@@ -77,20 +77,20 @@ class Leaving:
         return found
 
     # -- under the lock ----------------------------------------------------------------------------------------------
-    def house(self) -> House:
+    def snapshot(self) -> Snapshot:
         conn = self._conn
         rows = conn.execute("SELECT number, last_id, rules, admission FROM hipq_queues").fetchall()
         more = {number: rest for number, *rest in rows}
-        queues = tuple(Home(queue, *more[queue.number]) for queue in schema.registered(conn))
+        queues = tuple(QueueCopy(queue, *more[queue.number]) for queue in schema.registered(conn))
         ((dropped,),) = conn.execute("SELECT highest FROM hipq_dropped").fetchall()
         used = dict(conn.execute("SELECT name, seq FROM sqlite_sequence").fetchall())
-        return House(queues, dropped, used.get("hipq_engines", 0), used.get("hipq_answers", 0))
+        return Snapshot(queues, dropped, used.get("hipq_engines", 0), used.get("hipq_answers", 0))
 
-    def count(self, trunk: Trunk) -> int:
-        return int(self._conn.execute(f"SELECT count(*) FROM {trunk.table}").fetchone()[0])
+    def count(self, table: TableCopy) -> int:
+        return int(self._conn.execute(f"SELECT count(*) FROM {table.table}").fetchone()[0])
 
-    def rows(self, trunk: Trunk) -> Iterator[Rows]:
-        cursor = self._conn.execute(trunk.select)
+    def rows(self, table: TableCopy) -> Iterator[Rows]:
+        cursor = self._conn.execute(table.select)
         while page := cursor.fetchmany(AT_ONCE):
             yield page
 

@@ -163,27 +163,27 @@ def _drain(leaving: Leaving, wait: float, told: Told) -> None:
 def _carried(leaving: Leaving, there: PostgresStore, target: str, name: str, told: Told, steps: _Steps) -> list[Table]:
     from hipq.move.to_postgres import arriving
 
-    house = leaving.house()
+    snapshot = leaving.snapshot()
     steps.begin("copy")
-    told.total(2 * sum(leaving.count(trunk) for trunk in house.trunks))
+    told.total(2 * sum(leaving.count(table) for table in snapshot.trunks))
     sums: dict[str, Sum] = {}
     with arriving(there) as rooms:
         rooms.clear(without_password(target), name)
-        rooms.build(house, name)
-        for trunk in house.trunks:
+        rooms.build(snapshot, name)
+        for table in snapshot.trunks:
             summing = Summing()
-            rooms.fill(trunk, summing.through(leaving.rows(trunk)), told.advance)
-            sums[trunk.table] = summing.sum
+            rooms.fill(table, summing.through(leaving.rows(table)), told.advance)
+            sums[table.table] = summing.sum
         steps.begin("verify")
-        for trunk in house.trunks:
-            found = summed(_telling(rooms.rows(trunk), told.advance))
-            if found != sums[trunk.table]:
-                sent = sums[trunk.table]
+        for table in snapshot.trunks:
+            found = summed(_telling(rooms.rows(table), told.advance))
+            if found != sums[table.table]:
+                sent = sums[table.table]
                 raise HipqError(
-                    f"{trunk.table} has arrived with {found.rows} rows ({found.checksum}), and {sent.rows} "
+                    f"{table.table} has arrived with {found.rows} rows ({found.checksum}), and {sent.rows} "
                     f"({sent.checksum}) were sent: nothing was moved"
                 )
-        rooms.settle(house)
+        rooms.settle(snapshot)
         steps.begin("arrive")
     return [Table(name, *total) for name, total in sums.items()]
 

@@ -10,7 +10,7 @@ from typing import Final
 from psycopg import Rollback, sql
 
 from hipq.errors import Conflict
-from hipq.move.copy import AT_ONCE, House, Rows, Trunk
+from hipq.move.copy import AT_ONCE, Rows, Snapshot, TableCopy
 from hipq.stores import migrations
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection
@@ -49,10 +49,10 @@ class Arriving:
             if conn.execute(f"SELECT 1 FROM {table} LIMIT 1".encode()).fetchone():
                 raise Conflict(f"{url} has rows in {table}: move into a database that hipq does not use yet")
 
-    def build(self, house: House, move: str) -> None:
+    def build(self, snapshot: Snapshot, move: str) -> None:
         """Queues and their tables, by the numbers they have: ids contain those."""
         conn = self._conn
-        for home in house.queues:
+        for home in snapshot.queues:
             queue = home.queue
             values = (*queue, home.rules, home.admission)
             query = 'INSERT INTO hipq_queues (number, app, name, "table", schema, rules, admission) '
@@ -60,32 +60,35 @@ class Arriving:
             schema.extend(conn, self._known, queue)
             if home.last_id:
                 conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", home.last_id))
-        conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (house.dropped,))
-        for table, column, last in (("hipq_engines", "sysid", house.sysid), ("hipq_answers", "id", house.answer)):
+        conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (snapshot.dropped,))
+        for table, column, last in (
+            ("hipq_engines", "engine_id", snapshot.engine_id),
+            ("hipq_answers", "id", snapshot.answer),
+        ):
             sequence = "(SELECT pg_get_serial_sequence(%s, %s)::regclass AS own) AS sequence"
             query = f"SELECT setval(own, greatest(nextval(own), %s)) FROM {sequence}"
             conn.execute(query.encode(), (last, table, column))
         conn.execute("UPDATE hipq_meta SET identity = %s", (schema.INCOMING + move,))
 
-    def fill(self, trunk: Trunk, pages: Iterable[Rows], told: Callable[[int], None]) -> None:
-        columns = sql.SQL(", ").join(map(sql.Identifier, trunk.columns))
-        query = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(trunk.table), columns)
+    def fill(self, table: TableCopy, pages: Iterable[Rows], told: Callable[[int], None]) -> None:
+        columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
+        query = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.table), columns)
         with self._conn.cursor() as cursor, cursor.copy(query) as copy:
             for page in pages:
                 for row in page:
                     copy.write_row(row)
                 told(len(page))
 
-    def rows(self, trunk: Trunk) -> Iterator[Rows]:
+    def rows(self, table: TableCopy) -> Iterator[Rows]:
         with self._conn.cursor(name="hipq_move") as cursor:
-            cursor.execute(trunk.select.encode())
+            cursor.execute(table.select.encode())
             while page := cursor.fetchmany(AT_ONCE):
                 yield page
 
-    def settle(self, house: House) -> None:
+    def settle(self, snapshot: Snapshot) -> None:
         """The planner has not seen any of this yet."""
-        for trunk in house.trunks:
-            self._conn.execute(f"ANALYZE {trunk.table}".encode())
+        for table in snapshot.trunks:
+            self._conn.execute(f"ANALYZE {table.table}".encode())
 
 
 @contextmanager

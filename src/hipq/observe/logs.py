@@ -30,7 +30,7 @@ ERROR_LIMIT: Final = 300
 _WARNINGS: Final = frozenset({
     "failed", "error", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
     "lease lost", "store down", "queue locked", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
-    "throttler slow", "throttler failed", "answer failed", "call-off failed", "conflict", "late",
+    "throttler slow", "throttler failed", "answer failed", "cancel handler failed", "conflict", "late",
     "unreadable", "listener down", "clock set back",
 })  # fmt: skip
 
@@ -76,7 +76,7 @@ def fields(event: Event) -> dict[str, Any]:
                   "attempt": job.attempt, "failures": job.failures}  # fmt: skip
         if job.error != NONE:
             found["error"] = str(Fault.load(job.error))[:ERROR_LIMIT]
-        elif event.name in ("answer failed", "call-off failed"):  # which are no error of the job
+        elif event.name in ("answer failed", "cancel handler failed"):  # which are no error of the job
             failed = [entry for entry in payload.decode(job.history) if entry["event"] == event.name]
             found["error"] = failed[-1]["error"][:ERROR_LIMIT] if failed else ""
     return found | event.details

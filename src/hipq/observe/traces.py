@@ -24,14 +24,14 @@ except ModuleNotFoundError:
     raise ImportError("traces need OpenTelemetry: pip install 'hipq[otel]'") from None
 
 from hipq.engine.accept import Adding
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.events import Event, Events
 from hipq.job import run_result
 from hipq.job.fault import Fault
 from hipq.job.meta import is_traceparent, load, traceparent_in
 from hipq.job.model import New, Row
 from hipq.job.payload import decode
-from hipq.job.states import ANSWERED, CALLING_OFF, EXECUTING, FINAL
+from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL
 from hipq.job.view import Job
 from hipq.stores.base import Stored
 
@@ -39,7 +39,7 @@ ERROR_LIMIT: Final = 300
 """Characters of an error in a span; the whole of it is on the job."""
 PROMISED: Final = 10_000
 """Jobs that are on their way into the database, at most; of more, the first have no span for that."""
-_VERBS: Final = {EXECUTING: "run", ANSWERED: "answer", CALLING_OFF: "call off"}
+_VERBS: Final = {EXECUTING: "run", ANSWERED: "answer", CANCELLING: "call off"}
 _WAIT_BEGINS: Final = ("waits", "progress", "claimed")
 """Entries of a history since which a job may wait: it can have its answer without ever having said that it waits."""
 
@@ -108,14 +108,14 @@ class Traces:
 
     # -- their code runs --------------------------------------------------------------------------------------------
     @contextmanager
-    def around(self, running: Running, under: str | None = None) -> Iterator[None]:
+    def around(self, running: Execution, under: str | None = None) -> Iterator[None]:
         """See `hipq.engine.launch.Around`. In a child process the span is the engine's, and current there too: a child
         may be killed at any moment, and what it has not sent by then is lost."""
         row = running.row
         if under is not None:
             span: spans.Span = spans.NonRecordingSpan(_context(under))
         else:
-            verb = "judge" if running.judges else _VERBS.get(row.phase, "run")
+            verb = "judge" if running.only_decides else _VERBS.get(row.phase, "run")
             parent, attributes = traceparent_in(row.meta), _attributes(running.spec.queue, row)
             span = self.start(verb, row.job_type, spans.SpanKind.CONSUMER, parent, attributes)
         running.trace = self.current
@@ -127,14 +127,14 @@ class Traces:
             if under is None:
                 self._ran(span, running)
 
-    def _ran(self, span: spans.Span, running: Running) -> None:
+    def _ran(self, span: spans.Span, running: Execution) -> None:
         if running.abandoned:
             span.set_attribute("hipq.outcome", "abandoned")
         else:
             running.children = [self.promised(new) for new in running.children]
             outcome, fault = _outcome(running.ending)
             span.set_attribute("hipq.outcome", outcome)
-            if fault is not None and not running.judges:  # a judge has not failed: its job did, before
+            if fault is not None and not running.only_decides:  # a judge has not failed: its job did, before
                 _failed(span, fault.type or fault.kind, _said(fault))
         _end(span)
 
@@ -246,26 +246,26 @@ def _context(traceparent: str) -> spans.SpanContext:
     return spans.SpanContext(int(trace_id, 16), int(span_id, 16), True, spans.TraceFlags(int(flags, 16)))
 
 
-def _outcome(ended: run_result.Ending | None) -> tuple[str, Fault | None]:
+def _outcome(ended: run_result.RunResult | None) -> tuple[str, Fault | None]:
     """How a run ended, and what went wrong in it. To ask for another run is no failure."""
     match ended:
         case run_result.Succeeded():
             return "ok", None
-        case run_result.Refused():
+        case run_result.FailedRun():
             return "failed", ended.fault
-        case run_result.Again():
+        case run_result.Rerun():
             return "again", None
         case run_result.Waits():
             return "waits", None
         case run_result.Progressed():
             return "progress", None
-        case run_result.Unread():
+        case run_result.AnswerHandlerFailed():
             return "answer failed", ended.fault
-        case run_result.CalledOff():
-            return "call-off failed" if ended.fault else "called off", ended.fault
+        case run_result.CancelHandled():
+            return "cancel handler failed" if ended.fault else "cancel handler ended", ended.fault
         case run_result.Errored():
             return "error", ended.fault
-        case run_result.Judged():
+        case run_result.Decided():
             asked = ended.again is not None and ended.fault.kind == "retry"
             return "again" if ended.again else "gave up", None if asked else ended.fault
         case run_result.Crashed():

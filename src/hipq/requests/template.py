@@ -46,7 +46,7 @@ def reach(value: Any, path: tuple[str, ...], what: str) -> Any:
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
-class Place(NamedTuple):
+class Placeholder(NamedTuple):
     name: str
     path: tuple[str, ...] = ()
 
@@ -66,13 +66,13 @@ class Template:
             raise Invalid(f"a template must be text, not {type(text).__name__}")
         self.text = text
         self._parts = tuple(_parts(text))
-        self.names = frozenset(part.name for part in self._parts if isinstance(part, Place))
+        self.names = frozenset(part.name for part in self._parts if isinstance(part, Placeholder))
         """What must be given to fill it."""
 
     @property
     def places(self) -> str:
         """What is filled in: for people, since the rest of it may be secret."""
-        found = [".".join((part.name, *part.path)) for part in self._parts if isinstance(part, Place)]
+        found = [".".join((part.name, *part.path)) for part in self._parts if isinstance(part, Placeholder)]
         return ", ".join(f"{{{one}}}" for one in found)
 
     def fill(self, values: Mapping[str, Any]) -> str:
@@ -80,7 +80,7 @@ class Template:
 
     def value(self, values: Mapping[str, Any]) -> Any:
         """As `fill`, but a template that is one place and nothing else is what stands there, of its own type."""
-        if len(self._parts) == 1 and isinstance(self._parts[0], Place):
+        if len(self._parts) == 1 and isinstance(self._parts[0], Placeholder):
             return self._parts[0].value(values)
         return self.fill(values)
 
@@ -88,8 +88,8 @@ class Template:
         return f"<{type(self).__name__}>"  # its text may have a secret in it
 
 
-def _parts(text: str) -> list[str | Place]:
-    found: list[str | Place] = []
+def _parts(text: str) -> list[str | Placeholder]:
+    found: list[str | Placeholder] = []
     literal, after = "", 0
     for token in _TOKEN.finditer(text):
         literal += text[after : token.start()]
@@ -103,14 +103,14 @@ def _parts(text: str) -> list[str | Place]:
     return [*found, literal] if literal else found
 
 
-def _place(token: re.Match[str]) -> Place:
+def _place(token: re.Match[str]) -> Placeholder:
     if token[1] is None:
         raise Invalid(f"a template has a single {token[0]}: write {token[0] * 2} for a brace that is meant")
     name, has_path, path = token[1].partition(".")
     if name not in NAMES or (has_path and name != "data"):
         known = ", ".join(f"{{{one}}}" for one in NAMES)
         raise Invalid(f"{shown(token[0])} is nothing a template knows; there are {known} and {{data.field.field}}")
-    return Place(name, steps(path) if has_path else ())
+    return Placeholder(name, steps(path) if has_path else ())
 
 
 def _text(value: Any) -> str:

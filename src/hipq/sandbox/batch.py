@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from hipq.sandbox.handler import Handler, Report, Task
-from hipq.sandbox.link import Gone, Reply
+from hipq.sandbox.link import ContextReply, Gone
 from hipq.sandbox.output import MOST_SPAWNED, Output, escaped
 from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, from_exit, how, judged
 
@@ -38,7 +38,7 @@ class Batch:
         output, since, used = Output(), time.monotonic(), self._context.used
         try:
             wrong = self._context.prepare(self._handler, self._tasks[0].seconds, output)
-            failed = _judged(Report("", 0), wrong) if wrong else None
+            failed = _decided(Report("", 0), wrong) if wrong else None
             if wrong and wrong.retire:
                 self._context.retire()
                 if used:  # it may be what ran here before that is in its way: a new context will tell
@@ -91,7 +91,7 @@ class Batch:
 
         try:
             reply = self._context.execute(self._handler, task, output, begun)
-            report = _judged(Report(task.id, 0), reply)
+            report = _decided(Report(task.id, 0), reply)
         except Gone as gone:
             self._context.retire()  # before it is reported: it may run elsewhere the next moment
             if not since:
@@ -124,7 +124,7 @@ class Batch:
         report.seconds += time.monotonic() - since
 
 
-def _judged(report: Report, reply: Reply) -> Report:
+def _decided(report: Report, reply: ContextReply) -> Report:
     """What a reply says about a job."""
     if reply.kind == "exited":
         report.status = from_exit(reply.status)

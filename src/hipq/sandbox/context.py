@@ -10,7 +10,7 @@ from typing import Final
 from hipq.errors import CannotRun
 from hipq.sandbox.batch import Batch
 from hipq.sandbox.handler import Handler, Report, Task
-from hipq.sandbox.link import Gone, Link, Reply
+from hipq.sandbox.link import ContextReply, Gone, Link
 from hipq.sandbox.messages import job, load, part
 from hipq.sandbox.output import Output
 from hipq.sandbox.process import Process
@@ -158,7 +158,7 @@ class Context:
             self._taken.add(task.name)
             return True
 
-    def prepare(self, handler: Handler, seconds: float, output: Output) -> Reply | None:
+    def prepare(self, handler: Handler, seconds: float, output: Output) -> ContextReply | None:
         """Load the handler, if it is not yet, and run its beforeEach. What it says if that fails."""
         if handler.id not in self._numbers:
             if old := self._versions.pop(handler.type, ""):
@@ -174,7 +174,7 @@ class Context:
         reply = self._link.ask(*part(self._lang, "begin", self._numbers[handler.id]), seconds, output)
         return None if reply.kind == "done" and 200 <= reply.status <= 299 else reply
 
-    def execute(self, handler: Handler, task: Task, output: Output, begun: Callable[[], None]) -> Reply:
+    def execute(self, handler: Handler, task: Task, output: Output, begun: Callable[[], None]) -> ContextReply:
         number = self._numbers[handler.id]
         try:
             reply = self._link.ask(*job(self._lang, number, handler, task), task.seconds, output, begun)
@@ -186,6 +186,6 @@ class Context:
             self.retire()
         return reply
 
-    def conclude(self, handler: Handler, seconds: float, output: Output) -> Reply:
+    def conclude(self, handler: Handler, seconds: float, output: Output) -> ContextReply:
         """Run its afterEach."""
         return self._link.ask(*part(self._lang, "end", self._numbers[handler.id]), seconds, output)

@@ -31,7 +31,7 @@ _SLACK: Final = 64 << 20
 """Bytes of memory an interpreter has before it runs anything."""
 
 
-class Reply(msgspec.Struct):
+class ContextReply(msgspec.Struct):
     """What a process says on its channel."""
 
     kind: str
@@ -64,7 +64,7 @@ class Link:
         for number in self._streams:
             self._output_poll.register(number, select.POLLIN)
         self._inbox = bytearray()
-        self._reply: Reply | None = None
+        self._reply: ContextReply | None = None
         """The beginning of an answer whose data has not arrived whole."""
         self._outbox: dict[int, memoryview] = {}
         self._looked, self._cpu, self._turns = 0.0, -1.0, 0
@@ -80,7 +80,7 @@ class Link:
 
     def ask(
         self, line: bytes, payload: bytes, seconds: float, output: Output, begun: Callable[[], None] | None = None
-    ) -> Reply:
+    ) -> ContextReply:
         """The answer to this; Gone if there will be none. With `begun`, the time counts from when it says so."""
         if self._inbox or self._reply:  # nobody asked for that
             self._fail(KILLED, _FORGED)
@@ -202,7 +202,7 @@ class Link:
         self._inbox += block
         return True
 
-    def _next(self) -> Reply | None:
+    def _next(self) -> ContextReply | None:
         """The next answer that has arrived whole."""
         if self._reply is None:
             line, newline, _ = self._inbox.partition(b"\n") if self._inbox else (b"", b"", b"")
@@ -211,7 +211,7 @@ class Link:
                     self._fail(KILLED, _FORGED)
                 return None
             try:
-                self._reply = msgspec.json.decode(line, type=Reply)
+                self._reply = msgspec.json.decode(line, type=ContextReply)
             except (msgspec.DecodeError, RecursionError):
                 self._fail(KILLED, _FORGED)
             if not 0 <= self._reply.size <= MOST_DATA:
@@ -240,13 +240,13 @@ class Link:
         if used.cpu - self._cpu > self._settings.cpu:
             self._fail(TIMED_OUT, f"it used more than {self._settings.cpu:g} s of processor time")
 
-    def _left(self, leaving: bool) -> Reply:
+    def _left(self, leaving: bool) -> ContextReply:
         """How it ended by itself."""
         code = self._process.wait(_LAST_WORDS)
         if self.killed:
             raise Gone(KILLED, self.killed, innocent=True)
         if leaving and code is not None:
-            return Reply("exited", status=code)
+            return ContextReply("exited", status=code)
         if code is None or code == 0:
             raise Gone(ERROR, "its process ended before it answered")
         raise Gone(from_exit(code) if code > 0 else ERROR + min(-code, 99), f"its process {how(code)}")

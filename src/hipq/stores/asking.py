@@ -43,6 +43,6 @@ def asked(ticket: int, read: Read, picked: Picked, types: Sequence[str], rules: 
     return Asked(ticket, due, read.running, last, len(read.ready) == read.ready_page, picked.again, shut)
 
 
-def late(sysid: int) -> str:
+def late(engine_id: int) -> str:
     """What to say of a throttler whose ticket ran out."""
-    return f"engine {sysid} asked it and had no answer in time"
+    return f"engine {engine_id} asked it and had no answer in time"

@@ -159,7 +159,7 @@ STRATEGIES: Final = "strategies"
 class EngineSeen(NamedTuple):
     """An engine that is alive."""
 
-    sysid: int
+    engine_id: int
     label: str
     serves: dict[str, list[str]]
     """The job types it has code for, by the number of their queue."""
@@ -169,12 +169,12 @@ class EngineSeen(NamedTuple):
     """The retry strategies that are registered there."""
 
     @classmethod
-    def of(cls, sysid: int, label: str, serves: str) -> EngineSeen:
+    def of(cls, engine_id: int, label: str, serves: str) -> EngineSeen:
         """From what `take_lease` was given; a critical type has a `!` before its name there."""
         found: dict[str, list[str]] = msgspec.json.decode(serves)
         strategies = found.pop(STRATEGIES, [])
         return cls(
-            sysid,
+            engine_id,
             label,
             {queue: [name.lstrip("!") for name in types] for queue, types in found.items()},
             {queue: [name[1:] for name in types if name.startswith("!")] for queue, types in found.items()},
@@ -227,7 +227,7 @@ class Turned:
             self.closed[queue] = self.closed.get(queue, frozenset()) | picked.closed
 
 
-class Glance(NamedTuple):
+class Peek(NamedTuple):
     """What there is to do in a queue: now, and when next."""
 
     queue: int
@@ -375,13 +375,13 @@ class Store(Protocol):
     def unranked(self, queue: int, now: int, limit: int) -> list[Row]:
         """Due scheduled jobs that were added in plain SQL and have no rank yet, earliest first. `stage` leaves them."""
 
-    def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
+    def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         """Save what stopped and claim what is next, in one transaction. Without a live lease nothing is claimed."""
 
     def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
         """Waiting jobs whose deadline has passed, earliest first."""
 
-    def shut_out(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
+    def ready_outside_window(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
         """Ready jobs of these types that have one of these windows."""
 
     # -- answers ----------------------------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ class Store(Protocol):
         """Read, change and write the rules; every claim from now on goes by them. `change` is pure."""
 
     def ask(
-        self, sysid: int, claim: Claim, after: tuple[str, int], seconds: float, page: int, now: int
+        self, engine_id: int, claim: Claim, after: tuple[str, int], seconds: float, page: int, now: int
     ) -> Asked | None:
         """Take the queue's ticket for so many seconds, and read what its throttler is to be asked about: the first
         ready jobs, and the parked ones after a place. None while another engine has the ticket. With 0 seconds it only
@@ -467,24 +467,24 @@ class Store(Protocol):
 
     # -- engines and their leases -----------------------------------------------------------------------------------
     def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
-        """A fresh sysid with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
+        """A fresh engine_id with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
 
     def engines(self) -> list[EngineSeen]:
         """The engines whose lease is alive."""
 
-    def renew_lease(self, sysid: int, seconds: float) -> bool:
+    def renew_lease(self, engine_id: int, seconds: float) -> bool:
         """Prolong a lease that is still alive; an expired one cannot be renewed."""
 
-    def drop_lease(self, sysid: int) -> None: ...
+    def drop_lease(self, engine_id: int) -> None: ...
 
     def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
         """Jobs owned by an engine that has no live lease, up to so many a queue: one statement for all of them."""
 
-    def owned(self, queues: Sequence[int], sysid: int) -> list[Row]:
+    def owned(self, queues: Sequence[int], engine_id: int) -> list[Row]:
         """Jobs this engine owns: one statement for all queues."""
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Glance]:
+    def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
         """What there is to do in each queue for an engine that has these types, and these registered retry strategies:
         one statement for all of them."""
 
@@ -544,11 +544,11 @@ class Store(Protocol):
         """Sleep until something may have changed or `ring` is called (True), or there was a nudge or the time is over
         (False)."""
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         """Wake whoever waits in this process. Any thread, any signal handler."""
 
-    def nudge(self) -> None:
+    def notify_done(self) -> None:
         """The same, if nothing has changed in the store: a handler has ended."""
 
-    def hush(self) -> None:
+    def clear(self) -> None:
         """The nudges until now have been heard."""

@@ -1,8 +1,8 @@
-"""Picking from strands.
+"""Picking from claim groups.
 
-A strand is the ready jobs of one queue that limits, windows and pauses cannot tell apart: one type, lane, windows and
+A claim group is the ready jobs of one queue that limits, windows and pauses cannot tell apart: one type, lane, windows,
 throttle_factor. If its head may not start, none of it may: so a million blocked jobs are passed over by looking at one.
-A claim merges the heads of strands, in the order of the whole queue or, fairly, lane by lane.
+A claim merges the heads of claim groups, in the order of the whole queue or, fairly, lane by lane.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from hipq.job import windows
 from hipq.limits.admission import Admission
 from hipq.limits.rules import Rules
 
-Place = tuple[str, int]
+RankPosition = tuple[str, int]
 """A job's rank and id: where it stands in its queue."""
 
 
-class Strand(NamedTuple):
+class ClaimGroup(NamedTuple):
     job_type: str
     lane: str
     time_windows: str
@@ -28,14 +28,14 @@ class Strand(NamedTuple):
 
 
 class Head(NamedTuple):
-    """A strand and its first job."""
+    """A claim group and its first job."""
 
-    strand: Strand
-    place: Place
+    group: ClaimGroup
+    place: RankPosition
 
 
-More = Callable[[Sequence[tuple[Strand, Place]], int], list[list[Place]]]
-"""For each of some strands, up to so many places after a given one, in order."""
+More = Callable[[Sequence[tuple[ClaimGroup, RankPosition]], int], list[list[RankPosition]]]
+"""For each of some claim groups, up to so many places after a given one, in order."""
 
 
 def is_known_open(time_windows: str, now: int) -> bool | None:
@@ -47,7 +47,7 @@ def is_known_open(time_windows: str, now: int) -> bool | None:
 
 
 class Seen(NamedTuple):
-    """What the rules say of some strands, before there is any talk of room."""
+    """What the rules say of some claim groups, before there is any talk of room."""
 
     able: list[Head]
     closed: set[str]
@@ -61,32 +61,32 @@ def seen(heads: Iterable[Head], rules: Rules, now: int) -> Seen:
     closed: set[str] = set()
     paused = False
     for head in heads:
-        strand = head.strand
-        is_open = is_known_open(strand.time_windows, now)
+        group = head.group
+        is_open = is_known_open(group.time_windows, now)
         if is_open is None:
             continue
-        if strand.lane in rules.paused_lanes or strand.job_type in rules.paused_types:
+        if group.lane in rules.paused_lanes or group.job_type in rules.paused_types:
             paused = True
         elif is_open:
             able.append(head)
         else:
-            closed.add(strand.time_windows)
+            closed.add(group.time_windows)
     return Seen(able, closed, paused)
 
 
 class _Line:
-    """One strand as it is being read: its next place first; the places after it come in growing steps."""
+    """One claim group as it is being read: its next place first; the places after it come in growing steps."""
 
     def __init__(self, head: Head) -> None:
-        self.strand = head.strand
+        self.group = head.group
         self.place = head.place
-        self.ahead: list[Place] = []
+        self.ahead: list[RankPosition] = []
         self.step = 0
         self.ended = False
 
 
 class _Reading:
-    """Of each strand twice what is its part of what can start, then more and more of those that have more."""
+    """Of each claim group twice what is its part of what can start, then more and more of those that have more."""
 
     def __init__(self, want: int, room: int, more: More) -> None:
         self._want = want
@@ -100,7 +100,7 @@ class _Reading:
             if line not in fresh:
                 fresh.append(line)
             step = min(line.step * 4 or max(2 * self._likely // len(fresh), 2), self._want)
-            found = self._more([(one.strand, one.place) for one in fresh], step)
+            found = self._more([(one.group, one.place) for one in fresh], step)
             for one, places in zip(fresh, found, strict=True):
                 one.ahead, one.step, one.ended = places[::-1], step, len(places) < step
         if not line.ahead:
@@ -110,10 +110,10 @@ class _Reading:
 
 
 def in_order(heads: Sequence[Head], want: int, admission: Admission, more: More) -> list[int]:
-    """The first jobs of all strands that may start, in the queue's order."""
+    """The first jobs of all claim groups that may start, in the queue's order."""
     reading = _Reading(want, admission.room, more)
     lines = [_Line(head) for head in sorted(heads, key=lambda head: head.place)]
-    near = lines[:want]  # no more strands than that can have a part in it, if all may start
+    near = lines[:want]  # no more claim groups than that can have a part in it, if all may start
     heap = [(line.place, index) for index, line in enumerate(lines)]
     heapify(heap)
     picked: list[int] = []
@@ -121,7 +121,7 @@ def in_order(heads: Sequence[Head], want: int, admission: Admission, more: More)
         place, index = heappop(heap)
         line = lines[index]
         if not _admitted(line, admission):
-            continue  # what does not fit now fits no more in this claim: nor does anything else of its strand
+            continue  # what does not fit now fits no more in this claim: nor does anything else of its claim group
         picked.append(place[1])
         if len(picked) < want and reading.next(line, near):
             heappush(heap, (line.place, index))
@@ -129,14 +129,14 @@ def in_order(heads: Sequence[Head], want: int, admission: Admission, more: More)
 
 
 class _Lane:
-    """The strands of one lane; the one served last has not stepped on yet."""
+    """The claim groups of one lane; the one served last has not stepped on yet."""
 
     def __init__(self, lines: list[_Line]) -> None:
         self.lines = lines
         self.served: _Line | None = None
 
 
-class Turns:
+class LaneTurns:
     """One job of each lane in turn, within a lane in order, until there are as many as are wanted. Every lane has had
     its first before any has its second: lanes are shown some at a time, and `go_on` comes when all were."""
 
@@ -157,7 +157,7 @@ class Turns:
         """A first job of each of these lanes, in the order of their names."""
         lanes: dict[str, list[_Line]] = {}
         for head in heads:
-            lanes.setdefault(head.strand.lane, []).append(_Line(head))
+            lanes.setdefault(head.group.lane, []).append(_Line(head))
         self._serve([_Lane(lanes[name]) for name in sorted(lanes)])
 
     def go_on(self) -> None:
@@ -177,7 +177,7 @@ class Turns:
             for line in sorted(lane.lines, key=lambda line: line.place):
                 if _admitted(line, self._admission):
                     self.picked.append(line.place[1])
-                    self.last = line.strand.lane
+                    self.last = line.group.lane
                     lane.served = line
                     self._lanes.append(lane)
                     break
@@ -185,5 +185,5 @@ class Turns:
 
 
 def _admitted(line: _Line, admission: Admission) -> bool:
-    strand = line.strand
-    return admission.admits(strand.job_type, strand.lane, strand.factor, line.place)
+    group = line.group
+    return admission.admits(group.job_type, group.lane, group.factor, line.place)

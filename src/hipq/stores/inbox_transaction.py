@@ -36,7 +36,7 @@ Applied = Mapping[int, int]
 NONE_APPLIED: Final[Applied] = MappingProxyType({})
 
 
-class Mail(Protocol):
+class InboxTransaction(Protocol):
     """What is read and written, in one transaction; the keys are locked."""
 
     def live(self, answers: Numbered) -> dict[int, Row]:
@@ -95,7 +95,7 @@ def by_queue(answers: Numbered) -> list[tuple[int, Numbered]]:
 
 
 # -- the answer comes ------------------------------------------------------------------------------------------------
-def deliver(mail: Mail, answers: Sequence[NewAnswer], now: int, instead_of: int = 0) -> list[Delivered]:
+def deliver(inbox: InboxTransaction, answers: Sequence[NewAnswer], now: int, instead_of: int = 0) -> list[Delivered]:
     """What becomes of answers that come; several to one key, or to one job, are taken one after the other."""
     delivered: dict[int, Delivered] = {}
     todo = list(enumerate(answers))
@@ -103,31 +103,31 @@ def deliver(mail: Mail, answers: Sequence[NewAnswer], now: int, instead_of: int 
         first: dict[Key, tuple[int, NewAnswer]] = {}
         for one in todo:
             first.setdefault(one[1].whole_key, one)
-        delivered |= _deliver(mail, list(first.values()), now, instead_of)
+        delivered |= _deliver(inbox, list(first.values()), now, instead_of)
         todo, instead_of = [one for one in todo if one[0] not in delivered], 0
     return [delivered[number] for number in range(len(answers))]
 
 
-def _deliver(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int, Delivered]:
+def _deliver(inbox: InboxTransaction, answers: Numbered, now: int, instead_of: int) -> dict[int, Delivered]:
     """Of each key one, and of each job: what comes under the other key of a job is left for the next round."""
-    found = _found(mail, answers, now, instead_of)
+    found = _found(inbox, answers, now, instead_of)
     answers = [one for one in answers if one[0] in found]
     verdicts = {number: verdict(new, found[number], now) for number, new in answers}
     fresh = [(number, new) for number, new in answers if not verdicts[number].same]
     rows = [kept(new, verdicts[n].state, verdicts[n].job, verdicts[n].note) for n, new in fresh]
-    ids = dict(zip((number for number, _ in fresh), mail.insert(rows), strict=True))
-    mail.copied([one.same for one in verdicts.values() if one.same])
-    mail.place([one for found in verdicts.values() for one in found.placed])
-    mail.save([one.change for one in verdicts.values() if one.change])
+    ids = dict(zip((number for number, _ in fresh), inbox.insert(rows), strict=True))
+    inbox.copied([one.same for one in verdicts.values() if one.same])
+    inbox.place([one for found in verdicts.values() for one in found.placed])
+    inbox.save([one.change for one in verdicts.values() if one.change])
     return {
         number: Delivered(one.outcome, ids.get(number, one.same), one.job, one.change, one.placed)
         for number, one in verdicts.items()
     }
 
 
-def _found(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int, Found]:
+def _found(inbox: InboxTransaction, answers: Numbered, now: int, instead_of: int) -> dict[int, Found]:
     keyed = [one for one in answers if not one[1].unreadable]
-    live = mail.live(keyed)  # first, and of all of them: their rows are locked before anything is written
+    live = inbox.live(keyed)  # first, and of all of them: their rows are locked before anything is written
     for number, new in keyed:
         if new.job and number in live and live[number].id != new.job:
             del live[number]  # another job has its key now
@@ -138,22 +138,22 @@ def _found(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int
     keyed = [one for one in answers if not one[1].unreadable]
     live = {number: live[number] for number in first.values()}
     if instead_of:
-        _withdraw(mail, instead_of)
+        _withdraw(inbox, instead_of)
     named = [(number, new) for number, new in answers if new.answer_id]
-    twins = mail.twins(named, now) if named else {}
+    twins = inbox.twins(named, now) if named else {}
     for number, new in named:
         if new.job and number in twins and twins[number].job not in (0, new.job):
             del twins[number]  # it has the same name, and is to another job that had its key
     without = [(number, new) for number, new in keyed if number not in live and number not in twins]
-    ended = mail.ended(without, now) if without else {}
+    ended = inbox.ended(without, now) if without else {}
     for number, new in without:
         if new.job and (number not in ended or ended[number].job != new.job):
             ended[number] = Ended(new.job, 0, settled=False)  # another has ended since; or it is longer ago
     failed = {number: row for number, row in live.items() if takes(row) and row.state in (ERROR, RETRY)}
     unnamed = [(number, new) for number, new in answers if number in failed and not new.answer_id]
-    applied = mail.applied(unnamed, failed) if unnamed else {}
+    applied = inbox.applied(unnamed, failed) if unnamed else {}
     fences = {row.id: new.fence for number, new in answers if (row := live.get(number))}
-    pending = _pending(mail, [row for row in live.values() if takes(row) and row.phase != WAITING], fences, now)
+    pending = _pending(inbox, [row for row in live.values() if takes(row) and row.phase != WAITING], fences, now)
     return {
         number: Found(twins.get(number), row, pending.get(row.id, ()), applied.get(number, 0), None)
         if (row := live.get(number))
@@ -162,8 +162,8 @@ def _found(mail: Mail, answers: Numbered, now: int, instead_of: int) -> dict[int
     }
 
 
-def _withdraw(mail: Mail, answer_id: int) -> None:
-    state = mail.withdraw(answer_id, REPLAYABLE)
+def _withdraw(inbox: InboxTransaction, answer_id: int) -> None:
+    state = inbox.withdraw(answer_id, REPLAYABLE)
     if state == "none":
         raise NotFound(f"there is no answer {answer_id}")
     if state:
@@ -171,15 +171,19 @@ def _withdraw(mail: Mail, answer_id: int) -> None:
 
 
 def _pending(
-    mail: Mail, rows: list[Row], fences: Mapping[int, bool | None], now: int, applied: Applied = NONE_APPLIED
+    inbox: InboxTransaction,
+    rows: list[Row],
+    fences: Mapping[int, bool | None],
+    now: int,
+    applied: Applied = NONE_APPLIED,
 ) -> dict[int, list[Pending]]:
     """What is kept for these jobs: of each a page, or as many as have nothing in them that it can be given."""
-    found = mail.pending(rows, now, 0, applied) if rows else {}
+    found = inbox.pending(rows, now, 0, applied) if rows else {}
     for row in rows:
         some = more = found.get(row.id, [])
         fence = fences.get(row.id)
         while len(more) == LOOKED_AT and all(is_useless(row, one, fence) for one in more):
-            more = mail.pending([row], now, some[-1].id, applied).get(row.id, [])
+            more = inbox.pending([row], now, some[-1].id, applied).get(row.id, [])
             some += more
     return found
 
@@ -211,7 +215,7 @@ def sought(changes: Sequence[Change]) -> list[Key]:
     ]
 
 
-def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
+def match_waiting(inbox: InboxTransaction, changes: Sequence[Change], now: int) -> Met:
     """A job that begins to wait looks into the inbox: its answer may have been faster. So does one that failed: it may
     have sent its request before that. KeyTaken, if one wants to wait under a key that another live job has."""
     if not any(change.answer or seeks(change) for change in changes):
@@ -222,8 +226,8 @@ def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
     seeking = {job_id: row for job_id, change in first.items() if (row := seeks(change))}
     used = {job_id: use_of(change.after) for job_id, change in first.items() if change.answer}
     applied = {job_id: first[job_id].answer for job_id, use in used.items() if use == APPLIED}
-    _check_wait_keys(mail, first.values())
-    pending = _pending(mail, list(seeking.values()), {}, now, applied)
+    _check_wait_keys(inbox, first.values())
+    pending = _pending(inbox, list(seeking.values()), {}, now, applied)
     placed: dict[int, list[Placed]] = {}
     answered: dict[int, Row] = {}
     for job, some in pending.items():
@@ -236,13 +240,13 @@ def meet(mail: Mail, changes: Sequence[Change], now: int) -> Met:
     return Met([instead.get(id(change), change) for change in changes], used, placed, answered)
 
 
-def _check_wait_keys(mail: Mail, changes: Iterable[Change]) -> None:
+def _check_wait_keys(inbox: InboxTransaction, changes: Iterable[Change]) -> None:
     """An answer finds one job: so a key that another live job has, as its own or for its wait, is not free. (A job that
     is added later may have it as its own all the same, since adding one takes no lock: then answers find that one.)"""
     wanted = [one.after for one in changes if one.after.wait_key not in ("", one.before.wait_key)]
     if not wanted:
         return
-    taken = mail.holders(wanted)
+    taken = inbox.holders(wanted)
     first: dict[Key, int] = {}
     for row in wanted:
         holder = first.setdefault((queue_of(row.id), row.tenant, row.job_type, row.wait_key), row.id)
@@ -252,7 +256,7 @@ def _check_wait_keys(mail: Mail, changes: Iterable[Change]) -> None:
         raise KeyTaken(taken)
 
 
-def tidy(mail: Mail, saved: Sequence[Change], met: Met, now: int) -> list[Placed]:
+def close_out(inbox: InboxTransaction, saved: Sequence[Change], met: Met, now: int) -> list[Placed]:
     """After these changes were saved: what they mean for the inbox. Answers that were given to their jobs, or are too
     late now."""
     placed = [one for change in saved for one in met.placed.get(change.before.id, ())] if met.placed else []
@@ -261,7 +265,7 @@ def tidy(mail: Mail, saved: Sequence[Change], met: Met, now: int) -> list[Placed
         (change.before.id, change.answer) for change in saved if change.after.state == FINAL and change.before.wait
     ]  # of those that never waited, which are most, `Store.late_answers` takes care: a statement here costs every turn
     if used:
-        mail.used(used, now)
+        inbox.used(used, now)
     if placed:
-        mail.place(placed)
-    return [one for one in placed if one.state != BUFFERED] + (mail.left(left) if left else [])
+        inbox.place(placed)
+    return [one for one in placed if one.state != BUFFERED] + (inbox.left(left) if left else [])

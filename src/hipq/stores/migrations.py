@@ -78,9 +78,10 @@ def numbered(queues: Iterable[QueueTables], number: int) -> QueueTables:
 def check_left(queue: QueueTables, engines: Iterable[EngineSeen], owners: set[int]) -> None:
     """Raise if an engine that is alive serves the queue, or is among the owners of its jobs: it would go on trying."""
     for engine in engines:
-        if str(queue.number) in engine.serves or engine.sysid in owners:
+        if str(queue.number) in engine.serves or engine.engine_id in owners:
             raise Conflict(
-                f"queue {queue.app}.{queue.name} cannot be dropped: engine {engine.sysid} ({engine.label}) works on it"
+                f"queue {queue.app}.{queue.name} cannot be dropped: "
+                f"engine {engine.engine_id} ({engine.label}) works on it"
             )
 
 
@@ -90,7 +91,7 @@ QUEUES_LOST = 100
 
 def check_stopped(engines: Iterable[EngineSeen]) -> None:
     for engine in engines:
-        raise Conflict(f"engine {engine.sysid} ({engine.label}) is alive: stop the programs that use this database")
+        raise Conflict(f"engine {engine.engine_id} ({engine.label}) is alive: stop the programs that use this database")
 
 
 def check_version(found: int, accepts: int, known: list[Migration], url: str) -> None:

@@ -221,7 +221,7 @@ def open_guest(kind: str, lend: Callable[[], Any], url: str) -> Store:
 
 def _file(path: str, clock: Clock | None) -> Store:
     """A SQLite file; or where its jobs have moved to, now or later."""
-    from hipq.stores.relocated import PATIENCE, PAUSE, Following, followed
+    from hipq.stores.relocated import LONGEST_MOVE, PAUSE, Following, followed
     from hipq.stores.sqlite.moving import is_moving
     from hipq.stores.sqlite.store import SqliteStore
 
@@ -237,7 +237,7 @@ def _file(path: str, clock: Clock | None) -> Store:
         except Moved as moved:
             return followed(f"sqlite:///{path}", moved, there)
         except StoreUnavailable:  # an old SQLite's lock file is held
-            until = until or time.monotonic() + PATIENCE
+            until = until or time.monotonic() + LONGEST_MOVE
             if not is_moving(real) or time.monotonic() >= until:
                 raise
             time.sleep(PAUSE)

@@ -14,7 +14,7 @@ from hipq.stores.password import without_password
 
 PATIENT: Final = frozenset({"enqueue", "answer", "queue", "change_rules"})
 """What programs ask for that have nobody else to try again for them, as engines do."""
-PATIENCE: Final = 60.0
+LONGEST_MOVE: Final = 60.0
 """Seconds these wait while jobs are being moved."""
 PAUSE: Final = 0.05
 _said: set[str] = set()
@@ -50,7 +50,7 @@ class Following:
                             f"the jobs of {store.url} have moved to {there}: conn= must be a psycopg.Connection to that"
                         ) from None
                 except StoreUnavailable:
-                    until = until or time.monotonic() + PATIENCE
+                    until = until or time.monotonic() + LONGEST_MOVE
                     if not self._waits(name, given, store) or time.monotonic() >= until:
                         raise
                     time.sleep(PAUSE)
@@ -70,7 +70,7 @@ class Following:
             if self._store is store and not self._closed:
                 self._store, found = found, store
         if found is store:
-            store.ring()  # who waits there waits in vain
+            store.notify()  # who waits there waits in vain
         else:
             found.close()  # another thread was first
 

@@ -13,7 +13,7 @@ from hipq.job.units import UNIT
 from hipq.limits.admission import FRESH, Admission
 from hipq.limits.rules import Rules
 from hipq.stores.base import Claim
-from hipq.stores.claim_groups import Head, Place, Seen, Strand, Turns, in_order, seen
+from hipq.stores.claim_groups import ClaimGroup, Head, LaneTurns, RankPosition, Seen, in_order, seen
 
 After = tuple[str, str, int]
 """A lane, windows and factor."""
@@ -53,10 +53,10 @@ class Reader(Protocol):
         """What counts against limits."""
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
-        """The heads of these types' strands behind a place, up to so many strands a type, in order within each type."""
+        """The heads of these types' claim groups behind a place, up to so many a type, in order within a type."""
 
-    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
-        """For each of some strands, up to so many places after a given one, in order."""
+    def more(self, lines: Sequence[tuple[ClaimGroup, RankPosition]], count: int) -> list[list[RankPosition]]:
+        """For each of some claim groups, up to so many places after a given one, in order."""
 
     def these(self, ids: Sequence[int]) -> list[Head]:
         """Those of these jobs that can still start, in order."""
@@ -73,16 +73,16 @@ class LaneReader:
         return self.reader.held()
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
-        """In steps: a lane has hardly ever more than one strand, and those of other lanes would all be read."""
+        """In steps: a lane has hardly ever more than one claim group, and those of other lanes would all be read."""
         step = 2
         while True:
             found = self.reader.heads(types, max(after, (self.lane, *START[1:])), min(step, depth))
-            own = [head for head in found if head.strand.lane == self.lane]
+            own = [head for head in found if head.group.lane == self.lane]
             if len(own) < len(found) or len(found) < step or step >= depth:
                 return own
             step *= 8
 
-    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
+    def more(self, lines: Sequence[tuple[ClaimGroup, RankPosition]], count: int) -> list[list[RankPosition]]:
         return self.reader.more(lines, count)
 
     def these(self, ids: Sequence[int]) -> list[Head]:
@@ -107,8 +107,8 @@ class Picked(NamedTuple):
     refused: bool = False
     again: int = 0
     closed: frozenset[str] = frozenset()
-    strand: Head | None = None
-    """In place of ids: the head of the only strand that may start."""
+    group: Head | None = None
+    """In place of ids: the head of the only claim group that may start."""
 
 
 @dataclass(slots=True)
@@ -154,13 +154,13 @@ class Admit:
         return self._picked(ids, found, admission, admission.memory())
 
     def pick_strand(self) -> Picked:
-        """The same where there are no limits; if only one strand may start, that."""
+        """The same where there are no limits; if only one claim group may start, that."""
         if self.rules.paused or self.rules.lanes == "fair":
             return self.pick()
         found = seen(self.reader.heads(self.types, START, ALL), self.rules, self.now)
         admission = self._admission()
         if len(found.able) == 1:
-            return self._picked([], found, admission, self.memory)._replace(strand=found.able[0])
+            return self._picked([], found, admission, self.memory)._replace(group=found.able[0])
         ids = in_order(found.able, self._wanted, admission, self.reader.more)
         return self._picked(ids, found, admission, self.memory)
 
@@ -181,9 +181,9 @@ class Admit:
         if self.rules.lanes == "ordered":
             picked = in_order(able, self._wanted, admission, _no_more)
         else:
-            turns = Turns(self._wanted, admission, _no_more)
-            turns.first(head for head in able if head.strand.lane > self.past.lane)
-            turns.first(head for head in able if head.strand.lane <= self.past.lane)
+            turns = LaneTurns(self._wanted, admission, _no_more)
+            turns.first(head for head in able if head.group.lane > self.past.lane)
+            turns.first(head for head in able if head.group.lane <= self.past.lane)
             picked = self._served(turns)
         return self._picked(picked, found, admission, admission.memory())._replace(refused=True)
 
@@ -198,7 +198,7 @@ class Admit:
         admission = Admission(self.rules, self.critical, held.by_lane, self.memory, now, held.lightest)
         if admission.passed:
             able = seen(self.reader.these(admission.passed), self.rules, self.now).able
-            admission.still([(head.strand.job_type, head.place) for head in able], self.types, met=met)
+            admission.still([(head.group.job_type, head.place) for head in able], self.types, met=met)
         return admission
 
     def _first(self, admission: Admission) -> tuple[list[int], Seen]:
@@ -223,7 +223,7 @@ class Admit:
         return Picked(ids, memory, refused, admission.again, frozenset(found.closed))
 
     def _fairly(self, types: Sequence[str], admission: Admission) -> tuple[list[int], Seen]:
-        turns = Turns(self._wanted, admission, self.reader.more)
+        turns = LaneTurns(self._wanted, admission, self.reader.more)
         closed, paused = set[str](), False
         for heads in self._round(types, self.past.lane):
             found = seen(heads, self.rules, self.now)
@@ -234,7 +234,7 @@ class Admit:
                 break
         return self._served(turns), Seen([], closed, paused)
 
-    def _served(self, turns: Turns) -> list[int]:
+    def _served(self, turns: LaneTurns) -> list[int]:
         turns.go_on()
         if turns.picked:
             self.past.lane = turns.last
@@ -250,30 +250,30 @@ class Admit:
         after = START
         while after:
             heads, horizon = self._whole_lanes(types, after)
-            yield [head for head in heads if head.strand.lane <= last]
+            yield [head for head in heads if head.group.lane <= last]
             after = None if horizon is None or horizon >= last else (horizon, _BEHIND, 0)
 
     def _whole_lanes(self, types: Sequence[str], after: After) -> tuple[list[Head], str | None]:
-        """Some lanes, each with all its strands, and the last of them; None = all that follow."""
+        """Some lanes, each with all its claim groups, and the last of them; None = all that follow."""
         depth = LANES_AT_ONCE
         while True:
             heads = self.reader.heads(types, after, depth)
             cut = _cut(heads, depth)
             if cut is None:
                 return heads, None
-            whole = [head for head in heads if head.strand.lane < cut]
+            whole = [head for head in heads if head.group.lane < cut]
             if whole:
-                return whole, max(head.strand.lane for head in whole)
-            depth *= 4  # one lane has more strands than that
+                return whole, max(head.group.lane for head in whole)
+            depth *= 4  # one lane has more claim groups than that
 
 
 def _cut(heads: Sequence[Head], depth: int) -> str | None:
     """The first lane that may not be listed whole: the last one of a type that may have more. None = there is none."""
     listed: dict[str, list[str]] = {}
     for head in heads:
-        listed.setdefault(head.strand.job_type, []).append(head.strand.lane)
+        listed.setdefault(head.group.job_type, []).append(head.group.lane)
     return min((lanes[-1] for lanes in listed.values() if len(lanes) >= depth), default=None)
 
 
-def _no_more(lines: Sequence[tuple[Strand, Place]], _count: int) -> list[list[Place]]:
+def _no_more(lines: Sequence[tuple[ClaimGroup, RankPosition]], _count: int) -> list[list[RankPosition]]:
     return [[] for _ in lines]

@@ -7,7 +7,7 @@ import select
 from collections.abc import Sequence
 
 
-class Bell:
+class Waker:
     """A pipe with flags in front: ringing costs a system call only while somebody sleeps.
 
     A ring says that there is news. A nudge says that something here has ended, which is no reason to look for more.
@@ -27,17 +27,17 @@ class Bell:
     def nudged(self) -> bool:
         return self._nudged
 
-    def ring(self) -> None:
+    def notify(self) -> None:
         self._rung = True
         if self._sleeping:
             self._wake()
 
-    def nudge(self) -> None:
+    def notify_done(self) -> None:
         self._nudged = True
         if self._sleeping:
             self._wake()
 
-    def hush(self) -> None:
+    def clear(self) -> None:
         """Who nudged until now is taken care of: that need not end the next wait."""
         self._nudged = False
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hipq.app import Hipq
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.engine.throttle import LAP
@@ -54,7 +54,7 @@ class Driven:
     asks: int = 0
     """and when a throttler is to be asked, on the steady clock."""
 
-    def job_type(self, running: Running) -> JobType:
+    def job_type(self, running: Execution) -> JobType:
         (queue,) = (queue for queue in self.app.queues if queue.name == running.spec.queue)
         (found,) = (one for one in queue.job_types if one.name == running.row.job_type)
         return found
@@ -88,7 +88,7 @@ class Drive:
         """The engines leave. Their stores are closed by the apps."""
         for driven in self._driven.values():
             with suppress(StoreError):  # the test may have closed it
-                driven.engine.store.drop_lease(driven.engine.sysid)
+                driven.engine.store.drop_lease(driven.engine.engine_id)
         self._driven.clear()
 
     # -- the moments ------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ class Drive:
             idle += 1
             if raise_errors and self._thrown:
                 raise self._thrown.pop()
-            if (pause and engine.memory) or in_vain > IN_VAIN:
+            if (pause and engine.in_flight) or in_vain > IN_VAIN:
                 self._step(5 * SECOND)  # when the engine tries again
                 raise StoreBusy(
                     "a transaction that is still open holds a job that this test has to change: end it first"
@@ -166,7 +166,7 @@ class Drive:
             row, name, error = running.row, called(running), None
             self.outbox.sender = Sender(driven.app, running)
             try:
-                if running.is_async and not running.judges:
+                if running.is_async and not running.only_decides:
                     yield launcher, running
                 else:
                     launcher.run(running)
@@ -215,7 +215,7 @@ class Drive:
         if driven and driven.serves == serves:
             return driven
         if driven:
-            driven.engine.store.drop_lease(driven.engine.sysid)
+            driven.engine.store.drop_lease(driven.engine.engine_id)
         if not serves:
             return None
         self._driven[id(app)] = driven = self._new(app, serves)
@@ -236,7 +236,7 @@ class Drive:
             chance=random.Random(0),
             added=app.added,
             bring=lambda kept: app.inbox.bring(kept),
-            run_aside=lambda work: work(),
+            run_spawned=lambda work: work(),
         )
         return Driven(app, engine, hands, serves)
 

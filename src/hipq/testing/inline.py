@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.engine.launch import Launcher, Running
+from hipq.engine.launch import Execution, Launcher
 from hipq.job import states
 from hipq.job.outcome import Failed, Retry
 from hipq.job.retries import NotRegistered, RetryHandler
@@ -42,14 +42,14 @@ class InlineLauncher(Launcher):
         super().__init__(now, steady, chain)
         self.raised: BaseException | None = None
         """The first error of the last run."""
-        self._awaited: tuple[Running, Callable[[], Any]] | None = None
+        self._awaited: tuple[Execution, Callable[[], Any]] | None = None
 
-    def run(self, running: Running, in_child: bool = False) -> None:
+    def run(self, running: Execution, in_child: bool = False) -> None:
         if self._awaited is None:
             self.raised = None
         super().run(running, in_child)
 
-    async def run_async(self, running: Running, in_child: bool = False) -> None:
+    async def run_async(self, running: Execution, in_child: bool = False) -> None:
         """Await the handler here; the rest, its retry handler too, is as with a plain one, in this thread."""
         self.raised = None
         if self._shut(running):
@@ -69,7 +69,7 @@ class InlineLauncher(Launcher):
         finally:
             self._awaited = None
 
-    def _called(self, running: Running) -> Any:
+    def _called(self, running: Execution) -> Any:
         if self._awaited and self._awaited[0] is running:
             return self._awaited[1]()
         try:
@@ -86,7 +86,7 @@ class InlineLauncher(Launcher):
             self._note(error)
             raise
 
-    def _retry_of(self, running: Running) -> RetryHandler | None:
+    def _retry_of(self, running: Execution) -> RetryHandler | None:
         handler = super()._retry_of(running)
 
         def judge(job: Any, fault: Any) -> Any:
@@ -109,24 +109,24 @@ class InlineHands:
 
     def __init__(self, launcher: InlineLauncher) -> None:
         self.launcher = launcher
-        self.pending: list[Running] = []
-        self.ended: list[Running] = []
+        self.pending: list[Execution] = []
+        self.ended: list[Execution] = []
         self.broken = False
 
-    def launch(self, batch: Iterable[Running]) -> None:
+    def launch(self, batch: Iterable[Execution]) -> None:
         self.pending += batch
 
-    def stopped(self, most: int) -> list[Running]:
+    def stopped(self, most: int) -> list[Execution]:
         found, self.ended = self.ended[:most], self.ended[most:]
         for running in found:
             running.stopped = running.started + NEVER_FAST
         return [running for running in found if not running.abandoned]
 
-    def unstarted(self) -> list[Running]:
+    def unstarted(self) -> list[Execution]:
         found, self.pending = self.pending, []
         return found
 
-    def abandon(self, running: Running, gently: bool = False) -> None:  # noqa: ARG002
+    def abandon(self, running: Execution, gently: bool = False) -> None:  # noqa: ARG002
         running.abandoned = True
         self.pending = [one for one in self.pending if one is not running]
 
@@ -141,19 +141,19 @@ class InlineHands:
         self.ended.clear()
 
 
-def called(running: Running) -> str:
+def called(running: Execution) -> str:
     """The name of the code that is called for it; "" if there is none."""
     name, spec = running.row.job_type, running.spec
-    if running.judges or (running.answer and running.answer.error):
+    if running.only_decides or (running.answer and running.answer.error):
         return f"{name}.retry" if _has_retry(running) else ""
     if running.row.phase == states.ANSWERED:
         return f"{name}.answered" if spec.answered and running.answer else ""
-    if running.row.phase == states.CALLING_OFF:
+    if running.row.phase == states.CANCELLING:
         return f"{name}.cancelled" if spec.cancelled else ""
     return name
 
 
-def _has_retry(running: Running) -> bool:
+def _has_retry(running: Execution) -> bool:
     try:
         return running.spec.retry_of(running.row) is not None
     except (NotRegistered, msgspec.DecodeError):

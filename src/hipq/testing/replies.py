@@ -13,7 +13,7 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from hipq.app import Hipq
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.errors import Invalid, shown
 from hipq.job.names import whole
 from hipq.job.run_result import Waits
@@ -78,7 +78,7 @@ class Replies:
         said: Replying = says if callable(says) else lambda _job: says
         self._says[job_type] = lambda job: _replies(said(job), options)
 
-    def asked(self, job_type: JobType, running: Running, now: int) -> None:
+    def asked(self, job_type: JobType, running: Execution, now: int) -> None:
         """A job has sent its request, and is about to wait."""
         if not isinstance(running.ending, Waits) or job_type not in self._says:
             return

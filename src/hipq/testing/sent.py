@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hipq.app import Hipq
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 from hipq.errors import Invalid
 from hipq.job import payload
 from hipq.job.answer import Answered
@@ -51,7 +51,7 @@ class Sender(NamedTuple):
     """The handler that runs at this moment."""
 
     app: Hipq
-    running: Running
+    running: Execution
 
 
 class _Response(NamedTuple):

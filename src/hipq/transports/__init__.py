@@ -22,9 +22,9 @@ from hipq.transports.base import (
     ATTEMPT_HEADER,
     JOB_HEADER,
     KEY_HEADER,
+    Checkpoints,
     Message,
     Outgoing,
-    Places,
     Reply,
     Sender,
     Source,
@@ -124,7 +124,7 @@ def _open_sender(url: str) -> Sender:
     return found
 
 
-def source(where: Address, group: str, places: Places) -> Source:
+def source(where: Address, group: str, places: Checkpoints) -> Source:
     if recorder():
         raise Invalid(f"{where}: a test connects to no server; harness(..., send_for_real=True) does")
     found: Source = _file(where.scheme).source(where, group, places)

@@ -22,7 +22,7 @@ from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
 from hipq.transports.amqp_line import SECONDS, Line, server_of
 from hipq.transports.amqp_sender import AmqpSender
-from hipq.transports.base import Message, Places, key_in
+from hipq.transports.base import Checkpoints, Message, key_in
 from hipq.transports.loop import Loop
 
 OPTIONS: Final = {"exchange", "prefetch", "group"}
@@ -49,7 +49,7 @@ def sender(address: Address) -> AmqpSender:
     return AmqpSender(address)
 
 
-def source(address: Address, group: str, places: Places) -> AmqpSource:  # noqa: ARG001
+def source(address: Address, group: str, places: Checkpoints) -> AmqpSource:  # noqa: ARG001
     check(address)
     return AmqpSource(address)
 

@@ -133,14 +133,14 @@ def code(error: Exception) -> str:
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, boto.ClientError) else ""
 
 
-class Place(Protocol):
+class Endpoint(Protocol):
     """What an error is about: a str of it is how users know it."""
 
     @property
     def scheme(self) -> str: ...
 
 
-def translated(address: Place, error: Exception) -> HipqError:
+def translated(address: Endpoint, error: Exception) -> HipqError:
     """One sentence: what is wrong, and what to do."""
     match error:
         case boto.ClientError():
@@ -165,7 +165,7 @@ def translated(address: Place, error: Exception) -> HipqError:
     return TransportUnavailable(f"{address}: {_line(error)}")
 
 
-def _said(address: Place, error: boto.ClientError) -> HipqError:
+def _said(address: Endpoint, error: boto.ClientError) -> HipqError:
     name, said = code(error), _line(error.response.get("Error", {}).get("Message", ""))
     kind = {"sqs": "queue", "dynamodb": "table"}.get(address.scheme, "stream")
     if name in _MISSING:

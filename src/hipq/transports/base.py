@@ -144,7 +144,7 @@ class Source(Protocol):
         """What was not acknowledged is somebody else's."""
 
 
-class Places(Protocol):
+class Checkpoints(Protocol):
     """What sources of one group agree on where the server has nothing for it: who reads which part, and how far. Kept
     in hipq's database. A claim lasts some seconds and is renewed by `keep`; that two have one at once, for a moment
     after a pause, must do no harm."""

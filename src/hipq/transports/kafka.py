@@ -20,7 +20,7 @@ from confluent_kafka import Message as Record
 from hipq.errors import Invalid
 from hipq.transports import kafka_sender
 from hipq.transports.address import Address
-from hipq.transports.base import Message, Places
+from hipq.transports.base import Checkpoints, Message
 from hipq.transports.kafka_client import NO_TOPIC, Log, Trouble, client
 from hipq.transports.kafka_sender import KafkaSender
 
@@ -85,7 +85,7 @@ def sender(address: Address) -> KafkaSender:
     return KafkaSender(address)
 
 
-def source(address: Address, group: str, places: Places) -> KafkaSource:  # noqa: ARG001 (the server has groups)
+def source(address: Address, group: str, places: Checkpoints) -> KafkaSource:  # noqa: ARG001 (the server has groups)
     check(address)
     return KafkaSource(address, address.options.get("group", group))
 

@@ -22,7 +22,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from hipq.errors import Invalid
 from hipq.transports import aws
 from hipq.transports.address import Address
-from hipq.transports.base import ATTEMPT_HEADER, JOB_HEADER, KEY_HEADER, Message, Outgoing, Places
+from hipq.transports.base import ATTEMPT_HEADER, JOB_HEADER, KEY_HEADER, Checkpoints, Message, Outgoing
 from hipq.transports.kinesis_shares import Shard, Shares
 
 FULL_PAUSE: Final = 1.0
@@ -45,7 +45,7 @@ def sender(address: Address) -> KinesisSender:
     return KinesisSender(address)
 
 
-def source(address: Address, group: str, places: Places) -> KinesisSource:  # noqa: ARG001 - the places are the group's
+def source(address: Address, group: str, places: Checkpoints) -> KinesisSource:  # noqa: ARG001 - the places are the group's
     check(address)
     return KinesisSource(address, places)
 
@@ -71,7 +71,7 @@ class KinesisSender:
 
 
 class KinesisSource:
-    def __init__(self, address: Address, places: Places) -> None:
+    def __init__(self, address: Address, places: Checkpoints) -> None:
         self._address = address
         self._shares = Shares(places, from_now=address.options.get("start") == "latest")
         self._client: Any = None

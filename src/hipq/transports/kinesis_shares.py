@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any, Final
 from uuid import uuid4
 
-from hipq.transports.base import Places
+from hipq.transports.base import Checkpoints
 
 LOOK_SECONDS: Final = 2.0
 """How often a source looks at the shards and the others, and renews its claims."""
@@ -67,7 +67,7 @@ class Shard:
 
 
 class Shares:
-    def __init__(self, places: Places, *, from_now: bool) -> None:
+    def __init__(self, places: Checkpoints, *, from_now: bool) -> None:
         """`from_now`: what was in the stream before the group began is left out."""
         self._places = places
         self._from_now = from_now
@@ -157,7 +157,7 @@ class Others:
     """Who else of the group is there. Each holds a part `reader-N` and writes something new into it at each look; what
     changes is alive, by the clock of whoever sees it change."""
 
-    def __init__(self, places: Places) -> None:
+    def __init__(self, places: Checkpoints) -> None:
         self._places = places
         self._me = ""
         self._seen: dict[str, tuple[str, float]] = {}

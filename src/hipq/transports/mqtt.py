@@ -27,7 +27,7 @@ from paho.mqtt.enums import MQTTErrorCode
 
 from hipq.errors import HipqError, Invalid
 from hipq.transports.address import Address
-from hipq.transports.base import Message, Places
+from hipq.transports.base import Checkpoints, Message
 from hipq.transports.mqtt_connection import CLOSE_SECONDS, OPEN_SECONDS, Connection, server
 from hipq.transports.mqtt_packet import FORBIDDEN, Arrived, message_of
 from hipq.transports.mqtt_sender import MqttSender
@@ -65,7 +65,7 @@ def sender(address: Address) -> MqttSender:
     return MqttSender(address)
 
 
-def source(address: Address, group: str, places: Places) -> MqttSource:
+def source(address: Address, group: str, places: Checkpoints) -> MqttSource:
     check(address)
     return MqttSource(address, address.options.get("group") or group, places)
 
@@ -118,7 +118,7 @@ class _Inlet(Connection):
 class MqttSource:
     """The sessions it has claimed, each with its connection; what comes on all of them is in one line."""
 
-    def __init__(self, address: Address, group: str, places: Places) -> None:
+    def __init__(self, address: Address, group: str, places: Checkpoints) -> None:
         self._address, self._group, self._places = address, group, places
         self._share = address.number("share", 1, 1, 64)
         self._expiry = address.number("expiry", WEEK, 60, 4_294_967_294)
@@ -134,7 +134,7 @@ class MqttSource:
         self._most = most
         while True:
             now = time.monotonic()
-            self._tend(most, now)
+            self._serve_forks(most, now)
             messages = self._take(most, min(until, self._tend_at) - now)
             if messages or time.monotonic() >= until:
                 return messages
@@ -188,7 +188,7 @@ class MqttSource:
             self._changed.notify_all()
         return messages
 
-    def _tend(self, most: int, now: float) -> None:
+    def _serve_forks(self, most: int, now: float) -> None:
         """Go on having what it has, and see to it that every session is somebody's."""
         for part, inlet in list(self._inlets.items()):
             if inlet.failed:

@@ -24,7 +24,7 @@ from nats.js.errors import NotFoundError
 
 from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
-from hipq.transports.base import Message, Places, key_in
+from hipq.transports.base import Checkpoints, Message, key_in
 from hipq.transports.loop import Loop
 from hipq.transports.nats_line import SECONDS, Line, servers
 from hipq.transports.nats_sender import NatsSender
@@ -62,7 +62,7 @@ def sender(address: Address) -> NatsSender:
     return NatsSender(address)
 
 
-def source(address: Address, group: str, places: Places) -> NatsSource:  # noqa: ARG001
+def source(address: Address, group: str, places: Checkpoints) -> NatsSource:  # noqa: ARG001
     check(address)
     return NatsSource(address, group)
 

@@ -22,7 +22,7 @@ from redis import exceptions
 
 from hipq.errors import HipqError
 from hipq.transports.address import Address
-from hipq.transports.base import Message, Places
+from hipq.transports.base import Checkpoints, Message
 from hipq.transports.redis_line import Line, failure, where_of
 from hipq.transports.redis_sender import RedisSender
 
@@ -47,7 +47,7 @@ def sender(address: Address) -> RedisSender:
     return RedisSender(address)
 
 
-def source(address: Address, group: str, places: Places) -> RedisSource:  # noqa: ARG001
+def source(address: Address, group: str, places: Checkpoints) -> RedisSource:  # noqa: ARG001
     check(address)
     return RedisSource(address, address.options.get("group") or group)
 

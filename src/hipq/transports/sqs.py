@@ -23,13 +23,13 @@ from uuid import uuid4
 from hipq.errors import HipqError
 from hipq.transports import aws
 from hipq.transports.address import Address
-from hipq.transports.base import Message, Outgoing, Places
+from hipq.transports.base import Checkpoints, Message, Outgoing
 from hipq.transports.sqs_batch import BATCH, delete, hide, tens
 from hipq.transports.sqs_message import incoming, outgoing
 
 LONGEST_POLL: Final = 2
 """Seconds. SQS allows 20, but so long a server that froze would not be noticed."""
-PATIENCE: Final = 4
+READ_SLACK: Final = 4
 """Seconds that an answer may come later than that; then the client library asks once more."""
 GATHER_SECONDS: Final = 0.5
 """How long more is looked for while messages are already in hand."""
@@ -51,7 +51,7 @@ def sender(address: Address) -> SqsSender:
     return SqsSender(address)
 
 
-def source(address: Address, group: str, places: Places) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
+def source(address: Address, group: str, places: Checkpoints) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
     check(address)
     return SqsSource(address)
 
@@ -185,7 +185,7 @@ class SqsSource:
     # -- how --------------------------------------------------------------------------------------------------------
     def _opened(self) -> Any:
         if self._client is None:
-            made = aws.client(self._address, connect=5, read=LONGEST_POLL + PATIENCE, attempts=2)
+            made = aws.client(self._address, connect=5, read=LONGEST_POLL + READ_SLACK, attempts=2)
             try:
                 with aws.errors(self._address):
                     self._queue = _queue_url(made, self._address)

@@ -11,7 +11,7 @@ BATCH: Final = 10
 T = TypeVar("T")
 
 
-class Refused(NamedTuple):
+class NotSent(NamedTuple):
     """Places in what was given."""
 
     now: list[int]
@@ -24,12 +24,12 @@ def tens(items: Sequence[T]) -> list[Sequence[T]]:
     return [items[start : start + BATCH] for start in range(0, len(items), BATCH)]
 
 
-def delete(client: Any, queue_url: str, receipts: Sequence[str]) -> Refused:
+def delete(client: Any, queue_url: str, receipts: Sequence[str]) -> NotSent:
     entries = [{"Id": str(place), "ReceiptHandle": one} for place, one in enumerate(receipts)]
     return _refused(client.delete_message_batch(QueueUrl=queue_url, Entries=entries))
 
 
-def hide(client: Any, queue_url: str, receipts: Sequence[tuple[str, int]]) -> Refused:
+def hide(client: Any, queue_url: str, receipts: Sequence[tuple[str, int]]) -> NotSent:
     """From others, each for so many seconds from now on; 0 = they may have it at once."""
     entries = [
         {"Id": str(place), "ReceiptHandle": one, "VisibilityTimeout": seconds}
@@ -38,6 +38,6 @@ def hide(client: Any, queue_url: str, receipts: Sequence[tuple[str, int]]) -> Re
     return _refused(client.change_message_visibility_batch(QueueUrl=queue_url, Entries=entries))
 
 
-def _refused(answer: dict[str, Any]) -> Refused:
+def _refused(answer: dict[str, Any]) -> NotSent:
     failed = [(int(one["Id"]), bool(one.get("SenderFault"))) for one in answer.get("Failed", ())]
-    return Refused([place for place, ours in failed if not ours], [place for place, ours in failed if ours])
+    return NotSent([place for place, ours in failed if not ours], [place for place, ours in failed if ours])

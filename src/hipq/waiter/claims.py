@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from hipq.errors import HipqError
 from hipq.job.when import SECOND
-from hipq.waiter.clients import Clients, Place, code, errors
+from hipq.waiter.clients import AwsTarget, Clients, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.item import Item, Scheduled, key, number
 from hipq.waiter.tables import Table
@@ -93,7 +93,7 @@ class Claims:
         if names:
             call["ExpressionAttributeNames"] = names
         try:
-            with errors(Place("dynamodb", table.name)):
+            with errors(AwsTarget("dynamodb", table.name)):
                 if update:
                     self._clients.dynamodb.update_item(UpdateExpression=update, **call)
                 else:

@@ -20,7 +20,7 @@ Service = Literal["sqs", "dynamodb"]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AwsTarget:
     """A queue or a table, as errors name it."""
 
     scheme: Service
@@ -71,7 +71,7 @@ class Clients:
             max_pool_connections=64,
             tcp_keepalive=True,
         )
-        with errors(Place(service, "of AWS")):
+        with errors(AwsTarget(service, "of AWS")):
             session = self._session or boto3.session.Session()
             try:
                 client = session.client(
@@ -94,7 +94,7 @@ class Clients:
 
 
 @contextmanager
-def errors(place: Place) -> Iterator[None]:
+def errors(place: AwsTarget) -> Iterator[None]:
     """The library's errors as ours."""
     try:
         from botocore import exceptions as boto

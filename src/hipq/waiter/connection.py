@@ -7,10 +7,10 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from hipq.errors import HipqError
-from hipq.waiter.clients import Clients, Place, errors
+from hipq.waiter.clients import AwsTarget, Clients, errors
 from hipq.waiter.trouble import Trouble
 
-PATIENCE: Final = 10.0
+CONNECT_SECONDS: Final = 10.0
 """Seconds that an answer may take, beside what SQS was told to wait for messages."""
 USUAL: Final = 30
 """Seconds that a queue hides what it gives out, if nobody has said otherwise."""
@@ -47,7 +47,7 @@ def connector(clients: Clients, wait: int) -> Callable[[str], Connection]:
 
     def connect(queue: str) -> Connection:
         if not made:
-            made.extend((clients.impatient_sqs(wait + PATIENCE), clients.impatient_sqs(PATIENCE)))
-        return Connection(queue, made[0], made[1], lambda: errors(Place("sqs", queue)))
+            made.extend((clients.impatient_sqs(wait + CONNECT_SECONDS), clients.impatient_sqs(CONNECT_SECONDS)))
+        return Connection(queue, made[0], made[1], lambda: errors(AwsTarget("sqs", queue)))
 
     return connect

@@ -18,7 +18,7 @@ from typing import Final
 
 from hipq.job.names import whole
 from hipq.waiter.connection import Connection
-from hipq.waiter.handler_threads import Hands
+from hipq.waiter.handler_threads import Executor
 from hipq.waiter.intake import Handling, Intake
 from hipq.waiter.supervised import Supervised
 
@@ -48,7 +48,7 @@ class Consumer:
         self._connect = connect
         self._handlings = handlings
         self._poller = Supervised("poller", poller) if poller is not None else None
-        self._hands = Hands(concurrency)
+        self._hands = Executor(concurrency)
         self._wait = wait
         self._intakes: list[Intake] = []
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from hipq.errors import HipqError, Invalid
 from hipq.job.when import SECOND
 from hipq.waiter.claims import CLAIM
-from hipq.waiter.clients import Clients, Place, code, errors
+from hipq.waiter.clients import AwsTarget, Clients, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Scheduled
@@ -83,7 +83,7 @@ class Delivery:
         if self._clock.now() - claimed > IN_TIME:
             return messages
         try:
-            with errors(Place("sqs", destination.name)):
+            with errors(AwsTarget("sqs", destination.name)):
                 answer = self._clients.sqs.send_message_batch(
                     QueueUrl=destination.url, Entries=self._entries(destination, messages)
                 )

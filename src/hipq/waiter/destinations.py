@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hipq.errors import HipqError
-from hipq.waiter.clients import Clients, Place, code, errors
+from hipq.waiter.clients import AwsTarget, Clients, code, errors
 from hipq.waiter.limits import LARGEST, queue_name
 
 FRESH: Final = 300.0
@@ -57,10 +57,10 @@ class Destinations:
         sqs, wanted = self._clients.sqs, ["MaximumMessageSize"]
         if name.endswith(".fifo"):
             wanted.append("ContentBasedDeduplication")
-        with errors(Place("sqs", name)):
+        with errors(AwsTarget("sqs", name)):
             url = sqs.get_queue_url(QueueName=name)["QueueUrl"]
         try:
-            with errors(Place("sqs", name)):
+            with errors(AwsTarget("sqs", name)):
                 said = sqs.get_queue_attributes(QueueUrl=url, AttributeNames=wanted).get("Attributes", {})
         except HipqError as error:
             if not code(error).startswith("AccessDenied"):

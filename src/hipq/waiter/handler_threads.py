@@ -22,7 +22,7 @@ class Task(NamedTuple):
         return False
 
 
-class Hands:
+class Executor:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._threads = Threads(self._work, concurrency, "hipq-waiter")

@@ -25,7 +25,7 @@ from hipq.job.when import seconds
 from hipq.transports.sqs_batch import BATCH
 from hipq.waiter.connection import Connection
 from hipq.waiter.groups import Groups
-from hipq.waiter.handler_threads import Hands, Task
+from hipq.waiter.handler_threads import Executor, Task
 from hipq.waiter.holding import LONGEST_HIDDEN, Held, Holding
 from hipq.waiter.message import ASKED_FOR, Message, incoming
 
@@ -56,7 +56,7 @@ class Handling:
 
 
 class Intake:
-    def __init__(self, connection: Connection, handling: Handling, hands: Hands, wait: int) -> None:
+    def __init__(self, connection: Connection, handling: Handling, hands: Executor, wait: int) -> None:
         self._connection = connection
         self.name = connection.queue
         self._handling = handling

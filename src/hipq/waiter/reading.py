@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hipq.errors import TransportUnavailable
-from hipq.waiter.clients import Clients, Place, errors
+from hipq.waiter.clients import AwsTarget, Clients, errors
 from hipq.waiter.item import HASH, INDEX, RANGE, TIME, Item, Scheduled, from_item, key, number
 from hipq.waiter.tables import Table
 
@@ -55,7 +55,7 @@ class Reading:
             **more,
         }
         while True:
-            with errors(Place("dynamodb", table.name)):
+            with errors(AwsTarget("dynamodb", table.name)):
                 answer = self._clients.dynamodb.query(**call)
             items, units = answer["Items"], _units(answer.get("ConsumedCapacity"))
             if items and not table.whole:
@@ -75,7 +75,7 @@ class Reading:
                 table.name: {"Keys": [{HASH: one[HASH], RANGE: one[RANGE]} for one in items[start:][:AT_ONCE]]}
             }
             for attempt in range(_TRIES):
-                with errors(Place("dynamodb", table.name)):
+                with errors(AwsTarget("dynamodb", table.name)):
                     answer = self._clients.dynamodb.batch_get_item(RequestItems=left, ReturnConsumedCapacity="TOTAL")
                 found |= {one[RANGE]["S"]: one for one in answer["Responses"].get(table.name, ())}
                 units += sum(map(_units, answer.get("ConsumedCapacity", ())))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from hipq.errors import Conflict, HipqError, Invalid, NoTable, NotFound, shown
 from hipq.waiter.claims import FREE, found, free_at
-from hipq.waiter.clients import Clients, Place, code, errors
+from hipq.waiter.clients import AwsTarget, Clients, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.item import Item, Scheduled, from_item, key, number
 from hipq.waiter.reading import Reading
@@ -68,7 +68,7 @@ class Schedule:
             "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
         }
         try:
-            with errors(Place("dynamodb", table.name)):
+            with errors(AwsTarget("dynamodb", table.name)):
                 if update:
                     answer = self._clients.dynamodb.update_item(
                         UpdateExpression=update,

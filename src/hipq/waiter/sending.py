@@ -15,7 +15,7 @@ from hipq.transports.base import Outgoing
 from hipq.transports.recording import recorder
 from hipq.waiter import limits
 from hipq.waiter.claims import found
-from hipq.waiter.clients import Clients, Place, code, errors
+from hipq.waiter.clients import AwsTarget, Clients, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Item, Scheduled, from_item, number, to_item
@@ -87,7 +87,7 @@ class Sender:
         return self._keep(destination, message, wait, fallback)
 
     def _now(self, destination: Destination, message: Scheduled, wait: int | None) -> Sent:
-        with errors(Place("sqs", destination.name)):
+        with errors(AwsTarget("sqs", destination.name)):
             try:
                 answer = self._clients.sqs.send_message(
                     QueueUrl=destination.url, **parts(message, None if destination.fifo else wait)
@@ -118,7 +118,7 @@ class Sender:
         item = to_item(message, self._scheduler, self._clock.now())
         _fits_item(table, item)
         try:
-            with errors(Place("dynamodb", table.name)):
+            with errors(AwsTarget("dynamodb", table.name)):
                 answer = self._clients.dynamodb.put_item(
                     TableName=table.name, Item=item, ConditionExpression="attribute_not_exists(job_id)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",

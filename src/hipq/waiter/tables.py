@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from hipq.errors import HipqError, Invalid, WrongTable
-from hipq.waiter.clients import Clients, Place, code, errors
+from hipq.waiter.clients import AwsTarget, Clients, code, errors
 from hipq.waiter.item import HASH, INDEX, RANGE, TIME
 from hipq.waiter.limits import queue_name
 
@@ -98,7 +98,7 @@ class Tables:
         if projection not in ("ALL", "KEYS_ONLY"):
             raise Invalid(f'projection must be "ALL" or "KEYS_ONLY", not {projection!r}')
         try:
-            with errors(Place("dynamodb", name)):
+            with errors(AwsTarget("dynamodb", name)):
                 self._clients.dynamodb.create_table(**_definition(name, projection))
         except HipqError as error:
             if code(error) != "ResourceInUseException":
@@ -125,7 +125,7 @@ class Tables:
 
     def _described(self, name: str) -> dict[str, Any] | None:
         try:
-            with errors(Place("dynamodb", name)):
+            with errors(AwsTarget("dynamodb", name)):
                 found: dict[str, Any] = self._clients.dynamodb.describe_table(TableName=_table_name(name))["Table"]
                 return found
         except HipqError as error:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hipq.daemon.http.metrics import Counts
     from hipq.daemon.http.routes_table import Call
     from hipq.daemon.http.service import Jobs
-    from hipq.daemon.tenancy.fair_semaphore import Turns
+    from hipq.daemon.tenancy.fair_semaphore import FairSemaphore
     from hipq.daemon.tenancy.quotas import Gate
 
 
@@ -38,7 +38,9 @@ class Wanted(NamedTuple):
 
 
 class Adding:
-    def __init__(self, jobs: Jobs, gate: Gate, once: Once, limits: Limits, counts: Counts, turns: Turns) -> None:
+    def __init__(
+        self, jobs: Jobs, gate: Gate, once: Once, limits: Limits, counts: Counts, turns: FairSemaphore
+    ) -> None:
         self._jobs = jobs
         self._gate = gate
         self._once = once

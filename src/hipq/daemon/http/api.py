@@ -26,14 +26,14 @@ from hipq.daemon.http.fast_add import AtOnce
 from hipq.daemon.http.idempotency import Once
 from hipq.daemon.http.metrics import Counts, Seldom
 from hipq.daemon.http.not_stored_yet import found
-from hipq.daemon.http.reply import NO_TOKEN, NOTHING, ClientGone, Refused, Reply, Send, refusal, sentence
+from hipq.daemon.http.reply import NO_TOKEN, NOTHING, ClientGone, HttpError, Reply, Send, refusal, sentence
 from hipq.daemon.http.request import Limits, Receive, Scope, Shared, check_head, one_each
 from hipq.daemon.http.routes import ROUTES
 from hipq.daemon.http.routes_table import Call, Route, checked_params
 from hipq.daemon.http.service import Service
 from hipq.daemon.http.stream import Stream
-from hipq.daemon.tenancy.authenticator import Doorkeeper
-from hipq.daemon.tenancy.fair_semaphore import Turns
+from hipq.daemon.tenancy.authenticator import Authenticator
+from hipq.daemon.tenancy.fair_semaphore import FairSemaphore
 from hipq.daemon.tenancy.quotas import Gate
 from hipq.observe.logs import Line
 
@@ -61,10 +61,10 @@ class Api:
         self.held = Shared(limits.held, limits.share, "too many bodies are in memory")
         self.readers = Shared(limits.readers, limits.share, "too many follow events or wait for results")
         self.counts = Counts()
-        self.turns = Turns(service.store.at_once)
+        self.turns = FairSemaphore(service.store.at_once)
         self.stopping = asyncio.Event()
         self._tokens = tokens
-        self._door = Doorkeeper(service.tenants, tokens=tokens)
+        self._door = Authenticator(service.tenants, tokens=tokens)
         self.usage = Seldom()
         self.gate = gate = Gate(service.tenants, service.backlog, service.ended)
         (queue,) = service.app.queues
@@ -132,7 +132,7 @@ class Api:
             try:
                 with self.reader(tenant):
                     await reply.write(send)
-            except Refused as error:
+            except HttpError as error:
                 await refusal(error).write(send)
             return
         self.count(route, tenant, reply)

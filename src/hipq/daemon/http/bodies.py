@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from hipq.daemon.http.reply import Refused
+from hipq.daemon.http.reply import HttpError
 from hipq.daemon.http.strict_json import elements
 from hipq.errors import Invalid
 
@@ -23,7 +23,7 @@ def payloads(kind: str, body: bytes, most: int) -> list[bytes]:
     elif kind == BINARY_KIND:
         found = counted(body, most)
     elif kind.startswith("multipart/"):
-        raise Refused(415, "send payloads as lines, as a JSON array, or byte-counted as application/octet-stream")
+        raise HttpError(415, "send payloads as lines, as a JSON array, or byte-counted as application/octet-stream")
     else:
         found = lines(body, most)
     if len(found) > most:
@@ -60,5 +60,5 @@ def counted(body: bytes, most: int) -> list[bytes]:
     return found
 
 
-def too_many(most: int) -> Refused:
-    return Refused(413, f"a request may have {most:,} jobs, and this one has more")
+def too_many(most: int) -> HttpError:
+    return HttpError(413, f"a request may have {most:,} jobs, and this one has more")

@@ -18,7 +18,7 @@ from hipq.daemon.written import SMALL
 
 if TYPE_CHECKING:
     from hipq.daemon.http.api import Api
-    from hipq.daemon.tenancy.authenticator import Doorkeeper
+    from hipq.daemon.tenancy.authenticator import Authenticator
     from hipq.daemon.tenancy.quotas import Gate
 
 UNUSUAL: Final = frozenset({b"idempotency-key", b"content-encoding", b"transfer-encoding", b"origin", b"expect"})
@@ -35,7 +35,7 @@ class Head(NamedTuple):
 
 
 class AtOnce:
-    def __init__(self, api: Api, door: Doorkeeper, gate: Gate) -> None:
+    def __init__(self, api: Api, door: Authenticator, gate: Gate) -> None:
         self._api = api
         self._door = door
         self._gate = gate

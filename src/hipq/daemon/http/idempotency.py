@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from hipq.daemon import job_factory, payloads
-from hipq.daemon.http.reply import Refused
+from hipq.daemon.http.reply import HttpError
 from hipq.daemon.ids import Ids
 from hipq.errors import DuplicateKey, StoreBusy
 from hipq.job.model import QUEUE_BITS, New, numbered
@@ -109,7 +109,7 @@ class Once:
         for one in _left(text, now):
             if one.key == asked.key:
                 if one.body != asked.body:
-                    raise Refused(422, "this Idempotency-Key has come with another body")
+                    raise HttpError(422, "this Idempotency-Key has come with another body")
                 return ids_of(one.runs)
         return None
 
@@ -117,7 +117,7 @@ class Once:
 def checked(key: bytes) -> bytes:
     text = key.decode("latin-1")
     if not 1 <= len(key) <= LONGEST or not text.isascii() or not text.isprintable():
-        raise Refused(400, f"an Idempotency-Key must have 1 to {LONGEST} characters, all of them printable ASCII")
+        raise HttpError(400, f"an Idempotency-Key must have 1 to {LONGEST} characters, all of them printable ASCII")
     return key
 
 

@@ -61,7 +61,7 @@ def later(seconds: int) -> Headers:
     return ((b"retry-after", b"%d" % seconds),)
 
 
-class Refused(Exception):
+class HttpError(Exception):
     """A request that is not taken: the HTTP status, and why."""
 
     def __init__(self, status: int, text: str, headers: Headers = ()) -> None:
@@ -81,14 +81,14 @@ NO_TOKEN: Final = sentence(
 )
 
 
-def not_found(text: str) -> Refused:
-    return Refused(404, text)
+def not_found(text: str) -> HttpError:
+    return HttpError(404, text)
 
 
 def refusal(error: Exception) -> Reply:
     """Never more than a sentence: what went wrong here is in the log."""
     match error:
-        case Refused():
+        case HttpError():
             return sentence(error.status, str(error), error.headers)
         case errors.OverQuota():
             return sentence(429, str(error), later(error.retry_after))

@@ -9,7 +9,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from hipq.daemon.http.reply import CLOSE, ClientGone, Refused, later
+from hipq.daemon.http.reply import CLOSE, ClientGone, HttpError, later
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -62,7 +62,7 @@ class Shared:
     def take(self, tenant: str, size: int) -> None:
         mine = self._by_tenant.get(tenant, 0) + size
         if self.now + size > self._most or mine > self._each:
-            raise Refused(503, f"{self._what} already; try again", later(1))
+            raise HttpError(503, f"{self._what} already; try again", later(1))
         self._by_tenant[tenant] = mine
         self.now += size
 
@@ -107,7 +107,7 @@ class Body:
                 return b"".join(parts)
         except TimeoutError:
             text = f"the body took longer than {self._limits.body_seconds:g} seconds to come"
-            raise Refused(408, text, CLOSE) from None  # what else it sends is that body
+            raise HttpError(408, text, CLOSE) from None  # what else it sends is that body
 
     async def _part(self) -> tuple[bytes, bool]:
         message = await self._receive()
@@ -129,7 +129,7 @@ def one_each(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """By name. Two tokens are refused: what stands in front of the daemon may have looked at the other one."""
     found = dict(headers)
     if len(found) < len(headers) and sum(name == b"authorization" for name, _ in headers) > 1:
-        raise Refused(400, "a request has one Authorization header, and this one has more")
+        raise HttpError(400, "a request has one Authorization header, and this one has more")
     return found
 
 
@@ -139,13 +139,13 @@ def check_head(headers: Mapping[bytes, bytes], limits: Limits) -> None:
     if length is not None and (not length.isdigit() or len(length) > 15 or int(length) > limits.body):
         raise too_large(limits)
     if headers.get(b"content-encoding", b"identity").lower() not in (b"identity", b""):
-        raise Refused(415, "send the body as it is, without a Content-Encoding")
+        raise HttpError(415, "send the body as it is, without a Content-Encoding")
     if headers.get(b"transfer-encoding", b"chunked").strip().lower() != b"chunked":  # compressed under way
-        raise Refused(415, "send the body as it is, with no Transfer-Encoding but chunked", CLOSE)
+        raise HttpError(415, "send the body as it is, with no Transfer-Encoding but chunked", CLOSE)
 
 
-def too_large(limits: Limits) -> Refused:
-    return Refused(413, f"a body may have {limits.body:,} bytes, and this one has more")
+def too_large(limits: Limits) -> HttpError:
+    return HttpError(413, f"a body may have {limits.body:,} bytes, and this one has more")
 
 
 def kind_of(headers: Mapping[bytes, bytes]) -> str:
@@ -161,9 +161,9 @@ def queried(text: bytes) -> dict[str, str]:
         try:
             key, said = (unquote_to_bytes(part.replace(b"+", b" ")).decode() for part in (name, value))
         except UnicodeDecodeError:
-            raise Refused(400, "the URL's query is not UTF-8 text") from None
+            raise HttpError(400, "the URL's query is not UTF-8 text") from None
         if key in found:
-            raise Refused(400, f"{key!r:.60} is in the URL's query twice")
+            raise HttpError(400, f"{key!r:.60} is in the URL's query twice")
         found[key] = said
     return found
 

@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from hipq.daemon.handlers.handlers import PARTS
-from hipq.daemon.http.reply import Refused, Reply, not_found, reply
+from hipq.daemon.http.reply import HttpError, Reply, not_found, reply
 from hipq.daemon.http.routes_table import Accepts, Call, Gives, Route, flag, one_of
 from hipq.daemon.http.strict_json import strict
 from hipq.errors import Invalid
@@ -123,7 +123,7 @@ async def restore_version(call: Call) -> Reply:
 async def _versions(call: Call) -> list[Handler]:
     found: list[Handler] = await call.blocking(call.api.handlers.versions, call.tenant, call.type)
     if not found:
-        raise Refused(404, NONE_THERE)
+        raise HttpError(404, NONE_THERE)
     return found
 
 

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from hipq.daemon.http.reply import NO_JOB, Refused, Reply
+from hipq.daemon.http.reply import NO_JOB, HttpError, Reply
 from hipq.daemon.http.request import LARGE, Body, Receive, kind_of, queried
 from hipq.daemon.http.strict_json import strict
 from hipq.daemon.tenancy.tenants import jobtype_name
@@ -165,7 +165,7 @@ def read_query(route: Route, text: bytes) -> dict[str, Any]:
     for name in found:
         if name not in known:
             there = ", ".join(known) or "none"
-            raise Refused(400, f"there is no {shown(name)} in this URL's query; there are: {there}")
+            raise HttpError(400, f"there is no {shown(name)} in this URL's query; there are: {there}")
     return {name: known[name].read(value) for name, value in found.items()}
 
 
@@ -217,14 +217,14 @@ class Call:
         """A header as text one can print; "" if it is not there."""
         value = self.headers.get(name, b"").decode("latin-1").strip()
         if len(value) > most or not value.isascii() or not value.isprintable():
-            raise Refused(400, f"{name.decode()} must have at most {most} characters, all of them printable ASCII")
+            raise HttpError(400, f"{name.decode()} must have at most {most} characters, all of them printable ASCII")
         return value
 
     async def json(self) -> Any:
         """The body as JSON, however it is called."""
         body = await self.body.read()
         if not body.strip():
-            raise Refused(400, "the body is empty, and should be JSON")
+            raise HttpError(400, "the body is empty, and should be JSON")
         return await self.reading(strict, body)
 
     async def reading(self, do: Callable[[bytes], Any], body: bytes) -> Any:

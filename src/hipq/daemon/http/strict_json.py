@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
-from hipq.daemon.http.reply import Refused
+from hipq.daemon.http.reply import HttpError
 from hipq.errors import Invalid
 from hipq.job.payload import DEPTH_LIMIT
 
@@ -66,7 +66,7 @@ def elements(body: bytes) -> list[bytes]:
 
 def _check_size(body: bytes) -> None:
     if body.count(b",") > MOST_COMMAS:
-        raise Refused(413, f"a JSON body may have {MOST_COMMAS:,} commas, this one has more: send several, or lines")
+        raise HttpError(413, f"a JSON body may have {MOST_COMMAS:,} commas, this one has more: send several, or lines")
 
 
 def _element(text: bytes) -> bytes:

@@ -18,7 +18,7 @@ from anyio import CapacityLimiter, to_thread
 from hipq.daemon.tenancy.tenants import ADMIN, Caller, Known, Tenants, is_tenant_name
 from hipq.errors import HipqError, StoreUnavailable
 
-PATIENCE: Final = 0.5
+LOOKUP_SECONDS: Final = 0.5
 """Seconds a request waits for the store to say what has changed; then it goes by what was known."""
 AGAIN: Final = 0.2
 """Seconds between two looks for tokens that nobody knows: rubbish is not to keep the store busy."""
@@ -28,7 +28,7 @@ LONGEST: Final = 200
 _log = logging.getLogger("hipq")
 
 
-class Doorkeeper:
+class Authenticator:
     """Knows callers by their tokens. With `tokens=False` everybody may do everything: for a machine of one's own."""
 
     def __init__(self, tenants: Tenants, *, tokens: bool = True) -> None:
@@ -89,7 +89,7 @@ class Doorkeeper:
         if self._looking is None or self._looking.done():
             self._began = time.monotonic()
             self._looking = asyncio.get_running_loop().create_task(self._ask())
-        left = self._began + PATIENCE - time.monotonic()
+        left = self._began + LOOKUP_SECONDS - time.monotonic()
         never = self._knows_nobody
         if left > 0 or never:
             await asyncio.wait([self._looking], timeout=None if never else left)
@@ -102,7 +102,7 @@ class Doorkeeper:
             if pause > 0:
                 await asyncio.sleep(pause)
             if self._looking is not None and not self._looking.done():
-                await asyncio.wait([self._looking], timeout=PATIENCE)
+                await asyncio.wait([self._looking], timeout=LOOKUP_SECONDS)
                 if not self._looking.done():
                     return  # the store is away
                 continue

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hipq.engine.lanes import Spare
-from hipq.engine.launch import Running
+from hipq.engine.launch import Execution
 
 AHEAD: Final = 0.1
 """Seconds of work a context gets in one batch: who comes behind a slow one waits for it."""
@@ -23,7 +23,7 @@ def spare_hands(hands: int) -> int:
     return max(hands // 2, 2)
 
 
-def is_apart(running: Running) -> bool:
+def is_apart(running: Execution) -> bool:
     """A context has died over it. (That its daemon died says nothing: no context can end a daemon.)"""
     return running.row.crashes > 1
 
@@ -34,26 +34,26 @@ class FairQueue:
     def __init__(self, hands: int) -> None:
         self._hands = hands
         self._most = hands + spare_hands(hands)
-        self._tenants: dict[str, dict[str, deque[Running]]] = {}
+        self._tenants: dict[str, dict[str, deque[Execution]]] = {}
         """What waits, by tenant and lane; whose turn it is comes first."""
         self._holding: Counter[str] = Counter()
-        """Hands, by tenant."""
-        self._pace: dict[str, float] = {}
+        """Executor, by tenant."""
+        self._prefetch: dict[str, float] = {}
         """By lane the seconds a job takes, about."""
         self.waiting = 0
 
     @property
     def usable(self) -> int:
-        """Hands that there can be work for: while one tenant is alone, the spare ones are of no use."""
+        """Executor that there can be work for: while one tenant is alone, the spare ones are of no use."""
         alone = len(self._tenants) <= 1 and self._holding.keys() <= self._tenants.keys()
         return self._hands if alone else self._most
 
-    def put(self, running: Running) -> None:
+    def put(self, running: Execution) -> None:
         lanes = self._tenants.setdefault(running.row.tenant, {})
         lanes.setdefault(running.row.lane, deque()).append(running)
         self.waiting += 1
 
-    def take(self, idle: int) -> list[Running]:
+    def take(self, idle: int) -> list[Execution]:
         """The next batch, for a hand that its tenant has until `give`; none if nobody who waits may have one. So many
         hands are idle beside this one."""
         total = self._holding.total()
@@ -80,7 +80,7 @@ class FairQueue:
 
     def _size(self, lane: str, waiting: int, idle: int) -> int:
         """As many as take a moment; and no more than leave some for the hands that are idle."""
-        pace = self._pace.get(lane)
+        pace = self._prefetch.get(lane)
         quick = 1 if pace is None else int(AHEAD / max(pace, 1e-6))
         return max(min(quick, BATCH, -(-waiting // (idle + 1))), 1)
 
@@ -90,7 +90,7 @@ class FairQueue:
         if not self._holding[tenant]:
             del self._holding[tenant]
 
-    def clear(self) -> Iterable[Running]:
+    def clear(self) -> Iterable[Execution]:
         """All that waits, which waits no more."""
         found = [one for lanes in self._tenants.values() for lane in lanes.values() for one in lane]
         self._tenants, self.waiting = {}, 0
@@ -103,7 +103,7 @@ class FairQueue:
         return Spare(max(free, 0), frozenset(self._holding) | frozenset(self._tenants))
 
     def measure(self, lane: str, seconds: float) -> None:
-        before = self._pace.get(lane, seconds)
-        self._pace[lane] = before + 0.2 * (seconds - before)
-        if len(self._pace) > 10_000:
-            self._pace.clear()
+        before = self._prefetch.get(lane, seconds)
+        self._prefetch[lane] = before + 0.2 * (seconds - before)
+        if len(self._prefetch) > 10_000:
+            self._prefetch.clear()

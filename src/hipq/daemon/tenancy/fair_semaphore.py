@@ -23,7 +23,7 @@ SHARE: Final = 4
 """One tenant has a quarter at most."""
 
 
-class Turns:
+class FairSemaphore:
     """Lives on one event loop."""
 
     def __init__(self, at_once: int) -> None:

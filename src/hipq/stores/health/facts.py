@@ -81,7 +81,7 @@ class QueueHealth:
     heavy: list[Row] = field(default_factory=list)
     """The jobs which, as claims remember, others pass."""
     ready: list[Sample] = field(default_factory=list)
-    """The head of each strand, up to some of each type."""
+    """The head of each claim group, up to some of each type."""
     parked: list[Sample] = field(default_factory=list)
     scheduled: list[Sample] = field(default_factory=list)
     """Due, and not made ready yet."""

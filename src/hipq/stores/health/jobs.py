@@ -25,8 +25,8 @@ Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 
 TYPES: Final = 100
 """Job types of a queue that are looked at, at most;"""
-STRANDS: Final = 20
-"""strands of each of them;"""
+CLAIM_GROUPS: Final = 20
+"""claim groups of each of them;"""
 OWNERS: Final = 200
 """engines that have jobs of it;"""
 NEWEST: Final = 100
@@ -37,10 +37,10 @@ ANSWERS: Final = 10 * COUNTED
 """and answers, of all queues."""
 
 _COLUMNS: Final = ", ".join("''" if name == "job_data" else name for name in COLUMNS)  # nobody here reads a payload
-_LEFT: Final = "phase IN ('judging', 'answered', 'calling off') AND owner = 0"
+_LEFT: Final = "phase IN ('deciding', 'answered', 'cancelling') AND owner = 0"
 _STRATEGY: Final = {
-    True: "coalesce(CASE WHEN phase = 'judging' THEN json_extract(meta, '$.retry.registered') END, '')",
-    False: "coalesce(CASE WHEN phase = 'judging' THEN CAST(meta AS jsonb) #>> '{retry,registered}' END, '')",
+    True: "coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')",
+    False: "coalesce(CASE WHEN phase = 'deciding' THEN CAST(meta AS jsonb) #>> '{retry,registered}' END, '')",
 }
 """As the index _todo has it, in SQLite and in PostgreSQL."""
 _remembered = msgspec.json.Decoder(Remembered)
@@ -56,7 +56,7 @@ class Jobs:
 
     # -- what waits to start ----------------------------------------------------------------------------------------
     def ready(self) -> list[Sample]:
-        """The head of each strand: as many probes of the index as there are strands, however many jobs each has."""
+        """The head of each claim group: one probe of the index a group, however many jobs the group has."""
         query = "SELECT job_type FROM {_ready} WHERE phase = 'ready' AND job_type > :after ORDER BY job_type LIMIT 1"
         found: list[Sample] = []
         after = ""
@@ -65,10 +65,10 @@ class Jobs:
             if not types:
                 break
             after = types[0][0]
-            found += self._strands(after)
+            found += self._groups(after)
         return found
 
-    def _strands(self, job_type: str) -> list[Sample]:
+    def _groups(self, job_type: str) -> list[Sample]:
         head = (
             f"SELECT {_COLUMNS} FROM {{_ready}} WHERE phase = 'ready' AND job_type = :type "
             "AND (lane, time_windows, throttle_factor, rank) > (:lane, :windows, :factor, :rank) "
@@ -80,7 +80,7 @@ class Jobs:
         )
         found: list[Sample] = []
         place: dict[str, Any] = {"type": job_type, "lane": "", "windows": "", "factor": 0, "rank": ""}
-        for _ in range(STRANDS):
+        for _ in range(CLAIM_GROUPS):
             rows = self._rows(head, **place)
             if not rows:
                 break

@@ -56,7 +56,7 @@ class Reading:
         nothing: list[tuple[QueueTables, int]] = []
         levels = self.part("schema", self._levels, nothing)
         health.expected = expected(known, health.level.found, levels)
-        alive = {engine.sysid for engine in health.alive}
+        alive = {engine.engine_id for engine in health.alive}
         for tables, level in levels:
             queue = QueueHealth(tables, level)
             jobs = Jobs(self._ask, tables, self._by_name)

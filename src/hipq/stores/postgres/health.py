@@ -84,14 +84,17 @@ class _Look:
 
     def _engines(self) -> list[EngineHealth]:
         """Leases against the transaction's own time: by a later clock, one renewed since would look expired."""
-        query = "SELECT sysid, label, serves, extract(epoch FROM lease_until - now()) FROM hipq_engines ORDER BY sysid"
+        query = (
+            "SELECT engine_id, label, serves, extract(epoch FROM lease_until - now()) "
+            "FROM hipq_engines ORDER BY engine_id"
+        )
         return [
-            EngineHealth(EngineSeen.of(sysid, label, serves), left > 0, float(left))
-            for sysid, label, serves, left in self._ask(query, {})
+            EngineHealth(EngineSeen.of(engine_id, label, serves), left > 0, float(left))
+            for engine_id, label, serves, left in self._ask(query, {})
         ]
 
     def _note(self, queue: int) -> str:
-        query = "SELECT note, sysid, sysid <> 0 AND until <= now() FROM hipq_tickets WHERE queue = :queue"
-        for note, sysid, over in self._ask(query, {"queue": queue}):
-            return late(sysid) if over else str(note)
+        query = "SELECT note, engine_id, engine_id <> 0 AND until <= now() FROM hipq_tickets WHERE queue = :queue"
+        for note, engine_id, over in self._ask(query, {"queue": queue}):
+            return late(engine_id) if over else str(note)
         return ""

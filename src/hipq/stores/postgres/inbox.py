@@ -14,7 +14,7 @@ from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
 from hipq.stores.base import AnswerFilter, Delivered
-from hipq.stores.claim_groups import Place
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.inbox_transaction import (
     LOOKED_AT,
     NONE_APPLIED,
@@ -176,9 +176,9 @@ class AnswerVerbs:
     @abstractmethod
     def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
     @abstractmethod
-    def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None: ...
+    def _announce(self, conn: Connection, ready: Mapping[int, RankPosition]) -> None: ...
     @abstractmethod
-    def ring(self) -> None: ...
+    def notify(self) -> None: ...
 
     def answer(
         self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0, patient: bool = True
@@ -195,7 +195,7 @@ class AnswerVerbs:
 
             delivered, stirred = patiently(conn, work) if patient else in_transaction(conn, work)
             self._announce(conn, dict.fromkeys(stirred, TOP))
-        self.ring()
+        self.notify()
         return delivered
 
     def answers(self, wanted: AnswerFilter) -> list[Kept]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from hipq.job.model import New
 from hipq.stores.base import JOURNALS, Stored, Usage, WaitingLane
-from hipq.stores.claim_groups import Place
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.notes import locked_note, write_note
@@ -26,9 +26,9 @@ class LaneVerbs:
     @abstractmethod
     def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
     @abstractmethod
-    def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None: ...
+    def _announce(self, conn: Connection, ready: Mapping[int, RankPosition]) -> None: ...
     @abstractmethod
-    def ring(self) -> None: ...
+    def notify(self) -> None: ...
 
     def tenants(self, queue: int, before: str, most: int) -> list[str]:
         return [name for (name,) in self._found("tenants", queue, before=before, most=most)]
@@ -80,7 +80,7 @@ class LaneVerbs:
             if not patiently(conn, work):
                 return False
             self._announce(conn, lowest(soon([job for _, job in jobs], [Stored(job_id) for job_id, _ in jobs])))
-        self.ring()
+        self.notify()
         return True
 
     def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:

@@ -10,7 +10,7 @@ import msgspec
 
 from hipq.limits.rules import Rules, load
 from hipq.stores.base import Claim
-from hipq.stores.claim_groups import Head, Place, Strand
+from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.rule_claims import Admit, After, Held, Past, Picked, reading, unasked
@@ -34,12 +34,12 @@ class QueueReader:
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
         lane, windows, factor = after
         values = {"types": list(types), "lane": lane, "windows": windows, "factor": factor, "depth": depth}
-        return [_head(row) for row in self._read("strands", values | {"now": self.now})]
+        return [_head(row) for row in self._read("claim_groups", values | {"now": self.now})]
 
-    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
-        text = msgspec.json.encode([_Line(n, *strand, *place) for n, (strand, place) in enumerate(lines)]).decode()
-        found: list[list[Place]] = [[] for _ in lines]
-        for number, rank, job_id in self._read("strand", {"lines": text, "count": count, "now": self.now}):
+    def more(self, lines: Sequence[tuple[ClaimGroup, RankPosition]], count: int) -> list[list[RankPosition]]:
+        text = msgspec.json.encode([_Line(n, *group, *place) for n, (group, place) in enumerate(lines)]).decode()
+        found: list[list[RankPosition]] = [[] for _ in lines]
+        for number, rank, job_id in self._read("claim_group", {"lines": text, "count": count, "now": self.now}):
             found[number].append((rank, job_id))
         return found
 
@@ -55,7 +55,7 @@ def _beside_others(claim: Claim) -> int:
 
 
 def _head(row: tuple[Any, ...]) -> Head:
-    return Head(Strand(*row[:4]), (row[4], row[5]))
+    return Head(ClaimGroup(*row[:4]), (row[4], row[5]))
 
 
 class Ruled(NamedTuple):
@@ -77,7 +77,7 @@ class Rulebook:
         self._known: dict[int, tuple[int, Rules]] = {}
         """The rules of each queue as they were last read, and their version."""
         self._mixed: set[int] = set()
-        """Queues in which there were strands other than the plain one."""
+        """Queues in which there were claim groups other than the plain one."""
         self._past: dict[int, Past] = {}
         self._shared: dict[int, bool] = {}
         """Whether there were other engines when its rules were read."""
@@ -102,7 +102,7 @@ class Rulebook:
         return bool(found and found[1].plain and queue not in self._mixed)
 
     def still_plain(self, conn: Connection, claim: Claim) -> bool:
-        """Look: whether the rules are the known ones, and all ready jobs are in plain strands."""
+        """Look: whether the rules are the known ones, and all ready jobs are in plain claim groups."""
         query = self._statements.of("others", claim.queue)
         found = conn.execute(query, {"types": list(claim.types)}).fetchone()
         assert found is not None
@@ -156,13 +156,13 @@ class Rulebook:
         """By rules that need no lock."""
         return self._admit(conn, claim, _beside_others(claim), rules, "{}", now).pick_strand()
 
-    def pick(self, conn: Connection, claim: Claim, found: Ruled, sysid: int, now: int) -> Picked:
+    def pick(self, conn: Connection, claim: Claim, found: Ruled, engine_id: int, now: int) -> Picked:
         """In the transaction of `locked`, which found this."""
         rules, memory, _ = found
         if rules.throttled and not claim.ticket:
             claim = unasked(claim)
         if rules.throttled and claim.ticket:
-            if not self._has_ticket(conn, claim, sysid):
+            if not self._has_ticket(conn, claim, engine_id):
                 return Picked([], refused=True)
             picked = self._admit(conn, claim, claim.limit, rules, memory, now).pick_of(claim.admitted)
         else:
@@ -180,8 +180,8 @@ class Rulebook:
         """Without the lock, not all that is picked is taken: the next turn is that of the lane after this one."""
         self._past[queue].lane = lane
 
-    def _has_ticket(self, conn: Connection, claim: Claim, sysid: int) -> bool:
-        values = {"queue": claim.queue, "ticket": claim.ticket, "sysid": sysid}
+    def _has_ticket(self, conn: Connection, claim: Claim, engine_id: int) -> bool:
+        values = {"queue": claim.queue, "ticket": claim.ticket, "engine_id": engine_id}
         return bool(claim.ticket and conn.execute(self._statements.plain("use_ticket"), values).fetchall())
 
     def first(self, conn: Connection, claim: Claim, found: Ruled | None, want: int, now: int) -> tuple[Picked, Rules]:

@@ -12,7 +12,7 @@ from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, late
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
-from hipq.stores.claim_groups import Place
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.postgres.connection import Connection, in_transaction
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.rule_claims import Rulebook
@@ -31,17 +31,19 @@ class RuleVerbs:
     @abstractmethod
     def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
     @abstractmethod
-    def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None: ...
+    def _announce(self, conn: Connection, ready: Mapping[int, RankPosition]) -> None: ...
     @abstractmethod
-    def ring(self) -> None: ...
+    def notify(self) -> None: ...
 
-    def shut_out(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
+    def ready_outside_window(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
         found: list[Row] = []
         with self._using() as conn:
             heads = self._rulebook.reader(conn, queue, LATEST).heads(types, START, ALL)
-            for strand in {head.strand._replace(factor=0) for head in heads if head.strand.time_windows in windows}:
-                values = {"type": strand.job_type, "lane": strand.lane, "windows": strand.time_windows}
-                found += rows(conn, self._statements.of("shut_out", queue), values | {"limit": limit - len(found)})
+            for group in {head.group._replace(factor=0) for head in heads if head.group.time_windows in windows}:
+                values = {"type": group.job_type, "lane": group.lane, "windows": group.time_windows}
+                found += rows(
+                    conn, self._statements.of("ready_outside_window", queue), values | {"limit": limit - len(found)}
+                )
         return found
 
     # -- rules ------------------------------------------------------------------------------------------------------
@@ -54,7 +56,8 @@ class RuleVerbs:
             rules, memory, _ = self._rulebook.read(conn, queue)
             held = self._rulebook.reader(conn, queue, LATEST).held().by_lane
             holders = conn.execute(self._statements.of("heaviest", queue), {"limit": HOLDERS}).fetchall()
-            query = b"SELECT note, sysid, sysid <> 0 AND until <= clock_timestamp() FROM hipq_tickets WHERE queue = %s"
+            expired = b"engine_id <> 0 AND until <= clock_timestamp()"
+            query = b"SELECT note, engine_id, " + expired + b" FROM hipq_tickets WHERE queue = %s"
             ticket = conn.execute(query, (queue,)).fetchone()
         return Limits(rules, memory, held, [Holder(*row) for row in holders], _note(ticket))
 
@@ -63,15 +66,17 @@ class RuleVerbs:
             after, changed = self._rulebook.change(conn, queue, change)
             if changed:
                 notify(conn, queue, TOP)
-        self.ring()
+        self.notify()
         return after
 
-    def ask(self, sysid: int, claim: Claim, after: Place, seconds: float, page: int, now: int) -> Asked | None:
+    def ask(
+        self, engine_id: int, claim: Claim, after: RankPosition, seconds: float, page: int, now: int
+    ) -> Asked | None:
         with self._using() as conn, conn.transaction():
             ticket, found = 0, None
             if seconds:
                 found = self._rulebook.locked(conn, claim)  # before the ticket, as a claim does: else they may deadlock
-                values = {"queue": claim.queue, "sysid": sysid, "seconds": seconds}
+                values = {"queue": claim.queue, "engine_id": engine_id, "seconds": seconds}
                 taken = conn.execute(self._statements.plain("take_ticket"), values).fetchone()
                 if not taken:
                     return None
@@ -119,12 +124,12 @@ class RuleVerbs:
             stored = in_transaction(conn, work)
             if stored:
                 self._announce(conn, lowest(soon(jobs, stored)))
-        self.ring()
+        self.notify()
         return stored
 
 
 def _note(ticket: tuple[Any, ...] | None) -> str:
     if ticket is None:
         return ""
-    note, sysid, over = ticket
-    return late(sysid) if over else str(note)
+    note, engine_id, over = ticket
+    return late(engine_id) if over else str(note)

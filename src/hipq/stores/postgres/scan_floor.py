@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from hipq.job.order import BEHIND
-from hipq.stores.claim_groups import Place
+from hipq.stores.claim_groups import RankPosition
 
-BOTTOM: Final[Place] = ("", 0)
-TOP: Final[Place] = (BEHIND, 0)
+BOTTOM: Final[RankPosition] = ("", 0)
+TOP: Final[RankPosition] = (BEHIND, 0)
 WORTH: Final = 1000
 """Rows claimed before floors are kept: fewer dead ones cost nothing to read, and the order is exact without floors."""
 SHARE: Final = 20
@@ -34,22 +34,22 @@ CHEAP: Final = 0.005
 class Reading:
     """One claim: where it starts, where it stopped, and the lowest place that became ready while it read."""
 
-    floor: Place
-    stopped: Place = TOP
-    lowest: Place = TOP
+    floor: RankPosition
+    stopped: RankPosition = TOP
+    lowest: RankPosition = TOP
     claimed: int = 0
 
 
 @dataclass(slots=True)
 class _Floor:
-    place: Place = BOTTOM
+    place: RankPosition = BOTTOM
     claimed: int = 0
     from_bottom_at: float = 0.0
     from_bottom_took: float = 0.0
     open: list[Reading] = field(default_factory=list)
 
 
-class Floors:
+class ScanFloor:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._floors: dict[tuple[int, tuple[str, ...]], _Floor] = {}
@@ -82,7 +82,7 @@ class Floors:
             floor = self._floors[queue, types]
             return 0.0 if floor.from_bottom_took <= CHEAP else max(floor.from_bottom_at - time.monotonic(), 0.0)
 
-    def lower(self, queue: int, place: Place) -> None:
+    def lower(self, queue: int, place: RankPosition) -> None:
         """A job became ready there."""
         with self._lock:
             for (number, _), floor in self._floors.items():
@@ -96,7 +96,7 @@ class Floors:
                 _lower(floor, BOTTOM)
 
 
-def _lower(floor: _Floor, place: Place) -> None:
+def _lower(floor: _Floor, place: RankPosition) -> None:
     floor.place = min(floor.place, place)
     for reading in floor.open:
         reading.lowest = min(reading.lowest, place)

@@ -121,7 +121,9 @@ def complete_now(conn: Connection, known: list[migrations.Migration], app: str, 
 
 
 def engines(conn: Connection) -> list[EngineSeen]:
-    query = b"SELECT sysid, label, serves FROM hipq_engines WHERE lease_until > clock_timestamp() ORDER BY sysid"
+    query = (
+        b"SELECT engine_id, label, serves FROM hipq_engines WHERE lease_until > clock_timestamp() ORDER BY engine_id"
+    )
     return [EngineSeen.of(*row) for row in conn.execute(query).fetchall()]
 
 
@@ -171,7 +173,7 @@ def restored(conn: Connection, margin: int) -> None:
     conn.execute("DELETE FROM hipq_engines")
     queues = registered(conn)
     own = "SELECT pg_get_serial_sequence(%s, %s)"
-    sequences = [conn.execute(own, of).fetchone() for of in (("hipq_engines", "sysid"), ("hipq_answers", "id"))]
+    sequences = [conn.execute(own, of).fetchone() for of in (("hipq_engines", "engine_id"), ("hipq_answers", "id"))]
     for (sequence,) in [*filter(None, sequences), *((f"{queue.table}_ids",) for queue in queues)]:
         conn.execute(
             "SELECT setval(%(of)s::regclass, nextval(%(of)s::regclass) + %(by)s)", {"of": sequence, "by": margin}

@@ -27,15 +27,15 @@ from hipq.stores.base import (
     EndPlace,
     EngineSeen,
     Filter,
-    Glance,
+    Peek,
     Pruned,
     QueueTables,
     Stored,
     Turned,
 )
-from hipq.stores.claim_groups import Place
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.clock import Clock
-from hipq.stores.inbox_transaction import meet, sought, tidy
+from hipq.stores.inbox_transaction import close_out, match_waiting, sought
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import (
@@ -55,13 +55,13 @@ from hipq.stores.postgres.moment import DatabaseClock
 from hipq.stores.postgres.notes import NoteVerbs
 from hipq.stores.postgres.rule_claims import Rulebook
 from hipq.stores.postgres.rules import RuleVerbs
-from hipq.stores.postgres.scan_floor import BOTTOM, TOP, Floors
+from hipq.stores.postgres.scan_floor import BOTTOM, TOP, ScanFloor
 from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS, MIGRATION_SECONDS
 from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Saved, Settle, Take, listed, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
 from hipq.stores.rule_claims import Picked
-from hipq.stores.waker import Bell
+from hipq.stores.waker import Waker
 
 
 class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
@@ -99,9 +99,9 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     def _start(self) -> None:
         """What a child has of its own after a fork: descriptors, and locks that may have been held at that moment."""
-        self._bell = Bell()
+        self._waker = Waker()
         self._database_clock = DatabaseClock(self._db)
-        self._floors = Floors()
+        self._floors = ScanFloor()
         self._rulebook = Rulebook(self._statements, self.now)
         self._take = Take(self._statements, self._floors, self._rulebook)
         self._listener = Listener(self._db.connect_to_listen, self._db.is_own, self._floors.lower, self._unheard)
@@ -117,7 +117,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         self._db.check_fork()
         self._listener.close()
         self._db.close()
-        self._bell.close()
+        self._waker.close()
 
     # -- setting up -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:
@@ -201,7 +201,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             return self._insert_in(conn, jobs, all_or_nothing)
         with self._using() as own:
             stored = self._added(own, jobs, all_or_nothing)
-        self.ring()
+        self.notify()
         return stored
 
     def _added(self, conn: Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
@@ -255,7 +255,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             raise Invalid(f"conn is open on the database {conn.info.dbname!r} of {conn.info.host}, not on {self.url}")
         self._trusted.add(conn)
 
-    def _announce(self, conn: Connection, ready: Mapping[int, Place]) -> None:
+    def _announce(self, conn: Connection, ready: Mapping[int, RankPosition]) -> None:
         """Tell this process's claims and other processes' engines what was committed and is due."""
         for queue, place in ready.items():
             self._floors.lower(queue, place)
@@ -273,21 +273,21 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             self._announce(conn, lowest((queue, (rank, job_id)) for rank, job_id in staged))
         return len(staged)
 
-    def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
-        entry = msgspec.json.encode({"at": now, "event": "claimed", "by": sysid}).decode()
-        values = {"sysid": sysid, "now": now, "entry": entry}
+    def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
+        entry = msgspec.json.encode({"at": now, "event": "claimed", "by": engine_id}).decode()
+        values = {"engine_id": engine_id, "now": now, "entry": entry}
         with self._using() as conn:
             if self._listener.hear():
-                self.ring()  # what was heard now, no later wait hears
+                self.notify()  # what was heard now, no later wait hears
 
             def work() -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
                 if keys := sought(changes):  # keys, then jobs, then answers: so do all
                     lock_keys(conn, self._statements, keys)
                     self._settle.lock(conn, {change.before.id for change in changes})
                 mail = PostgresMail(conn, self._statements, self._settle)
-                met = meet(mail, changes, now)
+                met = match_waiting(mail, changes, now)
                 saved = self._settle.save(conn, met.changes)
-                placed = tidy(mail, saved.changes, met, now)
+                placed = close_out(mail, saved.changes, met, now)
                 by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
                 turned = Turned(saved.lost, [*won], saved.children, answered=met.found(saved.lost), placed=placed)
                 return turned, saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
@@ -312,7 +312,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             for queue in saved.freed - saved.ready.keys():
                 if self._rulebook.limited(queue) and self._rulebook.shared(queue):
                     self._announce(conn, {queue: TOP})  # others may have waited for that
-            taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, sysid)}
+            taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, engine_id)}
             self._announce(conn, dict.fromkeys(taken - saved.ready.keys(), TOP))  # whose handlers need not go on
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
@@ -350,14 +350,14 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     # -- engines and their leases -----------------------------------------------------------------------------------
     def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
-        ((sysid,),) = self._lease("take_lease", seconds=seconds, label=label, serves=serves)
-        return int(sysid)
+        ((engine_id,),) = self._lease("take_lease", seconds=seconds, label=label, serves=serves)
+        return int(engine_id)
 
-    def renew_lease(self, sysid: int, seconds: float) -> bool:
-        return bool(self._lease("renew_lease", seconds=seconds, sysid=sysid))
+    def renew_lease(self, engine_id: int, seconds: float) -> bool:
+        return bool(self._lease("renew_lease", seconds=seconds, engine_id=engine_id))
 
-    def drop_lease(self, sysid: int) -> None:
-        self._lease("drop_lease", sysid=sysid)
+    def drop_lease(self, engine_id: int) -> None:
+        self._lease("drop_lease", engine_id=engine_id)
 
     def _lease(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
         with self._using() as conn:
@@ -370,8 +370,8 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
     def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
         return self._of_each("orphans", queues, {"limit": limit})
 
-    def owned(self, queues: Sequence[int], sysid: int) -> list[Row]:
-        return self._of_each("owned", queues, {"sysid": sysid})
+    def owned(self, queues: Sequence[int], engine_id: int) -> list[Row]:
+        return self._of_each("owned", queues, {"engine_id": engine_id})
 
     def _of_each(self, name: str, queues: Sequence[int], values: Mapping[str, int]) -> list[Row]:
         """The rows a file's statement finds in each of these queues, in one statement."""
@@ -382,16 +382,16 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             return rows(conn, query, values)
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Glance]:
+    def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
         if not queues:
             return []
-        query = b" UNION ALL ".join(self._statements.of("glance", queue) for queue, _ in queues)
+        query = b" UNION ALL ".join(self._statements.of("peek", queue) for queue, _ in queues)
         with self._using() as conn:
-            judging = ["", *strategies]
-            values = [value for _, types in queues for value in (list(types), list(types), judging, ANY_TYPE in types)]
+            deciding = ["", *strategies]
+            values = [value for _, types in queues for value in (list(types), list(types), deciding, ANY_TYPE in types)]
             found = conn.execute(query, values).fetchall()
         self._database_clock.heard(found[-1][-1])
-        return [Glance(*row[:-1]) for row in found]
+        return [Peek(*row[:-1]) for row in found]
 
     def get(self, job_id: int) -> Row | None:
         if not -(1 << 63) <= job_id < 1 << 63 or not self._statements.knows(queue_of(job_id)):
@@ -469,21 +469,21 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
     def _unheard(self) -> None:
         """Anything may have happened: nobody listened."""
         self._floors.forget()
-        self.ring()
+        self.notify()
 
-    def ring(self) -> None:
-        self._bell.ring()
+    def notify(self) -> None:
+        self._waker.notify()
 
-    def nudge(self) -> None:
-        self._bell.nudge()
+    def notify_done(self) -> None:
+        self._waker.notify_done()
 
-    def hush(self) -> None:
-        self._bell.hush()
+    def clear(self) -> None:
+        self._waker.clear()
 
     def wait(self, seconds: float) -> bool:
         self._db.check_fork()
         descriptor = self._listener.fileno()
-        rang, news = self._bell.wait(seconds, () if descriptor < 0 else (descriptor,))
+        rang, news = self._waker.wait(seconds, () if descriptor < 0 else (descriptor,))
         heard = bool(news) and self._listener.hear()
         return rang or heard
 

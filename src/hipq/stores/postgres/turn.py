@@ -15,11 +15,11 @@ from hipq.job.windows import ALWAYS
 from hipq.limits.rules import Rules
 from hipq.stores import large
 from hipq.stores.base import Claim, Stored
-from hipq.stores.claim_groups import Head, Place, Strand
+from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.insert import Insert, in_json, keep
 from hipq.stores.postgres.rule_claims import Rulebook
-from hipq.stores.postgres.scan_floor import BOTTOM, Floors
+from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.rule_claims import Picked
@@ -53,7 +53,7 @@ class Saved(NamedTuple):
     children: list[tuple[New, Stored]]
     changes: list[Change]
     """Those that were not lost."""
-    ready: dict[int, Place]
+    ready: dict[int, RankPosition]
     """The queues that have something to do now, each with the place of the first."""
     freed: set[int]
     """The queues in which jobs that counted against limits do so no more."""
@@ -76,7 +76,7 @@ class Settle:
         if len(parts) > 1:
             self.lock(conn, first)
         saved: set[int] = set()
-        ready: list[tuple[int, Place]] = []
+        ready: list[tuple[int, RankPosition]] = []
         freed: set[int] = set()
         for (queue, final), some in sorted(parts.items()):
             written = self._finish(conn, queue, some) if final else self._update(conn, queue, some)
@@ -137,7 +137,7 @@ class Settle:
 class Take:
     """Claims jobs for an engine."""
 
-    def __init__(self, statements: Statements, floors: Floors, rulebook: Rulebook) -> None:
+    def __init__(self, statements: Statements, floors: ScanFloor, rulebook: Rulebook) -> None:
         self._statements = statements
         self._floors = floors
         self._rulebook = rulebook
@@ -163,8 +163,8 @@ class Take:
         if claim.lane is None and self._rulebook.plain(claim.queue):
             return self._plainly(conn, claim, values)
         picked = self._rulebook.pick_freely(conn, claim, rules, values["now"])
-        if picked.strand:
-            won = self._of_strand(conn, claim, picked.strand, values | {"known": True})
+        if picked.group:
+            won = self._of_strand(conn, claim, picked.group, values | {"known": True})
         else:
             won, picked = self._taken(conn, claim, picked, rules, values)
         return won, picked if won else None
@@ -189,7 +189,7 @@ class Take:
         claim = claim._replace(limit=claim.limit - len(judged))
         if claim.limit <= 0 and not claim.ticket:
             return judged, Picked([])
-        picked = self._rulebook.pick(conn, claim, found, values["sysid"], values["now"])
+        picked = self._rulebook.pick(conn, claim, found, values["engine_id"], values["now"])
         won, picked = self._taken(conn, claim, picked, found.rules, values)
         if claim.lane is None and len(won) < claim.limit and not picked.refused:
             self._rulebook.still_plain(conn, claim)  # then the next claim can be a plain one
@@ -217,7 +217,7 @@ class Take:
     ) -> tuple[list[Row], bool]:
         with self._floors.reading(claim.queue, claim.types, bottom=bottom) as reading:
             if len(claim.types) == 1:
-                plain = Head(Strand(claim.types[0], "", ALWAYS, UNIT), reading.floor)
+                plain = Head(ClaimGroup(claim.types[0], "", ALWAYS, UNIT), reading.floor)
                 won = self._of_strand(conn, claim, plain, values | {"known": False})
             else:
                 rank, job_id = reading.floor
@@ -229,8 +229,8 @@ class Take:
 
     def _of_strand(self, conn: Connection, claim: Claim, head: Head, values: dict[str, Any]) -> list[Row]:
         (job_type, lane, windows, factor), (rank, job_id) = head
-        strand = {"type": job_type, "lane": lane, "windows": windows, "factor": factor, "rank": rank, "id": job_id}
-        return self._first(conn, claim, "pick_one", values | strand)
+        group = {"type": job_type, "lane": lane, "windows": windows, "factor": factor, "rank": rank, "id": job_id}
+        return self._first(conn, claim, "pick_one", values | group)
 
     def _first(self, conn: Connection, claim: Claim, pick: str, values: dict[str, Any]) -> list[Row]:
         """What that picks, in order, and before it what waits to be judged."""

@@ -19,7 +19,7 @@ from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.job.when import SECOND
 from hipq.stores.base import Stored
-from hipq.stores.claim_groups import Place
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.postgres.insert import cursor
 from hipq.stores.postgres.session import Session
 
@@ -41,7 +41,7 @@ _NO_LISTEN: Final = (
 _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
 
 
-def soon(jobs: Iterable[New], stored: Iterable[Stored]) -> Iterator[tuple[int, Place]]:
+def soon(jobs: Iterable[New], stored: Iterable[Stored]) -> Iterator[tuple[int, RankPosition]]:
     """The queues and places of those that were added and are due soon."""
     for job, (job_id, duplicate) in zip(jobs, stored, strict=True):
         if not duplicate and is_soon(job):
@@ -52,16 +52,16 @@ def is_soon(job: New) -> bool:
     return job.phase == READY or job.scheduled_run_time <= job.create_time + SOON
 
 
-def lowest(places: Iterable[tuple[int, Place]]) -> dict[int, Place]:
+def lowest(places: Iterable[tuple[int, RankPosition]]) -> dict[int, RankPosition]:
     """The first place of each queue."""
-    found: dict[int, Place] = {}
+    found: dict[int, RankPosition] = {}
     for queue, place in places:
         if queue not in found or place < found[queue]:
             found[queue] = place
     return found
 
 
-def notify(conn: psycopg.Connection[Any], queue: int, place: Place) -> None:
+def notify(conn: psycopg.Connection[Any], queue: int, place: RankPosition) -> None:
     """Tell other processes when the transaction commits: `queue:rank:id`."""
     cursor(conn).execute(_NOTIFY, (f"{queue}:{place[0]}:{place[1]}",))
 
@@ -70,10 +70,10 @@ class Notices:
     """Which notices to send: of each queue one in 10 ms on average, and any of a lower place than the last."""
 
     def __init__(self) -> None:
-        self._sent: dict[int, tuple[float, Place]] = {}
-        self._before: dict[int, tuple[float, Place]] = {}
+        self._sent: dict[int, tuple[float, RankPosition]] = {}
+        self._before: dict[int, tuple[float, RankPosition]] = {}
 
-    def wanted(self, queue: int, place: Place) -> bool:
+    def wanted(self, queue: int, place: RankPosition) -> bool:
         now = time.monotonic()
         used_until, last = self._sent.get(queue, (0.0, place))
         if used_until > now + QUIET_SECONDS * BURST and place >= last:
@@ -94,7 +94,7 @@ class Listener:
         self,
         connect: Callable[[], Session | None],
         is_own: Callable[[int], bool],
-        heard: Callable[[int, Place], None],
+        heard: Callable[[int, RankPosition], None],
         began: Callable[[], None],
     ) -> None:
         self._connect, self._is_own, self._heard, self._began = connect, is_own, heard, began

@@ -106,10 +106,10 @@ class _Look:
 
     def _engines(self) -> list[EngineHealth]:
         found, steady = [], self._clock.steady()
-        query = "SELECT sysid, label, serves, lease_until, boot FROM hipq_engines ORDER BY sysid"
-        for sysid, label, serves, until, boot in self._ask(query, {}):
+        query = "SELECT engine_id, label, serves, lease_until, boot FROM hipq_engines ORDER BY engine_id"
+        for engine_id, label, serves, until, boot in self._ask(query, {}):
             left = (until - steady) / 1e6 if boot == self._boot else None
-            found.append(EngineHealth(EngineSeen.of(sysid, label, serves), left is not None and left > 0, left))
+            found.append(EngineHealth(EngineSeen.of(engine_id, label, serves), left is not None and left > 0, left))
         return found
 
     def _parts(self) -> list[Part]:

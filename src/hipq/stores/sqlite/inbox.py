@@ -168,7 +168,7 @@ class AnswerVerbs:
     _settle: Settle
 
     @abstractmethod
-    def ring(self) -> None: ...
+    def notify(self) -> None: ...
 
     def answer(
         self,
@@ -182,7 +182,7 @@ class AnswerVerbs:
             self._statements.table(queue)  # before the write lock is held: it may have to read the registry
         with self._db.writing() as conn:
             delivered = deliver(SqliteMail(conn, self._statements, self._settle), answers, now, instead_of)
-        self.ring()
+        self.notify()
         return delivered
 
     def answers(self, wanted: AnswerFilter) -> list[Kept]:

@@ -25,7 +25,7 @@ class LaneVerbs:
     _insert: Insert
 
     @abstractmethod
-    def ring(self) -> None: ...
+    def notify(self) -> None: ...
 
     def tenants(self, queue: int, before: str, most: int) -> list[str]:
         return self._names("tenants", queue, before=before, most=most)
@@ -73,7 +73,7 @@ class LaneVerbs:
                 return False
             self._insert.given(conn, jobs)
             write_note(conn, JOURNALS, journal, after)
-        self.ring()
+        self.notify()
         return True
 
     def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:

@@ -11,13 +11,13 @@ import msgspec
 
 from hipq.limits.rules import Rules, load
 from hipq.stores.base import Claim
-from hipq.stores.claim_groups import Head, Place, Strand
+from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
 from hipq.stores.rule_claims import Admit, After, Held, Past, Picked, reading, unasked
 from hipq.stores.sqlite.batch import in_json
 from hipq.stores.sqlite.statements import Statements
 
 _heads = msgspec.json.Decoder(list[Head])
-_places = msgspec.json.Decoder(list[list[Place]])
+_places = msgspec.json.Decoder(list[list[RankPosition]])
 _held = msgspec.json.Decoder(list[tuple[str, int, int]])
 RULES: Final = "SELECT rules, admission FROM hipq_queues WHERE number = ?"
 
@@ -41,11 +41,11 @@ class QueueReader:
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
         lane, windows, factor = after
         values = {"types": texts(types), "lane": lane, "windows": windows, "factor": factor, "depth": depth}
-        return _heads.decode(self._read("strands", values | {"now": self.now}))
+        return _heads.decode(self._read("claim_groups", values | {"now": self.now}))
 
-    def more(self, lines: Sequence[tuple[Strand, Place]], count: int) -> list[list[Place]]:
-        text = msgspec.json.encode([(*strand, *place) for strand, place in lines]).decode()
-        return _places.decode(self._read("strand", {"lines": text, "count": count, "now": self.now}))
+    def more(self, lines: Sequence[tuple[ClaimGroup, RankPosition]], count: int) -> list[list[RankPosition]]:
+        text = msgspec.json.encode([(*group, *place) for group, place in lines]).decode()
+        return _places.decode(self._read("claim_group", {"lines": text, "count": count, "now": self.now}))
 
     def these(self, ids: Sequence[int]) -> list[Head]:
         return _heads.decode(self._read("admitted", {"ids": in_json(ids), "now": self.now}))

@@ -11,7 +11,7 @@ from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
-from hipq.stores.claim_groups import Place
+from hipq.stores.claim_groups import RankPosition
 from hipq.stores.rule_claims import ALL, START
 from hipq.stores.sqlite.batch import read
 from hipq.stores.sqlite.connection import Connection
@@ -31,17 +31,17 @@ class RuleVerbs:
     _tickets: Tickets
 
     @abstractmethod
-    def _alive(self, conn: sqlite3.Connection, sysid: int) -> bool: ...
+    def _alive(self, conn: sqlite3.Connection, engine_id: int) -> bool: ...
     @abstractmethod
-    def ring(self) -> None: ...
+    def notify(self) -> None: ...
 
-    def shut_out(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
+    def ready_outside_window(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
         found: list[Row] = []
         with self._db.reading() as conn:
             heads = self._rulebook.reader(conn, queue, LATEST).heads(types, START, ALL)
-            for strand in {head.strand._replace(factor=0) for head in heads if head.strand.time_windows in windows}:
-                values = (strand.job_type, strand.lane, strand.time_windows, limit - len(found))
-                found += read(conn, self._statements.of("shut_out", queue), values)
+            for group in {head.group._replace(factor=0) for head in heads if head.group.time_windows in windows}:
+                values = (group.job_type, group.lane, group.time_windows, limit - len(found))
+                found += read(conn, self._statements.of("ready_outside_window", queue), values)
         return found
 
     # -- rules ------------------------------------------------------------------------------------------------------
@@ -64,14 +64,18 @@ class RuleVerbs:
             if after != before:
                 query = "UPDATE hipq_queues SET rules = ? WHERE number = ?"
                 conn.execute(query, (after.dump(), queue))
-        self.ring()
+        self.notify()
         return after
 
-    def ask(self, sysid: int, claim: Claim, after: Place, seconds: float, page: int, now: int) -> Asked | None:
+    def ask(
+        self, engine_id: int, claim: Claim, after: RankPosition, seconds: float, page: int, now: int
+    ) -> Asked | None:
         with self._db.writing() as conn:
             ticket = 0
             if seconds:
-                ticket = self._tickets.take(conn, claim.queue, sysid, seconds) if self._alive(conn, sysid) else 0
+                ticket = (
+                    self._tickets.take(conn, claim.queue, engine_id, seconds) if self._alive(conn, engine_id) else 0
+                )
                 if not ticket:
                     return None
             picked, rules = self._rulebook.first(conn, claim, page, now, leave_traces=ticket > 0)
@@ -104,5 +108,5 @@ class RuleVerbs:
             if conn.execute(query, (tick, queue, name, last)).rowcount == 0:
                 return None
             stored = self._insert.jobs(conn, jobs, all_or_nothing=False)
-        self.ring()
+        self.notify()
         return stored

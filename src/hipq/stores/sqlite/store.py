@@ -21,14 +21,14 @@ from hipq.stores.base import (
     EndPlace,
     EngineSeen,
     Filter,
-    Glance,
+    Peek,
     Pruned,
     QueueTables,
     Stored,
     Turned,
 )
 from hipq.stores.clock import Clock, SystemClock, boot_id
-from hipq.stores.inbox_transaction import meet, tidy
+from hipq.stores.inbox_transaction import close_out, match_waiting
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
 from hipq.stores.sqlite.connection import Connection, signpost
@@ -42,7 +42,7 @@ from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.tickets import Tickets
 from hipq.stores.sqlite.turn import Settle, Take
 from hipq.stores.sqlite.watch import Watch
-from hipq.stores.waker import Bell
+from hipq.stores.waker import Waker
 
 T = TypeVar("T")
 SYNC_SECONDS: Final = 1.0
@@ -76,7 +76,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     def _start(self) -> None:
         """What a child has of its own after a fork: its parent's descriptors would take each other's news."""
-        self._bell = Bell()
+        self._waker = Waker()
         self._watch: Watch | None = None
         self._version_seen = 0
 
@@ -85,7 +85,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     def close(self) -> None:
         self._db.close()
-        self._bell.close()
+        self._waker.close()
         if self._watch:
             self._watch.close()
 
@@ -167,7 +167,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                 raise
         with self._db.writing() as own:
             stored = self._insert.jobs(own, jobs, all_or_nothing)
-        self.ring()
+        self.notify()
         return stored
 
     # -- the turn ---------------------------------------------------------------------------------------------------
@@ -175,26 +175,26 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         with self._db.writing() as conn:
             return conn.execute(self._statements.of("stage", queue), {"now": now, "limit": limit}).rowcount
 
-    def turn(self, sysid: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
+    def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         with self._db.writing() as conn:
             mail = SqliteMail(conn, self._statements, self._settle)
-            met = meet(mail, changes, now)
+            met = match_waiting(mail, changes, now)
             saved = self._settle.save(conn, met.changes)
-            placed = tidy(mail, saved.changes, met, now)
+            placed = close_out(mail, saved.changes, met, now)
             turned = Turned(saved.lost, [], saved.children, answered=met.found(saved.lost), placed=placed)
-            if claims and self._alive(conn, sysid):
+            if claims and self._alive(conn, engine_id):
                 for claim in claims:
-                    if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, sysid):
-                        turned.add(claim.queue, *self._take.claim(conn, sysid, claim, now))
+                    if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, engine_id):
+                        turned.add(claim.queue, *self._take.claim(conn, engine_id, claim, now))
             turned.answers.update(given(conn, [row.id for row in turned.won if row.phase == ANSWERED]))
         return turned
 
-    def _alive(self, conn: sqlite3.Connection, sysid: int) -> bool:
+    def _alive(self, conn: sqlite3.Connection, engine_id: int) -> bool:
         """Whether this engine may claim: it is alive, and nobody is moving the jobs elsewhere."""
         alive = "SELECT 1 FROM hipq_engines WHERE {} = ? AND lease_until > ? AND boot = ?"
-        query = f"{alive.format('sysid')} AND NOT EXISTS ({alive.format('serves')})"
+        query = f"{alive.format('engine_id')} AND NOT EXISTS ({alive.format('serves')})"
         lease = (self._clock.steady(), self._boot)
-        return bool(conn.execute(query, (sysid, *lease, MOVING, *lease)).fetchall())
+        return bool(conn.execute(query, (engine_id, *lease, MOVING, *lease)).fetchall())
 
     def unranked(self, queue: int, now: int, limit: int) -> list[Row]:
         due = f"phase = 'scheduled' AND scheduled_run_time <= ? AND rank = '{UNRANKED}'"
@@ -231,30 +231,32 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             query = "INSERT INTO hipq_engines (lease_until, boot, label, serves) VALUES (?, ?, ?, ?)"
             return conn.execute(query, (steady + round(seconds * 1e6), self._boot, label, serves)).lastrowid or 0
 
-    def renew_lease(self, sysid: int, seconds: float) -> bool:
+    def renew_lease(self, engine_id: int, seconds: float) -> bool:
         with self._db.writing() as conn:
             steady = self._clock.steady()
-            query = "UPDATE hipq_engines SET lease_until = ? WHERE sysid = ? AND lease_until > ? AND boot = ?"
-            return conn.execute(query, (steady + round(seconds * 1e6), sysid, steady, self._boot)).rowcount == 1
+            query = "UPDATE hipq_engines SET lease_until = ? WHERE engine_id = ? AND lease_until > ? AND boot = ?"
+            return conn.execute(query, (steady + round(seconds * 1e6), engine_id, steady, self._boot)).rowcount == 1
 
-    def drop_lease(self, sysid: int) -> None:
+    def drop_lease(self, engine_id: int) -> None:
         with self._db.writing() as conn:
-            conn.execute("DELETE FROM hipq_engines WHERE sysid = ?", (sysid,))
+            conn.execute("DELETE FROM hipq_engines WHERE engine_id = ?", (engine_id,))
 
     def engines(self) -> list[EngineSeen]:
         with self._db.reading() as conn:
             return self._engines(conn)
 
     def _engines(self, conn: sqlite3.Connection) -> list[EngineSeen]:
-        query = "SELECT sysid, label, serves FROM hipq_engines WHERE lease_until > ? AND boot = ? ORDER BY sysid"
+        query = (
+            "SELECT engine_id, label, serves FROM hipq_engines WHERE lease_until > ? AND boot = ? ORDER BY engine_id"
+        )
         return [EngineSeen.of(*row) for row in conn.execute(query, (self._clock.steady(), self._boot)).fetchall()]
 
     def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
         values = {"steady": self._clock.steady(), "boot": self._boot, "limit": limit}
         return sorted(self._of_each("orphans", queues, values), key=lambda row: row.id)
 
-    def owned(self, queues: Sequence[int], sysid: int) -> list[Row]:
-        return self._of_each("owned", queues, {"sysid": sysid})
+    def owned(self, queues: Sequence[int], engine_id: int) -> list[Row]:
+        return self._of_each("owned", queues, {"engine_id": engine_id})
 
     def _of_each(self, name: str, queues: Sequence[int], values: Mapping[str, Any]) -> list[Row]:
         """The rows a file's statement finds in each of these queues, in one statement."""
@@ -265,17 +267,17 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         return found
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def glance(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Glance]:
-        judging = texts(("", *strategies))
-        found: list[Glance] = []
+    def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
+        deciding = texts(("", *strategies))
+        found: list[Peek] = []
         for start in range(0, len(queues), _MANY_QUEUES):
             some = queues[start : start + _MANY_QUEUES]
-            parts = [self._statements.of("glance", queue) for queue, _ in some]
-            values = [value for _, types in some for value in (texts(types), texts(types), judging, ANY_TYPE in types)]
+            parts = [self._statements.of("peek", queue) for queue, _ in some]
+            values = [value for _, types in some for value in (texts(types), texts(types), deciding, ANY_TYPE in types)]
             with self._db.reading() as conn:
                 rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
             found += [
-                Glance(queue, bool(ready), due, late, bool(owned), bool(parked))
+                Peek(queue, bool(ready), due, late, bool(owned), bool(parked))
                 for queue, ready, due, late, owned, parked in rows
             ]
         return found
@@ -347,14 +349,14 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             return read(conn, query, values)
 
     # -- waking -----------------------------------------------------------------------------------------------------
-    def ring(self) -> None:
-        self._bell.ring()
+    def notify(self) -> None:
+        self._waker.notify()
 
-    def nudge(self) -> None:
-        self._bell.nudge()
+    def notify_done(self) -> None:
+        self._waker.notify_done()
 
-    def hush(self) -> None:
-        self._bell.hush()
+    def clear(self) -> None:
+        self._waker.clear()
 
     def wait(self, seconds: float) -> bool:
         if self._watch is None and self.path:
@@ -362,13 +364,13 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             self._version_seen = self._version()
             return True  # what was written between the caller's last look and this moment would not show: look again
         if self._watch is None or self._watch.fd < 0:
-            return self._bell.wait(seconds)[0]
+            return self._waker.wait(seconds)[0]
         self._watch.heard()  # our own writes; whatever another process wrote meanwhile shows in the version
         if self._changed():
             return True
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            rang, news = self._bell.wait(left, (self._watch.fd,))
+            rang, news = self._waker.wait(left, (self._watch.fd,))
             if not news:
                 return rang
             if rang or (self._watch.heard() and self._committed(min(left, SYNC_SECONDS))):
@@ -389,8 +391,8 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         """The kernel reports the write before SQLite shows the commit, which comes after the disk's sync: look again
         soon, and less often the longer it takes; but a handler that ended need not wait for that."""
         began = time.monotonic()
-        while (passed := time.monotonic() - began) < seconds and not self._bell.nudged:
-            if self._changed() or self._bell.rung:  # a write of our own comes with a ring, not with a new version
+        while (passed := time.monotonic() - began) < seconds and not self._waker.nudged:
+            if self._changed() or self._waker.rung:  # a write of our own comes with a ring, not with a new version
                 return True
             time.sleep(min(max(0.0002, passed / 5), 0.005))
         return False

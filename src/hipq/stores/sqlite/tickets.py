@@ -13,37 +13,38 @@ class Tickets:
         self._clock = clock
         self._boot = boot
 
-    def take(self, conn: sqlite3.Connection, queue: int, sysid: int, seconds: float) -> int:
+    def take(self, conn: sqlite3.Connection, queue: int, engine_id: int, seconds: float) -> int:
         """A new number, unless an engine that is alive has a ticket that is not over."""
         steady = self._clock.steady()
         conn.execute("INSERT INTO hipq_tickets VALUES (?, 0, 0, 0, '', '') ON CONFLICT DO NOTHING", (queue,))
         query = (
-            "UPDATE hipq_tickets SET number = number + 1, sysid = ?, until = ?, boot = ? WHERE queue = ? AND NOT ("
-            "sysid NOT IN (0, ?) AND until > ? AND boot = ? AND EXISTS (SELECT 1 FROM hipq_engines e "
-            "WHERE e.sysid = hipq_tickets.sysid AND e.lease_until > ? AND e.boot = ?))"
+            "UPDATE hipq_tickets SET number = number + 1, engine_id = ?, until = ?, boot = ? WHERE queue = ? AND NOT ("
+            "engine_id NOT IN (0, ?) AND until > ? AND boot = ? AND EXISTS (SELECT 1 FROM hipq_engines e "
+            "WHERE e.engine_id = hipq_tickets.engine_id AND e.lease_until > ? AND e.boot = ?))"
         )
         until = steady + round(seconds * 1e6)
-        values = (sysid, until, self._boot, queue, sysid, steady, self._boot, steady, self._boot)
+        values = (engine_id, until, self._boot, queue, engine_id, steady, self._boot, steady, self._boot)
         if conn.execute(query, values).rowcount == 0:
             return 0
         return int(conn.execute("SELECT number FROM hipq_tickets WHERE queue = ?", (queue,)).fetchone()[0])
 
-    def used(self, conn: sqlite3.Connection, queue: int, ticket: int, sysid: int) -> bool:
+    def used(self, conn: sqlite3.Connection, queue: int, ticket: int, engine_id: int) -> bool:
         """Hand it in: whether it was still held."""
         query = (
-            "UPDATE hipq_tickets SET sysid = 0, note = '' WHERE queue = ? AND number = ? AND sysid = ? AND until > ?"
+            "UPDATE hipq_tickets SET engine_id = 0, note = '' "
+            "WHERE queue = ? AND number = ? AND engine_id = ? AND until > ?"
         )
-        return conn.execute(query, (queue, ticket, sysid, self._clock.steady())).rowcount == 1
+        return conn.execute(query, (queue, ticket, engine_id, self._clock.steady())).rowcount == 1
 
     def drop(self, conn: sqlite3.Connection, queue: int, ticket: int, note: str) -> None:
         conn.execute(
-            "UPDATE hipq_tickets SET sysid = 0, note = ? WHERE queue = ? AND number = ?", (note, queue, ticket)
+            "UPDATE hipq_tickets SET engine_id = 0, note = ? WHERE queue = ? AND number = ?", (note, queue, ticket)
         )
 
     def note(self, conn: sqlite3.Connection, queue: int) -> str:
         """Why it could not be asked the last time; or that an answer is overdue."""
-        found = conn.execute("SELECT note, sysid, until FROM hipq_tickets WHERE queue = ?", (queue,)).fetchone()
+        found = conn.execute("SELECT note, engine_id, until FROM hipq_tickets WHERE queue = ?", (queue,)).fetchone()
         if found is None:
             return ""
-        note, sysid, until = found
-        return late(sysid) if sysid and until <= self._clock.steady() else str(note)
+        note, engine_id, until = found
+        return late(engine_id) if engine_id and until <= self._clock.steady() else str(note)

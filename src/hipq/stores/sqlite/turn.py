@@ -109,16 +109,16 @@ class Take:
         self._statements = statements
         self._rulebook = rulebook
 
-    def claim(self, conn: sqlite3.Connection, sysid: int, claim: Claim, now: int) -> tuple[list[Row], Picked]:
+    def claim(self, conn: sqlite3.Connection, engine_id: int, claim: Claim, now: int) -> tuple[list[Row], Picked]:
         """The rows claimed, in order, and what the queue's rules had to say."""
         won: list[Row] = []
-        entry = msgspec.json.encode({"at": now, "event": "claimed", "by": sysid}).decode()
-        judging = [(job_type, strategy) for job_type in claim.types for strategy in ("", *claim.strategies)]
-        todo = self._pick(conn, "pick_todo", claim.queue, judging, (claim.limit,))
+        entry = msgspec.json.encode({"at": now, "event": "claimed", "by": engine_id}).decode()
+        deciding = [(job_type, strategy) for job_type in claim.types for strategy in ("", *claim.strategies)]
+        todo = self._pick(conn, "pick_todo", claim.queue, deciding, (claim.limit,))
         ready = self._ready(conn, claim, claim.limit - len(todo), now)
         for verb, picked in (("take", todo), ("claim", ready.ids)):
             if picked:
-                values = {"sysid": sysid, "now": now, "entry": entry, "ids": in_json(picked)}
+                values = {"engine_id": engine_id, "now": now, "entry": entry, "ids": in_json(picked)}
                 values["critical"] = texts(claim.critical)
                 conn.execute(self._statements.of(verb, claim.queue), values)
                 won += self.by_id(conn, claim.queue, picked)

@@ -25,7 +25,7 @@ BEGIN
   RETURN (SELECT version FROM hipq_queues WHERE number = queue);
 END $$;
 CREATE TABLE hipq_engines (
-  sysid BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+  engine_id BIGINT GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
   lease_until TIMESTAMPTZ NOT NULL,     -- on clock_timestamp(): now() stands still while a transaction waits
   label TEXT NOT NULL,
   serves TEXT NOT NULL DEFAULT '{}'     -- the job types it has code for, by queue
@@ -34,7 +34,7 @@ CREATE TABLE hipq_engines (
 CREATE TABLE hipq_tickets (
   queue INTEGER PRIMARY KEY,
   number BIGINT NOT NULL,
-  sysid BIGINT NOT NULL,
+  engine_id BIGINT NOT NULL,
   until TIMESTAMPTZ NOT NULL,
   note TEXT NOT NULL DEFAULT ''         -- what went wrong the last time
 ) WITH (fillfactor = 50);
@@ -126,7 +126,7 @@ CREATE TABLE {live} (
   history TEXT NOT NULL DEFAULT '[]',
   create_time BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
   update_time BIGINT NOT NULL DEFAULT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint,
-  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'calling off') AND error = 'NONE') OR (state = 'error' AND phase IN ('judging') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1),
+  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'cancelling') AND error = 'NONE') OR (state = 'error' AND phase IN ('deciding') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1),
   -- Other programs write these columns, too: what an engine could not read would stop it.
   CONSTRAINT {live}_values CHECK ((scheduled_run_time > 0 OR phase <> 'scheduled') AND timeout > 0 AND timeout <= 3155760000
     AND priority BETWEEN -2147483648 AND 2147483647 AND scheduled_run_time <= 253402300799000000)
@@ -138,7 +138,7 @@ CREATE TABLE {live} (
 CREATE UNIQUE INDEX {live}_key ON {live} (job_key, job_type, tenant);
 -- Few jobs have a wait with a key of its own: the others are not in these two indexes, and cost them nothing.
 CREATE UNIQUE INDEX {live}_waited ON {live} (wait_key, job_type, tenant) WHERE wait_key <> '';
--- A strand is what limits, windows and pauses cannot tell apart: a claim merges the heads of strands.
+-- A claim group is what limits, windows and pauses cannot tell apart: a claim merges the heads of claim groups.
 CREATE INDEX {live}_ready ON {live} (job_type, lane, time_windows, throttle_factor, rank, id) WHERE phase = 'ready';
 CREATE INDEX {live}_parked ON {live} (rank, id) WHERE phase = 'parked';
 CREATE INDEX {live}_stage ON {live} (scheduled_run_time) WHERE phase = 'scheduled';
@@ -146,8 +146,8 @@ CREATE INDEX {live}_wait ON {live} (deadline) WHERE phase = 'waiting';
 CREATE INDEX {live}_owner ON {live} (owner, lane, held) WHERE owner <> 0 OR held <> 0;  -- also what sums of limits read
 -- What waits for other code than a handler; of a job to be judged by a registered retry strategy also that one's name.
 CREATE INDEX {live}_todo ON {live} (
-  job_type, (coalesce(CASE WHEN phase = 'judging' THEN meta::jsonb #>> '{retry,registered}' END, '')), id
-) WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0;
+  job_type, (coalesce(CASE WHEN phase = 'deciding' THEN meta::jsonb #>> '{retry,registered}' END, '')), id
+) WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0;
 CREATE TABLE {final} (
   id BIGINT PRIMARY KEY,
   tenant TEXT COLLATE "C" NOT NULL,

@@ -4,13 +4,13 @@
 -- nothing.
 WITH todo AS MATERIALIZED (
   SELECT id FROM {live}
-  WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0 AND job_type = ANY (%(types)s)
-    AND coalesce(CASE WHEN phase = 'judging' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%(strategies)s)
+  WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0 AND job_type = ANY (%(types)s)
+    AND coalesce(CASE WHEN phase = 'deciding' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%(strategies)s)
   LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), ready AS MATERIALIZED (
   {pick}
 )
-UPDATE {live} l SET owner = %(sysid)s, token = token + 1, update_time = %(now)s,
+UPDATE {live} l SET owner = %(engine_id)s, token = token + 1, update_time = %(now)s,
   state = CASE WHEN phase IN ('ready', 'parked') THEN 'running' ELSE state END,
   held = CASE WHEN phase NOT IN ('ready', 'parked') THEN held
     WHEN job_type = ANY (%(critical)s::text[]) THEN 0 ELSE throttle_factor END,
@@ -21,5 +21,5 @@ UPDATE {live} l SET owner = %(sysid)s, token = token + 1, update_time = %(now)s,
     THEN left(history, -1) || CASE history WHEN '[]' THEN '' ELSE ',' END || %(entry)s || ']' ELSE history END,
   phase = CASE WHEN phase IN ('ready', 'parked') THEN 'executing' ELSE phase END
 WHERE id = ANY (ARRAY(SELECT id FROM todo UNION ALL SELECT id FROM ready))
-  AND EXISTS (SELECT FROM hipq_engines WHERE sysid = %(sysid)s AND lease_until > clock_timestamp())
+  AND EXISTS (SELECT FROM hipq_engines WHERE engine_id = %(engine_id)s AND lease_until > clock_timestamp())
 RETURNING {columns}

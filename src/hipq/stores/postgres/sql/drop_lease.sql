@@ -1,2 +1,2 @@
 -- An engine that leaves (primary key).
-DELETE FROM hipq_engines WHERE sysid = %(sysid)s RETURNING sysid
+DELETE FROM hipq_engines WHERE engine_id = %(engine_id)s RETURNING engine_id

@@ -4,7 +4,7 @@
 WITH lost AS MATERIALIZED (
   SELECT id FROM {live} l
   WHERE owner > 0 AND NOT EXISTS (
-    SELECT FROM hipq_engines e WHERE e.sysid = l.owner AND e.lease_until > statement_timestamp()
+    SELECT FROM hipq_engines e WHERE e.engine_id = l.owner AND e.lease_until > statement_timestamp()
   )
 )
 SELECT {columns} FROM {live} l WHERE id = ANY (ARRAY(SELECT id FROM lost ORDER BY id LIMIT %(limit)s)) ORDER BY id

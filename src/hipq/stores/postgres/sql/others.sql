@@ -1,4 +1,4 @@
--- The version of the queue's rules, and whether ready jobs of these types are in any strand but the plain one: no lane,
+-- The version of the queue's rules, and whether ready jobs of these types are in any claim group but the plain one: no lane,
 -- no windows, factor 1 (index _ready); only lighter jobs sort before that. Joined by LATERAL and LIMIT, a probe a type:
 -- else a plan that was made while the table was small reads the whole index.
 SELECT version, EXISTS (

@@ -1,5 +1,5 @@
--- The first ready jobs of one strand (index _ready), locked as they are read; none if the rules are not the known ones,
--- or (unless it is known that no other may start) there are other strands than the plain one: behind it or, of lighter
+-- The first ready jobs of one claim group (index _ready), locked as they are read; none if the rules are not the known ones,
+-- or (unless it is known that no other may start) there are other claim groups than the plain one: behind it or, of lighter
 -- jobs, before it. The time is compared once
 -- more: a clock that was set back since a job was staged must not start it early.
 SELECT id FROM {live}

@@ -1,5 +1,5 @@
--- The first ready jobs of several types in their plain strands: the heads of each (index _ready) merged in rank order,
--- then locked by primary key; none if the rules are not the known ones, or there are other strands. More heads are read
+-- The first ready jobs of several types in their plain claim groups: the heads of each (index _ready) merged in rank order,
+-- then locked by primary key; none if the rules are not the known ones, or there are other claim groups. More heads are read
 -- than are wanted, since each other engine may have locked as many. The phase is compared again for rows that were
 -- claimed in between; spelled so that no index but the primary key fits.
 WITH wanted AS MATERIALIZED (

@@ -2,5 +2,5 @@
 SELECT {columns} FROM {live} l WHERE state = 'running' AND id = ANY (ARRAY(
   (SELECT id FROM {live} WHERE owner > 0)
   UNION (SELECT id FROM {live} WHERE phase = 'waiting' ORDER BY deadline)
-  UNION (SELECT id FROM {live} WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0)
+  UNION (SELECT id FROM {live} WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0)
 ))

@@ -1,9 +1,9 @@
 -- A new engine; those whose lease is over go. Rows they own are found by the anti-join in orphans.sql, with or without
 -- their engine's row.
 WITH old AS MATERIALIZED (
-  SELECT sysid FROM hipq_engines WHERE lease_until <= statement_timestamp() FOR UPDATE SKIP LOCKED
+  SELECT engine_id FROM hipq_engines WHERE lease_until <= statement_timestamp() FOR UPDATE SKIP LOCKED
 ), gone AS (
-  DELETE FROM hipq_engines WHERE sysid = ANY (ARRAY(SELECT sysid FROM old))
+  DELETE FROM hipq_engines WHERE engine_id = ANY (ARRAY(SELECT engine_id FROM old))
 )
 INSERT INTO hipq_engines (lease_until, label, serves)
-VALUES (clock_timestamp() + make_interval(secs => %(seconds)s), %(label)s, %(serves)s) RETURNING sysid
+VALUES (clock_timestamp() + make_interval(secs => %(seconds)s), %(label)s, %(serves)s) RETURNING engine_id

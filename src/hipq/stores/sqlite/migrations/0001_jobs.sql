@@ -11,7 +11,7 @@ CREATE TABLE hipq_queues (
   UNIQUE (app, name)
 );
 CREATE TABLE hipq_engines (
-  sysid INTEGER PRIMARY KEY AUTOINCREMENT,
+  engine_id INTEGER PRIMARY KEY AUTOINCREMENT,
   lease_until INTEGER NOT NULL,         -- on the machine's steady clock, which no clock step moves
   boot TEXT NOT NULL,                   -- a lease of an earlier boot is dead
   label TEXT NOT NULL,
@@ -21,7 +21,7 @@ CREATE TABLE hipq_engines (
 CREATE TABLE hipq_tickets (
   queue INTEGER PRIMARY KEY,
   number INTEGER NOT NULL,
-  sysid INTEGER NOT NULL,
+  engine_id INTEGER NOT NULL,
   until INTEGER NOT NULL,               -- on the machine's steady clock, as leases
   boot TEXT NOT NULL,
   note TEXT NOT NULL DEFAULT ''         -- what went wrong the last time
@@ -116,7 +116,7 @@ CREATE TABLE {live} (
   history TEXT NOT NULL DEFAULT '[]',
   create_time INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
   update_time INTEGER NOT NULL DEFAULT (CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)),
-  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'calling off') AND error = 'NONE') OR (state = 'error' AND phase IN ('judging') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1),
+  CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'cancelling') AND error = 'NONE') OR (state = 'error' AND phase IN ('deciding') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1),
   -- Other programs write these columns, too: what an engine could not read would stop it.
   CONSTRAINT {live}_values CHECK ((scheduled_run_time > 0 OR phase <> 'scheduled') AND timeout > 0 AND timeout <= 3155760000
     AND typeof(priority) = 'integer' AND typeof(throttle_factor) = 'integer' AND typeof(scheduled_run_time) = 'integer'
@@ -129,7 +129,7 @@ CREATE TABLE {live} (
 CREATE UNIQUE INDEX {live}_key ON {live} (job_key, job_type, tenant);
 -- Few jobs have a wait with a key of its own: the others are not in these two indexes, and cost them nothing.
 CREATE UNIQUE INDEX {live}_waited ON {live} (wait_key, job_type, tenant) WHERE wait_key <> '';
--- A strand is what limits, windows and pauses cannot tell apart: a claim merges the heads of strands.
+-- A claim group is what limits, windows and pauses cannot tell apart: a claim merges the heads of claim groups.
 CREATE INDEX {live}_ready ON {live} (job_type, lane, time_windows, throttle_factor, rank, id) WHERE phase = 'ready';
 CREATE INDEX {live}_parked ON {live} (rank, id) WHERE phase = 'parked';
 CREATE INDEX {live}_stage ON {live} (scheduled_run_time) WHERE phase = 'scheduled';
@@ -137,8 +137,8 @@ CREATE INDEX {live}_wait ON {live} (deadline) WHERE phase = 'waiting';
 CREATE INDEX {live}_owner ON {live} (owner, lane, held) WHERE owner <> 0 OR held <> 0;  -- also what sums of limits read
 -- What waits for other code than a handler; of a job to be judged by a registered retry strategy also that one's name.
 CREATE INDEX {live}_todo ON {live} (
-  job_type, (coalesce(CASE WHEN phase = 'judging' THEN json_extract(meta, '$.retry.registered') END, '')), id
-) WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0;
+  job_type, (coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')), id
+) WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0;
 CREATE TABLE {final} (
   id INTEGER PRIMARY KEY,
   tenant TEXT NOT NULL,

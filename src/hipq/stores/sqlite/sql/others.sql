@@ -1,6 +1,6 @@
--- Whether ready jobs of these types are in any strand but the plain one: no lane, no windows, factor 1 (index _ready).
--- Only lighter jobs sort before that strand. What sorts behind every rank comes last, or SQLite would read through all of
--- the plain strand: it begins where a list of values is, not after it.
+-- Whether ready jobs of these types are in any claim group but the plain one: no lane, no windows, factor 1 (index _ready).
+-- Only lighter jobs sort before that claim group. What sorts behind every rank comes last, or SQLite would read through all of
+-- the plain claim group: it begins where a list of values is, not after it.
 SELECT EXISTS (
   SELECT 1 FROM json_each(?) AS type WHERE EXISTS (
     SELECT 1 FROM {live} WHERE phase = 'ready' AND job_type = type.value

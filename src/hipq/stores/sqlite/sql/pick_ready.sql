@@ -1,4 +1,4 @@
--- The first ready jobs of one type in its plain strand (index _ready); one such SELECT a type, merged in rank order. The
+-- The first ready jobs of one type in its plain claim group (index _ready); one such SELECT a type, merged in rank order. The
 -- time is compared once more: a clock that was set back since a job was staged must not start it early.
 SELECT id, rank FROM (
   SELECT id, rank FROM {live}

@@ -3,5 +3,5 @@ SELECT {columns} FROM {live} WHERE state = 'running' AND id IN (
   SELECT id FROM {live} INDEXED BY {live}_owner WHERE owner <> 0 AND owner > 0
   UNION SELECT id FROM {live} INDEXED BY {live}_wait WHERE phase = 'waiting'
   UNION SELECT id FROM {live} INDEXED BY {live}_todo
-    WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0
+    WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0
 )

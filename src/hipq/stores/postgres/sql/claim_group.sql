@@ -1,4 +1,4 @@
--- The next places of some strands, each after a given one (index _ready), with the number of their strand.
+-- The next places of some claim groups, each after a given one (index _ready), with the number of their claim group.
 SELECT line.number, next.rank, next.id
 FROM json_to_recordset(%(lines)s) AS line (
   number INTEGER, job_type TEXT, lane TEXT, time_windows TEXT, factor BIGINT, rank TEXT, id BIGINT

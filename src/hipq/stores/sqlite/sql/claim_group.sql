@@ -1,4 +1,4 @@
--- The next places of some strands, each after a given one (index _ready), in one step for all of them.
+-- The next places of some claim groups, each after a given one (index _ready), in one step for all of them.
 SELECT json_group_array(json(places)) FROM (
   SELECT (
     SELECT json_group_array(json_array(rank, id)) FROM (

@@ -6,14 +6,14 @@ SELECT {number},
     WHERE phase = 'ready' AND job_type IN (SELECT value FROM json_each(?))
   ) OR EXISTS (
     SELECT 1 FROM {live} INDEXED BY {live}_todo
-    WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0
+    WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0
       AND job_type IN (SELECT value FROM json_each(?))
-      AND coalesce(CASE WHEN phase = 'judging' THEN json_extract(meta, '$.retry.registered') END, '')
+      AND coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')
         IN (SELECT value FROM json_each(?))
   ) OR (? AND (
     EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_ready WHERE phase = 'ready') OR EXISTS (
       SELECT 1 FROM {live} INDEXED BY {live}_todo
-      WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0
+      WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0
     )
   )),
   coalesce((SELECT min(scheduled_run_time) FROM {live} INDEXED BY {live}_stage WHERE phase = 'scheduled'), 0),

@@ -4,11 +4,11 @@ SELECT {number},
   EXISTS (SELECT FROM {live} WHERE phase = 'ready' AND job_type = ANY (%s))
     OR EXISTS (
       SELECT FROM {live}
-      WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0 AND job_type = ANY (%s)
-        AND coalesce(CASE WHEN phase = 'judging' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%s)
+      WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0 AND job_type = ANY (%s)
+        AND coalesce(CASE WHEN phase = 'deciding' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%s)
     ) OR (%s AND coalesce(
       (SELECT min(job_type) FROM {live} WHERE phase = 'ready'),
-      (SELECT min(job_type) FROM {live} WHERE phase IN ('judging', 'answered', 'calling off') AND owner = 0)
+      (SELECT min(job_type) FROM {live} WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0)
     ) IS NOT NULL),
   coalesce((SELECT min(scheduled_run_time) FROM {live} WHERE phase = 'scheduled'), 0),
   coalesce((SELECT min(deadline) FROM {live} WHERE phase = 'waiting'), 0),
