@@ -9,13 +9,15 @@ from hipq.components.names import jobtype_of, lane_of
 from hipq.daemon.scheduler import FairShare
 
 if TYPE_CHECKING:
-    from hipq.engine.lanes import Scheduler as Any_
+    from hipq.engine.lanes import Guarded
 
 
 class Scheduler:
     """A daemon's own, or one that stands alone: tenants get shares by weight, the jobtypes of a tenant take turns."""
 
-    def __init__(self, scheduler: Any_ | None = None, weight: Callable[[str], float] = lambda _tenant: 1.0) -> None:
+    def __init__(
+        self, scheduler: FairShare | Guarded | None = None, weight: Callable[[str], float] = lambda _tenant: 1.0
+    ) -> None:
         self._scheduler = scheduler or FairShare(weight)
 
     def select_jobtype_to_run(self, jobtypes: Sequence[str], jobcounts: Mapping[str, int] | None = None) -> str | None:

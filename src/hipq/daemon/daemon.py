@@ -81,7 +81,9 @@ class Daemon:
             check_database(self.app, self.journal)
         self.tenants = Tenants(self.store)
         self.handlers = Handlers(self.store)
-        self.scheduler: Scheduler = Guarded(scheduler, self.warm) if scheduler else FairShare(self._weight, self.warm)
+        self.scheduler: FairShare | Guarded = (
+            Guarded(scheduler, self.warm) if scheduler else FairShare(self._weight, self.warm)
+        )
         self._found = 0
         """How much of what is wrong with the journal was said."""
         self._tell_findings()

@@ -59,10 +59,6 @@ class Scheduler(Protocol):
     def jobs_stopped(self, jobtype: str, count: int) -> None:
         """They run no more, whatever became of them."""
 
-    def contexts_warm(self, jobtypes: Collection[str]) -> None:
-        """A hint, before it is asked: the runner has contexts at hand in which jobs of these lanes start at once. A
-        scheduler without this method is told nothing."""
-
 
 class Guarded:
     """A scheduler of somebody else's. If it raises, or chooses what it was not offered, the lane that was served
@@ -74,8 +70,7 @@ class Guarded:
         self._complaints: set[str] = set()
 
     def select_jobtype_to_run(self, jobtypes: Sequence[str], jobcounts: Mapping[str, int]) -> str | None:
-        if hasattr(self._scheduler, "contexts_warm"):
-            self.contexts_warm(self._warm())
+        self.contexts_warm(self._warm())
         try:
             chosen = self._scheduler.select_jobtype_to_run(list(jobtypes), dict(jobcounts))
         except Exception as error:
@@ -99,8 +94,12 @@ class Guarded:
             self._complain("jobs_stopped", error)
 
     def contexts_warm(self, jobtypes: Collection[str]) -> None:
+        """A hint: the runner has contexts at hand in which jobs of these lanes start at once. A scheduler that has no
+        such method is told nothing."""
+        hear = getattr(self._scheduler, "contexts_warm", None)
         try:
-            self._scheduler.contexts_warm(jobtypes)
+            if hear is not None:
+                hear(jobtypes)
         except Exception as error:
             self._complain("contexts_warm", error)
 
