@@ -410,7 +410,7 @@ def test_the_runners_hints_are_heard_by_the_daemons_own_scheduler(tmp_path: Path
         for _ in range(2):
             ended(served, add(served, "work", b"x")[0])
             until(lambda: served.warm() == {"acme/work"})
-        assert served.scheduler._warm == {"acme/work"}  # type: ignore[attr-defined]
+        assert served.scheduler._warm == {"acme/work"}
 
 
 def test_the_total_of_tasks_of_a_context_is_limited(tmp_path: Path) -> None:

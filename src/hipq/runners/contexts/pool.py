@@ -54,6 +54,14 @@ class Contexts:
             return f"handlers in {lang} need its interpreter, which is not installed here"
         return "" if self._settings.trust else why_no_sandbox()
 
+    def idle(self) -> dict[Home, int]:
+        """How many contexts wait, by tenant, language and engine id."""
+        found: dict[Home, int] = {}
+        with self._changed:
+            for _, home, _ in self._idle:
+                found[home] = found.get(home, 0) + 1
+        return found
+
     def warm(self) -> set[tuple[str, str]]:
         """The tenants and jobtypes whose handlers are loaded in a context that waits: a hint for the scheduler."""
         with self._changed:
