@@ -146,7 +146,9 @@ def print_lines(values: dict[str, Any]) -> None:
 
 
 def print_jobs(jobs: Sequence[dict[str, Any]]) -> None:
-    print_table(_BRIEF, jobs, none="jobs", spare=("attempt", "queue", "tenant"))
+    """With their tenants, if they have any: a library's queue has none."""
+    columns = [name for name in _BRIEF if name != "tenant" or any(job["tenant"] for job in jobs)]
+    print_table(columns, jobs, none="jobs", spare=("attempt", "queue", "tenant"))
 
 
 def _whole(value: Any) -> str:

@@ -540,8 +540,8 @@ class Store(Protocol):
 
     def census(self, queue: int, tenant: str, table: str, after: int, rows: int) -> tuple[list[Counted], int]:
         """How many jobs of a tenant there are, by type, state and phase (one that was only given back is initial): of
-        so many of the table ("live" or "final") that come behind an id, and the id behind which there are more; 0 = there
-        are none."""
+        so many of the table ("live" or "final") that come behind an id, and the id behind which there are more; 0 =
+        there are none."""
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""
