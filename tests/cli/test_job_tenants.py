@@ -1,4 +1,4 @@
-"""Jobs of a daemon's tenants on the command line: each is shown with its tenant, and `--tenant` means one tenant's only."""
+"""Jobs of a daemon's tenants on the command line: each is shown with its tenant, and `--tenant` means only that one's."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hipq.daemon import made
 def run(*words: str) -> str:
     done = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
-    return done.output
+    return done.stdout
 
 
 def test_a_tenant_is_shown_and_can_be_chosen(tmp_path: Path) -> None:
