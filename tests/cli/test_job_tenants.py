@@ -1,4 +1,4 @@
-"""Jobs of a daemon's tenants on the command line: each is shown with its tenant, and `--tenant` means only that one's."""
+"""Jobs of a daemon's tenants on the command line: a job is shown with its tenant, and `--tenant` chooses one tenant."""
 
 from __future__ import annotations
 
