@@ -31,6 +31,7 @@ class Wanted(TypedDict, total=False):
     state: str
     phase: str
     lane: str
+    tenant: str
     code: str
     """ok, failed, retry or error: how it ended, or went wrong the last time."""
     error: str
@@ -50,7 +51,7 @@ def as_filter(queue: int, now: int, wanted: Wanted) -> Filter:
         raise Invalid(
             f"jobs have no {', '.join(sorted(unknown))} to filter by: there are {', '.join(Wanted.__annotations__)}"
         )
-    for name in ("error", "key", "lane", "type", "state", "phase", "code"):
+    for name in ("error", "key", "lane", "tenant", "type", "state", "phase", "code"):
         if name in wanted and not (isinstance(wanted.get(name), str) and wanted.get(name)):
             raise Invalid(f"{name} must be a text that is not empty, not {shown(wanted.get(name))}; or leave it out")
     choices = {"state": list(MOVES), "phase": [name for some in PHASES.values() for name in some], "code": CODES[1:]}
@@ -71,6 +72,7 @@ def as_filter(queue: int, now: int, wanted: Wanted) -> Filter:
         state=wanted.get("state", ""),
         phase=wanted.get("phase", ""),
         lane=names.lane(value) if (value := wanted.get("lane")) else "",
+        tenant=wanted.get("tenant", ""),
         code=wanted.get("code", ""),
         error=wanted.get("error", ""),
         since=since,

@@ -128,9 +128,19 @@ class TestFind:
         for tenant in ("acme", "other"):
             for place in PLACES:
                 bring(store, engine, queue.number, place, key=place, job_type=f"{place}-{tenant}", tenant=tenant)
-        assert store.executing(queue.number, "acme", 10) == {"executing-acme": 1}
-        assert store.executing(queue.number, "acme", 0) == {}
-        assert store.executing(queue.number, "nobody", 10) == {}
+        found, more = store.census(queue.number, "acme", "live", 0, 100)
+        assert ("executing-acme", "running", "executing", 1) in found
+        assert (sum(one.jobs for one in found), more) == (
+            store.count(Filter(queue.number, tenant="acme", table="live")),
+            0,
+        )
+        pages, after = 0, 0
+        while after or not pages:
+            some, after = store.census(queue.number, "acme", "live", after, 1)
+            pages += sum(one.jobs for one in some)
+        assert pages == sum(one.jobs for one in found)
+        assert {one.state for one in store.census(queue.number, "acme", "final", 0, 100)[0]} <= {"final"}
+        assert store.census(queue.number, "nobody", "live", 0, 10) == ([], 0)
 
     def test_a_filter_is_text_and_never_a_pattern(self, store: Store, queue: QueueTables) -> None:
         add(store, [new(queue.number, "abc"), new(queue.number, "100%")])

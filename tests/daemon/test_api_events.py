@@ -44,6 +44,8 @@ class Reader:
             if data:
                 found: dict[str, Any] = json.loads(data[1])
                 assert re.search(rb"^event: " + found["event"].encode() + rb"$", text, flags=re.MULTILINE)
+                if "event_id" in found:
+                    assert re.search(rb"^id: " + found["event_id"].encode() + rb"$", text, flags=re.MULTILINE)
                 return found
 
     def until(self, name: str) -> list[dict[str, Any]]:
@@ -54,14 +56,16 @@ class Reader:
 
 
 @contextmanager
-def following(tenant: Tenant) -> Iterator[Reader]:
-    request = f"GET /v1/{tenant.name}/events HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {tenant.token}\r\n\r\n"
+def following(tenant: Tenant, last: str = "") -> Iterator[Reader]:
+    more = f"Last-Event-ID: {last}\r\n" if last else ""
+    head = f"Host: x\r\nAuthorization: Bearer {tenant.token}\r\n{more}"
+    request = f"GET /v1/{tenant.name}/events HTTP/1.1\r\n{head}\r\n"
     with tenant.daemon.connect() as link:
         link.sendall(request.encode())
         reader = Reader(link)
-        head = reader.upto(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 200 ")
-        assert b"text/event-stream" in head
+        replied = reader.upto(b"\r\n\r\n")
+        assert replied.startswith(b"HTTP/1.1 200 ")
+        assert b"text/event-stream" in replied
         reader.upto(b": these are the events from now on")
         yield reader
 
@@ -82,6 +86,34 @@ def test_what_happens_to_a_job_is_told_in_order(store: str) -> None:
     assert {one["type"] for one in told} == {"mail"}
     assert (told[-1]["state"], told[-1]["code"]) == ("final", "ok")
     assert "payload" not in str(told)
+
+
+def test_who_comes_back_is_told_what_it_has_missed() -> None:
+    tenant, other = site().tenant(), site().tenant()
+    with following(tenant) as reader, following(other):
+        (first,) = tenant.add("later", b"x", "?dt=2040-01-01T00:00:00Z")
+        (event,) = reader.until("added")
+        assert (event["id"], event["tenant"]) == (first, tenant.name)
+    other.add("later", b"x", "?dt=2040-01-01T00:00:00Z")
+    missed = tenant.add("later", b"1\n2\n3\n", "?dt=2040-01-01T00:00:00Z")
+    for job_id in missed:
+        tenant.job(job_id)  # it is stored, so that is known
+    with following(tenant, event["event_id"]) as reader:
+        told = [reader.event() for _ in missed]
+        assert [one["id"] for one in told] == missed, "in order, each once, and nobody else's"
+        (now,) = tenant.add("later", b"x", "?dt=2040-01-01T00:00:00Z")
+        assert reader.event()["id"] == now
+    with following(tenant, told[-1]["event_id"]) as reader:
+        assert reader.event()["id"] == now
+
+
+@pytest.mark.parametrize("last", ["x", "0-1", "-", "12345678901234567890-3", "1" * 190])
+def test_who_comes_back_with_an_id_that_is_not_known_is_told_so(last: str) -> None:
+    tenant = site().tenant()
+    with following(tenant, last) as reader:
+        assert reader.event()["event"] == "missed"
+        tenant.add("later", b"x", "?dt=2040-01-01T00:00:00Z")
+        assert reader.event()["event"] == "added"
 
 
 def test_a_reader_whose_token_is_revoked_is_let_go() -> None:

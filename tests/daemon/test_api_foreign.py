@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 
 from hipq.daemon.http.routes import ROUTES
 from hipq.daemon.http.routes_table import Route
-from tests.daemon.api_serving import Got, Tenant, site
+from tests.daemon.api_serving import Daemon, Got, Tenant, eventually, site
 
 FAR = "?dt=2040-01-01T00:00:00Z"
 UNKNOWN_ID = "4611686083963387905"
@@ -71,6 +73,23 @@ def test_another_tenants_id_is_one_that_does_not_exist(route: Route, acme: Tenan
     assert foreign.status == 404
     assert bare(foreign) == bare(unknown)
     assert acme.job(job_id) == before
+
+
+def has_read(daemon: Daemon) -> int:
+    """Bytes, since it was started."""
+    return int(Path(f"/proc/{daemon.process.pid}/io").read_text().split()[1])
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/io"), reason="what a process reads is not counted here")
+@pytest.mark.parametrize("suffix", ["", "/result", "/why"])
+def test_another_tenants_job_costs_no_more_than_one_that_does_not_exist(acme: Tenant, bob: Tenant, suffix: str) -> None:
+    size, times = 8_000_000, 5
+    (job_id,) = acme.add("mail", b"x" * size, FAR)
+    eventually(lambda: acme("GET", f"/v1/{{}}/jobs/{job_id}").status == 200)
+    before = has_read(bob.daemon)
+    for _ in range(times):
+        assert bob("GET", f"/v1/{{}}/jobs/{job_id}{suffix}").status == 404
+    assert has_read(bob.daemon) - before < size, "it was read, which takes time that tells of it"
 
 
 def test_another_tenants_jobs_handlers_and_keys_are_in_no_list(acme: Tenant, bob: Tenant) -> None:

@@ -42,6 +42,16 @@ def test_two_tokens_are_refused(here: Site, path: str) -> None:
         assert b"one Authorization header" in said
 
 
+@pytest.mark.parametrize("path", ["/{}/job/mail/add" + FAR, "/{}/job/mail/add", "/v1/{}/jobs"])
+def test_a_token_behind_the_body_is_none(here: Site, path: str) -> None:
+    """A proxy that checks or takes away tokens looks at the head only."""
+    tenant = here.tenant()
+    head = f"POST {path.format(tenant.name)} HTTP/1.1\r\nhost: x\r\nconnection: close\r\ntransfer-encoding: chunked\r\n"
+    token, body = f"authorization: Bearer {tenant.token}\r\n", '10\r\n{"type": "mail"}\r\n0\r\n'
+    assert b" 401 " in tenant.daemon.raw(f"{head}\r\n{body}{token}\r\n".encode()).partition(b"\r\n")[0]
+    assert b" 20" in tenant.daemon.raw(f"{head}{token}\r\n{body}{token}\r\n".encode()).partition(b"\r\n")[0]
+
+
 def test_a_removed_tenants_token_is_good_for_nothing(here: Site) -> None:
     tenant = here.tenant()
     tenant.add("mail", b"x", FAR)

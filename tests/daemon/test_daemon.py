@@ -267,9 +267,10 @@ def test_a_job_is_seen_as_the_seed_shows_it(served: Daemon) -> None:
     assert seen["lock"] == str(served.engine.engine_id)
     assert (seen["data"], seen["data_base64"]) == (None, "/w==")
     timed_out = datetime.fromisoformat(seen["dt"]) - datetime.fromisoformat(seen["create_dt"])
-    assert timedelta(hours=2) <= timed_out < timedelta(hours=3)
+    assert timedelta(hours=1) <= timed_out < timedelta(hours=2), "its run's, not that of its wait for an answer"
     seen = served.jobs.seen(served.jobs.cancel("acme", job_id))
-    assert (seen["lock"], seen["done_dt"]) == ("__done", seen["dt"])
+    archived, done = (datetime.fromisoformat(seen[name]) for name in ("dt", "done_dt"))
+    assert (seen["lock"], archived) == ("__done", done.replace(year=done.year + 1000))
 
 
 def test_every_type_has_a_spec_and_no_more_are_remembered_than_need_be() -> None:

@@ -116,8 +116,9 @@ ANSWER_BUGS = (
     ),
     Bug(
         "what comes under the key of a wait that is over is early again",
-        "late",
+        "test",  # 400 simulated runs did not come to it
         ((ENDED, "AND wait_key <> ''\n", "AND wait_key <> '' AND 0\n"),),
+        "tests/answers/test_cases.py::test_case_08_the_predecessor_may_have_the_key_only_from_its_wait",
     ),
     Bug("a used answer is not marked", "I15", ((MATCHING, "    if used:\n", "    if not used:\n"),)),
     Bug(

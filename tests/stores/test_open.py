@@ -90,6 +90,8 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "half a percent": ("postgresql://ann:se%zzy@db/shop", "percent-encoded"),
     "words with a gap": ("host=db password=se zzy", "this is not a PostgreSQL URL"),
     "an unknown word": ("host=db pasword=sezzy", "this is not a PostgreSQL URL"),
+    "semicolons": ("host=db;password=sezzy", "spaces between them, not semicolons"),
+    "a line of settings": ("DATABASE_URL=postgresql://ann:sezzy@db/shop", "this is not a PostgreSQL URL"),
     "bytes": (b"sqlite://", "must be a URL or a mapping, not bytes"),
 }
 
@@ -138,6 +140,10 @@ def test_any_key_of_libpq_reaches_it_as_it_was(given: dict[str, Any], form: str)
     assert conninfo_to_dict(url) == wanted
     assert url_of(url) == url
     assert PASSWORD not in without_password(url)
+
+
+def test_an_ipv6_host_may_be_in_brackets_as_in_a_url() -> None:
+    assert url_of({"driver": "postgresql", "host": "[::1]", "port": 5433}) == "postgresql://[::1]:5433/"
 
 
 def _escaped(value: str) -> str:
@@ -217,6 +223,12 @@ SHOWN = {
     ),
     '{"url": "postgresql://ann:s3cret@db/shop"}': '{"url": "postgresql://ann:…@db/shop"}',
     '{"password": "s3cret"': "{…}",
+    "DATABASE_URL=postgresql://ann:s3@cret@db/shop": "DATABASE_URL=postgresql://ann:…@db/shop",
+    "postgresql://db/shop?passw%6Frd=s3cret": "postgresql://db/shop?…",
+    "postgresql://db/shop?password%3Ds3cret": "postgresql://db/shop?…",
+    "postgresql://ann/s3cret@db/shop": "postgresql://ann:…@db/shop",
+    "ann/s3cret@db/shop": "ann:…@db/shop",
+    "sqlite:////home/ann@corp:1/shop@2.db": "sqlite:////home/ann@corp:1/shop@2.db",
     "sqlite:///shop.db": "sqlite:///shop.db",
     "shop:app": "shop:app",
 }  # fmt: skip

@@ -37,6 +37,7 @@ class Chosen(NamedTuple):
     state: str | None
     phase: str | None
     lane: str | None
+    tenant: str | None
     code: str | None
     error: str | None
     since: datetime | None
@@ -62,6 +63,7 @@ _FILTERS = (
     click.option("--state", type=click.Choice(list(MOVES)), help="Only those in this state;"),
     click.option("--phase", type=click.Choice(_PHASES), help="or, more exactly, in this phase."),
     click.option("--lane", help="Only this lane."),
+    click.option("--tenant", help="Only this tenant of a daemon."),
     click.option("--code", type=click.Choice(CODES[1:]), help="How it ended, or went wrong the last time."),
     click.option("--error", metavar="TEXT", help="Its error contains this, as ConnectionError."),
     click.option("--since", type=Moment("since"), help="Added at this moment or later."),

@@ -30,6 +30,8 @@ WATCH_SECONDS: Final = 0.5
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _DAY: Final = 86_400
 
+_log = logging.getLogger("hipq")
+
 
 @click.command(
     epilog=examples(
@@ -72,6 +74,8 @@ _DAY: Final = 86_400
               help="Connections at a time; a quarter of them from one address.")  # fmt: skip
 @click.option("--memory", type=Whole("memory", 16, 1 << 20), default=512, show_default=True, metavar="MB",
               help="What a handler's context may use.")  # fmt: skip
+@click.option("--context-tasks", type=Whole("context-tasks", 1, 1 << 30), default=10_000, show_default=True,
+              help="Jobs after which a handler's context is replaced.")  # fmt: skip
 @click.option("--handler-network", is_flag=True, help="Let handlers use this machine's network.")
 @click.option("--http-allow", multiple=True, metavar="HOST",
               help="A host that http handlers may reach: a name, *.name, an address or a network. Without any: every "
@@ -86,8 +90,9 @@ _DAY: Final = 86_400
 def serve(
     db: str | None, host: str, port: int, folder: str, journal_size: int, concurrency: int, retry_after: int,
     retry_most: int, give_up_after: int, run_timeout: int, keep: int, body_size: int, body_timeout: int,
-    head_timeout: int, connections: int, memory: int, handler_network: bool, http_allow: tuple[str, ...],
-    trust_handlers: bool, no_tokens: bool, job_log: str | None, log_level: str, log_format: str,
+    head_timeout: int, connections: int, memory: int, context_tasks: int, handler_network: bool,
+    http_allow: tuple[str, ...], trust_handlers: bool, no_tokens: bool, job_log: str | None, log_level: str,
+    log_format: str,
 ) -> None:  # fmt: skip
     """Take jobs and handlers over HTTP and run them, until SIGINT or SIGTERM; a second one gives back what runs.
 
@@ -107,7 +112,7 @@ def serve(
 
     contexts = Settings(
         trust=trust_handlers, memory=memory << 20, network=handler_network, http_allow=http_allow or ("public",),
-        most_contexts=max(32, 2 * concurrency),
+        most_tasks=context_tasks, most_contexts=max(32, 2 * concurrency),
     )  # fmt: skip
     options = daemon.Options(
         db=url, journal=folder, journal_bytes=journal_size << 20, concurrency=concurrency, retry_after=retry_after,
@@ -174,6 +179,7 @@ def run(make: Any, options: Options, listening: socket.socket, limits: Limits, *
         await server._serve([listening])
         watching.cancel()
 
+    signal.signal(signal.SIGHUP, _heard_hangup)
     host, port = listening.getsockname()[:2]
     served.start()
     note(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
@@ -186,6 +192,11 @@ def run(make: Any, options: Options, listening: socket.socket, limits: Limits, *
         served.close()
     if served.failed or served.journal.broken:
         raise HipqError(str(served.failed or served.journal.broken))
+
+
+def _heard_hangup(_number: int, _frame: Any) -> None:
+    """A terminal that closes must not end a daemon that accepts jobs; and there is no configuration to read again."""
+    _log.info("SIGHUP: there is nothing to read again, and the daemon goes on")
 
 
 def _run_fast(main: Any) -> None:

@@ -25,7 +25,7 @@ from hipq.stores.password import without_password
 GIVEN: Final = "hipq.given"
 """Where a command's context keeps the words it was given."""
 
-_BRIEF = ("id", "queue", "type", "key", "state", "phase", "code", "attempt", "scheduled_run_time")
+_BRIEF = ("id", "queue", "tenant", "type", "key", "state", "phase", "code", "attempt", "scheduled_run_time")
 _FIELDS = (
     "id", "type", "key", "wait_key", "state", "phase", "attempt", "failures", "crashes", "code", "exitcode", "priority",
     "throttle_factor", "timeout", "scheduled_run_time", "deadline", "create_time", "update_time", "owner",
@@ -146,7 +146,9 @@ def print_lines(values: dict[str, Any]) -> None:
 
 
 def print_jobs(jobs: Sequence[dict[str, Any]]) -> None:
-    print_table(_BRIEF, jobs, none="jobs", spare=("attempt", "queue"))
+    """With their tenants, if they have any: a library's queue has none."""
+    columns = [name for name in _BRIEF if name != "tenant" or any(job["tenant"] for job in jobs)]
+    print_table(columns, jobs, none="jobs", spare=("attempt", "queue", "tenant"))
 
 
 def _whole(value: Any) -> str:

@@ -18,7 +18,7 @@ from hipq.daemon.hidden_paths import hidden
 from hipq.daemon.http.feed import Feed
 from hipq.daemon.ids import JournalIds
 from hipq.daemon.ingest import Ingest, check_database
-from hipq.daemon.job_factory import ORDER
+from hipq.daemon.job_factory import ORDER, lane
 from hipq.daemon.joblog import JobLog
 from hipq.daemon.jobs import Jobs
 from hipq.daemon.known import Known
@@ -81,7 +81,9 @@ class Daemon:
             check_database(self.app, self.journal)
         self.tenants = Tenants(self.store)
         self.handlers = Handlers(self.store)
-        self.scheduler: Scheduler = Guarded(scheduler) if scheduler else FairShare(self._weight)
+        self.scheduler: FairShare | Guarded = (
+            Guarded(scheduler, self.warm) if scheduler else FairShare(self._weight, self.warm)
+        )
         self._found = 0
         """How much of what is wrong with the journal was said."""
         self._tell_findings()
@@ -93,7 +95,7 @@ class Daemon:
         )
         ids.reserve()
         self.accepted = Accepted(self.store, self.journal, ids)
-        self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events))
+        self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events), options.run_timeout)
         limited = partial(_limited, self.tenants, "waiting", "bytes")
         self.backlog = Backlog(lambda: self.jobs.waiting(limited()), is_taken=lambda: is_taken(self.journal))
         self.ended = Backlog(lambda: self.jobs.ended(_limited(self.tenants, "kept")))
@@ -166,6 +168,17 @@ class Daemon:
     def _chained(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
         self.app.added(news, stored)
         self._notice(news)
+
+    def warm(self) -> set[str]:
+        """The lanes for which a context is at hand: the runner's hint, heard by the scheduler."""
+        return {lane(*one) for one in self.contexts.warm()}
+
+    def ingest(self) -> int:
+        """Store what is in the journal, at a daemon that was not started; how many jobs there were."""
+        jobs = self.journal.waiting_jobs
+        while self.journal.waiting_jobs:
+            self._ingest.step()
+        return jobs
 
     # -- its life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:

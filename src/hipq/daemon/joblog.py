@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from hipq import files
+from hipq.daemon import payloads
 from hipq.errors import Invalid
 from hipq.events import Event, Events
 from hipq.job.states import FINAL, NONE
@@ -86,7 +87,7 @@ def line(event: Event) -> dict[str, Any]:
         "type": job.job_type, "attempt": job.attempt, "state": job.state,
     }  # fmt: skip
     if event.name in ENTERS:
-        return found | {"bytes": len(job.job_data)}
+        return found | {"bytes": len(payloads.given(job.job_data))}
     if event.name == "claimed":
         return found | {"waited": _seconds(event.at - max(job.scheduled_run_time, job.create_time))}
     if job.code != NONE:
@@ -95,9 +96,8 @@ def line(event: Event) -> dict[str, Any]:
     claimed = next((entry.at for entry in reversed(entries) if entry.event == "claimed"), 0)
     if claimed:
         found["ran"] = _seconds(event.at - claimed)
-    cost = next((entry.cost for entry in reversed(entries) if entry.event == "ran"), 0.0)
-    if cost:
-        found["cost"] = cost
+    if cost := sum(entry.cost for entry in entries if entry.event == "ran"):
+        found["cost"] = round(cost, 6)
     if job.state == FINAL:
         found["took"] = _seconds(event.at - job.create_time)
     return found

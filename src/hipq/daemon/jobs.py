@@ -16,6 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
+from hipq.daemon.census import Census
 from hipq.daemon.gathered import Gathered
 from hipq.daemon.job_factory import Options as Options
 from hipq.daemon.written import Written
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
 
 DONE: Final = "__done"
 """The lock of a job that is archived (seed 003)."""
+ARCHIVED: Final = 1000
+"""Years by which `dt` of an archived job is later than its end (seed 003)."""
 LANES: Final = 1000
 COUNTED: Final = 1000
 LOOKED_AT: Final = 5_000
@@ -50,7 +53,9 @@ class Page(NamedTuple):
 
 
 class Jobs:
-    def __init__(self, app: Hipq, queue: Queue, journal: Journal, ids: Ids, feed: Feed) -> None:
+    def __init__(
+        self, app: Hipq, queue: Queue, journal: Journal, ids: Ids, feed: Feed, run_seconds: float = 3600.0
+    ) -> None:
         self._app = app
         self._queue = queue
         self._ids = ids
@@ -59,6 +64,7 @@ class Jobs:
         self._ahead = 0
         """Microseconds by which the store's clock is ahead of this machine's, as last seen."""
         self.events = feed
+        self._run_seconds = run_seconds
 
     # -- adding -----------------------------------------------------------------------------------------------------
     async def add(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> list[int]:
@@ -124,10 +130,12 @@ class Jobs:
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def get(self, tenant: str, job_id: int) -> Row:
-        row = self._app.store.get(job_id)
-        if row is None or row.tenant != tenant:
+        """Another tenant's job is not read: how long that takes would tell whether it is there, and how large it is."""
+        wanted = Filter(self._queue.number, tenant=tenant, after=job_id - 1, until=job_id, limit=1)
+        found = self._app.store.find(wanted)
+        if not found:
             raise NotFound(f"there is no job {job_id}")
-        return row
+        return found[0]
 
     def payload(self, row: Row) -> bytes:
         return payloads.given(row.job_data)
@@ -148,9 +156,8 @@ class Jobs:
         rows = self._app.store.listed(wanted._replace(until=until))
         return Page(rows, rows[-1].id if len(rows) == limit else until)
 
-    def executing(self, tenant: str) -> dict[str, int]:
-        """Jobs that run, by type: up to a thousand."""
-        return self._app.store.executing(self._queue.number, tenant, COUNTED)
+    def census(self, tenant: str) -> Census:
+        return Census(self._app.store, self._queue.number, tenant)
 
     def lanes(self, tenant: str = "") -> builtins.list[WaitingLane]:
         """The types of which jobs wait, and how many, up to a thousand each (the seed's getWaitingJobtypes)."""
@@ -200,18 +207,24 @@ class Jobs:
         return dict(msgspec.to_builtins(self._app.why(job_id), enc_hook=str))
 
     def seen(self, row: Row) -> dict[str, Any]:
-        """As seed 003 shows a job: `dt` is when it may start, when its run is timed out, or when it ended."""
+        """As seed 003 shows a job: `dt` is when it may start; when its run is timed out; or, of one that is archived,
+        a thousand years after it ended."""
         final = row.state == FINAL
-        dt = row.update_time if final else row.deadline if row.phase == EXECUTING else row.scheduled_run_time
         return {
             "id": str(row.id),
             "type": row.job_type,
-            "dt": _iso(dt),
+            "dt": _archived(row) if final else _iso(self._run_timeout(row) or row.scheduled_run_time),
             "lock": DONE if final else str(row.owner) if row.owner else "",
             **_data(self.payload(row)),
             "create_dt": _iso(row.create_time),
             "done_dt": _iso(row.update_time) if final else None,
         }
+
+    def _run_timeout(self, row: Row) -> int:
+        """When the run of a job that executes is timed out; 0 if it does not execute."""
+        if row.phase != EXECUTING:
+            return 0
+        return min(row.deadline, later(row.update_time, self._run_seconds))
 
     async def result_of(self, tenant: str, job_id: int, seconds: float) -> Row:
         """The job when it is final; or as it is, when that takes longer."""
@@ -248,6 +261,11 @@ class Jobs:
             written=payloads.stored(data),
         )  # fmt: skip
         return self._app.inbox.deliver([replace(new, tenant=tenant)])[0].outcome.value
+
+
+def _archived(row: Row) -> str:
+    ended = to_datetime(row.update_time)
+    return ended.replace(year=ended.year + ARCHIVED).isoformat()
 
 
 def _iso(moment: int) -> str:

@@ -3,12 +3,12 @@
 Each job that starts moves its tenant's account on by one part of its weight; who is least far on comes next. Who was
 away does not save anything up: it comes back where the others are, and so is next, but not for long. Within a tenant
 the lane that was served longest ago comes next: so a lane waits for at most one batch of each other lane of its tenant,
-as often as its tenant has its turn.
+as often as its tenant has its turn. A lane for which a context is warm comes a little earlier than that.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from heapq import heapify, heappop
 from typing import Final
 
@@ -21,9 +21,20 @@ SERVED: Final = 20_000
 """Lanes and tenants of which it is known when they were served, about: more than are offered at once."""
 
 
+WARM: Final = 8
+"""Choices by which a lane comes earlier if a context is warm for it: others are held up by no more than that."""
+
+
 class FairShare:
-    def __init__(self, weight: Callable[[str], float] = lambda _tenant: 1.0) -> None:
+    def __init__(
+        self,
+        weight: Callable[[str], float] = lambda _tenant: 1.0,
+        warm: Callable[[], Collection[str]] | None = None,
+    ) -> None:
         self._weight = weight
+        self._look_warm = warm
+        self._warm: Collection[str] = frozenset()
+        """Lanes for which the runner has a context at hand, as far as it has said."""
         self._accounts: dict[str, float] = {}
         self._most_accounts = TENANTS
         self._floor = 0.0
@@ -44,9 +55,14 @@ class FairShare:
         self.running: dict[str, int] = {}
         """Jobs by lane."""
 
-    def select_jobtype_to_run(self, jobtypes: Sequence[str], jobcounts: Mapping[str, int]) -> str | None:
+    def contexts_warm(self, jobtypes: Collection[str]) -> None:
+        """The runner has contexts at hand in which jobs of these lanes would start at once."""
+        self._warm = frozenset(jobtypes)
+
+    def select_jobtype_to_run(self, jobtypes: Sequence[str], jobcounts: Mapping[str, int] | None = None) -> str | None:
         if not jobtypes:
             return None
+        jobcounts = jobcounts or {}
         if jobtypes is not self._offered or len(jobtypes) != self._left:
             self._begin(jobtypes)
         tenant = min(self._lanes, key=lambda name: (self._place(name), self._served.get(name, 0), name))
@@ -69,8 +85,11 @@ class FairShare:
         """Another turn. What was chosen in the one before and did not start costs nothing."""
         self._offered, self._left, self._lanes, self._expected = jobtypes, len(jobtypes), {}, {}
         self._chosen = set()
+        if self._look_warm is not None:
+            self.contexts_warm(self._look_warm())
         for lane in jobtypes:
-            self._lanes.setdefault(tenant_of(lane), []).append((self._served.get(lane, 0), lane))
+            served = self._served.get(lane, 0) - (WARM if lane in self._warm else 0)
+            self._lanes.setdefault(tenant_of(lane), []).append((served, lane))
         for lanes in self._lanes.values():
             heapify(lanes)
         if len(self._served) > 2 * SERVED:

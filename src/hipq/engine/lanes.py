@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from hipq.limits.tenants import tenant_of
@@ -64,11 +64,13 @@ class Guarded:
     """A scheduler of somebody else's. If it raises, or chooses what it was not offered, the lane that was served
     longest ago is next, and the log says so once: work goes on."""
 
-    def __init__(self, scheduler: Scheduler) -> None:
+    def __init__(self, scheduler: Scheduler, warm: Callable[[], Collection[str]] = frozenset) -> None:
         self._scheduler = scheduler
+        self._warm = warm
         self._complaints: set[str] = set()
 
     def select_jobtype_to_run(self, jobtypes: Sequence[str], jobcounts: Mapping[str, int]) -> str | None:
+        self.contexts_warm(self._warm())
         try:
             chosen = self._scheduler.select_jobtype_to_run(list(jobtypes), dict(jobcounts))
         except Exception as error:
@@ -90,6 +92,16 @@ class Guarded:
             self._scheduler.jobs_stopped(jobtype, count)
         except Exception as error:
             self._complain("jobs_stopped", error)
+
+    def contexts_warm(self, jobtypes: Collection[str]) -> None:
+        """A hint: the runner has contexts at hand in which jobs of these lanes start at once. A scheduler that has no
+        such method is told nothing."""
+        hear = getattr(self._scheduler, "contexts_warm", None)
+        try:
+            if hear is not None:
+                hear(jobtypes)
+        except Exception as error:
+            self._complain("contexts_warm", error)
 
     def _complain(self, verb: str, error: Exception) -> None:
         if verb not in self._complaints:

@@ -87,9 +87,13 @@ class Journal:
         self.write(batch, waiting.done)
         waiting.wait()
 
-    def wsync(self) -> None:
-        """Returns when all that was written before is on disk; raises what went wrong with it."""
+    def wsync(self, done: Done | None = None) -> None:
+        """Returns when all that was written before is on disk; raises what went wrong with it. With `done` it returns
+        at once, and that is called."""
         self._check_process()
+        if done is not None:
+            self._appender.put(None, done)
+            return
         waiting = _Waiting()
         self._appender.put(None, waiting.done)
         waiting.wait()

@@ -86,6 +86,11 @@ class Context:
         return self._ran >= self._settings.most_tasks or self._loads >= _MOST_LOADED
 
     @property
+    def loaded(self) -> list[str]:
+        """The jobtypes whose handlers it has at hand."""
+        return list(self._versions)
+
+    @property
     def kept(self) -> int:
         """Bytes that it has while it waits for its next batch."""
         return self._process.kept

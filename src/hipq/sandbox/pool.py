@@ -55,12 +55,17 @@ class Contexts:
         return "" if self._settings.trust else why_no_sandbox()
 
     def idle(self) -> dict[Home, int]:
-        """How many contexts are warm, by tenant, language and engine id: a hint for the scheduler."""
+        """How many contexts wait, by tenant, language and engine id."""
         found: dict[Home, int] = {}
         with self._changed:
             for _, home, _ in self._idle:
                 found[home] = found.get(home, 0) + 1
         return found
+
+    def warm(self) -> set[tuple[str, str]]:
+        """The tenants and jobtypes whose handlers are loaded in a context that waits: a hint for the scheduler."""
+        with self._changed:
+            return {(home[0], jobtype) for _, home, context in self._idle for jobtype in context.loaded}
 
     def run(
         self,

@@ -152,6 +152,21 @@ class Usage(NamedTuple):
     """Bytes of payload, as they are stored."""
 
 
+class Counted(NamedTuple):
+    """Jobs of one type that are alike."""
+
+    job_type: str
+    state: str
+    phase: str
+    jobs: int
+
+
+def counted(found: Sequence[tuple[Any, ...]], rows: int) -> tuple[list[Counted], int]:
+    """What a census of so many rows says, of groups with their highest id."""
+    more = sum(one[3] for one in found) == rows
+    return [Counted(*one[:4]) for one in found], max((one[4] for one in found), default=0) if more else 0
+
+
 STRATEGIES: Final = "strategies"
 """In what an engine says that it serves, beside its queues: the retry strategies that are registered there."""
 
@@ -523,8 +538,10 @@ class Store(Protocol):
         """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
         each table that the filter is about: the id of the last of them; 0 = there are no more."""
 
-    def executing(self, queue: int, tenant: str, most: int) -> dict[str, int]:
-        """How many jobs of a tenant run, by type; it stops counting there."""
+    def census(self, queue: int, tenant: str, table: str, after: int, rows: int) -> tuple[list[Counted], int]:
+        """How many jobs of a tenant there are, by type, state and phase (one that was only given back is initial): of
+        so many of the table ("live" or "final") that come behind an id, and the id behind which there are more; 0 =
+        there are none."""
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""

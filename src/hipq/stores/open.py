@@ -23,6 +23,8 @@ _FORMS: Final = "use sqlite:///file.db, sqlite:// (in memory) or postgresql://us
 _IN_MEMORY: Final = ("sqlite://", "sqlite:///:memory:", ":memory:")
 _SCHEME: Final = re.compile(r"([A-Za-z][\w+.-]{0,30})://")
 _POSTGRES: Final = re.compile(r"postgres(?:ql)?://(?P<authority>[^/?]*)(?P<path>[^?]*)\??(?P<query>.*)", re.DOTALL)
+_FREE: Final = ("password", "sslpassword", "options")
+"""Keys of libpq whose values may be anything."""
 _HOST: Final = r"(?:\[[^\]]*\]|[^:@\[\],]*)(?::[0-9]*)?"
 
 
@@ -52,7 +54,7 @@ def url_of(db: str | Mapping[str, Any]) -> str:
         _check_postgres(db, match)
         return db
     if not _SCHEME.match(db) and re.match(r"\s*\w+\s*=", db):
-        return _postgres_url(_read(db))
+        return _postgres_url(_words(db))
     raise _refusal(db)
 
 
@@ -78,6 +80,8 @@ def _of_mapping(db: Mapping[str, Any]) -> str:
         texts = {name: _text(name, value) for name, value in given.items()}
         if "database" in texts:
             texts["dbname"] = texts.pop("database")
+        if match := re.fullmatch(r"\[(.*:.*)\]", texts.get("host", "")):  # as in a URL; libpq would ask for that name
+            texts["host"] = match[1]
         if re.search("://|=", texts.get("dbname", "")):  # libpq would read it as a URL, or as words
             raise Invalid("db's database must be the name of a database: give a URL as db, or as its url")
         if not re.fullmatch(r"[0-9]*(,[0-9]*)*", texts.get("port", "")):
@@ -138,6 +142,15 @@ def _read(db: str) -> dict[str, str]:
         "this is not a PostgreSQL URL: write postgresql://user:password@host:5432/database, with % and whatever else "
         "means something in a URL percent-encoded; or a mapping"
     )
+
+
+def _words(db: str) -> dict[str, str]:
+    """libpq's `key=value` words. With semicolons between them, all that follow the first would be its value, and a
+    password among them would be shown as a part of a host."""
+    found = _read(db)
+    if any(re.search(r";\s*\w+\s*=", text) for name, text in found.items() if name not in _FREE):
+        raise Invalid("key=value words of a PostgreSQL database have spaces between them, not semicolons")
+    return found
 
 
 def _libpq_keys() -> list[str]:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import re
 from typing import Any, Final
+from urllib.parse import unquote
 
 _SECRET: Final = r"\w*(?:pas+w|pwd|secret)\w*|scram_(?:client|server)_key"
 """Names of what is hidden: all that libpq has, and mistyped ones."""
@@ -16,6 +17,8 @@ _IN_WORDS: Final = re.compile(
     rf"\b({_SECRET})\s*=\s*(?:'(?:[^'\\]|\\.)*(?:'|$)|.*?(?=\s+\w+\s*=|$))", re.IGNORECASE | re.DOTALL
 )
 """In `user=ann password='a b'`: a quoted value, or all up to the next key."""
+_IN_URL: Final = re.compile(r"(://[^:/@\s]*)[:/].*@", re.DOTALL)
+"""In `DATABASE_URL=postgresql://ann:…@db/shop`, as it is in a file of settings."""
 _HOSTS: Final = r"(?:\[[^\]]*\]|[^:\[\]]*)(?::\d*)?"
 
 
@@ -26,13 +29,16 @@ def without_password(db: str) -> str:
     scheme = found[0] if (found := _SCHEME.match(db)) else ""
     rest = db.removeprefix(scheme)
     if not scheme and "=" in rest:
-        return _IN_WORDS.sub(rf"\1={_HIDDEN}", rest)
+        return _IN_URL.sub(rf"\1:{_HIDDEN}@", _IN_WORDS.sub(rf"\1={_HIDDEN}", rest))
     who, at, where = rest.rpartition("@")  # the last one: an @ may be in a password
-    user, colon, _ = who.partition(":")
-    if colon:
+    user = who if scheme == "sqlite://" else re.split("[:/]", who, maxsplit=1)[0]
+    if user != who:
         rest = f"{user}:{_HIDDEN}@{where}"
     elif scheme and not at and not re.fullmatch(rf"{_HOSTS}(?:,{_HOSTS})*", re.split("[/?]", rest, maxsplit=1)[0]):
         rest = f"{rest.partition(':')[0]}:{_HIDDEN}"  # what follows the colon is no port
+    before, mark, query = rest.partition("?")
+    if len(_IN_QUERY.findall(unquote(query))) > len(_IN_QUERY.findall(query)):  # the name of one is percent-encoded
+        return f"{scheme}{before}{mark}{_HIDDEN}"
     return scheme + _IN_QUERY.sub(rf"\1={_HIDDEN}", rest)
 
 

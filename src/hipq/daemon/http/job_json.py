@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from hipq.job.fault import Fault
@@ -14,7 +15,7 @@ from hipq.job.when import to_datetime
 if TYPE_CHECKING:
     from hipq.daemon.http.service import Jobs
 
-JOB: Final = {
+JOB: Final[dict[str, Any]] = {
     "type": "object",
     "required": ["id", "type", "key", "state", "phase"],
     "properties": {
@@ -38,6 +39,44 @@ JOB: Final = {
         "time_windows": {"type": "array", "items": {"type": "object"}},
     },
 }
+
+
+TEXT: Final = {"type": "string"}
+MOMENT: Final = {"type": "string", "format": "date-time"}
+MAYBE_TEXT: Final = {"type": ["string", "null"]}
+MAYBE_MOMENT: Final = {"type": ["string", "null"], "format": "date-time"}
+
+
+def typed(properties: Mapping[str, Any], *more: str) -> dict[str, Any]:
+    """An object that has all of these properties, and perhaps those `more` of them."""
+    return {"type": "object", "required": [name for name in properties if name not in more], "properties": properties}
+
+
+WHOLE: Final = {
+    "type": "object",
+    "required": [*JOB["required"], "then", "history"],
+    "properties": {
+        **JOB["properties"],
+        "payload": TEXT,
+        "payload_base64": TEXT,
+        "result": MAYBE_TEXT,
+        "result_base64": TEXT,
+        "deadline": MAYBE_MOMENT,
+        "then": MAYBE_TEXT,
+        "history": {"type": "array", "items": {
+            "type": "object", "required": ["at", "event"], "properties": {"at": MOMENT, "event": TEXT},
+        }},
+    },
+}  # fmt: skip
+SEED: Final = typed(
+    {"id": TEXT, "type": TEXT, "dt": MOMENT, "lock": TEXT, "data": MAYBE_TEXT, "data_base64": TEXT,
+     "create_dt": MOMENT, "done_dt": MAYBE_MOMENT},
+    "data_base64",
+)  # fmt: skip
+AS_IT_IS: Final = typed({"state": TEXT, "phase": TEXT})
+"""Of a job that has not ended, or is not stored yet."""
+WHY: Final = typed({"reason": TEXT, "sentence": TEXT, "details": {"type": "object"}})
+ANSWERED: Final = typed({"answer": TEXT})
 
 
 def brief(row: Brief) -> dict[str, Any]:

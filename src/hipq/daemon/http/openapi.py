@@ -36,7 +36,30 @@ _STYLE: Final = (
     "body{font:16px/1.5 sans-serif;max-width:60rem;margin:2rem auto;padding:0 1rem}"
     "code{background:#eee;padding:.1rem .3rem}h2{margin-top:2rem;font-size:1.1rem}li{margin:.2rem 0}"
 )
-_STYLE_HASH: Final = b64encode(sha256(_STYLE.encode()).digest())
+_SCRIPT: Final = """\
+const token = document.getElementById("token");
+for (const box of document.querySelectorAll("[data-path]")) {
+  const said = name => box.querySelector(`[name="${name}"]`);
+  box.querySelector("button").onclick = async () => {
+    const path = box.dataset.path.replace(/{(\\w+)}/g, (_, name) => encodeURIComponent(said(name).value));
+    const options = {method: box.dataset.method, headers: {}};
+    if (token.value) options.headers.Authorization = "Bearer " + token.value.trim();
+    if (said("body") && said("body").value) {
+      options.body = said("body").value;
+      options.headers["Content-Type"] = said("kind").value;
+    }
+    const shown = box.querySelector("pre");
+    try {
+      const reply = await fetch(path + (said("query").value ? "?" + said("query").value : ""), options);
+      shown.textContent = reply.status + "\\n" + await reply.text();
+    } catch (error) {
+      shown.textContent = String(error);
+    }
+  };
+}
+"""
+"""Sends what is entered, with the token, and shows the reply. The token is kept nowhere but in its field."""
+_STYLE_HASH, _SCRIPT_HASH = (b64encode(sha256(text.encode()).digest()) for text in (_STYLE, _SCRIPT))
 _TAGS: Final = {
     "seed": "The routes of the first design",
     "jobs": "Jobs, results and answers",
@@ -53,6 +76,10 @@ def document(routes: Sequence[Route]) -> bytes:
     from hipq.daemon.http.routes_handlers import NewHandler
 
     _, schemas = msgspec.json.schema_components([NewJob, NewHandler], ref_template="#/components/schemas/{name}")
+    for schema in schemas.values():
+        for one in schema.get("properties", {}).values():
+            if one.get("default") == "":
+                del one["default"]  # it says "not given", and would not be allowed if it was
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = operation(route)
@@ -118,21 +145,26 @@ def _responses(route: Route) -> dict[str, Any]:
 
 # -- for people ------------------------------------------------------------------------------------------------------
 def page(routes: Sequence[Route]) -> Reply:
-    """A page without scripts; its style is allowed by its hash."""
+    """A page that needs nothing from elsewhere; its style and its script are allowed by their hashes."""
     parts = [
         f"<h1>{TITLE} {escape(__version__)}</h1>",
-        '<p>For programs: <a href="/openapi.json">openapi.json</a>. All but this page, that one and <code>/health',
-        '</code> needs <code>Authorization: Bearer TOKEN</code>. Errors are <code>{"error": "a sentence"}</code>.',
+        '<p>For programs: <a href="/openapi.json">openapi.json</a>. All but this page, that one, <code>/health</code> ',
+        "and <code>/ready</code> needs <code>Authorization: Bearer TOKEN</code>. ",
+        'Errors are <code>{"error": "a sentence"}</code>.',
+        '<p><label>Token: <input id="token" type="password" size="60" autocomplete="off"></label>',
     ]
     for tag, about in _TAGS.items():
         parts.append(f"<h1>{escape(about)}</h1>")
         parts += [_section(route) for route in routes if route.tag == tag]
     html = (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><title>{TITLE}</title><style>{_STYLE}</style>'
-        f"<body>{''.join(parts)}</html>"
+        f"<body>{''.join(parts)}<script>{_SCRIPT}</script></html>"
     )
-    policy = b"default-src 'none'; style-src 'sha256-%s'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-    return Reply(200, html.encode(), b"text/html; charset=utf-8", ((b"content-security-policy", policy % _STYLE_HASH),))
+    policy = (
+        b"default-src 'none'; style-src 'sha256-%s'; script-src 'sha256-%s'; connect-src 'self'; base-uri 'none'; "
+        b"form-action 'none'; frame-ancestors 'none'"
+    ) % (_STYLE_HASH, _SCRIPT_HASH)
+    return Reply(200, html.encode(), b"text/html; charset=utf-8", ((b"content-security-policy", policy),))
 
 
 def _section(route: Route) -> str:
@@ -142,7 +174,24 @@ def _section(route: Route) -> str:
     items += [f"<li>{one.status}: {escape(one.about)}" for one in route.gives]
     items += [f"<li>also {', '.join(map(str, statuses(route)))}"]
     head = f"<h2><code>{route.method} {escape(route.path)}</code></h2><p>{escape(route.about)}"
-    return f"{head}<ul>{''.join(items)}</ul>"
+    return f"{head}<ul>{''.join(items)}</ul>{_try(route)}"
+
+
+def _try(route: Route) -> str:
+    """Fields to call it from the page. Events never end, so they are for other programs."""
+    if any(one.kind == "text/event-stream" for one in route.gives):
+        return ""
+    fields = [f'<input name="{name}" placeholder="{name}"> ' for name in re.findall(r"\{(\w+)\}", route.path)]
+    fields.append('<input name="query" placeholder="query: a=b&amp;c=d"> ')
+    if route.accepts:
+        kinds = "".join(f"<option>{escape(kind)}" for kind in route.accepts.kinds)
+        fields.append(
+            f'<select name="kind">{kinds}</select><br><textarea name="body" rows="3" cols="80"></textarea><br>'
+        )
+    return (
+        f'<div data-method="{route.method}" data-path="{escape(route.path)}">{"".join(fields)}'
+        "<button>Send</button><pre></pre></div>"
+    )
 
 
 def _items(where: str, several: Sequence[Query]) -> list[str]:

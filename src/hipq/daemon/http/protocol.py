@@ -154,6 +154,9 @@ class BoundedProtocol(HttpToolsProtocol):
         self._room -= len(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        """Lines behind a body are not for us: a proxy looks at none of them, so a token there would pass unseen."""
+        if not self._in_head:
+            return
         self._room -= len(name) + len(value)
         if self._room >= 0 and len(self.headers) < HEAD_LINES:
             super().on_header(name, value)

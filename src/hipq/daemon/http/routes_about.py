@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from typing import Any, Final
+from typing import Final
 
+from hipq.daemon.census import COUNTS
 from hipq.daemon.http import metrics
+from hipq.daemon.http.job_json import MAYBE_TEXT, TEXT, typed
 from hipq.daemon.http.reply import Reply, reply
-from hipq.daemon.http.routes_table import Call, Gives, Route, one_of
+from hipq.daemon.http.routes_table import Call, Gives, Route, one_of, text
 from hipq.daemon.http.service import HEALTH
 from hipq.daemon.http.stream import Stream
 from hipq.daemon.ready import PARTS
@@ -33,18 +34,17 @@ async def whoami(call: Call) -> Reply:
 
 
 async def queues(call: Call) -> Reply:
-    def look() -> list[dict[str, Any]]:
-        waiting: Counter[str] = Counter({one.job_type: one.jobs for one in call.api.jobs.lanes(call.tenant)})
-        running: Counter[str] = Counter(call.api.jobs.executing(call.tenant))
-        types = sorted({*waiting, *running})
-        return [{"type": name, "waiting": waiting[name], "running": running[name]} for name in types]
-
-    return reply({"queues": await call.blocking(look)})
+    census = call.api.jobs.census(call.tenant)
+    while await call.blocking(census.step):  # others have their turn in between
+        pass
+    found = [{"type": name, **{one: census.types[name][one] for one in COUNTS}} for name in sorted(census.types)]
+    return reply({"queues": found, "more": census.more})
 
 
 async def events(call: Call) -> Stream:
     await call.body.read()  # there is none, but who goes away is noticed only behind it
-    return call.api.stream(call.api.jobs.events.subscribe(call.tenant), call)
+    last = call.header(b"last-event-id")
+    return call.api.stream(call.api.jobs.events.subscribe(call.tenant, last), call)
 
 
 async def show_metrics(call: Call) -> Reply:
@@ -52,8 +52,8 @@ async def show_metrics(call: Call) -> Reply:
         usage = await call.api.usage.of(lambda: call.blocking(call.api.jobs.usage))
     except HipqError:
         usage = {}  # the store is away, which is when somebody looks at the other figures
-    text = metrics.page(call.api.counts, call.api.readers.now, usage, call.api.service.health())
-    return Reply(200, text, b"text/plain; version=0.0.4; charset=utf-8")
+    figures = metrics.page(call.api.counts, call.api.readers.now, usage, call.api.service.health())
+    return Reply(200, figures, b"text/plain; version=0.0.4; charset=utf-8")
 
 
 async def show_openapi(call: Call) -> Reply:
@@ -64,43 +64,35 @@ async def show_docs(call: Call) -> Reply:
     return call.api.page
 
 
-_OBJECT: Final = {"type": "object"}
-_STATUS: Final = {
-    "type": "object",
-    "required": ["status"],
-    "properties": {"status": {"enum": list(HEALTH)}},
-}
-_READY: Final = {
-    "type": "object",
-    "required": [*PARTS, "reasons"],
-    "properties": {**{part: {"type": "boolean"} for part in PARTS},
-                   "reasons": {"type": "array", "items": {"type": "string"}}},
-}  # fmt: skip
-_LANE: Final = {"type": "object", "required": ["type", "waiting", "running"]}
-_QUEUES: Final = {
-    "type": "object",
-    "required": ["queues"],
-    "properties": {"queues": {"type": "array", "items": _LANE}},
-}
-_TEXT: Final = {"type": "string"}
+_TRUE: Final = {"type": "boolean"}
+_STATUS: Final = typed({"status": {"enum": list(HEALTH)}})
+_READY: Final = typed({**dict.fromkeys(PARTS, _TRUE), "reasons": {"type": "array", "items": TEXT}})
+_COUNT: Final = {"type": "integer", "minimum": 0}
+_LANE: Final = typed({"type": TEXT, **dict.fromkeys(COUNTS, _COUNT)})
+_QUEUES: Final = typed({"queues": {"type": "array", "items": _LANE}, "more": _TRUE})
+_WHO: Final = typed({"tenant": MAYBE_TEXT, "admin": _TRUE})
+_OPENAPI: Final = typed({"openapi": TEXT, "info": {"type": "object"}, "paths": {"type": "object"}})
 
 ROUTES: Final = (
     Route("GET", "/v1/{client}/queues", queues,
-          "List the job types of which jobs can run or do, and how many: up to a thousand.",
+          "Count jobs by type: those that wait, are scheduled, run, are retried, wait for an answer, and are done. "
+          "Of more than 100,000 that live, or that are done, the first are counted, and `more` is true.",
           (Gives(200, "The job types.", _QUEUES),), tag="queues"),
     Route("GET", "/v1/{client}/events", events, "Follow what happens to jobs, as server-sent events.",
-          (Gives(200, "Events, until you leave.", _TEXT, "text/event-stream"),), tag="queues"),
-    Route("GET", "/v1/whoami", whoami, "Say whose token this is.", (Gives(200, "The tenant.", _OBJECT),), who="caller",
+          (Gives(200, "Events, until you leave.", TEXT, "text/event-stream"),),
+          headers=(text("Last-Event-ID", "The id of the last event that was read: those behind it come first."),),
+          tag="queues"),
+    Route("GET", "/v1/whoami", whoami, "Say whose token this is.", (Gives(200, "The tenant.", _WHO),), who="caller",
           tag="about"),
     Route("GET", "/metrics", show_metrics, "Get figures for Prometheus. This needs an admin's token.",
-          (Gives(200, "The figures.", _TEXT, "text/plain"),), who="admin", tag="about"),
+          (Gives(200, "The figures.", TEXT, "text/plain"),), who="admin", tag="about"),
     Route("GET", "/health", health, "Say whether the daemon is alive, and how it is. 503: it is about to stop.",
           (Gives(200, "How it is.", _STATUS),), who="anybody", tag="about"),
     Route("GET", "/ready", show_ready, "Say whether the daemon accepts jobs, stores them and runs them. 503: it does "
           "not do all of that, or not what was asked for.", (Gives(200, "It does; what to look at, too.", _READY),),
           query=(one_of("for", "Only this counts.", *PARTS),), who="anybody", tag="about"),
-    Route("GET", "/openapi.json", show_openapi, "Get this description.", (Gives(200, "OpenAPI 3.1.", _OBJECT),),
-          who="caller", tag="about"),
-    Route("GET", "/docs", show_docs, "Read this description.", (Gives(200, "A page.", _TEXT, "text/html"),),
-          who="caller", tag="about"),
+    Route("GET", "/openapi.json", show_openapi, "Get this description.", (Gives(200, "OpenAPI 3.1.", _OPENAPI),),
+          who="anybody", tag="about"),
+    Route("GET", "/docs", show_docs, "Read this description.", (Gives(200, "A page.", TEXT, "text/html"),),
+          who="anybody", tag="about"),
 )  # fmt: skip

@@ -8,10 +8,12 @@ import msgspec
 from msgspec import Meta
 
 from hipq.daemon.handlers.handlers import PARTS
+from hipq.daemon.http.job_json import MOMENT, TEXT, typed
 from hipq.daemon.http.reply import HttpError, Reply, not_found, reply
-from hipq.daemon.http.routes_table import Accepts, Call, Gives, Route, flag, one_of
+from hipq.daemon.http.routes_table import Accepts, Call, Gives, Query, Route, flag
 from hipq.daemon.http.strict_json import strict
 from hipq.errors import Invalid
+from hipq.job import names
 from hipq.job.when import to_datetime
 from hipq.sandbox.handler import LANGUAGES, MOST_SOURCE, Handler
 
@@ -127,7 +129,10 @@ async def _versions(call: Call) -> list[Handler]:
     return found
 
 
-HANDLER: Final = {"type": "object", "required": ["id", "type", "dt", "lang", "body"]}
+HANDLER: Final = typed(
+    {"id": TEXT, "type": TEXT, "dt": MOMENT, "lang": {"type": "string", "enum": list(LANGUAGES)}, "eid": TEXT,
+     **dict.fromkeys(PARTS, TEXT), "waits": {"type": "boolean"}}
+)  # fmt: skip
 _SET: Final = (
     "Set the handler of a job type. The body is its source, and method is its language; or it is JSON with eid, lang, "
     "before, beforeEach, body and afterEach."
@@ -137,11 +142,16 @@ _ACCEPTS: Final = Accepts({
     "text/plain": {"type": "string", "minLength": 1},
 })  # fmt: skip
 _METHOD: Final = (
-    one_of("method", "The language, if the body is the source.", *LANGUAGES),
+    Query(
+        "method",
+        "The language, if the body is the source; empty is as if it was not there.",
+        {"type": "string", "enum": ["", *LANGUAGES]},
+        lambda said: said and names.one_of(said, "method", LANGUAGES),
+    ),
     flag("waits", "true: its status 202 says that the job waits for an answer."),
 )
 _ONE: Final = (Gives(200, "The handler.", HANDLER),)
-_GONE: Final = (Gives(200, "It is deleted.", {"type": "object", "required": ["deleted"]}),)
+_GONE: Final = (Gives(200, "It is deleted.", typed({"deleted": TEXT})),)
 _DELETE: Final = (
     "Delete the handler of a job type. Jobs without one are retried until they time out. Its versions are kept, and "
     "one can be brought back."

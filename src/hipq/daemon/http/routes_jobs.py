@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from hipq.daemon.http.job_json import JOB, brief, whole
+from hipq.daemon.http.job_json import ANSWERED, AS_IT_IS, JOB, SEED, WHOLE, WHY, brief, whole
 from hipq.daemon.http.new_job import read_jobs, read_windows
 from hipq.daemon.http.reply import ClientGone, Reply, added, reply, sentence
 from hipq.daemon.http.request import gone
@@ -27,6 +27,7 @@ from hipq.daemon.http.routes_table import (
     when,
 )
 from hipq.daemon.jobs import Page
+from hipq.errors import Invalid
 from hipq.job import names
 from hipq.job.model import Row
 from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
@@ -40,6 +41,7 @@ IDS: Final = {
 IDEMPOTENCY: Final = text(
     "Idempotency-Key", "The same key with the same body gives the same ids for 24 hours, at every daemon.", 200
 )
+REASON: Final = text("reason", "Why.", 1000)
 PRIORITY: Final = number("priority", "The lower, the earlier; 100 if it is not given.", PRIORITY_MIN, PRIORITY_MAX)
 
 
@@ -125,11 +127,33 @@ async def _ending(call: Call, row: Row, wait: float) -> Row:
         await asyncio.gather(ending, leaving, stopping, return_exceptions=True)
 
 
+class Cancel(msgspec.Struct, forbid_unknown_fields=True):
+    """What may be said when a job is cancelled."""
+
+    reason: str
+
+
 # -- changing --------------------------------------------------------------------------------------------------------
 async def cancel(call: Call) -> Reply:
-    reason = call.query.get("reason", "")
+    reason = call.query.get("reason") or await _said_reason(call)
     row = await call.blocking(call.api.jobs.cancel, call.tenant, call.id, reason)
     return reply(brief(row))
+
+
+async def _said_reason(call: Call) -> str:
+    """What the body says: the reason as text, or JSON that has one."""
+    body = (await call.body.read()).strip()
+    if not body:
+        return ""
+    if call.kind != "application/json":
+        try:
+            return str(REASON.read(body.decode()))
+        except UnicodeDecodeError:
+            raise Invalid("the reason is not UTF-8 text") from None
+    try:
+        return str(REASON.read(msgspec.convert(await call.json(), Cancel).reason))
+    except msgspec.ValidationError as error:
+        raise Invalid(f"this is no reason to cancel a job: {error}") from None
 
 
 async def retry(call: Call) -> Reply:
@@ -168,6 +192,9 @@ OCTETS: Final = {"type": "string", "format": "binary"}
 NEW_JOB: Final = {"$ref": "#/components/schemas/NewJob"}
 
 
+_ACCEPTED: Final = Gives(202, "The job is accepted, and not stored yet.", AS_IT_IS)
+
+
 def _page(name: str) -> dict[str, Any]:
     return {"type": "object", "required": [name, "next"], "properties": {name: _PAGE, "next": _NEXT}}
 
@@ -204,12 +231,16 @@ ROUTES: Final = (
     ),
     Route(
         "GET", "/v1/{client}/jobs/{id}", get_job, "Look at a job: all there is to know of it.",
-        (Gives(200, "The job.", {"type": "object"}),),
+        (Gives(200, "The job.", {"anyOf": [WHOLE, SEED]}), _ACCEPTED),
         query=(one_of("view", "seed: id, type, dt, lock, data, create_dt and done_dt only.", "seed", "whole"),),
     ),
     Route(
         "POST", "/v1/{client}/jobs/{id}/cancel", cancel, "Cancel a job. Its handler is told, if it runs.",
-        (Gives(200, "The job as it is now.", JOB),), query=(text("reason", "Why.", 1000),), refuses=(409,),
+        (Gives(200, "The job as it is now.", JOB),),
+        Accepts({"application/json": {"type": "object", "required": ["reason"], "additionalProperties": False,
+                                      "properties": {"reason": REASON.schema}},
+                 "text/plain": REASON.schema}, required=False),
+        query=(REASON,), refuses=(409,),
     ),
     Route(
         "POST", "/v1/{client}/jobs/{id}/retry", retry, "Run a job that waits for its time, or for its retry, now.",
@@ -217,19 +248,19 @@ ROUTES: Final = (
     ),
     Route(
         "GET", "/v1/{client}/jobs/{id}/why", why, "Say why a job does not run.",
-        (Gives(200, "What keeps it.", {"type": "object"}),),
+        (Gives(200, "What keeps it.", WHY), _ACCEPTED),
     ),
     Route(
         "GET", "/v1/{client}/jobs/{id}/result", result,
         "Get the result of a job. X-Hipq-Code and X-Hipq-Exitcode say how it ended.",
         (Gives(200, "The result, as the handler gave it.", OCTETS, "application/octet-stream"),
-         Gives(202, "It is not final yet.", {"type": "object"})),
+         Gives(202, "It is not final yet.", AS_IT_IS)),
         query=(seconds("wait", "Seconds to wait for it.", 60),),
     ),
     Route(
         "POST", "/v1/{client}/answers/{type}/{key}", answer, "Bring the answer to the job that has this key.",
-        (Gives(200, "It found its job, or had come already.", {"type": "object"}),
-         Gives(202, "It is kept until its job waits for it.", {"type": "object"})),
+        (Gives(200, "It found its job, or had come already.", ANSWERED),
+         Gives(202, "It is kept until its job waits for it.", ANSWERED)),
         Accepts({"application/json": {}, "text/plain": {"type": "string"}}, required=False),
         (flag("error", "true: the other side has failed."),
          number("attempt", "The attempt it answers; 0: whichever it is.", 0, 1_000_000)),

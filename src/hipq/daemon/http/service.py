@@ -11,6 +11,7 @@ from hipq.stores.base import Store, WaitingLane
 if TYPE_CHECKING:
     from hipq.app import Hipq
     from hipq.daemon.accepted import Accepted
+    from hipq.daemon.census import Census
     from hipq.daemon.handlers.handlers import Handlers
     from hipq.daemon.job_factory import Options
     from hipq.daemon.jobs import Page
@@ -30,8 +31,9 @@ in the journal; nothing is accepted."""
 class Feed(Protocol):
     """Where events come from."""
 
-    def subscribe(self, tenant: str) -> AsyncIterator[dict[str, Any]]:
-        """What happens to its jobs from now on. A reader that is too slow is told, and gets no more."""
+    def subscribe(self, tenant: str, last: str = "") -> AsyncIterator[dict[str, Any]]:
+        """What happens to its jobs from now on, or since the event with this id. A reader that is too slow is told, and
+        gets no more."""
 
 
 class Jobs(Protocol):
@@ -48,7 +50,7 @@ class Jobs(Protocol):
         self, tenant: str, *, type: str = "", state: str = "", phase: str = "", code: str = "", key: str = "",
         after: int = 0, limit: int = 100,
     ) -> Page: ...  # fmt: skip
-    def executing(self, tenant: str) -> Mapping[str, int]: ...
+    def census(self, tenant: str) -> Census: ...
     def cancel(self, tenant: str, job_id: int, reason: str = "") -> Row: ...
     def retry(self, tenant: str, job_id: int) -> Row: ...
     def why(self, tenant: str, job_id: int) -> dict[str, Any]: ...

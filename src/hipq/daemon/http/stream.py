@@ -92,7 +92,8 @@ class Stream(NamedTuple):
 def told(event: dict[str, Any]) -> bytes:
     """One event on the wire. JSON has no line breaks in it, so nothing in it can be taken for another event."""
     name = str(event.get("event", "message")).replace("\n", " ").replace("\r", " ")
-    return b"event: %s\ndata: %s\n\n" % (name.encode(), msgspec.json.encode(event))
+    number = b"id: %s\n" % event["event_id"].encode() if "event_id" in event else b""
+    return b"%sevent: %s\ndata: %s\n\n" % (number, name.encode(), msgspec.json.encode(event))
 
 
 async def _closed(events: AsyncIterator[dict[str, Any]]) -> None:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hipq.job.model import New
-from hipq.stores.base import JOURNALS, Stored, Usage, WaitingLane
+from hipq.stores.base import JOURNALS, Counted, Stored, Usage, WaitingLane, counted
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert
@@ -64,8 +64,8 @@ class LaneVerbs:
         )
         return Usage(jobs, size), last if jobs == rows else 0
 
-    def executing(self, queue: int, tenant: str, most: int) -> dict[str, int]:
-        return dict(self._found("executing", queue, tenant=tenant, most=most))
+    def census(self, queue: int, tenant: str, table: str, after: int, rows: int) -> tuple[list[Counted], int]:
+        return counted(list(self._found(f"census_{table}", queue, tenant=tenant, after=after, rows=rows)), rows)
 
     def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
         with self._using() as conn:

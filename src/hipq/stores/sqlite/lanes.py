@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hipq.job.model import New
-from hipq.stores.base import JOURNALS, Usage, WaitingLane
+from hipq.stores.base import JOURNALS, Counted, Usage, WaitingLane, counted
 from hipq.stores.refusals import Given, refusals
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.insert import Insert, savepoint
@@ -62,10 +62,11 @@ class LaneVerbs:
             jobs, size, last = conn.execute(self._statements.of("usage_ended", queue), values).fetchone()
         return Usage(jobs, size), last if jobs == rows else 0
 
-    def executing(self, queue: int, tenant: str, most: int) -> dict[str, int]:
+    def census(self, queue: int, tenant: str, table: str, after: int, rows: int) -> tuple[list[Counted], int]:
         with self._db.reading() as conn:
-            query = self._statements.of("executing", queue)
-            return dict(conn.execute(query, {"tenant": tenant, "most": most}).fetchall())
+            values = {"tenant": tenant, "after": after, "rows": rows}
+            found = conn.execute(self._statements.of(f"census_{table}", queue), values).fetchall()
+        return counted(found, rows)
 
     def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
         with self._db.writing() as conn:

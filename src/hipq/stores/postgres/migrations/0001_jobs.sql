@@ -11,7 +11,7 @@ CREATE TABLE hipq_queues (
   name TEXT NOT NULL,
   "table" TEXT NOT NULL UNIQUE,
   schema INTEGER NOT NULL,              -- what its tables have had: less than the database if an older program added it
-  rules TEXT NOT NULL DEFAULT '{}',     -- limits, pauses: see hipq.throttlers.rules
+  rules TEXT NOT NULL DEFAULT '{}',     -- limits, pauses: see hipq.limits.rules
   version BIGINT NOT NULL DEFAULT 0,    -- grows with every change of the rules: a claim names the one it knows
   admission TEXT NOT NULL DEFAULT '{}', -- what limits must remember from claim to claim
   UNIQUE (app, name)

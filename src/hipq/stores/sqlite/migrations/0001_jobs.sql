@@ -6,7 +6,7 @@ CREATE TABLE hipq_queues (
   "table" TEXT NOT NULL UNIQUE,
   schema INTEGER NOT NULL,              -- what its tables have had: less than the database if an older program added it
   last_id INTEGER NOT NULL DEFAULT 0,   -- the sequence of ids: never goes back, also after a prune
-  rules TEXT NOT NULL DEFAULT '{}',     -- limits, pauses: see hipq.throttlers.rules
+  rules TEXT NOT NULL DEFAULT '{}',     -- limits, pauses: see hipq.limits.rules
   admission TEXT NOT NULL DEFAULT '{}', -- what limits must remember from claim to claim
   UNIQUE (app, name)
 );

@@ -1,5 +1,0 @@
--- How many jobs of a tenant run, by type: only what engines have is read (index _owner).
-SELECT job_type, count(*) FROM (
-  SELECT job_type FROM {live}
-  WHERE owner > 0 AND owner <> 0 AND tenant = %(tenant)s AND phase = 'executing' LIMIT %(most)s
-) AS found GROUP BY job_type
