@@ -6,15 +6,17 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 import pytest
 
-from hipq import Hipq, Job
+from hipq import Hipq, Job, Queue
 from hipq.errors import Invalid, StoreUnavailable
 from hipq.events import Event
 from hipq.stores.open import open_store
+from tests.brokers.pgbouncer import OwnPgBouncer
 from tests.proxy import Proxy
 from tests.servers import OwnPostgres, fresh_database
 
@@ -69,6 +71,42 @@ def test_by_default_a_call_fails_within_15_seconds(url: str, proxy: Proxy) -> No
     proxy.heal()
     until(lambda: orders.enqueue("quick") > 0)
     app.close()
+
+
+@pytest.mark.parametrize("programs", [1, 3])
+def test_one_that_must_ask_for_time_and_rules_waits_once_for_all(app: Hipq, proxy: Proxy, programs: int) -> None:
+    """What a program knows of them is too old after a while: it looks again before it adds a job."""
+    (orders,) = app.queues
+    orders.enqueue("quick")
+    clock = app.store._database_clock  # type: ignore[attr-defined]
+    proxy.silence()
+    clock._fresh_until = orders._learned = 0
+    with ThreadPoolExecutor(programs) as pool:
+        for seconds in [pool.submit(failed_after, orders) for _ in range(programs)]:
+            assert seconds.result(60) < 4 + 2  # which this machine may be busy for
+
+
+def failed_after(queue: Queue) -> float:
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        queue.enqueue("quick")
+    return time.monotonic() - began
+
+
+def test_a_server_that_is_silent_behind_a_pooler(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pooler takes new connections itself, and they hang at their first statement."""
+    monkeypatch.setenv("HIPQ_STORE_TIMEOUT", "4")
+    with OwnPostgres() as server, OwnPgBouncer("transaction", server.url) as bouncer:
+        app = Hipq("shop", bouncer.database)
+        orders = app.queue("orders")
+        app.migrate()
+        orders.enqueue("quick")
+        server.freeze()
+        for _ in range(2):
+            assert failed_after(orders) < 4 + 2
+        server.thaw()
+        until(lambda: orders.enqueue("quick") > 0)
+        app.close()
 
 
 def test_a_server_that_is_silent_from_the_start(url: str, proxy: Proxy) -> None:

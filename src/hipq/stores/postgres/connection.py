@@ -34,6 +34,8 @@ TRIES: Final = 3
 POOL_SIZE: Final = 10
 _CLOSED: Final = "PostgreSQL: this store was closed"
 POOL_SECONDS: Final = 1.5
+IN_VAIN_SECONDS: Final = 0.5
+"""How long after a look that failed, and was not needed, the calls of the same thread fail with it. See `in_vain`."""
 CALLER_SECONDS: Final = 10.0
 """How long a program that adds a job, or brings an answer, waits for a transaction that has taken its key."""
 _DEFAULTS: Final = {
@@ -135,6 +137,7 @@ class Connections:
         self._pool: ConnectionPool[Session] | None = None
         self._made: WeakSet[Session] = WeakSet()
         self._closed = False
+        self._vain = threading.local()
 
     def is_own(self, process: int) -> bool:
         """Whether that process of the server serves a connection of this pool."""
@@ -148,9 +151,9 @@ class Connections:
             self._start()
             self._on_fork()
 
-    def connect(self) -> Session:
-        """A connection apart from the pool."""
-        return self._connected(self._url, self._options)
+    def connect(self, began: float = 0.0) -> Session:
+        """A connection apart from the pool. `began`: when the caller began to wait, if that was before."""
+        return self._connected(self._url, self._options, began)
 
     def connect_to_listen(self) -> Session | None:
         """A connection that can LISTEN; None if there is none to be had, and never will be."""
@@ -162,11 +165,19 @@ class Connections:
         conn.close()
         return None
 
-    def _connected(self, url: str, options: Mapping[str, Any]) -> Session:
+    def _connected(self, url: str, options: Mapping[str, Any], began: float = 0.0) -> Session:
         conn = Session.connect(url, **options)
+        conn.asked_at, conn.answer_seconds = began, self._answer_seconds
         conn.settle_in()
-        conn.answer_seconds = self._answer_seconds
         return conn
+
+    def in_vain(self, error: StoreError, began: float) -> None:
+        """This thread has waited for something that it can do without, and now does what it wanted that for. The server
+        has had its time already: the next call fails at once instead of waiting as long again. But not if there was no
+        wait (a connection was broken, and the next one may not be), nor if somebody else had a lock."""
+        now = time.monotonic()
+        if now - began >= POOL_SECONDS and not isinstance(error, StoreBusy):
+            self._vain.found = error, now + IN_VAIN_SECONDS
 
     @contextmanager
     def using(self, answer_seconds: float = 0) -> Iterator[Connection]:
@@ -177,7 +188,10 @@ class Connections:
             if self._closed:
                 raise StoreUnavailable(_CLOSED)
             pool = self._pool = self._pool or self._opened()
-        conn = self._take(pool)
+        error, until = getattr(self._vain, "found", (None, 0.0))
+        if error and began < until:
+            raise StoreUnavailable(str(error))
+        conn = self._take(pool, began)
         conn.asked_at, conn.answer_seconds = began, max(answer_seconds, self._answer_seconds)
         try:
             yield conn
@@ -196,11 +210,12 @@ class Connections:
         )  # fmt: skip
 
     def _configured(self, conn: Session) -> None:
+        conn.answer_seconds = self._answer_seconds
         conn.settle_in()
         with self._lock:
             self._made.add(conn)
 
-    def _take(self, pool: ConnectionPool[Session]) -> Session:
+    def _take(self, pool: ConnectionPool[Session], began: float) -> Session:
         try:
             conn = pool.getconn()
             if _gone(conn):
@@ -214,7 +229,7 @@ class Connections:
         except PoolTimeout:
             pass
         try:
-            self.connect().close()  # the pool does not say why it has none
+            self.connect(began).close()  # the pool does not say why it has none
             return pool.getconn()  # the server has come back: now it opens one at once
         except PoolTimeout:
             raise StoreUnavailable(f"PostgreSQL: all {POOL_SIZE} connections are busy") from None

@@ -10,7 +10,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
-from hipq.errors import SchemaError, StoreUnavailable
+from hipq.errors import SchemaError, StoreError, StoreUnavailable
 from hipq.job.model import New
 from hipq.stores.base import QueueTables, Stored
 from hipq.stores.clock import Clock
@@ -34,7 +34,10 @@ class Lent(Connections):
     def check_fork(self) -> None:
         """Whoever lends it knows about forks."""
 
-    def connect(self) -> Session:
+    def in_vain(self, error: StoreError, began: float) -> None:
+        """Who lends it has settings of their own for a server that is silent."""
+
+    def connect(self, began: float = 0.0) -> Session:  # noqa: ARG002
         raise StoreUnavailable("PostgreSQL: a connection that is lent has no second one beside it")
 
     @contextmanager

@@ -22,6 +22,8 @@ class DatabaseClock:
         self._lock = threading.Lock()
         self._sample: tuple[int, int] | None = None
         self._fresh_until = 0.0
+        self._failure: tuple[float, StoreUnavailable] | None = None
+        """When it could not be asked, if that is what happened last."""
 
     def heard(self, micros: int) -> None:
         """What the clock said in a reply that has just arrived."""
@@ -29,9 +31,12 @@ class DatabaseClock:
         self._fresh_until = time.monotonic() + FRESH_SECONDS
 
     def now(self) -> int:
+        began = time.monotonic()
         with self._lock:
             if time.monotonic() >= self._fresh_until:
                 self._ask()
+            if self._failure and self._failure[0] >= began:  # we have waited for it, or for the thread that asked
+                self._connections.in_vain(self._failure[1], began)
         assert self._sample
         micros, at = self._sample
         return micros + (time.monotonic_ns() - at) // 1000
@@ -42,7 +47,9 @@ class DatabaseClock:
                 found = conn.execute(_QUERY).fetchone()
                 assert found
                 self.heard(found[0])
-        except StoreUnavailable:
+                self._failure = None
+        except StoreUnavailable as error:
             if self._sample is None:
                 raise
+            self._failure = (time.monotonic(), error)
             self._fresh_until = time.monotonic() + FRESH_SECONDS  # go on from the last one meanwhile

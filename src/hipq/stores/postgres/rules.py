@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
+from hipq.errors import StoreUnavailable
 from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, late
 from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.claim_groups import RankPosition
-from hipq.stores.postgres.connection import Connection, in_transaction
+from hipq.stores.postgres.connection import Connection, Connections, in_transaction
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.rule_claims import Rulebook
 from hipq.stores.postgres.scan_floor import TOP
@@ -27,6 +29,7 @@ class RuleVerbs:
     _statements: Statements
     _insert: Insert
     _rulebook: Rulebook
+    _db: Connections
 
     @abstractmethod
     def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
@@ -47,9 +50,15 @@ class RuleVerbs:
         return found
 
     # -- rules ------------------------------------------------------------------------------------------------------
-    def rules(self, queue: int, *, patient: bool = True) -> Rules:  # noqa: ARG002 - each thread has a connection
-        with self._using() as conn:
-            return self._rulebook.read(conn, queue).rules
+    def rules(self, queue: int, *, patient: bool = True) -> Rules:
+        began = time.monotonic()
+        try:
+            with self._using() as conn:
+                return self._rulebook.read(conn, queue).rules
+        except StoreUnavailable as error:
+            if not patient:
+                self._db.in_vain(error, began)
+            raise
 
     def limits(self, queue: int) -> Limits:
         with self._using() as conn:
