@@ -454,7 +454,7 @@ def test_what_came_is_counted_for_all_to_see(
     assert as_rows(streams(app.store, "shop"), [])[0]["listening"] == 0
 
 
-# -- checkpoints ------------------------------------------------------------------------------------------------------
+# -- checkpoints -----------------------------------------------------------------------------------------------------
 def test_a_part_is_one_readers_at_a_time(app: Hipq, clock: HandClock) -> None:
     app.queue("orders")
     one, two = StoredCheckpoints(app.store, "stream"), StoredCheckpoints(app.store, "stream")
