@@ -325,7 +325,7 @@ def test_after_the_server_came_back_all_goes_on_and_nothing_is_sent_late() -> No
 
 def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqs, "LONGEST_POLL", 1)
-    monkeypatch.setattr(sqs, "PATIENCE", 0)
+    monkeypatch.setattr(sqs, "READ_SLACK", 0)
     with (
         OwnAws() as server,
         _sender("q", server.url) as sender,
