@@ -18,7 +18,7 @@ from hipq.job.when import to_datetime
 from hipq.job.windows import ALWAYS, dump
 from hipq.limits.limit import PerLane
 from hipq.limits.rules import Rules
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 
 TARGET = 1.5
 FUTURE_TARGET = 1.2

@@ -13,7 +13,7 @@ from hipq import Hipq, Job, Queue, Wait
 from hipq.engine.loop import Engine
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 
 
 class Counted:

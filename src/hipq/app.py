@@ -28,9 +28,10 @@ from hipq.job_type import JobType
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.queue import Queue
 from hipq.signals import each_meant
-from hipq.stores.base import Store, Stored
 from hipq.stores.clock import Clock, SystemClock
 from hipq.stores.open import located, open_store, url_of, without_password
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.answers.listening import Listener

@@ -16,7 +16,10 @@ from hipq.job.states import CODES, MOVES, PHASES
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds
 from hipq.job.why import Why
-from hipq.stores.base import Claim, Filter, Store, Stored
+from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.limits.code import DryRun, Throttler

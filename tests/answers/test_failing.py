@@ -13,7 +13,7 @@ from hipq.engine.settle import settle
 from hipq.job.fault import Fault
 from hipq.job.model import Row
 from hipq.job.run_result import Crashed, Decided, Rerun, RunResult
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.testing.clock import HandClock
 from tests.answers.helping import Bank, Run, kept, told

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hipq import Hipq, limit, per_lane, rate, share, window
 from hipq.engine.throttle import HEAD
 from hipq.limits.rules import Rules
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.cli.conftest import HipqCommand, Worker, eventually, started
 
 

@@ -15,7 +15,7 @@ import pytest
 from hipq import Hipq, Job
 from hipq.daemon.ids import KIND, Ids
 from hipq.job.model import sequence_of
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 from tests.servers import fresh_database
 
 Restore = Callable[[], None]

@@ -10,7 +10,9 @@ import pytest
 from hipq.job import transitions
 from hipq.job.model import Change, Row
 from hipq.limits.limit import limit
-from hipq.stores.base import Asked, Claim, EngineSeen, QueueTables, Store
+from hipq.stores.claims import Asked, Claim
+from hipq.stores.protocols import Store
+from hipq.stores.values import EngineSeen, QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, new, row_of, waits
 from tests.contract.rules import OPEN, SHUT, set_rules

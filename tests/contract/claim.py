@@ -14,7 +14,9 @@ from hipq.job.states import READY
 from hipq.job.when import LONGEST, SECOND
 from hipq.limits.limit import Limit
 from hipq.limits.rules import AnyLimit
-from hipq.stores.base import Claim, QueueTables, Store
+from hipq.stores.claims import Claim
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database
 from tests.contract.jobs import (
     FAULT,

@@ -12,7 +12,10 @@ from hipq.job import names, transitions
 from hipq.job.model import Change, New, numbered
 from hipq.job.when import SECOND
 from hipq.limits.limit import limit, per_lane
-from hipq.stores.base import ANY_TYPE, JOURNALS, TOP, UNCHOSEN, Claim, QueueTables, Store, Usage, WaitingLane
+from hipq.stores.claims import ANY_TYPE, Claim
+from hipq.stores.protocols import Store
+from hipq.stores.refusals import UNCHOSEN
+from hipq.stores.values import JOURNALS, TOP, QueueTables, Usage, WaitingLane
 from tests.contract.jobs import (
     LATER,
     NOW,

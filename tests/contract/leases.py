@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim, QueueTables, Store, Turned
+from hipq.stores.claims import Claim, Turned
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import (
     LATER,

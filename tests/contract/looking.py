@@ -9,7 +9,10 @@ import pytest
 from hipq.job import transitions
 from hipq.job.model import LISTED, Brief, Row
 from hipq.job.when import SECOND
-from hipq.stores.base import Filter, Peek, QueueTables, Store
+from hipq.stores.claims import Peek
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import (
     FAULT,

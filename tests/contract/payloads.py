@@ -10,8 +10,11 @@ from msgspec.structs import replace
 from hipq.job import transitions
 from hipq.job.model import Change, blank
 from hipq.job.run_result import Rerun
-from hipq.stores.base import Claim, Filter, QueueTables, Store
+from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
 from hipq.stores.large import PAYLOAD_LIMIT
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
 from tests.contract.jobs import FAULT, NOW, ORDER, add, add_one, bring, claim, finish, new, row_of, save, waits
 

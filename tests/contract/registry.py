@@ -11,8 +11,11 @@ from msgspec.structs import replace
 from hipq.engine.throttle import HEAD
 from hipq.errors import Conflict, NameClash, NotFound
 from hipq.job.model import Change, queue_of
-from hipq.stores.base import AnswerFilter, Claim, Filter, QueueTables, Store
+from hipq.stores.claims import Claim
+from hipq.stores.filters import AnswerFilter, Filter
 from hipq.stores.large import PAYLOAD_LIMIT
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
 from tests.contract.jobs import (
     LATER,

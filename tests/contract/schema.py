@@ -12,8 +12,11 @@ from hipq.errors import SchemaError
 from hipq.job import transitions
 from hipq.job.model import COLUMNS, Change
 from hipq.job.states import CODES, ERROR, FINAL, INITIAL, NONE, PHASES, RETRY, RUNNING, check
-from hipq.stores.base import Filter, Peek, QueueTables, Store, Turned
+from hipq.stores.claims import Peek, Turned
+from hipq.stores.filters import Filter
 from hipq.stores.migrations import Migration, migrations
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
 from tests.contract.jobs import LATER, TYPE, add, bring, claim, everything, finish, new, save, waits
 

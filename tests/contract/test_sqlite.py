@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from hipq.errors import Invalid
-from hipq.stores.base import QueueTables, Store
 from hipq.stores.clock import Clock
+from hipq.stores.protocols import Store
 from hipq.stores.sqlite.store import SqliteStore
+from hipq.stores.values import QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.database import Database
 from tests.contract.jobs import add, bring, claim, everything, new, row_of

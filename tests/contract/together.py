@@ -16,7 +16,9 @@ import pytest
 from hipq.job import transitions
 from hipq.job.model import Change, Row
 from hipq.job.states import FINAL
-from hipq.stores.base import Claim, QueueTables, Store, Stored
+from hipq.stores.claims import Claim
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables, Stored
 from hipq.testing.clock import HandClock
 from tests.contract import other_process
 from tests.contract.database import Database

@@ -16,7 +16,9 @@ from hipq.job.run_result import Edits, Rerun
 from hipq.job.states import FINAL
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
-from hipq.stores.base import Claim, QueueTables, Store, Stored, Turned
+from hipq.stores.claims import Claim, Turned
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables, Stored
 from tests.contract.database import Database, raw
 from tests.contract.jobs import (
     FAULT,

@@ -12,8 +12,10 @@ from hipq.daemon.http.add import Wanted
 from hipq.daemon.http.idempotency import Asked, Once
 from hipq.daemon.job_factory import PLAIN, Options
 from hipq.errors import StoreUnavailable
-from hipq.stores.base import JOURNALS, Filter, Store, Stored
+from hipq.stores.filters import Filter
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS, Stored
 from hipq.testing.clock import HandClock
 from tests.daemon.api_serving import Daemon, Tenant, site
 

@@ -11,8 +11,8 @@ import pytest
 from hipq.daemon.handlers import space
 from hipq.daemon.handlers.handlers import FRESH, KEPT, OLD, Handlers
 from hipq.errors import Conflict, Invalid, NotFound, StoreUnavailable
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 from tests.engine.conftest import url
 from tests.engine.working import until
 

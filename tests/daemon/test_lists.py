@@ -15,7 +15,7 @@ from hipq.daemon import job_factory, jobs
 from hipq.errors import NotFound
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.daemon.working import made as unstarted
 from tests.servers import fresh_database
 
@@ -26,7 +26,7 @@ LOOK = """
 import json, re, sys
 from pathlib import Path
 from hipq import Hipq
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 def peak():  # in kilobytes; what getrusage says may be the peak of the process that started this one
     return int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
 app = Hipq("daemon", sys.argv[1])

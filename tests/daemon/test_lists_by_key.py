@@ -9,7 +9,7 @@ import pytest
 
 from hipq import Hipq
 from hipq.daemon import job_factory
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 
 
 def steps(store: object, wanted: Filter, url: Path) -> int:

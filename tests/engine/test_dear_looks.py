@@ -13,7 +13,7 @@ from hipq.engine import rescue
 from hipq.engine.pulse import LONGEST_REST, SHARE, PollBudget
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.engine.working import real_time, until, working
 
 DEAR = 0.05

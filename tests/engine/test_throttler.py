@@ -19,7 +19,7 @@ from hipq.engine import throttle as step
 from hipq.events import Event
 from hipq.job.when import to_datetime
 from hipq.job.windows import Window
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.engine.working import one_store, real_time, until, until_empty, working
 
 MakeApp = Callable[[], Hipq]

@@ -38,7 +38,8 @@ from hipq.engine.why import HOLDERS, why
 from hipq.job.model import Row, queue_of
 from hipq.job.when import SECOND
 from hipq.limits.rules import AnyLimit, Rules
-from hipq.stores.base import Claim, EngineSeen, Limits
+from hipq.stores.claims import Claim
+from hipq.stores.values import EngineSeen, Limits
 from hipq.testing.clock import HandClock
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)  # a Friday, and where the clock stands at first

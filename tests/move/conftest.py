@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from hipq.job.model import Row
 from hipq.limits.limit import limit
-from hipq.stores.base import AnswerFilter, QueueTables, Store
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
 from tests.servers import clean_database
 

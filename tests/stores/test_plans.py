@@ -21,8 +21,9 @@ from hipq.job.model import Change, Row
 from hipq.job.windows import dump, is_open, window
 from hipq.limits.limit import limit, per_lane
 from hipq.limits.rules import Rules
-from hipq.stores.base import Claim, Store
+from hipq.stores.claims import Claim
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
 from tests.contract.jobs import LATER, NOW, answer, new, ranked, waits
 from tests.servers import fresh_database
 from tests.stores.watched import Recorder, Seen, Watch, WatchedPostgres, WatchedSqlite

@@ -17,11 +17,12 @@ from hipq.errors import StoreBusy
 from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.limits.limit import limit
-from hipq.stores.base import Claim, QueueTables, Stored
+from hipq.stores.claims import Claim
 from hipq.stores.open import without_password
 from hipq.stores.postgres import connection
 from hipq.stores.postgres.session import LOCK_SECONDS
 from hipq.stores.postgres.store import PostgresStore
+from hipq.stores.values import QueueTables, Stored
 from tests.contract.jobs import NOW, add, add_one, claim, new, row_of
 from tests.servers import fresh_database
 

@@ -17,7 +17,7 @@ import pytest
 
 from hipq import Hipq, Invalid, Job
 from hipq.errors import StoreBroken, StoreRefused, StoreUnavailable
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from hipq.stores.sqlite import connection
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.store import SqliteStore

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from hipq.job.model import LISTED
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from tests.servers import fresh_database
 from tests.stores.watched import Recorder, Seen, Watch, WatchedPostgres, WatchedSqlite
 

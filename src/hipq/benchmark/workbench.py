@@ -21,7 +21,7 @@ from hipq.benchmark.interruption import Interruption
 from hipq.engine.prune import prune
 from hipq.errors import Conflict, HipqError, NameClash, NotFound
 from hipq.job.when import SECOND
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 
 APP: Final = "hipq_bench"
 ADDING, DRAINING, ANSWERING, PICKING = QUEUES = "adding", "draining", "answering", "picking"

@@ -9,7 +9,7 @@ import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job.states import FINAL
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 
 if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from hipq.daemon.ids import journal_of
 from hipq.job.model import sequence_of
-from hipq.stores.base import JOURNALS, Store
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS
 
 if TYPE_CHECKING:
     from hipq.daemon.ids import JournalIds

@@ -43,7 +43,8 @@ from hipq.limits.tenants import PerTenant
 from hipq.sandbox import Contexts, Handler
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.parsing import wrong_with
-from hipq.stores.base import Store, Stored
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 APP: Final = "daemon"
 PRUNE_SECONDS: Final = 60.0

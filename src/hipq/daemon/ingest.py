@@ -31,7 +31,8 @@ from hipq.daemon.jobs import Jobs
 from hipq.errors import SchemaError, StoreRefused, StoreUnavailable
 from hipq.job.model import New, sequence_of
 from hipq.journal import Batch, Journal, Position, RefusedJob, Reserved
-from hipq.stores.base import JOURNALS, Store
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS
 
 if TYPE_CHECKING:
     from hipq.app import Hipq

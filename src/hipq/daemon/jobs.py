@@ -25,7 +25,8 @@ from hipq.job.model import Brief, New, Row, numbered
 from hipq.job.states import EXECUTING, FINAL, WAITING
 from hipq.job.when import later, to_datetime
 from hipq.journal import Batch
-from hipq.stores.base import TOP, Filter, WaitingLane
+from hipq.stores.filters import Filter
+from hipq.stores.values import TOP, WaitingLane
 
 if TYPE_CHECKING:
     from hipq.app import Hipq

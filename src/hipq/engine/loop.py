@@ -42,8 +42,10 @@ from hipq.job.run_result import GivenBack, RunResult
 from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, ERROR, FINAL, READY, SCHEDULED, WAITING
 from hipq.job.transitions import CANCELLED
 from hipq.job.windows import is_open
-from hipq.stores.base import STRATEGIES, Claim, Peek, Store, Stored, Turned
+from hipq.stores.claims import Claim, Peek, Turned
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
+from hipq.stores.values import STRATEGIES, Stored
 
 if TYPE_CHECKING:
     from hipq.engine.tick import Ticks

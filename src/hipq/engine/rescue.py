@@ -13,7 +13,7 @@ from hipq.job import transitions, wait_transitions
 from hipq.job.model import Change, queue_of
 from hipq.job.order import Order
 from hipq.job.states import ANSWERED
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 STEP = 500
 

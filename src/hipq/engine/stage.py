@@ -8,7 +8,7 @@ from __future__ import annotations
 from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.job.order import Order
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 STEP = 1_000
 """Rows a step, so that a backlog that falls due at once delays no turn for long."""

@@ -19,7 +19,7 @@ from hipq.daemon.handlers.space import Space
 from hipq.daemon.tenancy.tenants import jobtype_name, tenant_name
 from hipq.errors import HipqError, Invalid, NotFound
 from hipq.sandbox.handler import Handler, check
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "handler"
 STAMP: Final = "handlers changed"

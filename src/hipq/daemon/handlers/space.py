@@ -14,7 +14,7 @@ import msgspec
 from hipq.daemon.tenancy.tenants import KIND as TENANTS
 from hipq.daemon.tenancy.tenants import Tenant
 from hipq.errors import Conflict
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "handlers of"
 MOST: Final = 1000

@@ -19,7 +19,8 @@ from hipq.daemon.ids import Ids
 from hipq.errors import DuplicateKey, StoreBusy
 from hipq.job.model import QUEUE_BITS, New, numbered
 from hipq.job.when import SECOND
-from hipq.stores.base import JOURNALS, Store, Stored
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS, Stored
 
 if TYPE_CHECKING:
     from hipq.daemon.http.add import Wanted

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hipq.job.model import New
-from hipq.stores.base import JOURNALS, Counted, Stored, Usage, WaitingLane, counted
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert
@@ -17,6 +16,7 @@ from hipq.stores.postgres.session import LONG_SECONDS
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.refusals import Given, refusals
+from hipq.stores.values import JOURNALS, Counted, Stored, Usage, WaitingLane, counted
 
 
 class LaneVerbs:

@@ -6,8 +6,8 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from hipq.stores.base import LAST
 from hipq.stores.postgres.connection import Connection, patiently
+from hipq.stores.values import LAST
 
 
 class NoteVerbs:

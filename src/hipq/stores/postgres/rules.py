@@ -13,8 +13,8 @@ from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, late
-from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claims import Asked, Claim
 from hipq.stores.postgres.connection import Connection, Connections, in_transaction
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.rule_claims import Rulebook
@@ -23,6 +23,7 @@ from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.turn import rows
 from hipq.stores.postgres.wake import lowest, notify, soon
 from hipq.stores.rule_claims import ALL, START
+from hipq.stores.values import Holder, Limits, Stored
 
 
 class RuleVerbs:

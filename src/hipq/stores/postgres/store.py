@@ -20,21 +20,10 @@ from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
 from hipq.job.order import UNRANKED
 from hipq.job.states import ANSWERED
 from hipq.stores import large, migrations
-from hipq.stores.base import (
-    ANY_TYPE,
-    EARLIEST,
-    Claim,
-    EndPlace,
-    EngineSeen,
-    Filter,
-    Peek,
-    Pruned,
-    QueueTables,
-    Stored,
-    Turned,
-)
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
+from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import close_out, match_waiting, sought
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
@@ -61,6 +50,7 @@ from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Saved, Settle, Take, listed, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
 from hipq.stores.rule_claims import Picked
+from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned, QueueTables, Stored
 from hipq.stores.waker import Waker
 
 

@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from hipq.job.model import New
-from hipq.stores.base import JOURNALS, Counted, Usage, WaitingLane, counted
 from hipq.stores.refusals import Given, refusals
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.insert import Insert, savepoint
 from hipq.stores.sqlite.notes import read_note, write_note
 from hipq.stores.sqlite.statements import Statements
+from hipq.stores.values import JOURNALS, Counted, Usage, WaitingLane, counted
 
 _lanes = msgspec.json.Decoder(list[WaitingLane])
 _names = msgspec.json.Decoder(list[str])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from hipq.stores.base import LAST
 from hipq.stores.sqlite.connection import Connection
+from hipq.stores.values import LAST
 
 
 class NoteVerbs:

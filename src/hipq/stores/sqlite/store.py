@@ -14,20 +14,9 @@ from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
 from hipq.job.order import UNRANKED
 from hipq.job.states import ANSWERED
 from hipq.stores import migrations
-from hipq.stores.base import (
-    ANY_TYPE,
-    EARLIEST,
-    Claim,
-    EndPlace,
-    EngineSeen,
-    Filter,
-    Peek,
-    Pruned,
-    QueueTables,
-    Stored,
-    Turned,
-)
+from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock, SystemClock, boot_id
+from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import close_out, match_waiting
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
@@ -42,6 +31,7 @@ from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.tickets import Tickets
 from hipq.stores.sqlite.turn import Settle, Take
 from hipq.stores.sqlite.watch import Watch
+from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned, QueueTables, Stored
 from hipq.stores.waker import Waker
 
 T = TypeVar("T")
