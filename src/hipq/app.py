@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hipq.answering import Answering
@@ -270,7 +271,8 @@ class Hipq(Changing, Answering):
         )
         try:
             served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
-            hands = LocalExecutor(fork_server, launcher, concurrency, self.store.notify_done, self.store.clear)
+            notify_done = partial(self.store.notify, done=True)
+            hands = LocalExecutor(fork_server, launcher, concurrency, notify_done, self.store.clear)
         except BaseException:
             fork_server.close()
             raise

@@ -48,7 +48,7 @@ class ByHand:
         assert not self._store.turn(self._sysid, changes, [], now).lost
 
     def die(self) -> None:
-        self._store.drop_lease(self._sysid)
+        self._store.renew_lease(self._sysid, 0)
 
     def end(self, row: Row, ending: RunResult) -> None:
         answer = next((one._kept for one in self._app.inbox.list(state="matched")), None)

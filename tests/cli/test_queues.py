@@ -235,7 +235,7 @@ def test_why_cannot_play_tricks_on_a_terminal(hipq: HipqCommand, other: Hipq, wh
     other.cancel(job_id, "why not")
     engine_id = other.store.take_lease(60, "a\x1b[2J\nb")
     assert "\\x1b[2J\\nb" in hipq("job", "why", *where, str(orders.enqueue("quick"))).out
-    other.store.drop_lease(engine_id)
+    other.store.renew_lease(engine_id, 0)
     assert "it ended with failed" in hipq("job", "why", *where, str(job_id)).out
 
 

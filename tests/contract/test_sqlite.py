@@ -86,10 +86,10 @@ class TestSqlite:
         row = bring(store, engine_id, queue.number, "executing")
         add(store, [new(queue.number)])
         clock.advance(seconds=29.9)
-        assert store.orphans([queue.number], 10) == []
+        assert store.owned([queue.number], None, 10) == []
         assert store.renew_lease(engine_id, 30)
         clock.advance(seconds=30)
-        assert store.orphans([queue.number], 10) == [row]
+        assert store.owned([queue.number], None, 10) == [row]
         assert not store.renew_lease(engine_id, 30)
         assert claim(store, engine_id, queue.number) == []
 

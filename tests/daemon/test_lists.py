@@ -32,9 +32,10 @@ def peak():  # in kilobytes; what getrusage says may be the peak of the process 
 app = Hipq("daemon", sys.argv[1])
 queue = app.queue("jobs")
 number = queue.number
-assert app.store.listed(Filter(number, tenant="acme", limit=1)) == app.store.listed(Filter(number, limit=1))
+first = Filter(number, limit=1)
+assert app.store.find(first._replace(tenant="acme"), brief=True) == app.store.find(first, brief=True)
 before = peak()
-count = len(app.jobs("jobs")) + len(app.store.listed(Filter(number, tenant="acme")))
+count = len(app.jobs("jobs")) + len(app.store.find(Filter(number, tenant="acme"), brief=True))
 count += len(queue.running_jobs)
 listed = peak()
 len(app.store.find(Filter(number, tenant="acme")))

@@ -545,7 +545,7 @@ def test_an_engine_without_a_lease_loses_its_ticket_to_others(app: Hipq, make_ap
     job_id = app.queues[0].enqueue("work")
     with working(app, lease=600) as engines:
         assert slow.asked.wait(60)
-        app.store.drop_lease(engines[0].engine_id)  # as if it had been killed a lease ago
+        app.store.renew_lease(engines[0].engine_id, 0)  # as if it had been killed a lease ago
         other.queue("orders", throttler=admit_all).job("work")(lambda _: "the second")
         with working(other):
             assert until(lambda: other.job(job_id).code == "ok") < 40, "a ticket is for a minute"

@@ -74,7 +74,7 @@ def source(path: Path) -> str:
         store.answer([replace(answer(orders, f"early {n}"), answer_id=f"id {n}") for n in range(20)], NOW)
         store.change_rules(orders, lambda rules: replace(rules, changed=(limit(7),), paused_lanes=("west",)))
         store.cron(orders, "nightly", NOW)
-        store.drop_lease(engine_id)
+        store.renew_lease(engine_id, 0)
     return url
 
 

@@ -100,7 +100,7 @@ def test_a_renewal_that_is_not_committed_yet_does_not_end_a_lease(store: Postgre
         text = store._statements._files[name]
         assert "lease_until > clock_timestamp()" not in text, name
         assert "lease_until <= clock_timestamp()" not in text, name
-    assert store.orphans([queue.number], 10) == []
+    assert store.owned([queue.number], None, 10) == []
 
 
 def test_there_is_one_way_to_hide_a_password(url: str) -> None:

@@ -78,7 +78,7 @@ class Scene:
 
     def look(self, name: str) -> list[int]:
         wanted: dict[str, Any] = {"limit": 100} | FILTERS[name]
-        return [row.id for row in self.watch.store.listed(Filter(self.queue, tenant="own", **wanted))]
+        return [row.id for row in self.watch.store.find(Filter(self.queue, tenant="own", **wanted), brief=True)]
 
 
 class Measured:

@@ -137,7 +137,7 @@ class Workbench:
         mine = {str(queue.number): queue for queue in self._found() if self.token in queue.table}
         for engine in self.app.store.engines():
             if engine.serves.keys() & mine.keys():
-                self.app.store.drop_lease(engine.engine_id)
+                self.app.store.renew_lease(engine.engine_id, 0)
         for queue in mine.values():
             self.app.store.drop_queue(queue.number)
 

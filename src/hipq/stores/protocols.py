@@ -14,7 +14,7 @@ What every store promises, and the contract suite (`tests.contract`) checks:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, overload
 
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
@@ -93,11 +93,12 @@ class JobStore(Protocol):
     def get(self, job_id: int) -> Row | None:
         """A job, live or final."""
 
+    @overload
+    def find(self, wanted: Filter, *, brief: Literal[True]) -> list[Brief]: ...
+    @overload
     def find(self, wanted: Filter) -> list[Row]:
-        """Jobs by filter, live and final, in id order."""
-
-    def listed(self, wanted: Filter) -> list[Brief]:
-        """The same, for lists: payloads, results and histories are not read."""
+        """Jobs by filter, live and final, in id order. `brief` is for lists: payloads, results and histories are not
+        read."""
 
     def reach(self, wanted: Filter, rows: int) -> int:
         """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
@@ -122,17 +123,15 @@ class JobStore(Protocol):
 class EngineStore(Protocol):
     """The life of a job: what an engine's turn needs."""
 
-    def stage(self, queue: int, now: int, limit: int) -> int:
-        """Make due scheduled jobs ready, earliest first; how many."""
-
-    def unranked(self, queue: int, now: int, limit: int) -> list[Row]:
-        """Due scheduled jobs that were added in plain SQL and have no rank yet, earliest first. `stage` leaves them."""
+    def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
+        """Make jobs ready that are scheduled and due, earliest first, or that are parked; how many."""
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         """Save what stopped and claim what is next, in one transaction. Without a live lease nothing is claimed."""
 
-    def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
-        """Waiting jobs whose deadline has passed, earliest first."""
+    def due(self, queue: int, phase: str, now: int, limit: int) -> list[Row]:
+        """Jobs that are due and wait for an engine's decision, earliest first: waiting jobs whose deadline has passed,
+        or scheduled jobs that were added in plain SQL and have no rank yet, which `stage` leaves alone."""
 
     def ready_outside_window(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
         """Ready jobs of these types that have one of these windows."""
@@ -162,18 +161,14 @@ class LeaseStore(Protocol):
         """A fresh engine_id with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
 
     def renew_lease(self, engine_id: int, seconds: float) -> bool:
-        """Prolong a lease that is still alive; an expired one cannot be renewed."""
-
-    def drop_lease(self, engine_id: int) -> None: ...
+        """Prolong a lease that is still alive; an expired one cannot be renewed. With 0 seconds the lease ends."""
 
     def engines(self) -> list[EngineSeen]:
         """The engines whose lease is alive."""
 
-    def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
-        """Jobs owned by an engine that has no live lease, up to so many a queue: one statement for all of them."""
-
-    def owned(self, queues: Sequence[int], engine_id: int) -> list[Row]:
-        """Jobs this engine owns: one statement for all queues."""
+    def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
+        """Jobs that this engine owns, or, with None, an engine that has no live lease; up to a limit a queue. One
+        statement reads all queues."""
 
 
 class AnswerStore(Protocol):
@@ -230,9 +225,6 @@ class RuleStore(Protocol):
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         """Give a ticket back unused, and say why."""
 
-    def unpark(self, queue: int, limit: int) -> int:
-        """Parked jobs are ready again; how many."""
-
 
 class TenantStore(Protocol):
     """Lanes and tenants: what the daemon needs, whose engine goes round lanes by a plan of its own."""
@@ -248,12 +240,12 @@ class TenantStore(Protocol):
     def todo_types(self, queue: int, most: int) -> list[str]:
         """Types of which jobs wait for other code than their handler, up to so many."""
 
-    def usage(self, queue: int, tenants: Sequence[str] | None = None) -> dict[str, Usage]:
-        """What each of these tenants has there; of all, if none are named. It reads every live job they have: not to
-        be asked often."""
-
-    def usage_answers(self, queue: int, tenants: Sequence[str]) -> dict[str, Usage]:
-        """The same of answers that no job has taken: early, late, contradicting or unreadable ones."""
+    def usage(
+        self, queue: int, tenants: Sequence[str] | None = None, *, of: Literal["jobs", "answers"] = "jobs"
+    ) -> dict[str, Usage]:
+        """What each of these tenants has in a queue; each tenant, if none is named. Of jobs, that is every live job;
+        of answers, those that no job has taken: early, late, contradicting or unreadable ones. It reads every row that
+        it counts, so it is not to be asked often."""
 
     def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
         """What a tenant's final jobs take, payload, result and history: of so many that come behind an id, and the id
@@ -268,31 +260,27 @@ class TenantStore(Protocol):
 class NoteStore(Protocol):
     """Notes that programs leave for each other."""
 
-    def notes(self, kind: str, start: str = "") -> dict[str, str]:
-        """What programs have left for each other, of one kind, by name; those only whose names start like this."""
-
-    def note(self, kind: str, name: str) -> str:
-        """One of them; "" is one that is not there."""
+    def notes(self, kind: str, start: str = "", *, exact: bool = False) -> dict[str, str]:
+        """The notes of one kind, by name; only those whose names start like this, or, if `exact`, the one that has
+        this name."""
 
     def change_note(self, kind: str, name: str, change: Callable[[str], str]) -> str:
-        """Read, change and write a note; "" is one that is not there. `change` is pure, and may be called again."""
+        """Read, change and write a note; a note that is not there is "". `change` is pure, and may be called again."""
 
 
 class Waking(Protocol):
     """The sleep of one engine, and what ends it."""
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until something may have changed or `ring` is called (True), or there was a nudge or the time is over
-        (False)."""
+        """Sleep until something may have changed or `notify` is called (True), or a handler has ended or the time is
+        over (False)."""
 
-    def notify(self) -> None:
-        """Wake whoever waits in this process. Any thread, any signal handler."""
-
-    def notify_done(self) -> None:
-        """The same, if nothing has changed in the store: a handler has ended."""
+    def notify(self, *, done: bool = False) -> None:
+        """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
+        Any thread and any signal handler may call it."""
 
     def clear(self) -> None:
-        """The nudges until now have been heard."""
+        """The handlers that have ended until now are known: they need not end the next wait."""
 
 
 class Store(

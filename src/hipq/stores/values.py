@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 JOURNALS: Final = "journal"
 """The kind of notes that say how far the store has each journal, by its identity."""
 
+NEXT: Final = chr(1)
+"""The first character: no name lies between a name and that name with this at its end."""
 LAST: Final = chr(0x10FFFF)
 """Behind all other characters, in either store."""
 

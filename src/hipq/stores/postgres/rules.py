@@ -105,12 +105,6 @@ class RuleVerbs:
         with self._using() as conn:
             conn.execute(self._statements.plain("drop_ticket"), values)
 
-    def unpark(self, queue: int, limit: int) -> int:
-        with self._using() as conn:
-            found = conn.execute(self._statements.of("unpark", queue), {"limit": limit}, binary=True).fetchall()
-            self._announce(conn, lowest((queue, (rank, job_id)) for rank, job_id in found))
-        return len(found)
-
     # -- cron -------------------------------------------------------------------------------------------------------
     def cron(self, queue: int, name: str, now: int) -> int:
         add = b"INSERT INTO hipq_crons (queue, name, last) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"

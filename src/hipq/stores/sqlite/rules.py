@@ -92,10 +92,6 @@ class RuleVerbs:
         with self._db.writing() as conn:
             self._tickets.drop(conn, queue, ticket, note)
 
-    def unpark(self, queue: int, limit: int) -> int:
-        with self._db.writing() as conn:
-            return conn.execute(self._statements.of("unpark", queue), {"limit": limit}).rowcount
-
     # -- cron -------------------------------------------------------------------------------------------------------
     def cron(self, queue: int, name: str, now: int) -> int:
         with self._db.writing() as conn:
