@@ -15,7 +15,9 @@ from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import ANSWERED, CANCELLING, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import to_datetime
 from hipq.job.windows import is_open, opening
-from hipq.stores.base import Filter, Store, Stored
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.queue import Queue

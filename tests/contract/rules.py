@@ -15,7 +15,10 @@ from hipq.limits.limit import limit, per_lane
 from hipq.limits.rate import rate
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.limits.share import share
-from hipq.stores.base import Claim, Filter, QueueTables, Store
+from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import NOW, add, add_one, bring, claim, everything, new, ranked, save, waits
 from tests.contract.oracle import Oracle

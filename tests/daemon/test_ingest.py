@@ -29,7 +29,8 @@ from hipq.job.states import READY, SCHEDULED
 from hipq.journal import Batch, Journal
 from hipq.journal.folder import synced
 from hipq.journal.refused import kept
-from hipq.stores.base import JOURNALS, Filter
+from hipq.stores.filters import Filter
+from hipq.stores.values import JOURNALS
 from tests.daemon.working import refuse
 from tests.engine.conftest import url
 from tests.engine.working import until

@@ -144,6 +144,6 @@ RULE_BUGS = (
     Bug(
         "jobs stay parked when their throttler is gone",
         "I1|I13",
-        (("engine/loop.py", "self.store.unpark(peek.queue, STEP) > 0", "peek.queue < 0"),),
+        (("engine/loop.py", "self.store.stage(peek.queue, PARKED, 0, STEP) > 0", "peek.queue < 0"),),
     ),
 )  # fmt: skip

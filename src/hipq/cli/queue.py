@@ -20,7 +20,8 @@ from hipq.limits.limit import LEAST, MOST, PerLane
 from hipq.limits.rate import Rate
 from hipq.limits.rules import AnyLimit, Rules
 from hipq.limits.share import Share
-from hipq.stores.base import Limits, Peek
+from hipq.stores.claims import Peek
+from hipq.stores.values import Limits
 
 _queue_argument = click.argument("name", metavar="QUEUE")
 

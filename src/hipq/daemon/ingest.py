@@ -31,7 +31,9 @@ from hipq.daemon.jobs import Jobs
 from hipq.errors import SchemaError, StoreRefused, StoreUnavailable
 from hipq.job.model import New, sequence_of
 from hipq.journal import Batch, Journal, Position, RefusedJob, Reserved
-from hipq.stores.base import JOURNALS, Store
+from hipq.stores.notes import note
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
@@ -66,7 +68,7 @@ _log = logging.getLogger("hipq")
 def identity_of(store: Store) -> str:
     """By which a journal knows it again. It goes with what is in the store, when that is moved."""
     new = token_hex(16)
-    return store.note(IDENTITIES, "") or store.change_note(IDENTITIES, "", lambda before: before or new)
+    return note(store, IDENTITIES, "") or store.change_note(IDENTITIES, "", lambda before: before or new)
 
 
 def check_database(app: Hipq, journal: Journal) -> None:
@@ -78,7 +80,7 @@ def check_database(app: Hipq, journal: Journal) -> None:
     if path != app.url and not _has_tables(path):  # opening it would make some
         journal.belong_to(NO_STORE)
     try:
-        journal.belong_to(app.store.note(IDENTITIES, "") or NO_STORE)
+        journal.belong_to(note(app.store, IDENTITIES, "") or NO_STORE)
     except SchemaError as error:
         if error.is_empty:
             journal.belong_to(NO_STORE)
@@ -181,7 +183,7 @@ class Ingest:
         one that its jobs went to so far."""
         self.join()
         self._journal.belong_to(identity_of(self._store))
-        place = self._store.note(JOURNALS, self._journal.identity)
+        place = note(self._store, JOURNALS, self._journal.identity)
         position, self._ids.through = place_parts(place)
         self._journal.start_at(Position.of(position) if position else None)
         self._place = place

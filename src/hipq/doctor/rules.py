@@ -8,8 +8,8 @@ from hipq.doctor.finding import NOTE, WARNING, Finding, View
 from hipq.doctor.words import several
 from hipq.job.units import number
 from hipq.limits.rules import refusal
-from hipq.stores.base import Limits
 from hipq.stores.health.facts import COUNTED, Health, QueueHealth, Sample
+from hipq.stores.values import Limits
 
 CHECK: Final = "jobs"
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.job.order import Order
-from hipq.stores.base import Store
+from hipq.job.states import SCHEDULED
+from hipq.stores.protocols import Store
 
 STEP = 1_000
 """Rows a step, so that a backlog that falls due at once delays no turn for long."""
@@ -16,10 +17,10 @@ STEP = 1_000
 
 def stage(store: Store, queue: int, now: int) -> tuple[int, bool]:
     """Stage one step; how many, and whether more may be due."""
-    count = store.stage(queue, now, STEP)
+    count = store.stage(queue, SCHEDULED, now, STEP)
     return count, count == STEP
 
 
 def rank(store: Store, queue: int, order: Order, now: int) -> list[Change]:
     """Jobs that are due and were added in plain SQL (docs/tables.md) get their rank; then they can be staged."""
-    return [Change(row, transitions.ranked(row, order, now)) for row in store.unranked(queue, now, STEP)]
+    return [Change(row, transitions.ranked(row, order, now)) for row in store.due(queue, SCHEDULED, now, STEP)]

@@ -26,7 +26,8 @@ from hipq.limits.rate import Rate
 from hipq.limits.rules import AnyLimit, Rules
 from hipq.limits.share import Share
 from hipq.limits.tenants import PerTenant, tenant_of
-from hipq.stores.base import ANY_TYPE, EngineSeen, Holder, Limits
+from hipq.stores.claims import ANY_TYPE
+from hipq.stores.values import EngineSeen, Holder, Limits
 
 HOLDERS: Final = 10
 """Jobs that are listed as holding a limit, at most."""

@@ -12,9 +12,10 @@ from psycopg.rows import tuple_row
 from hipq.errors import DuplicateKey, StoreUnavailable
 from hipq.job.model import New, numbered
 from hipq.stores import large
-from hipq.stores.base import Stored, renamed, taken
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.statements import Statements
+from hipq.stores.refusals import renamed, taken
+from hipq.stores.values import Stored
 
 COPY_FROM: Final = 200
 """Rows from which COPY is worth its savepoint: a quarter faster than JSON at 200, twice as fast at 5,000."""

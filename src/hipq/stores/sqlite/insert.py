@@ -11,10 +11,11 @@ from typing import Any
 from hipq.errors import DuplicateKey, Invalid
 from hipq.job.model import New, numbered
 from hipq.stores import large
-from hipq.stores.base import Stored, renamed, taken
+from hipq.stores.refusals import renamed, taken
 from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul
 from hipq.stores.sqlite.connection import translated
 from hipq.stores.sqlite.statements import Statements
+from hipq.stores.values import Stored
 
 
 class Insert:
