@@ -31,7 +31,7 @@ from hipq.transports.amqp import AmqpSource, check, sender, source
 from hipq.transports.amqp_sender import AmqpSender
 from hipq.transports.base import Message, Outgoing
 from tests.brokers.amqp import OwnRabbit, amqp_url
-from tests.transports.places import Nowhere
+from tests.transports.checkpoints import Nowhere
 from tests.transports.quickly import check_quick
 
 PASSWORD = "s3cret-pass"

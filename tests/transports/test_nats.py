@@ -25,7 +25,7 @@ from hipq.transports.address import Address, address
 from hipq.transports.base import Message, Outgoing
 from hipq.transports.nats import NatsSource, check, sender, source
 from tests.brokers.nats import OwnNats, nats_url
-from tests.transports.places import Nowhere
+from tests.transports.checkpoints import Nowhere
 from tests.transports.quickly import check_quick
 
 PASSWORD = "s3cret-pass"

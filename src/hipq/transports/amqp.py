@@ -49,7 +49,7 @@ def sender(address: Address) -> AmqpSender:
     return AmqpSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> AmqpSource:  # noqa: ARG001
+def source(address: Address, group: str, checkpoints: Checkpoints) -> AmqpSource:  # noqa: ARG001
     check(address)
     return AmqpSource(address)
 

@@ -3,7 +3,7 @@
 A transport is one small file. It imports its client library when it is first used, takes an `Address`, and has
 
 - `sender(address) -> Sender`, safe to use from many threads at once;
-- `source(address, group, places) -> Source`, used by one thread. Sources of one group share what comes.
+- `source(address, group, checkpoints) -> Source`, used by one thread. Sources of one group share what comes.
 
 What all of them promise, and `tests/transports` checks against the real servers:
 

@@ -85,7 +85,7 @@ def sender(address: Address) -> KafkaSender:
     return KafkaSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> KafkaSource:  # noqa: ARG001 (the server has groups)
+def source(address: Address, group: str, checkpoints: Checkpoints) -> KafkaSource:  # noqa: ARG001 (the server has groups)
     check(address)
     return KafkaSource(address, address.options.get("group", group))
 

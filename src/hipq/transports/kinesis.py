@@ -45,9 +45,9 @@ def sender(address: Address) -> KinesisSender:
     return KinesisSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> KinesisSource:  # noqa: ARG001 - the places are the group's
+def source(address: Address, group: str, checkpoints: Checkpoints) -> KinesisSource:  # noqa: ARG001 - the checkpoints are the group's
     check(address)
-    return KinesisSource(address, places)
+    return KinesisSource(address, checkpoints)
 
 
 class KinesisSender:
@@ -71,9 +71,9 @@ class KinesisSender:
 
 
 class KinesisSource:
-    def __init__(self, address: Address, places: Checkpoints) -> None:
+    def __init__(self, address: Address, checkpoints: Checkpoints) -> None:
         self._address = address
-        self._shares = Shares(places, from_now=address.options.get("start") == "latest")
+        self._shares = Shares(checkpoints, from_now=address.options.get("start") == "latest")
         self._client: Any = None
         self._threads: ThreadPoolExecutor | None = None
 

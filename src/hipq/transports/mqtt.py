@@ -2,9 +2,9 @@
 
 Options: `group`; `expiry`: for so many seconds the server keeps what comes while nobody listens (604800, a week);
 `share`: among so many sessions of the group messages are dealt out (1). A session has a fixed name, since to the server
-that name is who has what was not acknowledged; which source serves which session is claimed through `Places`. A source
-that gets no session stands by, and one that sees a session free for a while serves that too, and keeps it: it does not
-give it back to a source that comes later and then stands by.
+that name is who has what was not acknowledged; which source serves which session is claimed through `Checkpoints`. A
+source that gets no session stands by, and one that sees a session free for a while serves that too, and keeps it: it
+does not give it back to a source that comes later and then stands by.
 
 Of a message the user properties are the headers and the correlation data is the key. MQTT gives no ids: hipq's sender
 writes one (`hipq-id`); messages without it that are equal in all, topic to properties, are one message. A server keeps
@@ -65,9 +65,9 @@ def sender(address: Address) -> MqttSender:
     return MqttSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> MqttSource:
+def source(address: Address, group: str, checkpoints: Checkpoints) -> MqttSource:
     check(address)
-    return MqttSource(address, address.options.get("group") or group, places)
+    return MqttSource(address, address.options.get("group") or group, checkpoints)
 
 
 class _Inlet(Connection):
@@ -118,8 +118,8 @@ class _Inlet(Connection):
 class MqttSource:
     """The sessions it has claimed, each with its connection; what comes on all of them is in one line."""
 
-    def __init__(self, address: Address, group: str, places: Checkpoints) -> None:
-        self._address, self._group, self._places = address, group, places
+    def __init__(self, address: Address, group: str, checkpoints: Checkpoints) -> None:
+        self._address, self._group, self._checkpoints = address, group, checkpoints
         self._share = address.number("share", 1, 1, 64)
         self._expiry = address.number("expiry", WEEK, 60, 4_294_967_294)
         self._inlets: dict[str, _Inlet] = {}
@@ -157,7 +157,7 @@ class MqttSource:
         for part in list(self._inlets):
             try:
                 self._give_up(part, gently=time.monotonic() < until)
-                self._places.leave(part)
+                self._checkpoints.leave(part)
             except Exception:
                 pass  # the claim ends by itself
 
@@ -192,17 +192,17 @@ class MqttSource:
         """Go on having what it has, and see to it that every session is somebody's."""
         for part, inlet in list(self._inlets.items()):
             if inlet.failed:
-                ours = self._places.keep(part, "")
+                ours = self._checkpoints.keep(part, "")
                 if ours and not inlet.taken_over:
                     raise inlet.failed from None
                 self._give_up(part)  # a server may not say that another has the session now
                 if ours:
-                    self._places.leave(part)
+                    self._checkpoints.leave(part)
         if now < self._tend_at:
             return
         self._tend_at = now + TEND_SECONDS
         for part in list(self._inlets):
-            if not self._places.keep(part, ""):
+            if not self._checkpoints.keep(part, ""):
                 self._give_up(part)
         if not self._inlets:
             self._begin(most)
@@ -212,7 +212,7 @@ class MqttSource:
 
     def _begin(self, most: int) -> None:
         for part in self._others()[:TRIES]:
-            if self._places.take(part) is not None:
+            if self._checkpoints.take(part) is not None:
                 return self._serve(part, most)
         return None
 
@@ -221,20 +221,20 @@ class MqttSource:
         others = self._others()
         ripe = [part for part in others if now - self._free.get(part, now) > FREE_SECONDS]
         for part in (ripe or others)[:1]:
-            if self._places.take(part) is None:
+            if self._checkpoints.take(part) is None:
                 self._free.pop(part, None)
             elif part in ripe:
                 self._free.pop(part)
                 self._serve(part, most)
             else:
-                self._places.leave(part)
+                self._checkpoints.leave(part)
                 self._free.setdefault(part, now)
 
     def _others(self) -> list[str]:
         """The sessions it does not have, mixed, with those of a time when `share` was larger: what was kept for them is
         still to be fetched."""
         known = {f"session-{number}" for number in range(self._share)}
-        known |= {part for part in self._places.read() if re.fullmatch("session-[0-9]{1,2}", part)}
+        known |= {part for part in self._checkpoints.read() if re.fullmatch("session-[0-9]{1,2}", part)}
         others = sorted(known - set(self._inlets))
         random.shuffle(others)
         return others
@@ -251,7 +251,7 @@ class MqttSource:
             inlet.subscribe(topic, [other for other in (shared, alone) if other != topic])
         except BaseException:
             inlet.abort()
-            self._places.leave(part)
+            self._checkpoints.leave(part)
             raise
         self._inlets[part] = inlet
 

@@ -62,7 +62,7 @@ def sender(address: Address) -> NatsSender:
     return NatsSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> NatsSource:  # noqa: ARG001
+def source(address: Address, group: str, checkpoints: Checkpoints) -> NatsSource:  # noqa: ARG001
     check(address)
     return NatsSource(address, group)
 

@@ -47,7 +47,7 @@ def sender(address: Address) -> RedisSender:
     return RedisSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> RedisSource:  # noqa: ARG001
+def source(address: Address, group: str, checkpoints: Checkpoints) -> RedisSource:  # noqa: ARG001
     check(address)
     return RedisSource(address, address.options.get("group") or group)
 

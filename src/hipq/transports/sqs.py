@@ -51,7 +51,7 @@ def sender(address: Address) -> SqsSender:
     return SqsSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
+def source(address: Address, group: str, checkpoints: Checkpoints) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
     check(address)
     return SqsSource(address)
 
