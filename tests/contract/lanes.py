@@ -11,7 +11,8 @@ from hipq.errors import DuplicateKey, Invalid, NotFound, StoreError, StoreRefuse
 from hipq.job import names, transitions
 from hipq.job.model import Change, New, numbered
 from hipq.job.when import SECOND
-from hipq.limits.limit import limit, per_lane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
 from hipq.stores.base import ANY_TYPE, JOURNALS, TOP, UNCHOSEN, Claim, QueueTables, Store, Usage, WaitingLane
 from tests.contract.jobs import (
     LATER,
