@@ -15,7 +15,7 @@ from hipq.job.model import Row
 from hipq.job.names import whole
 from hipq.job.states import CODES
 from hipq.job.when import later, moment, seconds
-from hipq.limits.limit import Limit, limit
+from hipq.limits.limit import limit, without_limit
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.looking import Looking, Wanted
 
@@ -118,7 +118,7 @@ class Changing(Looking):
                 raise Invalid(f"a limit is a number or a list of limits, not {to}")
             if isinstance(to, (int, float)):
                 before = rules.in_force if rules.changed is not None else declared or rules.limits
-                others = [one for one in before if not isinstance(one, Limit)]
+                others = without_limit(before)
                 if to <= 0:  # shares stay, for when there is a limit again
                     return replace(rules, changed=tuple(others))
                 return replace(rules, changed=checked([limit(to), *others]))
