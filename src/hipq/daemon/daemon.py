@@ -148,7 +148,7 @@ class Daemon:
         now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
         launcher = Launcher(now, self.app.steady, _no_chain)
         hands = SandboxExecutor(
-            self.contexts, self.handlers.get, launcher, self.queue.number, now, self.app.steady,
+            self.contexts, self.handlers.get, launcher, self.ids, now, self.app.steady,
             partial(store.notify, done=True), store.clear, options.concurrency,
             Chained(self.tenants, self.backlog, self.ended),
         )  # fmt: skip
