@@ -13,6 +13,7 @@ from hipq.errors import Conflict, NameClash, NotFound
 from hipq.job.model import Change, queue_of
 from hipq.stores.base import AnswerFilter, Claim, Filter, QueueTables, Store
 from hipq.stores.large import PAYLOAD_LIMIT
+from hipq.stores.migrations import relations
 from tests.contract.database import Database, raw
 from tests.contract.jobs import (
     LATER,
@@ -95,6 +96,24 @@ class TestQueues:
         assert store.queues(shop) == queues
         for queue in queues:
             add(store, [new(queue.number, "a")])
+
+    @pytest.mark.parametrize("longer_first", [False, True])
+    def test_a_queue_named_like_an_index_is_refused_by_the_name_of_the_other(
+        self, store: Store, shop: str, longer_first: bool
+    ) -> None:
+        first, second = sorted(["q_set", "q_set_key"], reverse=longer_first)
+        store.queue(shop, first, f"{shop}_{first}")
+        with pytest.raises(NameClash, match=f"queue {shop}.{first} has the table .* something named {shop}_q_set_key;"):
+            store.queue(shop, second, f"{shop}_{second}")
+
+    def test_every_name_that_a_queue_takes_is_known(self, store: Store, shop: str, database: Database) -> None:
+        store.queue(shop, "orders", f"{shop}_orders")
+        catalogue = (
+            "SELECT name FROM sqlite_master" if database.url.startswith("sqlite") else "SELECT relname FROM pg_class"
+        )
+        found = {name for (name,) in raw(database, catalogue) if name.startswith(f"{shop}_orders")}
+        assert found
+        assert found <= relations(f"{shop}_orders")
 
     def test_another_naming_strategy_for_a_queue_is_refused(self, store: Store, other: Store, shop: str) -> None:
         kept = store.queue(shop, "orders", f"{shop}_orders")
