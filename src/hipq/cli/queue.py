@@ -216,7 +216,7 @@ def set_limit(
     if default:
         target.set_limit(found.name, None)
     elif unlimited:
-        target.set_limit(found.name, 0)
+        target.set_limit(found.name, "none")
     elif given:
         target.set_limit(found.name, given)
     elif n is not None:
