@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from hipq.daemon.ids import Ids
 from hipq.daemon.job_factory import PLAIN, job
 from hipq.daemon.sandbox_executor import SandboxExecutor
 from hipq.daemon.tenancy.fair_queue import BATCH
@@ -67,8 +68,9 @@ class Bench:
         self.now = 1_000
         steady = lambda: self.now  # noqa: E731 - turned by hand: on a busy machine a job may take any time
         launcher = Launcher(lambda: 1_000, steady, lambda _: None)  # type: ignore[arg-type,return-value]
+        ids = Ids(None, 1)  # type: ignore[arg-type]
         self.hands = SandboxExecutor(
-            self.contexts, lambda tenant, name: self.handler(tenant, name), launcher, 1, lambda: 1_000, steady,
+            self.contexts, lambda tenant, name: self.handler(tenant, name), launcher, ids, lambda: 1_000, steady,
             lambda: None, lambda: None, concurrency, Unlimited(),
         )  # fmt: skip
         self._ids = iter(range(1, 1_000_000))

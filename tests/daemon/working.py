@@ -18,7 +18,7 @@ from hipq.job.model import Row
 from hipq.job.states import FINAL
 from hipq.sandbox import Settings
 from hipq.sandbox.bubblewrap import why_no_sandbox
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 from tests.engine.working import until
 
 SETTINGS = Settings(trust=bool(why_no_sandbox()))

@@ -22,8 +22,8 @@ from hipq.job.model import queue_of
 from hipq.move.copy import Rows, TableCopy
 from hipq.move.moving import STEPS, Told, move
 from hipq.move.to_postgres import Arriving
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 from hipq.stores.sqlite.connection import SAFE_VERSION
 from hipq.stores.sqlite.moving import only_mover
 from hipq.testing.clock import HandClock

@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import msgspec
 
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "places"
 """The kind of the notes, under which databases have kept checkpoints from the start."""

@@ -26,8 +26,9 @@ from hipq.answers.reports import Report, write_report
 from hipq.errors import HipqError, StoreBroken, StoreRefused, StoreUnavailable
 from hipq.events import Events
 from hipq.job.answer import NewAnswer
-from hipq.stores.base import Delivered, Store
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
+from hipq.stores.values import Delivered
 from hipq.transports import Address, Message, source
 from hipq.transports.base import Source
 

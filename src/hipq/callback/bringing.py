@@ -20,7 +20,7 @@ from hipq.job.answer import Answered, NewAnswer
 from hipq.job.model import Row, queue_of
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 
 class NumberedQueue(AnyQueue, Protocol):

@@ -22,7 +22,7 @@ import msgspec
 from hipq.errors import HipqError, NotFound
 from hipq.job.model import Row
 from hipq.job.when import SECOND
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "signing"
 LIVE: Final = 2

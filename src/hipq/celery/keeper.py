@@ -25,7 +25,7 @@ from hipq.job import names
 from hipq.job.states import RUNNING
 from hipq.job.view import Job
 from hipq.job_type import JobType
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 
 LOGGER: Final = logging.getLogger("hipq.celery")
 TWINS: Final = 4

@@ -19,8 +19,8 @@ from hipq.journal.folder import Folder, read_at
 from hipq.journal.quarantine import QUARANTINE, opened_place
 from hipq.journal.refused import SUFFIX, Kept, kept
 from hipq.observe.logs import escaped
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 
 folder_argument = click.argument("folder", metavar="FOLDER")
 

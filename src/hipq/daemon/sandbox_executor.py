@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
+from hipq.daemon.ids import Ids
 from hipq.daemon.tenancy.fair_queue import FairQueue, is_apart
 from hipq.daemon.tenancy.quotas import TooMuchAtOnce
 from hipq.engine.lanes import Spare
@@ -69,7 +70,7 @@ class SandboxExecutor:
         contexts: Contexts,
         handler_of: Callable[[str, str], Handler | None],
         launcher: Launcher,
-        queue: int,
+        ids: Ids,
         now: Callable[[], int],
         steady: Callable[[], int],
         notify_done: Callable[[], None],
@@ -80,7 +81,7 @@ class SandboxExecutor:
         self._contexts = contexts
         self._handler_of = handler_of
         self._launcher = launcher
-        self._queue = queue
+        self._ids = ids
         self._now = now
         self._steady = steady
         self._notify_done = notify_done
@@ -275,9 +276,10 @@ class SandboxExecutor:
         return self._made(running, spawned)
 
     def _made(self, running: Execution, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
-        now = self._now() if jobs else 0
+        now, tenant = self._now(), running.row.tenant
         return [
-            job_factory.job(self._queue, running.row.tenant, name, data, job_factory.PLAIN, now) for name, data in jobs
+            job_factory.job(self._ids.queue, tenant, name, data, job_factory.PLAIN, now, job_id)
+            for job_id, (name, data) in zip(self._ids.for_store(tenant, len(jobs)), jobs, strict=True)
         ]
 
     def _fail(self, batch: Iterable[Execution], ending: RunResult) -> None:

@@ -8,8 +8,8 @@ from django.db import connections
 
 from hipq.app import Hipq
 from hipq.errors import Invalid
-from hipq.stores.base import Store
 from hipq.stores.open import open_guest, url_of
+from hipq.stores.protocols import Store
 
 KINDS: Final = ("sqlite", "postgresql")
 _NOT_FOR_URLS: Final = frozenset({"client_encoding", "context", "cursor_factory", "prepare_threshold"})

@@ -10,7 +10,7 @@ import msgspec
 
 from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 
 AT_ONCE: Final = 1_000
 Rows = Sequence[tuple[Any, ...]]

@@ -33,7 +33,7 @@ from hipq.job.model import New, Row
 from hipq.job.payload import decode
 from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL
 from hipq.job.view import Job
-from hipq.stores.base import Stored
+from hipq.stores.values import Stored
 
 ERROR_LIMIT: Final = 300
 """Characters of an error in a span; the whole of it is on the job."""

@@ -30,7 +30,7 @@ from hipq.job.matching import (
 )
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ERROR, FINAL, RETRY, WAITING
-from hipq.stores.base import Delivered
+from hipq.stores.values import Delivered
 
 KEYS_AT_ONCE: Final = 1000
 """The most keys that one transaction locks: with twenty times as many PostgreSQL's lock table is full."""

@@ -12,8 +12,8 @@ from psycopg.rows import args_row
 
 from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.model import Change, Row, queue_of
-from hipq.stores.base import AnswerFilter, Delivered
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.inbox_transaction import Key, Numbered, deliver, lock_number
 from hipq.stores.postgres.connection import Connection, in_transaction, patiently
 from hipq.stores.postgres.insert import in_json
@@ -22,6 +22,7 @@ from hipq.stores.postgres.session import LONG_SECONDS
 from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Settle, rows
 from hipq.stores.sql.inbox import SqlInbox, Wanted, by_queue
+from hipq.stores.values import Delivered
 
 _Inserted = msgspec.defstruct("_Inserted", list(KEPT[1:]))
 

@@ -11,7 +11,7 @@ import msgspec
 
 from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.model import Change, Row, queue_of
-from hipq.stores.base import AnswerFilter, Delivered
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.inbox_transaction import Numbered, deliver
 from hipq.stores.sql.inbox import SqlInbox, Wanted, by_queue
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, no_nul, read
@@ -19,6 +19,7 @@ from hipq.stores.sqlite.connection import Connection
 from hipq.stores.sqlite.rule_claims import texts
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.turn import Settle
+from hipq.stores.values import Delivered
 
 _kept = msgspec.json.Decoder(list[Kept])
 _rows = msgspec.json.Decoder(list[list[Any]])
