@@ -88,12 +88,12 @@ def _read(conn: Connection, query: bytes, values: Any) -> list[Kept]:
 
 
 def _key_of(conn: Connection, answer_id: int) -> list[Key]:
-    """The key of an answer: whoever looks for it there has the lock."""
+    """The key of an answer, to be locked: a job that is about to be given the answer holds that lock."""
     return [(one.queue, one.tenant, one.job_type, one.job_key) for one in _read(conn, _ONE, {"id": answer_id})]
 
 
 def given(conn: Connection, statements: Statements, jobs: list[int]) -> dict[int, Kept]:
-    """The answers that these jobs have to look at."""
+    """The answers that these jobs are to look at, by the ids of the jobs."""
     if not jobs:
         return {}
     return {one.job: one for one in _read(conn, statements.plain("answer_given"), {"jobs": jobs})}

@@ -86,7 +86,7 @@ class SqliteInbox(SqlInbox):
 
 
 def given(conn: sqlite3.Connection, jobs: Sequence[int]) -> dict[int, Kept]:
-    """The answers that these jobs have to look at (index _job)."""
+    """The answers that these jobs are to look at, by the ids of the jobs (index _job)."""
     if not jobs:
         return {}
     which = "job IN (SELECT value FROM json_each(?)) AND job <> 0 AND state = 'matched'"
