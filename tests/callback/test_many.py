@@ -12,8 +12,8 @@ import pytest
 
 from hipq import Hipq
 from hipq.callback.asgi import callbacks
-from hipq.callback.buckets import ADDRESSES, Buckets
-from hipq.callback.gather import MOST, Gathering, Overloaded
+from hipq.callback.batches import MOST, AnswerBatches, Overloaded
+from hipq.callback.rate_buckets import ADDRESSES, RateBuckets
 from hipq.errors import StoreRefused, StoreUnavailable
 from hipq.job.answer import Answered, NewAnswer
 from tests.callback.conftest import call
@@ -52,7 +52,7 @@ def new(data: str) -> NewAnswer:
     return NewAnswer(1, "charge", "key", data, 0, 0, 0, 0, 0)
 
 
-def outcomes(gathering: Gathering, makes: Sequence[Callable[[], NewAnswer]]) -> list[Any]:
+def outcomes(gathering: AnswerBatches, makes: Sequence[Callable[[], NewAnswer]]) -> list[Any]:
     async def every() -> list[Any]:
         return await asyncio.gather(*(gathering.bring(make) for make in makes), return_exceptions=True)
 
@@ -70,7 +70,7 @@ def test_a_bad_one_does_not_spoil_the_others(error: type[Exception]) -> None:
         raise ValueError
 
     makes = [lambda number=number: new("bad" if number == 7 else "good") for number in range(50)]
-    found = outcomes(Gathering(bring), [*makes, unreadable])
+    found = outcomes(AnswerBatches(bring), [*makes, unreadable])
     assert [number for number, one in enumerate(found) if one != "matched"] == [7, 50]
     assert isinstance(found[7], error)
     assert isinstance(found[50], ValueError)
@@ -83,7 +83,7 @@ def test_while_the_database_is_away_nobody_tries_one_by_one() -> None:
         calls.append(len(news))
         raise StoreUnavailable
 
-    found = outcomes(Gathering(bring), [lambda: new("good")] * 50)
+    found = outcomes(AnswerBatches(bring), [lambda: new("good")] * 50)
     assert all(isinstance(one, StoreUnavailable) for one in found)
     assert sum(calls) == 50, "each of them was tried once"
 
@@ -95,11 +95,11 @@ def test_more_than_a_thousand_do_not_wait() -> None:
         goes_on.wait(60)
         return [Answered.MATCHED] * len(news)
 
-    gathering = Gathering(bring)
+    gathering = AnswerBatches(bring)
 
     async def many() -> Counter[str]:
         first = asyncio.create_task(gathering.bring(lambda: new("first")))
-        while gathering._gathered or not gathering._bringing:
+        while gathering._gathered or not gathering._delivering:
             await asyncio.sleep(0.001)
         tasks = [asyncio.create_task(gathering.bring(lambda: new("next"))) for _ in range(MOST + 5)]
         await asyncio.sleep(0)
@@ -117,7 +117,7 @@ def test_one_who_goes_while_it_waits_does_not_hold_up_the_others() -> None:
         goes_on.wait(60)
         return [Answered.MATCHED] * len(news)
 
-    gathering = Gathering(bring)
+    gathering = AnswerBatches(bring)
 
     async def many() -> list[Any]:
         tasks = [asyncio.create_task(gathering.bring(lambda: new("good"))) for _ in range(3)]
@@ -141,7 +141,7 @@ class Seconds:
 
 def test_an_address_may_call_so_often() -> None:
     steady = Seconds()
-    buckets = Buckets(10, steady)
+    buckets = RateBuckets(10, steady)
     assert [buckets.take("a") for _ in range(21)] == [True] * 20 + [False]
     assert buckets.take("b")
     steady.now += 0.5
@@ -155,14 +155,14 @@ def test_an_address_may_call_so_often() -> None:
 
 def test_half_a_call_in_a_second_is_one_in_two() -> None:
     steady = Seconds()
-    buckets = Buckets(0.5, steady)
+    buckets = RateBuckets(0.5, steady)
     assert [buckets.take("a"), buckets.take("a")] == [True, False]
     steady.now += 2
     assert buckets.take("a")
 
 
 def test_memory_for_addresses_is_bounded_and_an_ipv6_network_is_one() -> None:
-    buckets = Buckets(1, Seconds())
+    buckets = RateBuckets(1, Seconds())
     for number in range(ADDRESSES + 50):
         buckets.take(f"10.0.{number >> 8}.{number & 255}")
     assert len(buckets._left) == ADDRESSES
@@ -174,7 +174,7 @@ def test_memory_for_addresses_is_bounded_and_an_ipv6_network_is_one() -> None:
 
 
 def test_no_rate_is_no_limit() -> None:
-    buckets = Buckets(0, Seconds())
+    buckets = RateBuckets(0, Seconds())
     assert all(buckets.take("a") for _ in range(10_000))
     buckets.fine("a", 10)
     assert buckets._left == {}
@@ -183,7 +183,7 @@ def test_no_rate_is_no_limit() -> None:
 def test_who_calls_too_often_is_told_so_and_forgeries_cost_ten(
     app: Hipq, charge: Any, sign: Sign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.callback.asgi.Buckets", lambda rate: Buckets(rate, Seconds()))  # no time passes
+    monkeypatch.setattr("hipq.callback.asgi.RateBuckets", lambda rate: RateBuckets(rate, Seconds()))  # no time passes
     token = sign(charge.enqueue())
 
     async def statuses(calls: Sequence[tuple[str, str]]) -> Counter[int]:

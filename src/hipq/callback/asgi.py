@@ -15,12 +15,12 @@ from collections.abc import MutableMapping
 from typing import Any, Final
 
 from hipq.callback import RATE, SIZE
-from hipq.callback.bringing import App, Bringing
-from hipq.callback.buckets import Buckets
-from hipq.callback.gather import Gathering, Overloaded
+from hipq.callback.batches import AnswerBatches, Overloaded
+from hipq.callback.deliver import AnswerApp, AnswerDelivery
+from hipq.callback.rate_buckets import RateBuckets
 from hipq.callback.reply import AGAIN, CallbackReply, Send, accepted, refusal
-from hipq.callback.request import Body, ClientGone, Receive, Request, too_large
-from hipq.callback.signing import Claims, Forbidden
+from hipq.callback.request import Body, CallbackRequest, ClientGone, Receive, too_large
+from hipq.callback.signing import Forbidden, SignedClaims
 from hipq.job.names import whole
 from hipq.job.payload import SIZE_LIMIT
 from hipq.job.when import seconds
@@ -35,7 +35,7 @@ _LONG: Final = re.compile("([^/]{6})[^/]{30,}")
 _log = logging.getLogger("hipq")
 
 
-def callbacks(app: App, *, size: int = SIZE, rate: float = RATE) -> Callbacks:
+def callbacks(app: AnswerApp, *, size: int = SIZE, rate: float = RATE) -> Callbacks:
     """To be mounted in another ASGI application, or run alone. `size`: bytes an answer may have. `rate`: calls in a
     second from one address; 0 = any number."""
     whole(size, "size", 1, SIZE_LIMIT)
@@ -43,16 +43,16 @@ def callbacks(app: App, *, size: int = SIZE, rate: float = RATE) -> Callbacks:
 
 
 class Callbacks:
-    def __init__(self, app: App, size: int, rate: float) -> None:
+    def __init__(self, app: AnswerApp, size: int, rate: float) -> None:
         self._app = app
         self._size = size
-        self._buckets = Buckets(rate)
-        self._bringing = Bringing(app)
-        self._gathering = Gathering(self._bringing.bring)
+        self._buckets = RateBuckets(rate)
+        self._delivering = AnswerDelivery(app)
+        self._gathering = AnswerBatches(self._delivering.bring)
         self._held = 0
         self._is_open = False
         self._looking: asyncio.Task[Any] | None = None
-        self._told = 0.0
+        self._warned_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -80,8 +80,8 @@ class Callbacks:
     def _tell(self, reply: CallbackReply, error: Exception) -> None:
         if reply.status == 500:
             _log.error("callback failed", exc_info=error)
-        elif reply.status == 503 and time.monotonic() - self._told >= 1:  # it may be the same for thousands
-            self._told = time.monotonic()
+        elif reply.status == 503 and time.monotonic() - self._warned_at >= 1:  # it may be the same for thousands
+            self._warned_at = time.monotonic()
             _log.warning("callback failed: %s", error)
         else:
             _log.debug("callback refused: %d %s", reply.status, reply.body["error"])
@@ -96,13 +96,13 @@ class Callbacks:
         if not self._buckets.take(address):
             return CallbackReply(429, {"error": "too many calls from this address"}, AGAIN)
         claims = await self._claims(token, address)
-        request = Request(scope)
+        request = CallbackRequest(scope)
         if request.length > self._size:
             raise too_large(self._size)
         body = Body(receive, self._size)
         try:
             read = await body.read(self._hold)
-            outcome = await self._gathering.bring(lambda: self._bringing.made(claims, request, read))
+            outcome = await self._gathering.bring(lambda: self._delivering.made(claims, request, read))
         finally:
             self._held -= body.size
         _log.debug("callback job=%d attempt=%d answer=%s", claims.job, claims.attempt, outcome)
@@ -115,7 +115,7 @@ class Callbacks:
         scope["raw_path"] = scope["path"].encode("utf-8", "replace")
         return token
 
-    async def _claims(self, token: str, address: str) -> Claims:
+    async def _claims(self, token: str, address: str) -> SignedClaims:
         if not self._is_open or self._app.signer.must_look(token):
             await self._look()
         try:

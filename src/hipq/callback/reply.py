@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from hipq.callback.gather import Overloaded
+from hipq.callback.batches import Overloaded
 from hipq.callback.request import BadCallback
 from hipq.callback.signing import Expired, Forbidden
 from hipq.errors import HipqError, StoreRefused

@@ -37,7 +37,7 @@ class ClientGone(Exception):
     """Nobody is there any more to be told anything."""
 
 
-class Request:
+class CallbackRequest:
     """A POST, as far as it is known before its body."""
 
     def __init__(self, scope: Scope) -> None:

@@ -46,7 +46,7 @@ class Expired(HipqError):
     """This URL has expired."""
 
 
-class Claims(NamedTuple):
+class SignedClaims(NamedTuple):
     """What a URL says."""
 
     tenant: str
@@ -67,7 +67,7 @@ class KeySeen(NamedTuple):
     made: int
 
 
-class Key(msgspec.Struct, frozen=True):
+class SigningKey(msgspec.Struct, frozen=True):
     id: str
     secret: bytes
     made: int
@@ -79,7 +79,7 @@ class Key(msgspec.Struct, frozen=True):
         return [("id", self.id)]
 
 
-Keys = tuple[Key, ...]
+Keys = tuple[SigningKey, ...]
 _keys = msgspec.json.Decoder(Keys)
 
 
@@ -102,14 +102,14 @@ class Signer:
         until = -(-expires // SECOND)
         return _signed(key, _HEAD.pack(int(key.id, 16), row.id, row.attempt, until) + row.tenant.encode())
 
-    def check(self, token: str, now: int) -> Claims:
+    def check(self, token: str, now: int) -> SignedClaims:
         """What it says; Forbidden, whatever is wrong with it, or Expired."""
         claims = self.read(token)
         if claims.is_over(now):
             raise Expired
         return claims
 
-    def read(self, token: str) -> Claims:
+    def read(self, token: str) -> SignedClaims:
         """The same, expired or not."""
         said = _said(token)
         if said is None:
@@ -119,7 +119,7 @@ class Signer:
         if key is None or not hmac.compare_digest(_signed(key, said).encode(), token.encode()):
             raise Forbidden
         _, job, attempt, until = _HEAD.unpack_from(said)
-        return Claims(said[_HEAD.size :].decode(), job, attempt, until * SECOND)
+        return SignedClaims(said[_HEAD.size :].decode(), job, attempt, until * SECOND)
 
     def must_look(self, token: str) -> bool:
         """Whether `read` will ask the database, which takes its time."""
@@ -150,7 +150,7 @@ class Signer:
         return f"<Signer {self._app}>"
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def _key(self, key_id: str) -> Key | None:
+    def _key(self, key_id: str) -> SigningKey | None:
         found = _of(self._fresh_keys(), key_id)
         if found is None and self._steady() - self._looked >= AGAIN:
             found = _of(self._look(), key_id)
@@ -177,16 +177,16 @@ class Signer:
         self._looked = looked
         return self._known
 
-    def _new(self) -> Key:
-        return Key(token_hex(4), token_bytes(32), self._store.now())
+    def _new(self) -> SigningKey:
+        return SigningKey(token_hex(4), token_bytes(32), self._store.now())
 
 
-def signing_key(keys: Keys, now: int) -> Key:
+def signing_key(keys: Keys, now: int) -> SigningKey:
     """The newest that everybody knows by now; if none is old enough for that, the oldest."""
     return next((key for key in reversed(keys) if key.made <= now - SIGNS_AFTER), keys[0])
 
 
-def _of(keys: Keys, key_id: str) -> Key | None:
+def _of(keys: Keys, key_id: str) -> SigningKey | None:
     return next((key for key in keys if key.id == key_id), None)
 
 
@@ -194,7 +194,7 @@ def _loaded(text: str) -> Keys:
     return _keys.decode(text) if text else ()
 
 
-def _signed(key: Key, said: bytes) -> str:
+def _signed(key: SigningKey, said: bytes) -> str:
     return f"{_text(said)}.{_text(hmac.digest(key.secret, said, 'sha256'))}"
 
 

@@ -14,7 +14,7 @@ from msgspec import convert
 
 from hipq import Hipq, Job, backoff
 from hipq.celery.keeper import Keeper
-from hipq.celery.message import Message
+from hipq.celery.message import TaskMessage
 from hipq.celery.publisher import Publisher
 from hipq.celery.worker import step
 from hipq.errors import Invalid, shown
@@ -70,7 +70,7 @@ def install(
 
         @queue.job(retry=backoff(attempts=1_000_000, cap=60), run_timeout=PUBLISH_SECONDS)
         def publish(job: Job[Any]) -> None:
-            publisher.publish(convert(job.data, Message))
+            publisher.publish(convert(job.data, TaskMessage))
 
         @queue.cron("17 * * * *")
         def forget(_job: Job[Any]) -> dict[str, int]:
@@ -116,8 +116,8 @@ def _hung_into(app: Any, keeper: Keeper) -> Callable[[], None]:
                     for one in task_id if isinstance(task_id, list | tuple | set | frozenset) else [task_id]:
                         keeper.cancel(one)
             finally:  # workers are told in any case, and last: what was just being published is stopped there
-                told = celerys(task_id, *args, **options)
-            return told
+                result = celerys(task_id, *args, **options)
+            return result
 
         control.revoke = revoke
         return control

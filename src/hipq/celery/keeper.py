@@ -19,7 +19,7 @@ from kombu.utils.json import loads
 from msgspec import convert, json
 
 from hipq import Hipq
-from hipq.celery.message import Message, eta_of, message
+from hipq.celery.message import TaskMessage, eta_of, message
 from hipq.errors import Conflict, DuplicateKey, Invalid, NotFound
 from hipq.job import names
 from hipq.job.states import RUNNING
@@ -49,10 +49,12 @@ class Keeper:
     def send_task_message(self, producer: Any, name: str, made: Any, **options: Any) -> Any:
         """Stands in for Celery's own."""
         if self.active and self._is_far(made, options) and self._is_ours(producer):
-            producer = Keeping(producer, lambda body, told: self.keep(message(name, body, time.time(), told)))
+            producer = KeepingProducer(
+                producer, lambda body, publish_options: self.keep(message(name, body, time.time(), publish_options))
+            )
         return self._celerys()(producer, name, made, **options)
 
-    def keep(self, wanted: Message) -> None:
+    def keep(self, wanted: TaskMessage) -> None:
         """Store it, unless this run of this task is waiting to be published already."""
         eta = eta_of(({"eta": wanted.eta}, {}, (), None), None, self._app)
         data = json.decode(json.encode(wanted))  # as Celery would send it: its headers may have tuples in them
@@ -65,14 +67,14 @@ class Keeper:
                     return
         raise Conflict(f"task {wanted.id} is kept {TWINS} times already: send it again when they are published")
 
-    def _is_waiting(self, job: int, wanted: Message) -> bool:
+    def _is_waiting(self, job: int, wanted: TaskMessage) -> bool:
         """Whether it is this run, and nobody has begun to publish it. One that may be at the broker already is the run
         before, whose task sends itself again."""
         try:
             found = self._hipq.job(job)
         except NotFound:
             return False
-        return not found.attempt and convert(found.data, Message).is_same_as(wanted)
+        return not found.attempt and convert(found.data, TaskMessage).is_same_as(wanted)
 
     def _is_far(self, made: Any, options: dict[str, Any]) -> bool:
         eta = eta_of(made, options.get("headers"), self._app)
@@ -116,7 +118,7 @@ class Keeper:
                 continue  # it is published
             found = True
             if job.state != RUNNING:  # else a worker may get it, and will say so
-                self._revoked(convert(job.data, Message))
+                self._revoked(convert(job.data, TaskMessage))
         return found
 
     def _kept(self, task_id: Any) -> Iterator[Job[Any]]:
@@ -130,10 +132,10 @@ class Keeper:
         for key in keys(task_id):
             for row in self._hipq.store.find(Filter(number, job_type=self._publish.name, job_key=key, table="live")):
                 job: Job[Any] = Job(row)
-                if convert(job.data, Message).id == task_id:
+                if convert(job.data, TaskMessage).id == task_id:
                     yield job
 
-    def _revoked(self, kept: Message) -> None:
+    def _revoked(self, kept: TaskMessage) -> None:
         """As a worker does it that gets a revoked task; so a chord hears of it too."""
         headers = loads(kept.headers)
         if headers.get("ignore_result") or self._app.conf.task_ignore_result:
@@ -146,7 +148,7 @@ class Keeper:
         self._app.backend.mark_as_revoked(kept.id, "revoked", request=Context(about))
 
 
-class Keeping:
+class KeepingProducer:
     """In the place of a producer, for one task: what is published first is kept, what follows is news of it."""
 
     def __init__(self, producer: Any, keep: Callable[[Any, dict[str, Any]], None]) -> None:

@@ -24,7 +24,7 @@ NOT_KEPT: Final = ("serializer", "compression", "retry", "retry_policy")
 """Of what Celery tells a producer: what has had its effect, or what the publisher decides by itself."""
 
 
-class Message(msgspec.Struct, frozen=True):
+class TaskMessage(msgspec.Struct, frozen=True):
     """The data of a job that publishes it. Its first fields are for people who look at the job."""
 
     task: str
@@ -58,27 +58,27 @@ class Message(msgspec.Struct, frozen=True):
         behind = [queue for queue in configured.values() if self.exchange and _leads(self.exchange, queue)]
         return [*(_entity(one, configured) for one in loads(self.declare)), *behind]
 
-    def is_same_as(self, other: Message) -> bool:
+    def is_same_as(self, other: TaskMessage) -> bool:
         """Whether both are one run of one task. A retry has the id of the run before, and so has a replaced task."""
         return (self.id, self.retries, self.replaced) == (other.id, other.retries, other.replaced)
 
 
-def message(name: str, body: Any, now: float, options: dict[str, Any]) -> Message:
+def message(name: str, body: Any, now: float, options: dict[str, Any]) -> TaskMessage:
     """What Celery hands to a producer (`options`: as `Producer.publish` takes them)."""
-    told = {key: value for key, value in options.items() if key not in NOT_KEPT}
+    publish_options = {key: value for key, value in options.items() if key not in NOT_KEPT}
     headers, declare, expiration = (
-        told.pop("headers", None) or {},
-        told.pop("declare", None),
-        told.pop("expiration", None),
+        publish_options.pop("headers", None) or {},
+        publish_options.pop("declare", None),
+        publish_options.pop("expiration", None),
     )
     about = body if isinstance(body, dict) else headers  # protocol 1 has no headers
-    content_type, encoding, text = _content(body, told, options, headers)
-    exchange = told.pop("exchange", None) or ""
+    content_type, encoding, text = _content(body, publish_options, options, headers)
+    exchange = publish_options.pop("exchange", None) or ""
     if isinstance(exchange, Exchange):
-        told["delivery_mode"] = told.get("delivery_mode") or exchange.delivery_mode
+        publish_options["delivery_mode"] = publish_options.get("delivery_mode") or exchange.delivery_mode
         exchange = exchange.name
     try:
-        return Message(
+        return TaskMessage(
             task=name,
             id=about["id"],
             eta=about["eta"],
@@ -91,7 +91,7 @@ def message(name: str, body: Any, now: float, options: dict[str, Any]) -> Messag
             is_base64=isinstance(text, bytes),
             expires_at=None if expiration is None else now + expiration,
             headers=dumps(headers),
-            options=dumps(told),
+            options=dumps(publish_options),
             declare=dumps([_described(one) for one in declare]),
         )
     except TypeError as error:
@@ -112,10 +112,10 @@ def eta_of(message: Any, headers: Mapping[str, Any] | None, app: Any) -> datetim
 
 
 def _content(
-    body: Any, told: dict[str, Any], options: Mapping[str, Any], headers: dict[str, Any]
+    body: Any, publish_options: dict[str, Any], options: Mapping[str, Any], headers: dict[str, Any]
 ) -> tuple[str, str, str | bytes]:
     """As `Producer.publish` makes it, which notes the compression among the headers."""
-    content_type, encoding = told.pop("content_type", None), told.pop("content_encoding", None)
+    content_type, encoding = publish_options.pop("content_type", None), publish_options.pop("content_encoding", None)
     if not content_type:
         content_type, encoding, body = serialized(body, serializer=options.get("serializer"))
     if compression := options.get("compression"):

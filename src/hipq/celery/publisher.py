@@ -12,7 +12,7 @@ from typing import Any, Final
 from kombu.pools import ProducerPool
 from kombu.utils.json import loads
 
-from hipq.celery.message import Message
+from hipq.celery.message import TaskMessage
 
 HANDS: Final = 10
 """How many publish at a time, each over a connection of its own."""
@@ -30,7 +30,7 @@ class Publisher:
         self._pool: Any = None
         self._pid = 0
 
-    def publish(self, message: Message) -> None:
+    def publish(self, message: TaskMessage) -> None:
         """Returns when the broker has it."""
         options = loads(message.options)
         if "confirm_timeout" in options and options["confirm_timeout"] is None:

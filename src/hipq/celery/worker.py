@@ -22,7 +22,7 @@ STOP_SECONDS: Final = 20.0
 GREEN: Final = ("gevent", "eventlet")
 
 
-class Beside:
+class WorkerEngine:
     """An engine beside a worker, from its start to its stop."""
 
     def __init__(self, hipq: Hipq) -> None:
@@ -85,7 +85,7 @@ def step(hipq: Hipq) -> type[Any]:
                 LOGGER.warning("kept tasks are not published from a worker with %s: run `hipq worker` for them", green)
             return not green
 
-        def create(self, parent: Any) -> Beside:  # noqa: ARG002
-            return Beside(hipq)
+        def create(self, parent: Any) -> WorkerEngine:  # noqa: ARG002
+            return WorkerEngine(hipq)
 
     return PublishDueTasks

@@ -149,7 +149,7 @@ def _supervised(target: Waiter, stop: threading.Event) -> None:
 
     poller = Supervised("poller", target.run)
     while not stop.is_set():
-        poller.tend(time.monotonic())
+        poller.ensure_running(time.monotonic())
         time.sleep(LOOK)
     poller.stop()
     while poller.is_alive:

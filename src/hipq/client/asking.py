@@ -19,7 +19,7 @@ LONGEST_PAUSE: Final = 5.0
 T = TypeVar("T")
 
 
-class Request(NamedTuple):
+class ClientRequest(NamedTuple):
     method: str
     path: str
     query: Mapping[str, str] = {}
@@ -35,11 +35,11 @@ class Pause(NamedTuple):
     seconds: float
 
 
-Step = Request | Pause
+Step = ClientRequest | Pause
 Steps = Generator[Step, "Response | Lost | None", T]
 
 
-def patiently(request: Request, patience: float) -> Steps[Response]:
+def patiently(request: ClientRequest, patience: float) -> Steps[Response]:
     """Its reply. What the daemon does not take right now, or never got, is sent again for so many seconds; what it may
     have got and done, only if that does no harm."""
     until = time.monotonic() + patience

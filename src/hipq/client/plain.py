@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from hipq.client import wire
-from hipq.client.asking import Pause, Request, Steps
+from hipq.client.asking import ClientRequest, Pause, Steps
 from hipq.client.replies import Lost, Response, Result, good
-from hipq.client.verbs import Lines, Verbs
+from hipq.client.verbs import EventLines, Verbs
 from hipq.errors import DaemonUnavailable
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class Client:
     def events(self) -> Iterator[dict[str, Any]]:
         """What happens to the tenant's jobs from now on, until the daemon stops."""
         request = self._do(self._verbs.events())
-        lines = Lines()
+        lines = EventLines()
         try:
             with self._http.stream(
                 request.method, request.path, headers=dict(request.headers), timeout=request.seconds
@@ -119,7 +119,7 @@ class Client:
             value: T = end.value
             return value
 
-    def _send(self, request: Request) -> Response | Lost:
+    def _send(self, request: ClientRequest) -> Response | Lost:
         try:
             found = self._http.request(
                 request.method, request.path, params=dict(request.query), headers=dict(request.headers),

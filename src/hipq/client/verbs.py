@@ -11,7 +11,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from hipq.client.asking import Request, Steps, patiently, text_of
+from hipq.client.asking import ClientRequest, Steps, patiently, text_of
 from hipq.client.replies import Result, good, result
 from hipq.errors import Invalid
 
@@ -31,22 +31,22 @@ class Verbs:
         self._patience = patience
 
     # -- asking -----------------------------------------------------------------------------------------------------
-    def _ask(self, request: Request) -> Steps[Seen]:
+    def _ask(self, request: ClientRequest) -> Steps[Seen]:
         found: Seen = good((yield from patiently(request, self._patience))).json()
         return found
 
-    def _place(self, *parts: str) -> Steps[str]:
+    def _path(self, *parts: str) -> Steps[str]:
         """The path of something of this tenant; whose token it is the daemon says."""
         if not self.tenant:
-            found = yield from self._ask(Request("GET", "/v1/whoami", again=True))
+            found = yield from self._ask(ClientRequest("GET", "/v1/whoami", again=True))
             if not found["tenant"]:
                 raise Invalid("this is an admin's token: say for which tenant, Client(url, token, tenant=...)")
             self.tenant = found["tenant"]
         return "/".join(["", "v1", self.tenant, *(quote(part, safe="") for part in parts)])
 
     def _get(self, *parts: str, **query: Any) -> Steps[Seen]:
-        path = yield from self._place(*parts)
-        return (yield from self._ask(Request("GET", path, _query(query), again=True)))
+        path = yield from self._path(*parts)
+        return (yield from self._ask(ClientRequest("GET", path, _query(query), again=True)))
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     def add(self, type: str, payloads: tuple[Any, ...], options: Mapping[str, Any]) -> Steps[list[str]]:
@@ -57,9 +57,9 @@ class Verbs:
 
     def add_many(self, jobs: Iterable[Mapping[str, Any]], once: bool) -> Steps[list[str]]:
         body = json.dumps([_job(job) for job in jobs]).encode()
-        path = yield from self._place("jobs")
+        path = yield from self._path("jobs")
         headers = {**_JSON, "idempotency-key": uuid4().hex} if once else _JSON
-        found = yield from self._ask(Request("POST", path, headers=headers, body=body, again=once))
+        found = yield from self._ask(ClientRequest("POST", path, headers=headers, body=body, again=once))
         return list(found["ids"])
 
     def job(self, job_id: str | int) -> Steps[Seen]:
@@ -72,19 +72,19 @@ class Verbs:
         return (yield from self._get("jobs", str(job_id), "why"))
 
     def cancel(self, job_id: str | int, reason: str) -> Steps[Seen]:
-        path = yield from self._place("jobs", str(job_id), "cancel")
-        return (yield from self._ask(Request("POST", path, _query({"reason": reason}))))
+        path = yield from self._path("jobs", str(job_id), "cancel")
+        return (yield from self._ask(ClientRequest("POST", path, _query({"reason": reason}))))
 
     def retry(self, job_id: str | int) -> Steps[Seen]:
-        path = yield from self._place("jobs", str(job_id), "retry")
-        return (yield from self._ask(Request("POST", path)))
+        path = yield from self._path("jobs", str(job_id), "retry")
+        return (yield from self._ask(ClientRequest("POST", path)))
 
     def result(self, job_id: str | int, timeout: float | None) -> Steps[Result]:
-        path = yield from self._place("jobs", str(job_id), "result")
+        path = yield from self._path("jobs", str(job_id), "result")
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = POLL if until is None else max(0.0, min(POLL, until - time.monotonic()))
-            request = Request("GET", path, {"wait": f"{left:.3f}"}, again=True, seconds=left + 30)
+            request = ClientRequest("GET", path, {"wait": f"{left:.3f}"}, again=True, seconds=left + 30)
             found = result(str(job_id), (yield from patiently(request, self._patience)))
             if found is not None:
                 return found
@@ -92,12 +92,12 @@ class Verbs:
                 raise TimeoutError(f"job {job_id} has not ended within {timeout:g} seconds")
 
     def answer(self, type: str, key: str, data: Any, options: Mapping[str, Any]) -> Steps[str]:
-        path = yield from self._place("answers", type, key)
+        path = yield from self._path("answers", type, key)
         given = dict(options)
         headers = {"idempotency-key": given.pop("answer_id", "") or uuid4().hex}
         if not isinstance(data, (bytes, str)):
             headers |= _JSON
-        request = Request("POST", path, _query(given), headers, text_of(data), again=True)
+        request = ClientRequest("POST", path, _query(given), headers, text_of(data), again=True)
         response = yield from patiently(request, self._patience)
         if response.status in (409, 410) and b'"answer"' in response.body:
             return str(response.json()["answer"])
@@ -105,9 +105,9 @@ class Verbs:
 
     # -- handlers ---------------------------------------------------------------------------------------------------
     def set_handler(self, type: str, parts: Mapping[str, str]) -> Steps[Seen]:
-        path = yield from self._place("handlers", type)
+        path = yield from self._path("handlers", type)
         body = json.dumps({name: value for name, value in parts.items() if value}).encode()
-        return (yield from self._ask(Request("PUT", path, headers=_JSON, body=body, again=True)))
+        return (yield from self._ask(ClientRequest("PUT", path, headers=_JSON, body=body, again=True)))
 
     def get_handler(self, type: str) -> Steps[Seen]:
         return (yield from self._get("handlers", type))
@@ -116,15 +116,15 @@ class Verbs:
         return list((yield from self._get("handlers"))["handlers"])
 
     def delete_handler(self, type: str) -> Steps[None]:
-        path = yield from self._place("handlers", type)
-        yield from self._ask(Request("DELETE", path))
+        path = yield from self._path("handlers", type)
+        yield from self._ask(ClientRequest("DELETE", path))
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def queues(self) -> Steps[list[dict[str, Any]]]:
         return list((yield from self._get("queues"))["queues"])
 
-    def events(self) -> Steps[Request]:
-        return Request("GET", (yield from self._place("events")), headers={"accept": "text/event-stream"})
+    def events(self) -> Steps[ClientRequest]:
+        return ClientRequest("GET", (yield from self._path("events")), headers={"accept": "text/event-stream"})
 
 
 def _query(given: Mapping[str, Any]) -> dict[str, str]:
@@ -148,7 +148,7 @@ def _job(given: Mapping[str, Any]) -> dict[str, Any]:
         return {**found, "payload_base64": b64encode(text).decode()}
 
 
-class Lines:
+class EventLines:
     """Server-sent events, line by line."""
 
     def __init__(self) -> None:

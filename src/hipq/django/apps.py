@@ -37,7 +37,7 @@ def backends() -> Iterator[HipqBackend]:
 def _make_tables(using: str, **_: Any) -> None:
     """With Django's connection: a test's database may be in memory, and one that is dropped must have no other."""
     for backend in backends():
-        if backend.place is not None and backend.place.alias == using:
+        if backend.location is not None and backend.location.alias == using:
             backend.migrate(through_django=True)
 
 
@@ -48,7 +48,9 @@ def _check_tables(databases: Iterable[str] | None = None, **_: Any) -> list[chec
     return [
         message
         for backend in backends()
-        if backend.place and backend.place.alias in wanted and not list(diagnosis.database(backend, backend.place))
+        if backend.location
+        and backend.location.alias in wanted
+        and not list(diagnosis.database(backend, backend.location))
         for message in diagnosis.tables(backend)
     ]
 

@@ -16,9 +16,9 @@ from django.db import connections
 from hipq.app import Hipq
 from hipq.django import diagnosis
 from hipq.django.family import TaskBackend
-from hipq.django.options import Options, options_of
+from hipq.django.location import Guest, Location, let_go
+from hipq.django.options import BackendOptions, options_of
 from hipq.django.performing import Performing
-from hipq.django.place import Guest, Location, let_go
 from hipq.django.results import MIDDLE, TYPE, data_of, moment_of, result_of
 from hipq.django.tasks import InvalidTask, TaskResultDoesNotExist, task_enqueued
 from hipq.errors import Invalid, SchemaError
@@ -37,14 +37,14 @@ _lock = threading.RLock()
 class HipqBackend(TaskBackend):
     supports_get_result = True
     supports_priority = True
-    _options: Options
+    _options: BackendOptions
 
     def _read(self, options: dict[str, Any]) -> None:
-        self._options = Options()
+        self._options = BackendOptions()
         self._options = options_of(options)
 
     @property
-    def place(self) -> Location | None:
+    def location(self) -> Location | None:
         """The database of Django's where its jobs are, if they are in one."""
         return Location(self._options.database) if self._options.database else None
 
@@ -93,8 +93,8 @@ class HipqBackend(TaskBackend):
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         yield from super().check(**kwargs)
         yield from diagnosis.queue_names(self, _queue_name)
-        if self.place is not None and not self._wrong:
-            yield from diagnosis.database(self, self.place)
+        if self.location is not None and not self._wrong:
+            yield from diagnosis.database(self, self.location)
 
     # -- its instances ----------------------------------------------------------------------------------------------
     @contextmanager
@@ -108,28 +108,28 @@ class HipqBackend(TaskBackend):
 
     @property
     def _migrates(self) -> str:
-        return "migrate" if self.place is not None else "hipq_migrate"
+        return "migrate" if self.location is not None else "hipq_migrate"
 
     def _found(self) -> Hipq:
-        place = self.place
-        if place is not None and place.alias not in connections:
-            raise ImproperlyConfigured(f"{self.named()}: there is no database {place.alias!r} in DATABASES")
-        identity = (self._options.name, self._options.app, self._options.url, place.identity if place else "")
+        location = self.location
+        if location is not None and location.alias not in connections:
+            raise ImproperlyConfigured(f"{self.named()}: there is no database {location.alias!r} in DATABASES")
+        identity = (self._options.name, self._options.app, self._options.url, location.identity if location else "")
         with _lock:
             if identity not in _clients:
-                _clients[identity] = Guest(self._options.name, place) if place else self._own()
+                _clients[identity] = Guest(self._options.name, location) if location else self._own()
             return _clients[identity]
 
     def _queue(self, app: Hipq, name: str) -> Queue:
         """A queue that has its tables. In a transaction of Django's none are made, since they could be undone with it
         while others believe in them. Beside it they can be, where two may write at a time."""
-        queue, place = declared(app, name), self.place
+        queue, location = declared(app, name), self.location
         try:
             _ = queue.number
         except SchemaError as missing:
-            if place is None or not place.in_transaction:
+            if location is None or not location.in_transaction:
                 raise
-            if place.kind == "sqlite":
+            if location.kind == "sqlite":
                 raise SchemaError(f"{missing}: name it in QUEUES, or add its first task outside of atomic()") from None
             with closing(self._own()) as own:
                 _ = declared(own, name).number
@@ -140,8 +140,8 @@ class HipqBackend(TaskBackend):
         options = self._options
         if options.app:
             return _imported(options.app)
-        place = self.place
-        return Hipq(options.name, place.url() if place else options.url)
+        location = self.location
+        return Hipq(options.name, location.url() if location else options.url)
 
     # -- working ----------------------------------------------------------------------------------------------------
     def worker(self) -> Hipq:
@@ -172,8 +172,8 @@ class HipqBackend(TaskBackend):
     def migrate(self, through_django: bool = False) -> list[str]:
         """Make hipq's tables, or bring them to this version; what was applied."""
         self.usable()
-        place = self.place
-        app = Guest(self._options.name, place) if place and through_django else self._own()
+        location = self.location
+        app = Guest(self._options.name, location) if location and through_django else self._own()
         for name in sorted(self.queues):
             declared(app, name)
         try:
@@ -183,8 +183,8 @@ class HipqBackend(TaskBackend):
                 app.close()
 
     def __str__(self) -> str:
-        place = self.place
-        return place.shown if place else self._options.app or without_password(self._options.url)
+        location = self.location
+        return location.shown if location else self._options.app or without_password(self._options.url)
 
 
 def _queue_name(name: str) -> str:

@@ -12,10 +12,10 @@ journal             all of it together: what the daemon uses
 """
 
 from hipq.journal.batch import Batch
-from hipq.journal.finding import Finding
+from hipq.journal.finding import JournalFinding
 from hipq.journal.journal import Journal
 from hipq.journal.position import Position
 from hipq.journal.refused import RefusedJob
 from hipq.journal.reserve import Reserved
 
-__all__ = ["Batch", "Finding", "Journal", "Position", "RefusedJob", "Reserved"]
+__all__ = ["Batch", "Journal", "JournalFinding", "Position", "RefusedJob", "Reserved"]

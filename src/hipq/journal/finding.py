@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 
-class Finding(msgspec.Struct, frozen=True):
+class JournalFinding(msgspec.Struct, frozen=True):
     """As a text it is one sentence."""
 
     kind: Literal["cut", "damage", "missing", "refused", "note"]

@@ -10,16 +10,16 @@ from typing import Final
 
 from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalError, JournalRefused
 from hipq.job.names import whole
-from hipq.journal import beside
+from hipq.journal import notes
 from hipq.journal.append import Appender, Done
 from hipq.journal.batch import Batch, check
-from hipq.journal.finding import Finding
+from hipq.journal.finding import JournalFinding
 from hipq.journal.folder import Folder, refusal
 from hipq.journal.front import Front
 from hipq.journal.position import Position
 from hipq.journal.recover import recover
 from hipq.journal.refused import RefusedJob, keep
-from hipq.journal.reserve import Reader, Reserved
+from hipq.journal.reserve import Reserved, ReservedReader
 from hipq.journal.tail import Tail
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -51,9 +51,9 @@ class Journal:
             recovered = recover(self._folder)
             self.identity: Final = recovered.identity
             """Under this name the store keeps the position up to which it has the jobs."""
-            self.found: Final[list[Finding]] = recovered.found
+            self.found: Final[list[JournalFinding]] = recovered.found
             """What was wrong when it was opened, and what went wrong since."""
-            self._reader = Reader(Front(self._folder, self.found), recovered.segments, clock)
+            self._reader = ReservedReader(Front(self._folder, self.found), recovered.segments, clock)
             self._tail = Tail(self._folder, self.identity, recovered.segments[-1], self._reader)
             self._appender = Appender(self._tail, segment_bytes, self._reader)
         except BaseException as error:
@@ -83,7 +83,7 @@ class Journal:
 
     def write_now(self, batch: Batch) -> None:
         """Returns when it is on disk."""
-        waiting = _Waiting()
+        waiting = _PendingWrite()
         self.write(batch, waiting.done)
         waiting.wait()
 
@@ -94,7 +94,7 @@ class Journal:
         if done is not None:
             self._appender.put(None, done)
             return
-        waiting = _Waiting()
+        waiting = _PendingWrite()
         self._appender.put(None, waiting.done)
         waiting.wait()
 
@@ -111,11 +111,11 @@ class Journal:
     @property
     def free_bytes(self) -> int:
         """What its disk has room for; -1 if that cannot be told."""
-        return beside.free_bytes(self._folder)
+        return notes.free_bytes(self._folder)
 
     def forget_gone(self) -> int:
         """Of what was found wrong, what the store refused and somebody has taken out of quarantine since; how many."""
-        gone = [one for one in self.found if one.kind == "refused" and not beside.is_there(self._folder, one.kept)]
+        gone = [one for one in self.found if one.kind == "refused" and not notes.is_there(self._folder, one.kept)]
         for one in gone:
             self.found.remove(one)
         return len(gone)
@@ -160,11 +160,11 @@ class Journal:
     def remember(self, text: bytes) -> None:
         """Keep a text beside it, in place of the one before. It is on disk when this returns."""
         self._check_process()
-        beside.keep(self._folder, REMEMBERED, text)
+        notes.keep(self._folder, REMEMBERED, text)
 
     def remembered(self) -> bytes:
         """That text; empty if there is none, or it is damaged."""
-        return beside.kept(self._folder, REMEMBERED)
+        return notes.kept(self._folder, REMEMBERED)
 
     def read_reserve(self, count: int, seconds: float) -> Reserved | None:
         """The next batches, with about `count` jobs, but at least one batch; None if there is nothing. What is not
@@ -189,7 +189,7 @@ class Journal:
         if not self._reader.waiting_bytes:
             self._appender.tidy()
 
-    def set_aside(self, token: Reserved, some: Sequence[RefusedJob]) -> None:
+    def quarantine(self, token: Reserved, some: Sequence[RefusedJob]) -> None:
         """Keep what the store will never take of a batch, the only one that was reserved, where people find it. Then
         the store's position may move on, and `rsync` forget it."""
         self._check_process()
@@ -243,7 +243,7 @@ class Journal:
             raise JournalError("the journal is closed")
 
 
-class _Waiting:
+class _PendingWrite:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._error: Exception | None = None

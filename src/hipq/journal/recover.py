@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import msgspec
 
 from hipq.errors import JournalError
-from hipq.journal.examine import Trouble, examine
-from hipq.journal.finding import Finding
+from hipq.journal.examine import SegmentProblem, examine
+from hipq.journal.finding import JournalFinding
 from hipq.journal.folder import IDENTITY, Folder, new_identity, refusal, synced
 from hipq.journal.position import BEGINNING, Position
-from hipq.journal.quarantine import copy_aside, move_aside
+from hipq.journal.quarantine import quarantine_copy, quarantine_move
 from hipq.journal.refused import kept
 from hipq.journal.segment import Segment, name_of
 
@@ -22,7 +22,7 @@ class Recovered:
     identity: str
     segments: list[Segment]
     """In order, at least one; all that they hold is synced. No segment ever had a greater number than the last."""
-    found: list[Finding]
+    found: list[JournalFinding]
 
 
 def recover(folder: Folder) -> Recovered:
@@ -35,9 +35,11 @@ def recover(folder: Folder) -> Recovered:
         segments.append(_begun(folder, identity, examined.last + 1, segments[-1].end if segments else BEGINNING))
     if folder.identity() != identity:
         if examined.last:
-            found.append(Finding("note", IDENTITY, 0, 0, "it was damaged or not there; it is as the segments have it"))
+            found.append(
+                JournalFinding("note", IDENTITY, 0, 0, "it was damaged or not there; it is as the segments have it")
+            )
         folder.set_identity(identity)
-    found += [_remedied(folder, trouble) for trouble in examined.troubles]
+    found += [_remedied(folder, problem) for problem in examined.problems]
     found += [one.finding for one in kept(folder)]
     for segment in segments:
         _sync(folder, segment)
@@ -45,12 +47,14 @@ def recover(folder: Folder) -> Recovered:
     return Recovered(identity, segments, found)
 
 
-def _wiped(folder: Folder) -> list[Finding]:
+def _wiped(folder: Folder) -> list[JournalFinding]:
     """With all segments gone the numbers begin again. Under its old identity the store might think that it has what is
     written from now on, so it gets a new one."""
     if folder.identity() is None:
         return []
-    return [Finding("missing", IDENTITY, 0, 0, "the journal had segments, and has none; it has a new identity now")]
+    return [
+        JournalFinding("missing", IDENTITY, 0, 0, "the journal had segments, and has none; it has a new identity now")
+    ]
 
 
 def _begun(folder: Folder, identity: str, number: int, after: Position) -> Segment:
@@ -62,19 +66,19 @@ def _begun(folder: Folder, identity: str, number: int, after: Position) -> Segme
     return segment
 
 
-def _remedied(folder: Folder, trouble: Trouble) -> Finding:
-    finding = trouble.finding
-    match trouble.remedy:
-        case "copy aside":
-            kept, _ = copy_aside(folder, trouble.number, finding.offset, finding.offset + finding.length)
+def _remedied(folder: Folder, problem: SegmentProblem) -> JournalFinding:
+    finding = problem.finding
+    match problem.remedy:
+        case "quarantine copy":
+            kept, _ = quarantine_copy(folder, problem.number, finding.offset, finding.offset + finding.length)
             return msgspec.structs.replace(finding, kept=kept)
-        case "move aside":
-            return msgspec.structs.replace(finding, kept=move_aside(folder, trouble.number))
+        case "quarantine whole":
+            return msgspec.structs.replace(finding, kept=quarantine_move(folder, problem.number))
         case "cut off":
-            _cut_off(folder, trouble.number, finding.offset)
+            _cut_off(folder, problem.number, finding.offset)
             return msgspec.structs.replace(finding, why=f"{finding.why}; they were cut off")
         case "remove":
-            folder.remove(trouble.number)
+            folder.remove(problem.number)
             return msgspec.structs.replace(finding, why=f"{finding.why}; it was removed")
         case "report":
             pass

@@ -15,7 +15,7 @@ from typing import Final
 
 from hipq.errors import JournalError
 from hipq.journal.batch import Batch
-from hipq.journal.front import Front, Taken
+from hipq.journal.front import Front, FrontRead
 from hipq.journal.position import BEGINNING, Position
 from hipq.journal.segment import Segment
 
@@ -48,7 +48,7 @@ class _Range:
     is_done: bool = False
 
 
-class Reader:
+class ReservedReader:
     def __init__(self, front: Front, segments: list[Segment], clock: Callable[[], float] = time.monotonic) -> None:
         self._front, self._clock = front, clock
         self._scanning = threading.Lock()  # held while files are read
@@ -132,7 +132,7 @@ class Reader:
             found = self._front.next(self._snapshot(), self._scanned, count, BYTES_AT_ONCE)
             return self._hand_out(found, deadline)
 
-    def _hand_out(self, found: Taken, deadline: float) -> Reserved | None:
+    def _hand_out(self, found: FrontRead, deadline: float) -> Reserved | None:
         holder = Reserved(self._reserved, found.after, found.jobs, found.batches, deadline)
         with self._news:
             self._scanned = found.after

@@ -70,7 +70,7 @@ class Template:
         """What must be given to fill it."""
 
     @property
-    def places(self) -> str:
+    def placeholders(self) -> str:
         """What is filled in: for people, since the rest of it may be secret."""
         found = [".".join((part.name, *part.path)) for part in self._parts if isinstance(part, Placeholder)]
         return ", ".join(f"{{{one}}}" for one in found)
@@ -97,13 +97,13 @@ def _parts(text: str) -> list[str | Placeholder]:
         if token[0] in ("{{", "}}"):
             literal += token[0][0]
             continue
-        found += [literal, _place(token)] if literal else [_place(token)]
+        found += [literal, _placeholder(token)] if literal else [_placeholder(token)]
         literal = ""
     literal += text[after:]
     return [*found, literal] if literal else found
 
 
-def _place(token: re.Match[str]) -> Placeholder:
+def _placeholder(token: re.Match[str]) -> Placeholder:
     if token[1] is None:
         raise Invalid(f"a template has a single {token[0]}: write {token[0] * 2} for a brace that is meant")
     name, has_path, path = token[1].partition(".")
@@ -162,10 +162,10 @@ def _segment(template: Template, values: Mapping[str, Any]) -> str:
     if not template.names:
         return filled
     if not filled:
-        raise Invalid(f"{template.places} in a URL would be empty, and the request would go to what is above it")
+        raise Invalid(f"{template.placeholders} in a URL would be empty, and the request would go to what is above it")
     # also what a server makes of it that reads %2F as a slash
     if any(part in (".", "..") for part in re.split(r"[/\\]", unquote(filled))):
-        raise Invalid(f"{template.places} in a URL would make it lead elsewhere, by a dot or two between slashes")
+        raise Invalid(f"{template.placeholders} in a URL would make it lead elsewhere, by a dot or two between slashes")
     return filled
 
 
@@ -175,7 +175,7 @@ def _escaped(template: Template, values: Mapping[str, Any]) -> str:
             part if isinstance(part, str) else quote(_text(part.value(values)), safe="") for part in template._parts
         )
     except UnicodeEncodeError:
-        raise Invalid(f"what fills {template.places} is not Unicode text") from None
+        raise Invalid(f"what fills {template.placeholders} is not Unicode text") from None
 
 
 # -- headers and bodies -----------------------------------------------------------------------------------------------

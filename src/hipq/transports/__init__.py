@@ -124,10 +124,10 @@ def _open_sender(url: str) -> Sender:
     return found
 
 
-def source(where: Address, group: str, places: Checkpoints) -> Source:
+def source(where: Address, group: str, checkpoints: Checkpoints) -> Source:
     if recorder():
         raise Invalid(f"{where}: a test connects to no server; harness(..., send_for_real=True) does")
-    found: Source = _file(where.scheme).source(where, group, places)
+    found: Source = _file(where.scheme).source(where, group, checkpoints)
     return found
 
 

@@ -20,7 +20,7 @@ from aiormq.exceptions import AMQPError, ChannelInvalidStateError, ChannelNotFou
 
 from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
-from hipq.transports.amqp_line import SECONDS, Line, server_of
+from hipq.transports.amqp_connection import SECONDS, AmqpConnection, server_of
 from hipq.transports.amqp_sender import AmqpSender
 from hipq.transports.base import Checkpoints, Message, key_in
 from hipq.transports.loop import Loop
@@ -49,7 +49,7 @@ def sender(address: Address) -> AmqpSender:
     return AmqpSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> AmqpSource:  # noqa: ARG001
+def source(address: Address, group: str, checkpoints: Checkpoints) -> AmqpSource:  # noqa: ARG001
     check(address)
     return AmqpSource(address)
 
@@ -65,7 +65,7 @@ class AmqpSource:
         self._ready: deque[DeliveredMessage] = deque()
         self._held: dict[int, None] = {}  # what is not acknowledged, by delivery tag, ascending; also the ready ones
         self._news = asyncio.Event()
-        self._line = Line(address)
+        self._connection = AmqpConnection(address)
         self._loop = Loop("amqp-listen")
         try:
             self._call(self._open(), 3 * SECONDS)
@@ -80,20 +80,20 @@ class AmqpSource:
         self._call(self._acknowledge({message.handle for message in messages}), SECONDS)
 
     def lag(self) -> int | None:
-        declared = self._call(self._line.channel.queue_declare(self._queue, passive=True), SECONDS)
+        declared = self._call(self._connection.channel.queue_declare(self._queue, passive=True), SECONDS)
         return int(declared.message_count or 0) + len(self._held)
 
     def close(self) -> None:
         """What is not acknowledged goes back into its queue as soon as the connection is gone."""
         with suppress(Exception):
-            self._loop.call(self._line.close(), 3)
+            self._loop.call(self._connection.close(), 3)
         self._loop.close()
 
     def _call(self, work: Any, seconds: float) -> Any:
         try:
             return self._loop.call(work, seconds)
         except (OSError, AMQPError, ChannelInvalidStateError, asyncio.CancelledError) as error:
-            raise self._line.unavailable(error) from None
+            raise self._connection.unavailable(error) from None
 
     def _message(self, found: DeliveredMessage) -> Message:
         about = found.header.properties
@@ -110,29 +110,29 @@ class AmqpSource:
 
     # -- on the loop ------------------------------------------------------------------------------------------------
     async def _open(self) -> None:
-        await self._line.open(confirms=False)
+        await self._connection.open(confirms=False)
         try:
-            await self._line.channel.queue_declare(self._queue, passive=True)
+            await self._connection.channel.queue_declare(self._queue, passive=True)
         except ChannelNotFoundEntity:
-            await self._line.reopen(confirms=False)
-            await self._line.channel.queue_declare(self._queue, durable=True)
-        self._line.channel.closing.add_done_callback(lambda _: self._news.set())
-        self._line.channel.on_consumer_cancel_callbacks.add(self._was_cancelled)
+            await self._connection.reopen(confirms=False)
+            await self._connection.channel.queue_declare(self._queue, durable=True)
+        self._connection.channel.closing.add_done_callback(lambda _: self._news.set())
+        self._connection.channel.on_consumer_cancel_callbacks.add(self._was_cancelled)
 
     async def _consume(self, prefetch: int) -> None:
         """The server sends so many and waits for acknowledgements before it sends more."""
-        channel = self._line.channel
+        channel = self._connection.channel
         if self._consumer:
             await channel.basic_cancel(self._consumer)
         await channel.basic_qos(prefetch_count=prefetch)
-        self._consumer = (await channel.basic_consume(self._queue, self._came)).consumer_tag
+        self._consumer = (await channel.basic_consume(self._queue, self._deliver)).consumer_tag
         self._prefetch = prefetch
 
     async def _was_cancelled(self, _: Any) -> None:
         self._cancelled = True
         self._news.set()
 
-    async def _came(self, message: DeliveredMessage) -> None:
+    async def _deliver(self, message: DeliveredMessage) -> None:
         self._ready.append(message)
         self._held[message.delivery_tag or 0] = None
         self._news.set()
@@ -151,8 +151,8 @@ class AmqpSource:
         return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
 
     def _look(self) -> None:
-        if self._line.channel.is_closed:
-            raise self._line.unavailable(ChannelInvalidStateError())
+        if self._connection.channel.is_closed:
+            raise self._connection.unavailable(ChannelInvalidStateError())
         if self._cancelled:
             raise TransportUnavailable(
                 f"{self._address}: the queue {self._queue} was deleted, or moved to another node"
@@ -169,8 +169,8 @@ class AmqpSource:
 
     async def _acknowledge(self, tags: set[int]) -> None:
         """All up to the first that stays, with one word; then one by one."""
-        if self._line.channel.is_closed:
-            raise self._line.unavailable(ChannelInvalidStateError())
+        if self._connection.channel.is_closed:
+            raise self._connection.unavailable(ChannelInvalidStateError())
         together = 0
         for tag in self._held:
             if tag not in tags:
@@ -180,9 +180,9 @@ class AmqpSource:
         for tag in tags:
             self._held.pop(tag, None)
         if together:
-            await self._line.channel.basic_ack(together, multiple=True, wait=not singly)
+            await self._connection.channel.basic_ack(together, multiple=True, wait=not singly)
         for tag in singly:
-            await self._line.channel.basic_ack(tag, wait=tag == singly[-1])
+            await self._connection.channel.basic_ack(tag, wait=tag == singly[-1])
 
 
 def _text(value: Any) -> str:

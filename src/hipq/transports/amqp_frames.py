@@ -21,23 +21,23 @@ CLOSE: Final = Connection.Close.index.to_bytes(4, "big")
 DELIVER: Final = Basic.Deliver.index.to_bytes(4, "big")
 
 
-class Transport(TransportFactory):
+class FrameTransport(TransportFactory):
     """Connects for the library, and reads for it."""
 
     writer: asyncio.StreamWriter | None = None
-    farewell = ""
+    close_reason = ""
     """Why the server closed the connection; the library forgets that while it connects."""
 
     async def create(self, url: URL, **_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = ssl.create_default_context() if url.scheme == "amqps" else None
         reader, self.writer = await asyncio.open_connection(url.host, url.port, ssl=context)
-        return cast(asyncio.StreamReader, Careful(reader, self)), self.writer
+        return cast(asyncio.StreamReader, DecodableFrames(reader, self)), self.writer
 
 
-class Careful:
+class DecodableFrames:
     """A stream of frames that the library can decode."""
 
-    def __init__(self, reader: asyncio.StreamReader, transport: Transport) -> None:
+    def __init__(self, reader: asyncio.StreamReader, transport: FrameTransport) -> None:
         self._reader = reader
         self._transport = transport
         self._frame = b""
@@ -54,7 +54,7 @@ class Careful:
             elif frame[0] == FRAME_METHOD and frame[7:11] == DELIVER:
                 frame = _with_readable_names(frame)
             elif frame[0] == FRAME_METHOD and frame[7:11] == CLOSE:
-                self._transport.farewell = frame[14 : 14 + frame[13]].decode(errors="replace")
+                self._transport.close_reason = frame[14 : 14 + frame[13]].decode(errors="replace")
             self._frame = frame
         part, self._frame = self._frame[:size], self._frame[size:]
         return part

@@ -92,7 +92,7 @@ def client(address: Address, *, connect: float, read: float, attempts: int) -> A
         )
 
 
-class Clients:
+class SenderClients:
     """The clients of a sender. The library is told how long to wait when a client is made, so each step has its own;
     and that it must try once only, since what was tried twice may have been sent twice."""
 

@@ -23,7 +23,7 @@ import httpx2
 
 from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.base import Outgoing, Reply, key_in
-from hipq.transports.http_network import Network, why
+from hipq.transports.http_network import HttpNetwork, why
 from hipq.transports.recording import recorder
 
 CONNECTIONS: Final = 100
@@ -45,7 +45,7 @@ _proxies: dict[str, str] | None = None
 _lock = threading.Lock()
 
 
-class Target(NamedTuple):
+class HttpTarget(NamedTuple):
     """Where a request goes, taken apart."""
 
     url: httpcore2.URL
@@ -118,7 +118,7 @@ def close() -> None:
 
 # -- one exchange -----------------------------------------------------------------------------------------------------
 def _exchange(
-    method: str, target: Target, body: bytes, headers: Mapping[str, str], seconds: float, largest: int
+    method: str, target: HttpTarget, body: bytes, headers: Mapping[str, str], seconds: float, largest: int
 ) -> Reply:
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise Invalid(f"the method of a request must be a word like GET or POST, not {method!r:.40}")
@@ -139,7 +139,7 @@ def _exchange(
             return _reply(answer, where, largest)
     except httpcore2.LocalProtocolError:
         raise Invalid(f"{where}: HTTP does not allow such a request") from None
-    except (*Network.ERRORS, zlib.error) as error:
+    except (*HttpNetwork.ERRORS, zlib.error) as error:
         raise TransportUnavailable(f"{where}: {why(error, seconds)}") from None
 
 
@@ -172,7 +172,7 @@ def _body(chunks: Iterable[bytes], largest: int, *, gzip: bool) -> tuple[bytes, 
 
 
 # -- what a request is made of ----------------------------------------------------------------------------------------
-def _lines(target: Target, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _lines(target: HttpTarget, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """The headers as they are sent. Values are checked and never shown: they are where tokens are."""
     every = {b"host": target.netloc, b"user-agent": b"hipq", b"accept": b"*/*", b"accept-encoding": b"gzip"}
     if target.login:
@@ -189,7 +189,7 @@ def _lines(target: Target, headers: Mapping[str, str]) -> list[tuple[bytes, byte
     return list(every.items())
 
 
-def _target(url: str) -> Target:
+def _target(url: str) -> HttpTarget:
     try:
         parts = httpx2.URL(url)
         scheme, host, port = parts.scheme, parts.raw_host.decode(), parts.port
@@ -199,7 +199,7 @@ def _target(url: str) -> Target:
     if scheme not in ("http", "https") or not _HOST.fullmatch(host) or not 0 < (port or 1) < 65_536 or port == 0:
         raise Invalid(f"this is no URL of HTTP: {scheme!r:.20} to {host!r:.60}; it looks like https://server/path")
     login = f"{parts.username}:{parts.password}".encode() if parts.userinfo else b""
-    return Target(
+    return HttpTarget(
         httpcore2.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=port, target=parts.raw_path),
         host,
         parts.netloc,
@@ -222,12 +222,12 @@ def _pool(proxy: str) -> httpcore2.ConnectionPool:
                 max_keepalive_connections=CONNECTIONS,
                 keepalive_expiry=IDLE_SECONDS,
                 retries=0,  # at most once
-                network_backend=Network(),
+                network_backend=HttpNetwork(),
             )
         return _pools[proxy]
 
 
-def _proxy(target: Target) -> str:
+def _proxy(target: HttpTarget) -> str:
     """The proxy that $HTTPS_PROXY and its like name for this; "" = none."""
     global _proxies
     if _proxies is None:

@@ -26,7 +26,7 @@ def _left(end: float | None, late: type[Exception] = httpcore2.ReadTimeout) -> f
     return left
 
 
-class Stream(httpcore2.NetworkStream):
+class HttpStream(httpcore2.NetworkStream):
     def __init__(self, inner: httpcore2.NetworkStream) -> None:
         self._inner = inner
 
@@ -39,13 +39,13 @@ class Stream(httpcore2.NetworkStream):
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> Stream:
+    ) -> HttpStream:
         try:
             left = _left(timeout, httpcore2.ConnectTimeout)
         except httpcore2.ConnectTimeout:
             self.close()
             raise
-        return Stream(self._inner.start_tls(ssl_context, server_hostname, left))
+        return HttpStream(self._inner.start_tls(ssl_context, server_hostname, left))
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
@@ -54,7 +54,7 @@ class Stream(httpcore2.NetworkStream):
         self._inner.close()
 
 
-class Network(httpcore2.NetworkBackend):
+class HttpNetwork(httpcore2.NetworkBackend):
     ERRORS: Final = (
         httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError,
         httpcore2.UnsupportedProtocol, OSError,
@@ -71,7 +71,7 @@ class Network(httpcore2.NetworkBackend):
         timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> Stream:
+    ) -> HttpStream:
         """To the first of the host's addresses that answers; each gets its share of the time. How long it takes to find
         the addresses is up to the system's resolver: that cannot be interrupted."""
         every = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -79,7 +79,7 @@ class Network(httpcore2.NetworkBackend):
         for number, one in enumerate(found, 1):
             share = _left(timeout, httpcore2.ConnectTimeout) / (len(found) - number + 1)
             try:
-                return Stream(self._inner.connect_tcp(one, port, share, local_address, socket_options))
+                return HttpStream(self._inner.connect_tcp(one, port, share, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 if number == len(found):
                     raise

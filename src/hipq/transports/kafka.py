@@ -21,7 +21,7 @@ from hipq.errors import Invalid
 from hipq.transports import kafka_sender
 from hipq.transports.address import Address
 from hipq.transports.base import Checkpoints, Message
-from hipq.transports.kafka_client import NO_TOPIC, Log, Trouble, client
+from hipq.transports.kafka_client import NO_TOPIC, BackgroundError, Log, client
 from hipq.transports.kafka_sender import KafkaSender
 
 REACH_SECONDS: Final = 5.0
@@ -85,7 +85,7 @@ def sender(address: Address) -> KafkaSender:
     return KafkaSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> KafkaSource:  # noqa: ARG001 (the server has groups)
+def source(address: Address, group: str, checkpoints: Checkpoints) -> KafkaSource:  # noqa: ARG001 (the server has groups)
     check(address)
     return KafkaSource(address, address.options.get("group", group))
 
@@ -100,11 +100,11 @@ class KafkaSource:
         if not group:
             raise Invalid(f"{address}: say which group reads it, with ?group=NAME")
         self._address = address
-        self._trouble = Trouble(address)
-        self._consumer = client(address, Consumer, {**_settings(address, group), "error_cb": self._trouble})
+        self._background = BackgroundError(address)
+        self._consumer = client(address, Consumer, {**_settings(address, group), "error_cb": self._background})
         try:
             # it has subscribed to nothing yet, so what it says when asked for records are errors
-            self._trouble.look(self._consumer, REACH_SECONDS, hear=lambda: self._consume(1, 0))
+            self._background.look(self._consumer, REACH_SECONDS, poll_errors=lambda: self._consume(1, 0))
             self._consumer.subscribe([address.name])
         except BaseException:
             self.close()
@@ -112,12 +112,12 @@ class KafkaSource:
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         records = self._consume(1, seconds)
-        if not records and self._trouble.heard:  # librdkafka does not always say when the last server has gone
+        if not records and self._background.heard:  # librdkafka does not always say when the last server has gone
             records = self._consume(1, RETURN_SECONDS)
             if not records:
-                self._trouble.look(self._consumer, LOOK_SECONDS)
+                self._background.look(self._consumer, LOOK_SECONDS)
         if records:
-            self._trouble.clear()
+            self._background.clear()
             records += self._consume(most - 1, GATHER_SECONDS) if most > 1 else []
         return [_message(one) for one in records]
 
@@ -138,7 +138,7 @@ class KafkaSource:
             errors = [refused.args[0]]
         for error in errors:
             if error is not None and error.code() not in _NOT_OURS_NOW:
-                raise self._trouble.error(error)
+                raise self._background.error(error)
 
     def lag(self) -> int | None:
         ours = self._consumer.assignment()
@@ -152,7 +152,7 @@ class KafkaSource:
                     low, high = self._consumer.get_watermark_offsets(one, timeout=REACH_SECONDS)
                 total += max(0, high - max(one.offset, low, 0))
         except KafkaException as refused:
-            raise self._trouble.error(refused.args[0]) from None
+            raise self._background.error(refused.args[0]) from None
         return total
 
     def close(self) -> None:
@@ -177,7 +177,7 @@ class KafkaSource:
             if error is None:
                 found.append(record)
             elif error.fatal() or not (error.code() in _PASSING or error.retriable()) or error.code() in NO_TOPIC:
-                raise self._trouble.error(error)
+                raise self._background.error(error)
             else:
                 Log.log(logging.DEBUG, "%s: %s", self._address, error.str())
         return found

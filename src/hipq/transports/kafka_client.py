@@ -67,7 +67,7 @@ class Log:
         logging.getLogger("hipq").debug(*words)
 
 
-class Trouble:
+class BackgroundError:
     """What librdkafka says went wrong in the background, and the sentence made of it."""
 
     def __init__(self, address: Address) -> None:
@@ -118,15 +118,15 @@ class Trouble:
             return "the server did not answer in time"
         return text
 
-    def look(self, client: Any, seconds: float, hear: Callable[[], Any] | None = None) -> None:
-        """Ask for the topic, until there is an answer. With `hear`, which has librdkafka tell us of errors, that nobody
-        is at any address is one too."""
+    def look(self, client: Any, seconds: float, poll_errors: Callable[[], Any] | None = None) -> None:
+        """Ask for the topic until the server answers. `poll_errors` makes librdkafka report its background errors; with
+        it, a server that no address reaches is an error, too."""
         name, now = self._address.name, time.monotonic()
         until, created = now + seconds, now + min(seconds, CREATION_SECONDS)
         while True:
             left = until - time.monotonic()
             try:
-                wait = max(0.01, min(left, 0.2) if hear else left)
+                wait = max(0.01, min(left, 0.2) if poll_errors else left)
                 error = client.list_topics(name, timeout=wait).topics[name].error
                 if error is None or (error.code() not in NO_TOPIC | _FORBIDDEN and error.retriable()):
                     self.clear()
@@ -135,9 +135,9 @@ class Trouble:
                 time.sleep(0 if over else 0.1)
             except KafkaException as refused:
                 error = refused.args[0]
-                if hear:
-                    hear()
-                over = time.monotonic() > until or (hear is not None and self.down)
+                if poll_errors:
+                    poll_errors()
+                over = time.monotonic() > until or (poll_errors is not None and self.down)
             if over:
                 raise self.error(error) from None
 

@@ -13,7 +13,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from hipq.errors import Invalid
 from hipq.transports.address import Address
 from hipq.transports.base import Outgoing
-from hipq.transports.kafka_client import Trouble, client
+from hipq.transports.kafka_client import BackgroundError, client
 
 LATE: Final = 1.25
 """librdkafka looks once a second for messages whose time is up: it may give them up this much later."""
@@ -45,26 +45,26 @@ class KafkaSender:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._lines: dict[float, _Line] = {}
+        self._producers: dict[float, _ProducerThread] = {}
         self._lock = threading.Lock()
 
     def send(self, message: Outgoing, seconds: float) -> None:
         for name in message.headers:
             _encoded(name, "a header's name")  # confluent-kafka crashes the process on broken Unicode here
         headers = [(name, _encoded(value, "a header")) for name, value in message.headers.items()]
-        self._line(give_up(seconds)).send(message.body, _encoded(message.key, "the key") or None, headers)
+        self._producer_for(give_up(seconds)).send(message.body, _encoded(message.key, "the key") or None, headers)
 
     def close(self) -> None:
         with self._lock:
-            while self._lines:
-                self._lines.popitem()[1].close()
+            while self._producers:
+                self._producers.popitem()[1].close()
 
-    def _line(self, seconds: float) -> _Line:
+    def _producer_for(self, seconds: float) -> _ProducerThread:
         with self._lock:
-            line = self._lines.get(seconds)
-            if line is None or line.closed:
-                line = self._lines[seconds] = _Line(self._address, seconds)
-            return line
+            producer = self._producers.get(seconds)
+            if producer is None or producer.closed:
+                producer = self._producers[seconds] = _ProducerThread(self._address, seconds)
+            return producer
 
 
 def give_up(seconds: float) -> float:
@@ -75,19 +75,19 @@ def give_up(seconds: float) -> float:
     return most // step * step
 
 
-class _Line:
+class _ProducerThread:
     """A producer, and the thread that hears what became of its messages."""
 
     def __init__(self, address: Address, seconds: float) -> None:
         self._seconds = seconds
         self._topic = address.name
-        self._trouble = Trouble(address)
-        timeout = {"message.timeout.ms": str(int(seconds * 1000)), "error_cb": self._trouble}
+        self._background = BackgroundError(address)
+        timeout = {"message.timeout.ms": str(int(seconds * 1000)), "error_cb": self._background}
         self._producer = client(address, Producer, {**SETTINGS, **timeout})
         self.closed = False
-        self._hearing = threading.Thread(target=self._hear, name="hipq-kafka", daemon=True)
+        self._polling = threading.Thread(target=self._poll_reports, name="hipq-kafka", daemon=True)
         _open.add(self._producer)
-        self._hearing.start()
+        self._polling.start()
 
     def send(self, body: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> None:
         report: SimpleQueue[KafkaError | None] = SimpleQueue()
@@ -103,23 +103,23 @@ class _Line:
             except BufferError:
                 error = KafkaError(KafkaError._QUEUE_FULL, "too many messages are waiting to be sent")
         if error is None:
-            self._trouble.clear()
+            self._background.clear()
             return
         if error.fatal() or error.code() == KafkaError._FATAL:
             self.close()
-        elif not self._trouble.explains(error):
-            self._trouble.look(self._producer, LOOK_SECONDS)
-        raise self._trouble.error(error)
+        elif not self._background.explains(error):
+            self._background.look(self._producer, LOOK_SECONDS)
+        raise self._background.error(error)
 
     def close(self) -> None:
         self.closed = True
         with contextlib.suppress(KafkaException, RuntimeError):
             self._producer.purge()  # whoever still waits hears of it
-        if threading.current_thread() is not self._hearing:
-            self._hearing.join(CLOSE_SECONDS)
+        if threading.current_thread() is not self._polling:
+            self._polling.join(CLOSE_SECONDS)
         _open.discard(self._producer)
 
-    def _hear(self) -> None:
+    def _poll_reports(self) -> None:
         while not self.closed:
             self._producer.poll(0.1)
         self._producer.poll(0)

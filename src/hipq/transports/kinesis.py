@@ -23,7 +23,7 @@ from hipq.errors import Invalid
 from hipq.transports import aws
 from hipq.transports.address import Address
 from hipq.transports.base import ATTEMPT_HEADER, JOB_HEADER, KEY_HEADER, Checkpoints, Message, Outgoing
-from hipq.transports.kinesis_shares import Shard, Shares
+from hipq.transports.kinesis_shares import Shard, ShardShares
 
 FULL_PAUSE: Final = 1.0
 """Seconds until a shard is asked again that has given, or was asked, more than Kinesis allows."""
@@ -45,15 +45,15 @@ def sender(address: Address) -> KinesisSender:
     return KinesisSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> KinesisSource:  # noqa: ARG001 - the places are the group's
+def source(address: Address, group: str, checkpoints: Checkpoints) -> KinesisSource:  # noqa: ARG001 - the places are the group's
     check(address)
-    return KinesisSource(address, places)
+    return KinesisSource(address, checkpoints)
 
 
 class KinesisSender:
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._clients = aws.Clients(address)
+        self._clients = aws.SenderClients(address)
 
     def send(self, message: Outgoing, seconds: float) -> None:
         for name in message.headers:  # one that says "this is an error" must not get lost on the way
@@ -71,9 +71,9 @@ class KinesisSender:
 
 
 class KinesisSource:
-    def __init__(self, address: Address, places: Checkpoints) -> None:
+    def __init__(self, address: Address, checkpoints: Checkpoints) -> None:
         self._address = address
-        self._shares = Shares(places, from_now=address.options.get("start") == "latest")
+        self._shares = ShardShares(checkpoints, from_now=address.options.get("start") == "latest")
         self._client: Any = None
         self._threads: ThreadPoolExecutor | None = None
 

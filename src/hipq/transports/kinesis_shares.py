@@ -66,12 +66,12 @@ class Shard:
         return {"ShardIteratorType": "TRIM_HORIZON"}
 
 
-class Shares:
-    def __init__(self, places: Checkpoints, *, from_now: bool) -> None:
+class ShardShares:
+    def __init__(self, checkpoints: Checkpoints, *, from_now: bool) -> None:
         """`from_now`: what was in the stream before the group began is left out."""
-        self._places = places
+        self._checkpoints = checkpoints
         self._from_now = from_now
-        self._others = Others(places)
+        self._members = GroupMembers(checkpoints)
         self.mine: dict[str, Shard] = {}
         self.look_at = 0.0
         """When it is time to look again."""
@@ -79,7 +79,7 @@ class Shares:
     def look(self, listed: Mapping[str, Any], clock: float) -> None:
         """Renew what is ours, and take or give up shards until it is our share. `listed`: the shards there are, by
         their ids; `clock`: what time it is on the server."""
-        positions = self._places.read()
+        positions = self._checkpoints.read()
         self.look_at = time.monotonic() + LOOK_SECONDS
         for shard in list(self.mine.values()):
             if shard.id not in listed:  # nothing of it is left
@@ -93,7 +93,7 @@ class Shares:
             for job_id, one in listed.items()
             if positions.get(job_id) != END and _is_next(one, listed, positions)
         ]
-        share = self._others.share(positions, len(ready))
+        share = self._members.share(positions, len(ready))
         for shard in list(self.mine.values())[share:]:
             if shard.kept == shard.read:
                 self._give_up(shard)
@@ -103,15 +103,15 @@ class Shares:
 
     def keep(self, shard: Shard) -> None:
         """Note how far it was acknowledged, and that it is still ours."""
-        if self._places.keep(shard.id, shard.kept):
+        if self._checkpoints.keep(shard.id, shard.kept):
             shard.renewed = time.monotonic()
         else:
             self.mine.pop(shard.id, None)  # somebody else has it: what is read twice is a duplicate
 
     def finish(self, shard: Shard) -> None:
         """It was read to its end, and all of it is acknowledged."""
-        if self._places.keep(shard.id, END):
-            self._places.leave(shard.id)
+        if self._checkpoints.keep(shard.id, END):
+            self._checkpoints.leave(shard.id)
         self.mine.pop(shard.id, None)
         self.look_at = 0.0  # those that came of it may be read now
 
@@ -119,23 +119,23 @@ class Shares:
         """All of it is somebody else's."""
         with suppress(Exception):  # then the claims end by themselves
             for job_id in self.mine:
-                self._places.leave(job_id)
-            self._others.leave()
+                self._checkpoints.leave(job_id)
+            self._members.leave()
         self.mine.clear()
 
     def _take(self, shard_id: str, last: int | None, positions: Mapping[str, str], clock: float) -> None:
-        position = self._places.take(shard_id)
+        position = self._checkpoints.take(shard_id)
         if position is None:
             return
         if position == END:  # read to its end since we looked
-            self._places.leave(shard_id)
+            self._checkpoints.leave(shard_id)
             return
         shard = self.mine[shard_id] = Shard(shard_id, position or self._beginning(positions, clock))
         shard.last = last
         self.keep(shard)
 
     def _give_up(self, shard: Shard) -> None:
-        self._places.leave(shard.id)
+        self._checkpoints.leave(shard.id)
         self.mine.pop(shard.id, None)
 
     def _beginning(self, positions: Mapping[str, str], clock: float) -> str:
@@ -145,20 +145,20 @@ class Shares:
             return ""
         if known := positions.get(START):
             return known
-        noted = self._places.take(START)
+        noted = self._checkpoints.take(START)
         if noted == "":
-            self._places.keep(START, f"@{clock}")
+            self._checkpoints.keep(START, f"@{clock}")
         if noted is not None:
-            self._places.leave(START)
+            self._checkpoints.leave(START)
         return noted or f"@{clock}"
 
 
-class Others:
+class GroupMembers:
     """Who else of the group is there. Each holds a part `reader-N` and writes something new into it at each look; what
     changes is alive, by the clock of whoever sees it change."""
 
-    def __init__(self, places: Checkpoints) -> None:
-        self._places = places
+    def __init__(self, checkpoints: Checkpoints) -> None:
+        self._checkpoints = checkpoints
         self._me = ""
         self._seen: dict[str, tuple[str, float]] = {}
         self._is_first = True
@@ -167,7 +167,7 @@ class Others:
         """How many of so many shards are ours: the same number for each, and one more for the first ones if some are
         left over."""
         now = time.monotonic()
-        if not self._me or not self._places.keep(self._me, uuid4().hex):
+        if not self._me or not self._checkpoints.keep(self._me, uuid4().hex):
             self._me = self._register()
         for part, value in positions.items():
             if part.startswith(READER) and self._seen.get(part, ("", 0.0))[0] != value:
@@ -178,12 +178,12 @@ class Others:
         return shards // len(readers) + (readers.index(self._me) < shards % len(readers))
 
     def leave(self) -> None:
-        if self._me and self._places.keep(self._me, ""):
-            self._places.leave(self._me)
+        if self._me and self._checkpoints.keep(self._me, ""):
+            self._checkpoints.leave(self._me)
 
     def _register(self) -> str:
-        part = next(part for number in count(1) if self._places.take(part := f"{READER}{number}") is not None)
-        self._places.keep(part, uuid4().hex)
+        part = next(part for number in count(1) if self._checkpoints.take(part := f"{READER}{number}") is not None)
+        self._checkpoints.keep(part, uuid4().hex)
         return part
 
 

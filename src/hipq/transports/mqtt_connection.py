@@ -61,7 +61,7 @@ class _Client(paho.Client):
             self.died(why)  # paho does not always say so, for instance if the process has too many files open
 
 
-class Connection:
+class MqttConnection:
     """From its start to its end, with paho's thread. It is never connected again: numbers by which messages are
     acknowledged mean others then, and paho would send again what it had not heard of."""
 

@@ -13,14 +13,14 @@ from paho.mqtt.packettypes import PacketTypes
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports.address import Address
 from hipq.transports.base import Outgoing
-from hipq.transports.mqtt_connection import Connection, new_properties
+from hipq.transports.mqtt_connection import MqttConnection, new_properties
 from hipq.transports.mqtt_packet import FORBIDDEN, ID_PROPERTY
 
 LARGEST: Final = 268_435_455
 """Bytes of a packet, by the protocol."""
 
 
-class _Outlet(Connection):
+class _SendingConnection(MqttConnection):
     """A connection to send through, by many threads."""
 
     def __init__(self, address: Address) -> None:
@@ -83,7 +83,7 @@ class MqttSender:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lock = threading.Lock()
-        self._outlet: _Outlet | None = None
+        self._connection: _SendingConnection | None = None
 
     def send(self, message: Outgoing, seconds: float) -> None:
         properties = self._properties(message)
@@ -92,27 +92,27 @@ class MqttSender:
             why = f"no connection within {seconds:.3g} seconds; the message was not sent"
             raise TransportUnavailable(f"{self._address}: {why}")
         try:
-            outlet = self._connected(until - time.monotonic())
+            connection = self._connected(until - time.monotonic())
         finally:
             self._lock.release()
-        outlet.publish(message.body, properties, until - time.monotonic())
+        connection.publish(message.body, properties, until - time.monotonic())
 
     def close(self) -> None:
         with self._lock:
-            if self._outlet is not None:
-                self._outlet.close()
-            self._outlet = None
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
-    def _connected(self, seconds: float) -> _Outlet:
-        if self._outlet is not None and self._outlet.failed is None:
-            return self._outlet
-        if self._outlet is not None:
-            self._outlet.abort()
-            self._outlet = None
-        outlet = _Outlet(self._address)
-        outlet.start(seconds)
-        self._outlet = outlet
-        return outlet
+    def _connected(self, seconds: float) -> _SendingConnection:
+        if self._connection is not None and self._connection.failed is None:
+            return self._connection
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+        connection = _SendingConnection(self._address)
+        connection.start(seconds)
+        self._connection = connection
+        return connection
 
     def _properties(self, message: Outgoing) -> Any:
         texts = [*message.headers, *message.headers.values()]

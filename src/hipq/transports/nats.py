@@ -26,7 +26,7 @@ from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
 from hipq.transports.base import Checkpoints, Message, key_in
 from hipq.transports.loop import Loop
-from hipq.transports.nats_line import SECONDS, Line, servers
+from hipq.transports.nats_connection import SECONDS, NatsConnection, servers
 from hipq.transports.nats_sender import NatsSender
 
 OPTIONS: Final = {"stream", "group", "ack_wait", "tls", "token"}
@@ -62,7 +62,7 @@ def sender(address: Address) -> NatsSender:
     return NatsSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> NatsSource:  # noqa: ARG001
+def source(address: Address, group: str, checkpoints: Checkpoints) -> NatsSource:  # noqa: ARG001
     check(address)
     return NatsSource(address, group)
 
@@ -78,7 +78,7 @@ class NatsSource:
         self._asked = 0
         self._asked_until = 0.0
         self._news = asyncio.Event()
-        self._line = Line(address, lambda _: self._news.set())
+        self._connection = NatsConnection(address, lambda _: self._news.set())
         self._loop = Loop("nats-listen")
         try:
             self._call(self._open(), 4 * SECONDS)
@@ -93,7 +93,7 @@ class NatsSource:
         self._call(self._acknowledge([message.handle for message in messages]), 2 * SECONDS)
 
     def lag(self) -> int | None:
-        info = self._call(self._line.js.consumer_info(self._stream, self._durable), SECONDS)
+        info = self._call(self._connection.js.consumer_info(self._stream, self._durable), SECONDS)
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     def close(self) -> None:
@@ -105,7 +105,7 @@ class NatsSource:
         try:
             return self._loop.call(work, seconds)
         except (OSError, NatsError, asyncio.CancelledError) as error:  # a TimeoutError is an OSError
-            raise self._line.unavailable(error) from None
+            raise self._connection.unavailable(error) from None
 
     def _message(self, found: Msg) -> Message:
         words = found.reply.split(".")  # $JS.ACK.stream.consumer.delivered.sequence..., since 2.2 maybe with a domain
@@ -122,16 +122,16 @@ class NatsSource:
 
     # -- on the loop ------------------------------------------------------------------------------------------------
     async def _open(self) -> None:
-        await self._line.open()
+        await self._connection.open()
         self._stream = await self._found_stream()
         await self._join()
-        self._inbox = self._line.client.new_inbox()
-        self._subscription = await self._line.client.subscribe(self._inbox, cb=self._came)
+        self._inbox = self._connection.client.new_inbox()
+        self._subscription = await self._connection.client.subscribe(self._inbox, cb=self._deliver)
         self._alive = asyncio.create_task(self._stay_alive())
 
     async def _found_stream(self) -> str:
         """The stream that takes the subject; one is made if there is none."""
-        subject, js = self._address.name, self._line.js
+        subject, js = self._address.name, self._connection.js
         if named := self._address.options.get("stream"):
             try:
                 await js.stream_info(named)
@@ -140,7 +140,7 @@ class NatsSource:
                     f"{self._address}: there is no stream {named}: create it, or leave the option stream out"
                 ) from None
             return named
-        answer = await self._line.client.request(
+        answer = await self._connection.client.request(
             "$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode(), timeout=SECONDS
         )
         names: list[str] = json.loads(answer.data).get("streams") or []
@@ -154,7 +154,7 @@ class NatsSource:
         return names[0]
 
     async def _join(self) -> None:
-        js = self._line.js
+        js = self._connection.js
         wanted = api.ConsumerConfig(
             durable_name=self._durable,
             filter_subject=self._address.name,
@@ -183,7 +183,7 @@ class NatsSource:
 
     async def _receive(self, most: int, seconds: float) -> list[Msg]:
         until = time.monotonic() + seconds
-        while not self._line.lost:
+        while not self._connection.lost:
             if self._ready:
                 return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
             self._news.clear()
@@ -193,7 +193,7 @@ class NatsSource:
                     await self._news.wait()
             except TimeoutError:
                 return []
-        raise self._line.lost
+        raise self._connection.lost
 
     async def _ask(self, most: int) -> None:
         """Ask for as many as there is room for, unless enough are on their way."""
@@ -205,49 +205,49 @@ class NatsSource:
             self._asked_until = time.monotonic() + PULL_SECONDS + 1
             question = {"batch": room, "expires": int(PULL_SECONDS * 1e9), "max_bytes": PULL_BYTES}
             where = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._durable}"
-            await self._line.client.publish(where, json.dumps(question).encode(), reply=self._inbox)
+            await self._connection.client.publish(where, json.dumps(question).encode(), reply=self._inbox)
 
-    async def _came(self, message: Msg) -> None:
+    async def _deliver(self, message: Msg) -> None:
         if message.reply.startswith("$JS.ACK."):
             self._asked -= 1
             self._ready.append(message)
             self._held[message.reply] = message
         else:
-            self._was_told(message.headers or {})
+            self._pull_ended(message.headers or {})
         self._news.set()
 
-    def _was_told(self, headers: dict[str, str]) -> None:
+    def _pull_ended(self, headers: dict[str, str]) -> None:
         """The server says that a question has ended, and how many messages it would still have brought."""
         why = headers.get(api.Header.DESCRIPTION) or ""
         left = headers.get("Nats-Pending-Messages", "")
         self._asked = max(0, self._asked - int(left)) if left.isdigit() else 0
         if headers.get(api.Header.STATUS) not in ("404", "408", "409") or "Consumer Deleted" in why:
-            self._line.lose(f"{self._stream} does not deliver any more ({why or 'there is no such consumer'})")
+            self._connection.lose(f"{self._stream} does not deliver any more ({why or 'there is no such consumer'})")
 
     async def _acknowledge(self, replies: Sequence[str]) -> None:
-        if self._line.lost:
-            raise self._line.lost
+        if self._connection.lost:
+            raise self._connection.lost
         for reply in replies:
             if self._held.pop(reply, None):
-                await self._line.client.publish(reply)
-        await self._line.client.flush(int(SECONDS))
+                await self._connection.client.publish(reply)
+        await self._connection.client.flush(int(SECONDS))
 
     async def _stay_alive(self) -> None:
         """While the caller's transaction takes its time, nobody else shall be given its messages."""
-        while not self._line.lost:
+        while not self._connection.lost:
             await asyncio.sleep(self._ack_wait / 3)
             with suppress(NatsError):
                 for reply in list(self._held):
-                    await self._line.client.publish(reply, Msg.Ack.Progress)
+                    await self._connection.client.publish(reply, Msg.Ack.Progress)
 
     async def _leave(self) -> None:
-        if self._line.client.is_connected:
+        if self._connection.client.is_connected:
             # What is on its way comes in first, so that it can be given back.
             await self._subscription.drain()  # type: ignore[no-untyped-call]
             for reply in list(self._held):
-                await self._line.client.publish(reply, Msg.Ack.Nak)
-            await self._line.client.flush(2)
-        await self._line.close()
+                await self._connection.client.publish(reply, Msg.Ack.Nak)
+            await self._connection.client.flush(2)
+        await self._connection.close()
 
 
 def durable(group: str, subject: str) -> str:

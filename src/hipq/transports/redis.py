@@ -23,7 +23,7 @@ from redis import exceptions
 from hipq.errors import HipqError
 from hipq.transports.address import Address
 from hipq.transports.base import Checkpoints, Message
-from hipq.transports.redis_line import Line, failure, where_of
+from hipq.transports.redis_connection import RedisConnection, failure, target_of
 from hipq.transports.redis_sender import RedisSender
 
 IDLE: Final = 30
@@ -39,7 +39,7 @@ def check(address: Address) -> None:
     address.allow({"group", "idle", "maxlen"})
     address.number("idle", IDLE, 1, 86_400)
     address.number("maxlen", 1, 1, 10**9)
-    where_of(address)
+    target_of(address)
 
 
 def sender(address: Address) -> RedisSender:
@@ -47,7 +47,7 @@ def sender(address: Address) -> RedisSender:
     return RedisSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> RedisSource:  # noqa: ARG001
+def source(address: Address, group: str, checkpoints: Checkpoints) -> RedisSource:  # noqa: ARG001
     check(address)
     return RedisSource(address, address.options.get("group") or group)
 
@@ -57,16 +57,16 @@ class RedisSource:
 
     def __init__(self, address: Address, group: str) -> None:
         self._address = address
-        self._stream, self._group = where_of(address).stream, group
+        self._stream, self._group = target_of(address).stream, group
         self._name = f"{socket.gethostname()[:60]}-{os.getpid()}-{uuid4().hex[:12]}"
         self._idle = address.number("idle", IDLE, 1, 86_400) * 1000
-        self._line = Line(address)
+        self._connection = RedisConnection(address)
         self._held: set[str] = set()
         self._look_at = 0.0
         self._was_there = False
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
-        self._line.open()
+        self._connection.open()
         now = time.monotonic()
         until = now + seconds
         while True:
@@ -87,12 +87,12 @@ class RedisSource:
 
     def done(self, messages: Sequence[Message]) -> None:
         if messages:
-            self._line.get("XACK", self._stream, self._group, *(message.handle for message in messages))
+            self._connection.get("XACK", self._stream, self._group, *(message.handle for message in messages))
             self._held.difference_update(message.id for message in messages)
 
     def lag(self) -> int | None:
-        self._line.open()
-        length, groups = self._line.ask(("XLEN", self._stream), ("XINFO", "GROUPS", self._stream))
+        self._connection.open()
+        length, groups = self._connection.ask(("XLEN", self._stream), ("XINFO", "GROUPS", self._stream))
         if isinstance(groups, exceptions.ResponseError):
             if "no such key" in str(groups):
                 return 0
@@ -108,15 +108,15 @@ class RedisSource:
         """Let others have what was not acknowledged. A consumer that is deleted takes along what it has: only then."""
         try:
             if self._was_there:
-                self._line.open()
-                while rows := self._line.get("XPENDING", self._stream, self._group, "-", "+", 1000, self._name):
+                self._connection.open()
+                while rows := self._connection.get("XPENDING", self._stream, self._group, "-", "+", 1000, self._name):
                     ids = [row[0] for row in rows]
                     how = ("IDLE", LONG_AGO, "JUSTID")
-                    self._line.get("XCLAIM", self._stream, self._group, RELEASED, 0, *ids, *how)
-                self._line.get("XGROUP", "DELCONSUMER", self._stream, self._group, self._name)
+                    self._connection.get("XCLAIM", self._stream, self._group, RELEASED, 0, *ids, *how)
+                self._connection.get("XGROUP", "DELCONSUMER", self._stream, self._group, self._name)
         except HipqError:
             pass  # then they are somebody else's after `idle`
-        self._line.close()
+        self._connection.close()
 
     # -- how --------------------------------------------------------------------------------------------------------
     def _news(self, room: int, seconds: float) -> Sequence[Message]:
@@ -141,13 +141,13 @@ class RedisSource:
 
     def _of_group(self, *command: Any) -> Any:
         """The reply, or None after making the group: it is not there at first, nor after a server lost its memory."""
-        (reply,) = self._line.ask(command)
+        (reply,) = self._connection.ask(command)
         self._was_there = True
         if not isinstance(reply, exceptions.ResponseError):
             return reply
         if not str(reply).startswith(("NOGROUP", "UNBLOCKED")):
             raise failure(self._address, reply) from None
-        (made,) = self._line.ask(("XGROUP", "CREATE", self._stream, self._group, "0", "MKSTREAM"))
+        (made,) = self._connection.ask(("XGROUP", "CREATE", self._stream, self._group, "0", "MKSTREAM"))
         if isinstance(made, exceptions.ResponseError) and not str(made).startswith("BUSYGROUP"):
             raise failure(self._address, made) from None
         return None

@@ -51,7 +51,7 @@ def sender(address: Address) -> SqsSender:
     return SqsSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
+def source(address: Address, group: str, checkpoints: Checkpoints) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
     check(address)
     return SqsSource(address)
 
@@ -64,7 +64,7 @@ def _queue_url(client: Any, address: Address) -> str:
 class SqsSender:
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._clients = aws.Clients(address)
+        self._clients = aws.SenderClients(address)
         self._queue = ""
 
     def send(self, message: Outgoing, seconds: float) -> None:

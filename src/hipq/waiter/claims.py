@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from hipq.errors import HipqError
 from hipq.job.when import SECOND
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.item import Item, Scheduled, key, number
-from hipq.waiter.tables import Table
+from hipq.waiter.tables import MessageTable
 
 CLAIM: Final = 180 * SECOND
 """How long a poller has for what it took. What it left is taken by the next one's look, still before it is due."""
@@ -31,17 +31,17 @@ def free_at(now: int) -> Item:
     return {":now": {"N": number(now)}, ":number": {"S": "N"}}
 
 
-class Taken(Enum):
+class ClaimResult(Enum):
     MINE = "mine"
     OTHERS = "another poller has it, or it was put to another time"
     GONE = "it was sent or cancelled"
 
 
-class Claims:
-    def __init__(self, clients: Clients, clock: AwsClock, scheduler: str) -> None:
+class ItemClaims:
+    def __init__(self, clients: AwsClients, clock: AwsClock, scheduler: str) -> None:
         self._clients, self._clock, self._scheduler = clients, clock, scheduler
 
-    def take(self, table: Table, message: Scheduled, token: str) -> Taken:
+    def take(self, table: MessageTable, message: Scheduled, token: str) -> ClaimResult:
         """Claim it. The same token may claim it again: the library asks twice when an answer is lost."""
         now = self._clock.now()
         there = self._write(
@@ -53,20 +53,20 @@ class Claims:
             update="SET claimed_by = :me, claimed_until = :until",
         )  # fmt: skip
         if there is None:
-            return Taken.MINE
-        return Taken.OTHERS if there else Taken.GONE
+            return ClaimResult.MINE
+        return ClaimResult.OTHERS if there else ClaimResult.GONE
 
-    def done(self, table: Table, message: Scheduled, token: str) -> bool:
+    def done(self, table: MessageTable, message: Scheduled, token: str) -> bool:
         """Delete what was sent. False: the claim had run out and another poller has it now, so it may be sent again."""
         return not self._write(table, message, "claimed_by = :me", {":me": {"S": token}})
 
-    def give_back(self, table: Table, message: Scheduled, token: str) -> None:
+    def give_back(self, table: MessageTable, message: Scheduled, token: str) -> None:
         """It was certainly not sent: whoever looks next may try."""
         self._write(
             table, message, "claimed_by = :me", {":me": {"S": token}}, update="REMOVE claimed_by, claimed_until"
         )
 
-    def put_off(self, table: Table, message: Scheduled, token: str, why: str) -> None:
+    def put_off(self, table: MessageTable, message: Scheduled, token: str, why: str) -> None:
         """It cannot be sent as it is: kept, with the reason, and tried less and less often."""
         wait = min(_FIRST_RETRY << min(message.failures, 20), _LAST_RETRY)
         self._write(
@@ -80,7 +80,14 @@ class Claims:
         )  # fmt: skip
 
     def _write(
-        self, table: Table, message: Scheduled, condition: str, values: Item, *, update: str = "", names: Any = None
+        self,
+        table: MessageTable,
+        message: Scheduled,
+        condition: str,
+        values: Item,
+        *,
+        update: str = "",
+        names: Any = None,
     ) -> Item | None:
         """None: done. Else nothing was changed, and this is what is there: {} = nothing."""
         call: dict[str, Any] = {

@@ -30,7 +30,7 @@ class AwsTarget:
         return f"{'queue' if self.scheme == 'sqs' else 'table'} {self.name}"
 
 
-class Clients:
+class AwsClients:
     """Made when first needed: boto3 takes its time, and looks for credentials. Safe to use from many threads."""
 
     def __init__(self, session: Any, endpoint_url: str | None, region: str | None, clock: AwsClock) -> None:

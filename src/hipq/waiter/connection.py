@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from hipq.errors import HipqError
-from hipq.waiter.clients import AwsTarget, Clients, errors
-from hipq.waiter.trouble import Trouble
+from hipq.waiter.clients import AwsClients, AwsTarget, errors
+from hipq.waiter.outage import Outage
 
 CONNECT_SECONDS: Final = 10.0
 """Seconds that an answer may take, beside what SQS was told to wait for messages."""
@@ -16,7 +16,7 @@ USUAL: Final = 30
 """Seconds that a queue hides what it gives out, if nobody has said otherwise."""
 
 
-class Connection:
+class QueueConnection:
     def __init__(
         self, queue: str, patient: Any, quick: Any, errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
@@ -26,7 +26,7 @@ class Connection:
         self.queue = queue
         self.patient, self.quick = patient, quick
         self.errors = errors
-        self.trouble = Trouble(queue)
+        self.outage = Outage(queue)
         with self.errors():
             self.url = str(self.quick.get_queue_url(QueueName=queue)["QueueUrl"])
         self.visibility = self._asked()
@@ -41,13 +41,13 @@ class Connection:
         return int(answer.get("Attributes", {}).get("VisibilityTimeout", USUAL)) or USUAL
 
 
-def connector(clients: Clients, wait: int) -> Callable[[str], Connection]:
+def connector(clients: AwsClients, wait: int) -> Callable[[str], QueueConnection]:
     """What opens a queue by its name, to wait so long for messages. All of them share their clients."""
     made: list[Any] = []
 
-    def connect(queue: str) -> Connection:
+    def connect(queue: str) -> QueueConnection:
         if not made:
             made.extend((clients.impatient_sqs(wait + CONNECT_SECONDS), clients.impatient_sqs(CONNECT_SECONDS)))
-        return Connection(queue, made[0], made[1], lambda: errors(AwsTarget("sqs", queue)))
+        return QueueConnection(queue, made[0], made[1], lambda: errors(AwsTarget("sqs", queue)))
 
     return connect

@@ -17,8 +17,8 @@ from contextlib import ExitStack
 from typing import Final
 
 from hipq.job.names import whole
-from hipq.waiter.connection import Connection
-from hipq.waiter.handler_threads import Executor
+from hipq.waiter.connection import QueueConnection
+from hipq.waiter.handler_threads import HandlerThreads
 from hipq.waiter.intake import Handling, Intake
 from hipq.waiter.supervised import Supervised
 
@@ -35,7 +35,7 @@ _log: Final = logging.getLogger("hipq")
 class Consumer:
     def __init__(
         self,
-        connect: Callable[[str], Connection],
+        connect: Callable[[str], QueueConnection],
         handlings: Mapping[str, Handling],
         poller: Callable[[threading.Event], None] | None,
         *,
@@ -48,7 +48,7 @@ class Consumer:
         self._connect = connect
         self._handlings = handlings
         self._poller = Supervised("poller", poller) if poller is not None else None
-        self._hands = Executor(concurrency)
+        self._hands = HandlerThreads(concurrency)
         self._wait = wait
         self._intakes: list[Intake] = []
 
@@ -69,7 +69,7 @@ class Consumer:
             _log.info("consuming %s", ", ".join(self._handlings))
             while not stop.is_set():
                 if self._poller is not None:
-                    self._poller.tend(time.monotonic())
+                    self._poller.ensure_running(time.monotonic())
                 time.sleep(LOOK)
             self._finish(hurry or threading.Event())
         left = self._hands.busy

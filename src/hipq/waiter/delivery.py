@@ -12,7 +12,7 @@ from typing import Any, Final
 from hipq.errors import HipqError, Invalid
 from hipq.job.when import SECOND
 from hipq.waiter.claims import CLAIM
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Scheduled
@@ -58,7 +58,7 @@ def batches(messages: Sequence[Scheduled]) -> list[list[Scheduled]]:
 
 
 class Delivery:
-    def __init__(self, clients: Clients, destinations: Destinations, clock: AwsClock) -> None:
+    def __init__(self, clients: AwsClients, destinations: Destinations, clock: AwsClock) -> None:
         self._clients, self._destinations, self._clock = clients, destinations, clock
 
     def send(self, destination: Destination, messages: list[Scheduled], claimed: int) -> Outcome:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from hipq.errors import HipqError
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.limits import LARGEST, queue_name
 
 FRESH: Final = 300.0
@@ -30,7 +30,7 @@ class Destination:
 
 
 class Destinations:
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Destination]] = {}

@@ -8,21 +8,21 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hipq.executors.threads import Threads
-from hipq.waiter.holding import Held
+from hipq.waiter.held_messages import HeldMessage
 
 
-class Task(NamedTuple):
+class HandlerTask(NamedTuple):
     """A message, and what is to be done with it."""
 
-    held: Held
-    run: Callable[[Held], None]
+    held: HeldMessage
+    run: Callable[[HeldMessage], None]
 
     @property
     def abandoned(self) -> bool:
         return False
 
 
-class Executor:
+class HandlerThreads:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._threads = Threads(self._work, concurrency, "hipq-waiter")
@@ -37,7 +37,7 @@ class Executor:
             self._changed.wait_for(lambda: self.stopping.is_set() or self._busy < self._concurrency)
             return 0 if self.stopping.is_set() else self._concurrency - self._busy
 
-    def launch(self, tasks: Sequence[Task]) -> bool:
+    def launch(self, tasks: Sequence[HandlerTask]) -> bool:
         """Whether they were taken: all of them, or, when it is stopping, none. RuntimeError if nobody can run them."""
         with self._changed:
             if self.stopping.is_set():
@@ -50,11 +50,11 @@ class Executor:
                 raise
             return True
 
-    def stop(self) -> list[Task]:
+    def stop(self) -> list[HandlerTask]:
         """Take no more; those that nobody has begun with. Handlers under way go on."""
         with self._changed:
             self.stopping.set()
-            left: list[Task] = self._threads.unstarted()
+            left: list[HandlerTask] = self._threads.unstarted()
             self._busy -= len(left)
             self._threads.close()
             self._changed.notify_all()
@@ -65,7 +65,7 @@ class Executor:
         with self._changed:
             return self._busy
 
-    def _work(self, task: Task) -> None:
+    def _work(self, task: HandlerTask) -> None:
         try:
             task.run(task.held)
         except Exception:  # a bug of ours: the thread goes on, and the message comes again

@@ -23,10 +23,10 @@ from hipq.errors import HipqError, Invalid
 from hipq.job.names import whole
 from hipq.job.when import seconds
 from hipq.transports.sqs_batch import BATCH
-from hipq.waiter.connection import Connection
+from hipq.waiter.connection import QueueConnection
 from hipq.waiter.groups import Groups
-from hipq.waiter.handler_threads import Executor, Task
-from hipq.waiter.holding import LONGEST_HIDDEN, Held, Holding
+from hipq.waiter.handler_threads import HandlerTask, HandlerThreads
+from hipq.waiter.held_messages import LONGEST_HIDDEN, HeldMessage, HeldMessages
 from hipq.waiter.message import ASKED_FOR, Message, incoming
 
 Retry = float | timedelta | Callable[[Message], float | None]
@@ -56,7 +56,7 @@ class Handling:
 
 
 class Intake:
-    def __init__(self, connection: Connection, handling: Handling, hands: Executor, wait: int) -> None:
+    def __init__(self, connection: QueueConnection, handling: Handling, hands: HandlerThreads, wait: int) -> None:
         self._connection = connection
         self.name = connection.queue
         self._handling = handling
@@ -64,9 +64,9 @@ class Intake:
         self._hands = hands
         self._wait = wait
         self._visibility = handling.visibility or connection.visibility
-        self._holding = Holding(connection, self._visibility, self._deleted)
+        self._holding = HeldMessages(connection, self._visibility, self._deleted)
         self._order = threading.Lock()
-        self._groups: Groups[Held] | None = Groups() if self.name.endswith(".fifo") else None
+        self._groups: Groups[HeldMessage] | None = Groups() if self.name.endswith(".fifo") else None
         """In a standard queue messages may have a group, too, and have no order."""
         self._receiver = threading.Thread(target=self._receive_on, name="hipq-waiter-receive", daemon=True)
         self.counts: Counter[str] = Counter()
@@ -82,11 +82,11 @@ class Intake:
             try:
                 self._begin(*self._receive(min(BATCH, room)))
             except HipqError as error:
-                self._hands.stopping.wait(self._connection.trouble.down(str(error)))
+                self._hands.stopping.wait(self._connection.outage.down(str(error)))
                 continue
             except Exception as error:  # a bug, here or in the client library: said loudly, and the queue goes on
                 _log.exception("%s: receiving failed", self.name)
-                self._hands.stopping.wait(self._connection.trouble.down(type(error).__name__))
+                self._hands.stopping.wait(self._connection.outage.down(type(error).__name__))
                 continue
 
     def _receive(self, most: int) -> tuple[list[Message], float]:
@@ -101,7 +101,7 @@ class Intake:
                 MessageAttributeNames=["All"],
                 **once,
             )
-        self._connection.trouble.up()
+        self._connection.outage.up()
         return [incoming(one, self.name) for one in answer.get("Messages", ())], time.monotonic()
 
     def _begin(self, messages: Sequence[Message], came: float) -> None:
@@ -111,9 +111,9 @@ class Intake:
                 held = self._groups.came(held)
         self._launch(held)
 
-    def _launch(self, some: Sequence[Held]) -> None:
+    def _launch(self, some: Sequence[HeldMessage]) -> None:
         try:
-            if some and not self._hands.launch([Task(one, self._handle) for one in some]):
+            if some and not self._hands.launch([HandlerTask(one, self._handle) for one in some]):
                 self.give_back(some)  # we are stopping
         except RuntimeError:  # no thread can be started: held on to, they would be hidden from everybody for hours
             for one in some:
@@ -121,7 +121,7 @@ class Intake:
             raise
 
     # -- handled ----------------------------------------------------------------------------------------------------
-    def _handle(self, held: Held) -> None:
+    def _handle(self, held: HeldMessage) -> None:
         """In one of the hands' threads, which must outlive whatever a handler does."""
         if not held.is_ours:  # it waited here for too long, and somebody else may have begun with it
             self.counts["lost"] += 1
@@ -136,7 +136,7 @@ class Intake:
             _log.debug("%s: handled message %s", self.name, held.message.id)
             self._holding.delete(held)  # after it was handled: a crash here brings it again, and loses nothing
 
-    def _failed(self, held: Held, error: BaseException) -> None:
+    def _failed(self, held: HeldMessage, error: BaseException) -> None:
         self.counts["failed"] += 1
         said = "%s: the handler of message %s raised, at try %s; it comes again"
         _log.warning(said, self.name, held.message.id, held.message.received, exc_info=error)
@@ -153,15 +153,15 @@ class Intake:
             _log.exception("%s: retry= raised", self.name)
             return None
 
-    def _not_done(self, held: Held, seconds: float | None) -> None:
-        behind: list[Held] = []
+    def _not_done(self, held: HeldMessage, seconds: float | None) -> None:
+        behind: list[HeldMessage] = []
         if self._groups is not None:
             with self._order:
                 behind = self._groups.failed(held)
         self.give_back(behind)
         self._holding.give_back([held], seconds)
 
-    def _deleted(self, held: Held, is_deleted: bool) -> None:
+    def _deleted(self, held: HeldMessage, is_deleted: bool) -> None:
         """Only now may the next of its group begin: a crash before would have brought this one after it."""
         if self._groups is None:
             return
@@ -172,13 +172,13 @@ class Intake:
         self._launch(following)
 
     # -- stopping ---------------------------------------------------------------------------------------------------
-    def give_back(self, some: Sequence[Held]) -> None:
+    def give_back(self, some: Sequence[HeldMessage]) -> None:
         """Untouched: others may have them at once."""
         if some:
             self.counts["given back"] += len(some)
             self._holding.give_back(some)
 
-    def stop(self, unstarted: Sequence[Held]) -> None:
+    def stop(self, unstarted: Sequence[HeldMessage]) -> None:
         """Give back what nobody has begun with."""
         with self._order:
             waiting = self._groups.waiting() if self._groups is not None else []

@@ -17,14 +17,14 @@ from typing import Final
 
 from hipq.errors import HipqError
 from hipq.job.when import SECOND
-from hipq.waiter.claims import Claims, Taken
+from hipq.waiter.claims import ClaimResult, ItemClaims
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.delivery import Delivery, batches
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Scheduled, readable
 from hipq.waiter.limits import BATCH, HORIZON
-from hipq.waiter.reading import Reading
-from hipq.waiter.tables import Table, Tables
+from hipq.waiter.table_reader import TableReader
+from hipq.waiter.tables import MessageTable, MessageTables
 
 log: Final = logging.getLogger("hipq.waiter")
 
@@ -67,7 +67,7 @@ class Polled:
 class Look:
     """One look at one table."""
 
-    table: Table
+    table: MessageTable
     token: str
     polled: Polled
     blocked: set[tuple[str, str]] = field(default_factory=set)
@@ -79,11 +79,11 @@ class Look:
 class Poller:
     def __init__(
         self,
-        reading: Reading,
-        claims: Claims,
+        reading: TableReader,
+        claims: ItemClaims,
         delivery: Delivery,
         destinations: Destinations,
-        tables: Tables,
+        tables: MessageTables,
         clock: AwsClock,
         threads: int,
     ) -> None:
@@ -91,7 +91,7 @@ class Poller:
         self._destinations, self._tables, self._clock = destinations, tables, clock
         self._threads = threads
         self._lock = threading.Lock()
-        self._undeleted: list[tuple[Table, Scheduled, str]] = []
+        self._undeleted: list[tuple[MessageTable, Scheduled, str]] = []
         """Sent, but DynamoDB did not answer when they were to be deleted."""
 
     # -- one look ---------------------------------------------------------------------------------------------------
@@ -226,11 +226,11 @@ class Poller:
                 polled.failed += len(batch) - n
                 look.blocked |= {(one.queue, one.group) for one in batch[n:]}
                 break  # what was claimed before is sent
-            if taken is Taken.MINE:
+            if taken is ClaimResult.MINE:
                 mine.append(message)
                 continue
             polled.taken += 1
-            if taken is Taken.OTHERS:
+            if taken is ClaimResult.OTHERS:
                 look.blocked.add((message.queue, message.group))
             if not message.fifo:
                 # Another poller is at work here, most likely on all of them, and each try costs a write. What it leaves
@@ -239,7 +239,7 @@ class Poller:
                 break
         return mine
 
-    def _delete(self, table: Table, message: Scheduled, token: str, polled: Polled) -> None:
+    def _delete(self, table: MessageTable, message: Scheduled, token: str, polled: Polled) -> None:
         try:
             if self._claims.done(table, message, token):
                 polled.sent += 1

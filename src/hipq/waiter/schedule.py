@@ -10,18 +10,20 @@ from typing import Any, Final
 
 from hipq.errors import Conflict, HipqError, Invalid, NoTable, NotFound, shown
 from hipq.waiter.claims import FREE, found, free_at
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.item import Item, Scheduled, from_item, key, number
-from hipq.waiter.reading import Reading
 from hipq.waiter.sending import due
-from hipq.waiter.tables import Table, Tables
+from hipq.waiter.table_reader import TableReader
+from hipq.waiter.tables import MessageTable, MessageTables
 
 _CURSOR: Final = re.compile(r"-?[0-9.]+(E[+-]?\d+)?/.+", re.DOTALL)
 
 
-class Schedule:
-    def __init__(self, clients: Clients, reading: Reading, tables: Tables, clock: AwsClock, scheduler: str) -> None:
+class WaitingMessages:
+    def __init__(
+        self, clients: AwsClients, reading: TableReader, tables: MessageTables, clock: AwsClock, scheduler: str
+    ) -> None:
         self._clients, self._reading, self._tables = clients, reading, tables
         self._clock, self._scheduler = clock, scheduler
 
@@ -85,7 +87,7 @@ class Schedule:
             raise _why(queue, job_id, what, found(error), table) from None
         return from_item(item, table.name)
 
-    def _table(self, queue: str) -> Table:
+    def _table(self, queue: str) -> MessageTable:
         table = self._tables.of(queue)
         if table is None:
             raise NoTable(
@@ -95,7 +97,7 @@ class Schedule:
         return table
 
 
-def _why(queue: str, job_id: str, what: str, item: Item, table: Table) -> HipqError:
+def _why(queue: str, job_id: str, what: str, item: Item, table: MessageTable) -> HipqError:
     if item and from_item(item, table.name).queue == queue:
         return Conflict(f"{job_id} is being sent to queue {queue} right now, so it cannot be {what} any more")
     return NotFound(

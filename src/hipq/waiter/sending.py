@@ -15,12 +15,12 @@ from hipq.transports.base import Outgoing
 from hipq.transports.recording import recorder
 from hipq.waiter import limits
 from hipq.waiter.claims import found
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Item, Scheduled, from_item, number, to_item
 from hipq.waiter.message import Attributes
-from hipq.waiter.tables import Table, Tables
+from hipq.waiter.tables import MessageTable, MessageTables
 
 Fallback = Callable[[Scheduled], Any] | Literal["sqs"]
 """What becomes of a message that is too far out and has no table: a function of yours takes it, or "sqs": it goes to
@@ -43,9 +43,9 @@ def due(now: int, at: datetime | None, delay: float | timedelta | None) -> int:
     return later(now, max(0.0, 0.0 if delay is None else seconds(delay, "delay", least=-LONGEST)))
 
 
-class Sender:
+class MessageSender:
     def __init__(
-        self, clients: Clients, destinations: Destinations, tables: Tables, clock: AwsClock, scheduler: str
+        self, clients: AwsClients, destinations: Destinations, tables: MessageTables, clock: AwsClock, scheduler: str
     ) -> None:
         self._clients, self._destinations, self._tables = clients, destinations, tables
         self._clock, self._scheduler = clock, scheduler
@@ -113,7 +113,7 @@ class Sender:
             "or, in a program, pass fallback="
         )
 
-    def _put(self, table: Table, message: Scheduled) -> bool:
+    def _put(self, table: MessageTable, message: Scheduled) -> bool:
         """False: the table is no more."""
         item = to_item(message, self._scheduler, self._clock.now())
         _fits_item(table, item)
@@ -185,7 +185,7 @@ def _fits(destination: Destination, body: str, attributes: Attributes) -> None:
         )
 
 
-def _fits_item(table: Table, item: Item) -> None:
+def _fits_item(table: MessageTable, item: Item) -> None:
     size = limits.item_size(item) + limits.ROOM
     copies = 2 if table.local and table.whole else 1
     if size * copies > limits.LARGEST_ITEM:

@@ -25,7 +25,7 @@ class Supervised:
         self._began = 0.0
         self._pause = FIRST_PAUSE
 
-    def tend(self, now: float) -> None:
+    def ensure_running(self, now: float) -> None:
         """Start one if there is none. To be called now and then, by one thread, with the monotonic clock's time."""
         if self._stop.is_set() or self.is_alive:
             return

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from hipq.errors import HipqError, Invalid, WrongTable
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.item import HASH, INDEX, RANGE, TIME
 from hipq.waiter.limits import queue_name
 
@@ -27,7 +27,7 @@ Projection = Literal["ALL", "KEYS_ONLY"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MessageTable:
     name: str
     local: bool
     """Its index is a local one: as consistent as the table, and counted into the size of its items."""
@@ -35,13 +35,13 @@ class Table:
     """Its index has copies of the whole items."""
 
 
-class Tables:
+class MessageTables:
     """`shared`: the name of the one table for all queues; None: each queue's has the queue's name."""
 
-    def __init__(self, clients: Clients, queues: tuple[str, ...], shared: str | None) -> None:
+    def __init__(self, clients: AwsClients, queues: tuple[str, ...], shared: str | None) -> None:
         self._clients, self._queues, self._shared = clients, queues, shared
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, Table | None]] = {}
+        self._known: dict[str, tuple[float, MessageTable | None]] = {}
         if shared is not None:
             _table_name(shared)
 
@@ -53,7 +53,7 @@ class Tables:
         """The command that makes it."""
         return f"hipq waiter create-table {queue}" + (f" --table {self._shared}" if self._shared else "")
 
-    def of(self, queue: str) -> Table | None:
+    def of(self, queue: str) -> MessageTable | None:
         """This queue's table, None if there is none; WrongTable if it cannot be used."""
         name = self.name(queue)
         with self._lock:
@@ -71,7 +71,7 @@ class Tables:
                     found[queue] = table.name
         return found
 
-    def usable(self, problems: list[str]) -> Iterator[Table]:
+    def usable(self, problems: list[str]) -> Iterator[MessageTable]:
         """Each table that is there, looked at anew; what stands in the way of others is said in `problems`."""
         _ = self._clients.dynamodb  # a missing region is the fault of no table
         for name in dict.fromkeys(map(self.name, self._queues)):
@@ -116,7 +116,7 @@ class Tables:
         with self._lock:
             self._known.pop(name, None)
 
-    def _look(self, name: str) -> Table | None:
+    def _look(self, name: str) -> MessageTable | None:
         description = self._described(name)
         table = None if description is None else _table(name, description)
         with self._lock:
@@ -143,14 +143,14 @@ def _table_name(name: str) -> str:
     return name
 
 
-def _table(name: str, description: dict[str, Any]) -> Table | None:
+def _table(name: str, description: dict[str, Any]) -> MessageTable | None:
     if description.get("TableStatus") in ("CREATING", "DELETING"):
         return None  # not there yet, or no more
     if wrong := _wrong(description):
         raise WrongTable(f"table {name} cannot keep messages: {'; '.join(wrong)}")
     index, local = _index(description)
     assert index is not None
-    return Table(name, local, index.get("Projection", {}).get("ProjectionType") == "ALL")
+    return MessageTable(name, local, index.get("Projection", {}).get("ProjectionType") == "ALL")
 
 
 def _index(description: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:

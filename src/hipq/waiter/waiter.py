@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 from hipq import config
 from hipq.errors import Invalid, shown
 from hipq.job.when import duration, seconds
-from hipq.waiter.claims import Claims
-from hipq.waiter.clients import Clients
+from hipq.waiter.claims import ItemClaims
+from hipq.waiter.clients import AwsClients
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.connection import connector
 from hipq.waiter.consumer import CONCURRENCY, WAIT, Consumer
@@ -22,10 +22,10 @@ from hipq.waiter.item import Scheduled
 from hipq.waiter.limits import queue_name
 from hipq.waiter.message import Attributes, Message
 from hipq.waiter.poller import Polled, Poller
-from hipq.waiter.reading import Reading
-from hipq.waiter.schedule import Schedule
-from hipq.waiter.sending import Fallback, Sender, Sent
-from hipq.waiter.tables import Tables
+from hipq.waiter.schedule import WaitingMessages
+from hipq.waiter.sending import Fallback, MessageSender, Sent
+from hipq.waiter.table_reader import TableReader
+from hipq.waiter.tables import MessageTables
 
 SCHEDULER: Final = "shoryuken-waiter"
 DELAY: Final = 300.0
@@ -63,15 +63,15 @@ class Waiter:
             raise Invalid(f"threads must be between 1 and 64, not {shown(threads)}")
         self.handlers: dict[str, Handling] = {}
         self.clock = AwsClock(clock)
-        self.clients = Clients(session, endpoint_url, region, self.clock)
+        self.clients = AwsClients(session, endpoint_url, region, self.clock)
         self.destinations = Destinations(self.clients)
-        self.tables = Tables(self.clients, self.queues, table)
-        reading = Reading(self.clients, scheduler)
-        self._sender = Sender(self.clients, self.destinations, self.tables, self.clock, scheduler)
-        self._schedule = Schedule(self.clients, reading, self.tables, self.clock, scheduler)
+        self.tables = MessageTables(self.clients, self.queues, table)
+        reading = TableReader(self.clients, scheduler)
+        self._sender = MessageSender(self.clients, self.destinations, self.tables, self.clock, scheduler)
+        self._schedule = WaitingMessages(self.clients, reading, self.tables, self.clock, scheduler)
         self._poller = Poller(
             reading,
-            Claims(self.clients, self.clock, scheduler),
+            ItemClaims(self.clients, self.clock, scheduler),
             Delivery(self.clients, self.destinations, self.clock),
             self.destinations,
             self.tables,

@@ -18,29 +18,29 @@ SOCKET_SECONDS: Final = 5.0
 """A server that does not reply for so long is not there."""
 
 
-class Where(NamedTuple):
+class RedisTarget(NamedTuple):
     host: str
     port: int
     database: int
     stream: str
 
 
-def where_of(address: Address) -> Where:
+def target_of(address: Address) -> RedisTarget:
     host, port = host_and_port(address, 6379)
     first, slash, rest = address.name.partition("/")
     if slash and first.isascii() and first.isdigit():
         if not rest or len(first) > 5:
             raise Invalid(f"{address} does not say which stream; it looks like redis://server:6379/2/STREAM")
-        return Where(host, port, int(first), rest)
-    return Where(host, port, 0, address.name)
+        return RedisTarget(host, port, int(first), rest)
+    return RedisTarget(host, port, 0, address.name)
 
 
-class Line:
+class RedisConnection:
     """One connection. redis-py's clients would repeat a command after a failure: a message would be sent twice."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        where = where_of(address)
+        where = target_of(address)
         encrypted = address.scheme == "rediss"
         more: dict[str, Any] = {"ssl_cert_reqs": "required", "ssl_check_hostname": True} if encrypted else {}
         options: dict[int, int] = {}
@@ -109,7 +109,7 @@ _MEANING: Final[Sequence[tuple[type[Exception], str]]] = [
 
 
 def failure(address: Address, error: Exception) -> HipqError:
-    where = where_of(address)
+    where = target_of(address)
     server = f"{where.host}:{where.port}"
     said = str(error).replace(address.password, "…") if address.password else str(error)
     below = error.__context__

@@ -14,9 +14,9 @@ from typing import Final
 
 from hipq.errors import HipqError
 from hipq.transports.sqs_batch import BATCH, delete, hide, tens
-from hipq.waiter.connection import Connection
+from hipq.waiter.connection import QueueConnection
 from hipq.waiter.message import Message
-from hipq.waiter.trouble import Trouble
+from hipq.waiter.outage import Outage
 
 LONGEST_HIDDEN: Final = 43_200
 """Seconds from when it was given out after which SQS shows a message again, whatever it is told."""
@@ -30,7 +30,7 @@ LONGEST_PAUSE: Final = 5.0
 _log: Final = logging.getLogger("hipq")
 
 
-class Held:
+class HeldMessage:
     """A message in hand: given out to us, and neither deleted nor given back."""
 
     __slots__ = ("came", "done", "lost", "message", "receipt", "until")
@@ -55,21 +55,23 @@ class Held:
         return not self.lost and time.monotonic() < self.until
 
 
-class Holding:
-    def __init__(self, connection: Connection, visibility: int, settled: Callable[[Held, bool], None]) -> None:
+class HeldMessages:
+    def __init__(
+        self, connection: QueueConnection, visibility: int, settled: Callable[[HeldMessage, bool], None]
+    ) -> None:
         """`settled` is told of each message that was to be deleted whether it is."""
         self._connection = connection
         self._visibility = visibility
         self._settled = settled
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldMessage] = {}
         self._hiding = threading.Lock()
         """While it is held no message's time is changed by others: one given back must not be hidden after that."""
         self._changed = threading.Condition()
-        self._deletable: list[Held] = []
+        self._deletable: list[HeldMessage] = []
         self._deleting = 0
         self._closing = threading.Event()
-        self._hide_trouble = Trouble(f"{connection.queue}: hiding messages for longer")
-        self._delete_trouble = Trouble(f"{connection.queue}: deleting messages")
+        self._hide_trouble = Outage(f"{connection.queue}: hiding messages for longer")
+        self._delete_trouble = Outage(f"{connection.queue}: deleting messages")
         self._threads = [
             threading.Thread(target=work, name=f"hipq-waiter-{name}", daemon=True)
             for name, work in (("hide", self._hide_on), ("delete", self._delete_on))
@@ -79,7 +81,7 @@ class Holding:
         for thread in self._threads:
             thread.start()
 
-    def take(self, messages: Iterable[Message], came: float) -> list[Held]:
+    def take(self, messages: Iterable[Message], came: float) -> list[HeldMessage]:
         """Those of them that are new here. One that is here already was shown to us again since it was not hidden in
         time: its handler goes on, and the new receipt will delete it."""
         found = []
@@ -90,19 +92,19 @@ class Holding:
                 if known is not None:
                     known.receipt, known.came, known.until, known.lost = message.receipt, came, until, False
                     continue
-                self._held[message.id] = held = Held(message, came, until)
+                self._held[message.id] = held = HeldMessage(message, came, until)
                 found.append(held)
         return found
 
     # -- what becomes of them ---------------------------------------------------------------------------------------
-    def delete(self, held: Held) -> None:
+    def delete(self, held: HeldMessage) -> None:
         """Soon, together with others; `settled` is told."""
         with self._changed:
             held.done = time.monotonic()
             self._deletable.append(held)
             self._changed.notify_all()
 
-    def give_back(self, some: Sequence[Held], seconds: float | None = 0.0) -> None:
+    def give_back(self, some: Sequence[HeldMessage], seconds: float | None = 0.0) -> None:
         """Let others have them after so long; None = when the time they are hidden for is over."""
         with self._changed:
             for one in some:
@@ -130,7 +132,7 @@ class Holding:
                     return False
         return True
 
-    def unfinished(self) -> list[Held]:
+    def unfinished(self) -> list[HeldMessage]:
         with self._changed:
             return [one for one in self._held.values() if not one.done]
 
@@ -167,7 +169,7 @@ class Holding:
             with self._hiding:
                 self._hide(ten)
 
-    def _hide(self, ten: Sequence[Held]) -> None:
+    def _hide(self, ten: Sequence[HeldMessage]) -> None:
         with self._changed:  # since we looked, some may have been given back or deleted
             ten = [one for one in ten if self._held.get(one.message.id) is one]
         began = time.monotonic()
@@ -189,7 +191,7 @@ class Holding:
             elif place not in refused.now:
                 one.until = began + seconds
 
-    def _lose(self, one: Held) -> None:
+    def _lose(self, one: HeldMessage) -> None:
         with self._changed:
             gone = self._held.get(one.message.id) is not one
             one.lost = not gone
@@ -209,14 +211,14 @@ class Holding:
                 self._closing.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE) if again else FIRST_PAUSE
 
-    def _next_ten(self) -> list[Held]:
+    def _next_ten(self) -> list[HeldMessage]:
         with self._changed:
             self._changed.wait_for(lambda: self._deletable or self._closing.is_set())
             ten, self._deletable = self._deletable[:BATCH], self._deletable[BATCH:]
             self._deleting = len(ten)
             return ten
 
-    def _delete(self, ten: Sequence[Held]) -> list[Held]:
+    def _delete(self, ten: Sequence[HeldMessage]) -> list[HeldMessage]:
         """Those that are to be tried again."""
         why = "SQS did not say why"
         try:
@@ -247,6 +249,6 @@ class Holding:
         return again
 
 
-def _allowed(seconds: float, one: Held, now: float) -> int:
+def _allowed(seconds: float, one: HeldMessage, now: float) -> int:
     """So long a message can be hidden from now on: SQS refuses more than there is left of its twelve hours."""
     return max(0, min(math.ceil(seconds), math.floor(LONGEST_HIDDEN - (now - one.came)) - 1))

@@ -28,7 +28,7 @@ SECONDS: Final = 5.0
 logging.getLogger("nats").addHandler(logging.NullHandler())  # else it writes to stderr where nobody set up logging
 
 
-class Line:
+class NatsConnection:
     """A connection that is not mended: what is in its buffers when it breaks is never sent by another one."""
 
     def __init__(self, address: Address, failed: Callable[[TransportUnavailable], None]) -> None:
@@ -36,13 +36,13 @@ class Line:
         self._failed = failed
         self._problem: Exception | None = None
         self.lost: TransportUnavailable | None = None
-        self.client = Unstoppable()
+        self.client = TolerantClient()
 
     async def open(self) -> None:
         address, token = self._address, self._address.options.get("token")
         secret = address.options.get("tls") == "true"
 
-        def told(value: str) -> Callable[[], str]:
+        def supplied(value: str) -> Callable[[], str]:
             def ask() -> str:
                 self._insist(secret)  # the library asks when the server has said whether it talks TLS
                 return value
@@ -54,8 +54,8 @@ class Line:
                 servers(address), name="hipq", error_cb=self._note, closed_cb=self._closed,
                 allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0, ping_interval=10,
                 pending_size=0,  # nothing is kept for a server that is not there
-                user=address.user or None, password=told(address.password) if address.user else None,
-                token=told(token) if token else None, tls=ssl.create_default_context() if secret else None,
+                user=address.user or None, password=supplied(address.password) if address.user else None,
+                token=supplied(token) if token else None, tls=ssl.create_default_context() if secret else None,
             )  # fmt: skip
             self._insist(secret)
         except BaseException as error:
@@ -124,7 +124,7 @@ class Line:
         return TransportUnavailable(f"{self._address}: {why}")
 
 
-class Unstoppable(Client):
+class TolerantClient(Client):
     """A client that no message can stop. The library's own reads no further once a subject or a header is not UTF-8."""
 
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:

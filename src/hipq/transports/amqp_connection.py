@@ -25,7 +25,7 @@ from yarl import URL
 
 from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
-from hipq.transports.amqp_frames import Transport
+from hipq.transports.amqp_frames import FrameTransport
 from hipq.transports.loop import cut
 
 SECONDS: Final = 5.0
@@ -37,12 +37,12 @@ for library in ("aiormq", "pamqp"):  # else they write to stderr where nobody se
     logging.getLogger(library).addHandler(logging.NullHandler())
 
 
-class Line:
+class AmqpConnection:
     """A connection that is not mended: what is in its buffers when it breaks is never sent by another one."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._transport = Transport()
+        self._transport = FrameTransport()
         self.connection: aiormq.abc.AbstractConnection
         self.channel: aiormq.Channel
 
@@ -105,8 +105,8 @@ class Line:
                 why = f"the server refuses it: {said}"
             case TimeoutError():
                 why = f"{where} does not answer"
-            case _ if self._transport.farewell:
-                why = f"{where} ended the connection: {self._transport.farewell}"
+            case _ if self._transport.close_reason:
+                why = f"{where} ended the connection: {self._transport.close_reason}"
             case _:
                 why = f"the connection to {where} broke"
         return TransportUnavailable(f"{self._address}: {why}")

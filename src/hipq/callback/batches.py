@@ -28,16 +28,16 @@ class Overloaded(Exception):
     """Too many wait already."""
 
 
-class Gathering:
+class AnswerBatches:
     def __init__(self, bring: Bring) -> None:
-        self._bring = bring
+        self._deliver = bring
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._gathered: list[tuple[Make, Waiting]] = []
-        self._bringing = False
+        self._delivering = False
 
     async def bring(self, make: Make) -> Answered:
         """`make` runs in the thread too: it looks into the database."""
@@ -48,22 +48,22 @@ class Gathering:
             if len(self._gathered) >= MOST:
                 raise Overloaded
             self._gathered.append((make, future))
-            start, self._bringing = not self._bringing, True
+            start, self._delivering = not self._delivering, True
         if start:
             try:
-                threading.Thread(target=self._bring_batches, name="hipq-callbacks", daemon=True).start()
+                threading.Thread(target=self._deliver_batches, name="hipq-callbacks", daemon=True).start()
             except RuntimeError:  # no more threads: who comes next tries again
                 with self._lock:
-                    self._gathered, self._bringing = [one for one in self._gathered if one[1] is not future], False
+                    self._gathered, self._delivering = [one for one in self._gathered if one[1] is not future], False
                 raise Overloaded from None
         return await future
 
-    def _bring_batches(self) -> None:
+    def _deliver_batches(self) -> None:
         while True:
             with self._lock:
                 gathered, self._gathered = self._gathered, []
                 if not gathered:
-                    self._bringing = False
+                    self._delivering = False
                     return
             news: list[NewAnswer] = []
             waiting: list[Waiting] = []
@@ -81,19 +81,19 @@ class Gathering:
                     if down is not None:  # to ask for each of them how it is would take each as long
                         refused.append((future, down))
             _tell(refused)
-            _tell(list(zip(waiting, self._come(news), strict=True)))
+            _tell(list(zip(waiting, self._arrived(news), strict=True)))
 
-    def _come(self, news: list[NewAnswer]) -> Sequence[Outcome]:
+    def _arrived(self, news: list[NewAnswer]) -> Sequence[Outcome]:
         """One transaction; and if one of them is in its way, each half alone, down to that one."""
         if not news:
             return []
         try:
-            return self._bring(news)
+            return self._deliver(news)
         except Exception as error:
             if _is_down(error) or len(news) == 1:
                 return [error] * len(news)
         half = len(news) // 2
-        return [*self._come(news[:half]), *self._come(news[half:])]
+        return [*self._arrived(news[:half]), *self._arrived(news[half:])]
 
 
 def _is_down(error: Exception) -> bool:

@@ -14,7 +14,7 @@ ADDRESSES: Final = 10_000
 """The ones that called last; who was forgotten starts with a full bucket."""
 
 
-class Buckets:
+class RateBuckets:
     """`rate` calls a second from each address; 0 = any number."""
 
     def __init__(self, rate: float, steady: Callable[[], float] = time.monotonic) -> None:

@@ -13,7 +13,7 @@ LONGEST_PAUSE: Final = 30.0
 _log: Final = logging.getLogger("hipq")
 
 
-class Trouble:
+class Outage:
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()

@@ -81,10 +81,10 @@ def let_go() -> None:
 class Guest(Hipq):
     """An instance seen through Django's connection: what it adds commits with Django's transaction."""
 
-    def __init__(self, name: str, place: Location) -> None:
+    def __init__(self, name: str, location: Location) -> None:
         super().__init__(name, "sqlite://")
-        self.url = place.shown
-        self._place = place
+        self.url = location.shown
+        self._location = location
 
     def _opened(self) -> Store:
-        return open_guest(self._place.kind, self._place.lend, self._place.shown)
+        return open_guest(self._location.kind, self._location.lend, self._location.shown)

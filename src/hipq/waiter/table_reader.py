@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hipq.errors import TransportUnavailable
-from hipq.waiter.clients import AwsTarget, Clients, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, errors
 from hipq.waiter.item import HASH, INDEX, RANGE, TIME, Item, Scheduled, from_item, key, number
-from hipq.waiter.tables import Table
+from hipq.waiter.tables import MessageTable
 
 AT_ONCE: Final = 100
 """Items that DynamoDB gives at once by their keys."""
@@ -21,21 +21,21 @@ _TRIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ItemPage:
     messages: list[Scheduled]
     read_units: float
 
 
-class Reading:
-    def __init__(self, clients: Clients, scheduler: str) -> None:
+class TableReader:
+    def __init__(self, clients: AwsClients, scheduler: str) -> None:
         self._clients, self._scheduler = clients, scheduler
 
-    def due(self, table: Table, until: int) -> Iterator[Page]:
+    def due(self, table: MessageTable, until: int) -> Iterator[ItemPage]:
         """What is due by then. What is later costs nothing: the index is in the order of time. A read may miss what was
         put a moment ago, or show what was deleted; a claim then says so."""
         return self._pages(table, f"{HASH} = :hash AND {TIME} <= :until", {":until": {"N": number(until)}}, Limit=PAGE)
 
-    def all(self, table: Table, after: str | None, at_most: int) -> Iterator[Page]:
+    def all(self, table: MessageTable, after: str | None, at_most: int) -> Iterator[ItemPage]:
         """From the earliest on, or from behind this one (`Scheduled.cursor`)."""
         start: dict[str, Any] = {"Limit": at_most}
         if after is not None:
@@ -45,7 +45,7 @@ class Reading:
             start["ConsistentRead"] = True
         return self._pages(table, f"{HASH} = :hash", {}, **start)
 
-    def _pages(self, table: Table, condition: str, values: Item, **more: Any) -> Iterator[Page]:
+    def _pages(self, table: MessageTable, condition: str, values: Item, **more: Any) -> Iterator[ItemPage]:
         call: dict[str, Any] = {
             "TableName": table.name,
             "IndexName": INDEX,
@@ -61,12 +61,12 @@ class Reading:
             if items and not table.whole:
                 items, extra = self._whole(table, items)
                 units += extra
-            yield Page([from_item(item, table.name) for item in items], units)
+            yield ItemPage([from_item(item, table.name) for item in items], units)
             if not answer.get("LastEvaluatedKey"):
                 return
             call["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def _whole(self, table: Table, items: list[Item]) -> tuple[list[Item], float]:
+    def _whole(self, table: MessageTable, items: list[Item]) -> tuple[list[Item], float]:
         """The items that an index shows only in part, in the same order."""
         found: dict[str, Item] = {}
         units = 0.0

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from hipq.answers.arrive import arrive
 from hipq.answers.inbox import AnyQueue, Inbox
-from hipq.callback.request import BadCallback, Request
-from hipq.callback.signing import Claims, Expired, Forbidden, Signer
+from hipq.callback.request import BadCallback, CallbackRequest
+from hipq.callback.signing import Expired, Forbidden, SignedClaims, Signer
 from hipq.errors import Invalid
 from hipq.events import Events
 from hipq.job.answer import Answered, NewAnswer
@@ -28,7 +28,7 @@ class NumberedQueue(AnyQueue, Protocol):
     def number(self) -> int: ...
 
 
-class App(Protocol):
+class AnswerApp(Protocol):
     """What is asked of a Hipq."""
 
     name: str
@@ -42,12 +42,12 @@ class App(Protocol):
     def queues(self) -> Sequence[NumberedQueue]: ...
 
 
-class Bringing:
-    def __init__(self, app: App) -> None:
+class AnswerDelivery:
+    def __init__(self, app: AnswerApp) -> None:
         self._app = app
         self._undeclared: dict[int, Undeclared] = {}
 
-    def made(self, claims: Claims, request: Request, body: bytes) -> NewAnswer:
+    def made(self, claims: SignedClaims, request: CallbackRequest, body: bytes) -> NewAnswer:
         """The answer, to the job as it is now."""
         store = self._app.store
         if claims.is_over(store.now()):
