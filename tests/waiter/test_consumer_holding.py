@@ -174,7 +174,7 @@ def _held(body: str) -> HeldMessage:
 
 
 def test_hands_that_stop_hand_out_what_nobody_has_begun_with_and_take_no_more() -> None:
-    hands, begun, go = HandlerThreads(2), list[str](), threading.Event()
+    threads, begun, go = HandlerThreads(2), list[str](), threading.Event()
 
     def run(held: HeldMessage) -> None:
         begun.append(held.message.body)
@@ -183,35 +183,35 @@ def test_hands_that_stop_hand_out_what_nobody_has_begun_with_and_take_no_more() 
     def task(body: str) -> Any:
         return HandlerTask(_held(body), run)
 
-    assert hands.room() == 2
-    assert hands.launch([task(body) for body in "abcd"])
+    assert threads.room() == 2
+    assert threads.launch([task(body) for body in "abcd"])
     eventually(lambda: len(begun) == 2)
-    assert sorted(one.held.message.body for one in hands.stop()) == ["c", "d"]
-    assert not hands.launch([task("e")])
-    assert hands.room() == 0
-    assert hands.busy == 2
+    assert sorted(one.held.message.body for one in threads.stop()) == ["c", "d"]
+    assert not threads.launch([task("e")])
+    assert threads.room() == 0
+    assert threads.busy == 2
     go.set()
-    eventually(lambda: hands.busy == 0)
+    eventually(lambda: threads.busy == 0)
     assert sorted(begun) == ["a", "b"]
 
 
 def test_who_waits_for_a_hand_is_told_of_a_stop() -> None:
-    hands, go, found = HandlerThreads(1), threading.Event(), list[int]()
+    threads, go, found = HandlerThreads(1), threading.Event(), list[int]()
 
     def run(_: HeldMessage) -> None:
         go.wait(PATIENCE)
 
-    hands.launch([HandlerTask(_held("a"), run)])
-    waiting = threading.Thread(target=lambda: found.append(hands.room()))
+    threads.launch([HandlerTask(_held("a"), run)])
+    waiting = threading.Thread(target=lambda: found.append(threads.room()))
     waiting.start()
-    hands.stop()
+    threads.stop()
     waiting.join(PATIENCE)
     assert found == [0]
     go.set()
 
 
 def test_hands_that_cannot_all_be_had_now_are_had_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    hands, go, ran = HandlerThreads(3), threading.Event(), list[str]()
+    threads, go, ran = HandlerThreads(3), threading.Event(), list[str]()
     start, room = threading.Thread.start, [1]
 
     def nearly_full(thread: threading.Thread) -> None:
@@ -225,11 +225,11 @@ def test_hands_that_cannot_all_be_had_now_are_had_later(monkeypatch: pytest.Monk
         go.wait(PATIENCE)
 
     monkeypatch.setattr(threading.Thread, "start", nearly_full)
-    assert hands.launch([HandlerTask(_held(body), run) for body in "ab"]), "one of them does it"
+    assert threads.launch([HandlerTask(_held(body), run) for body in "ab"]), "one of them does it"
     eventually(lambda: ran == ["a"])
     room += [1, 1]
-    assert hands.launch([HandlerTask(_held("c"), run)])
+    assert threads.launch([HandlerTask(_held("c"), run)])
     eventually(lambda: len(ran) == 2)
     go.set()
-    eventually(lambda: hands.busy == 0)
+    eventually(lambda: threads.busy == 0)
     assert sorted(ran) == ["a", "b", "c"]

@@ -196,9 +196,9 @@ def work(
     target = _with_delay(loaded(app), delay)
     wanted = _chosen(app, target, queues)
     consumer = target.consumer(wanted, concurrency=concurrency, wait=wait, poller=poller)
-    stop, hurry = threading.Event(), threading.Event()
-    _stopped_by_signals(stop, hurry)
-    left = consumer.run(stop, hurry)
+    stop, stop_now = threading.Event(), threading.Event()
+    _stopped_by_signals(stop, stop_now)
+    left = consumer.run(stop, stop_now)
     if left:
         logging.shutdown()
         sys.stdout.flush()

@@ -109,15 +109,15 @@ class WaiterBackend(TaskBackend):
                 self._waiter.handle(name, visibility=self.options.get("visibility"))(
                     lambda message: self.take(message, worker)
                 )
-        stop, hurry = threading.Event(), threading.Event()
+        stop, stop_now = threading.Event(), threading.Event()
 
         def told() -> None:
-            (hurry if stop.is_set() else stop).set()
+            (stop_now if stop.is_set() else stop).set()
 
         heard = each_meant(told)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, heard)
-        if self._waiter.consumer(wanted, concurrency=concurrency, wait=self._wait).run(stop, hurry):
+        if self._waiter.consumer(wanted, concurrency=concurrency, wait=self._wait).run(stop, stop_now):
             os._exit(1)  # tasks still run, and nobody waits: their messages are given back
 
     def take(self, message: Message, worker: str) -> None:

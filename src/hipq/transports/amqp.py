@@ -1,9 +1,10 @@
-"""RabbitMQ and what else speaks AMQP 0.9.1: `amqp://user:password@server:5672/QUEUE?prefetch=..`, `amqps://` with TLS.
+"""RabbitMQ and other servers of AMQP 0.9.1: `amqp://user:password@server:5672/QUEUE?prefetch=..`, `amqps://` with TLS.
 
-`amqp://server/VHOST/QUEUE` is on another virtual host than `/`. With `?exchange=NAME` what is sent goes to that
-exchange, and the name in the URL is the routing key. All who listen to a queue share it, whatever their group.
+`amqp://server/VHOST/QUEUE` is on another virtual host than `/`. With `?exchange=NAME` messages are sent to that
+exchange, and the name in the URL is the routing key. All listeners of a queue share it, whatever their group.
 
-Built on aiormq, which aio-pika is built on, too: aio-pika's own messages raise on properties that others may well set.
+Built on aiormq and not on aio-pika, which itself is built on aiormq: aio-pika's messages raise on properties that other
+programs may well set.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ from hipq.transports.loop import Loop
 
 OPTIONS: Final = {"exchange", "prefetch", "group"}
 GATHER_SECONDS: Final = 0.05
-"""How long `receive` goes on collecting, while one message comes right after the other."""
+"""How long `receive` goes on collecting while messages follow each other closely."""
 COUNTERS: Final = {"x-delivery-count", "x-acquired-count"}
-"""Headers by which the server counts deliveries: not part of what a message is."""
+"""Headers in which the server counts deliveries: they are not part of the message's identity."""
 
 
 def check(address: Address) -> None:
@@ -63,7 +64,7 @@ class AmqpSource:
         self._consumer: str | None = None
         self._cancelled = False
         self._ready: deque[DeliveredMessage] = deque()
-        self._held: dict[int, None] = {}  # what is not acknowledged, by delivery tag, ascending; also the ready ones
+        self._held: dict[int, None] = {}  # unacknowledged messages by delivery tag, ascending; includes the ready ones
         self._news = asyncio.Event()
         self._connection = AmqpConnection(address)
         self._loop = Loop("amqp-listen")
@@ -84,7 +85,7 @@ class AmqpSource:
         return int(declared.message_count or 0) + len(self._held)
 
     def close(self) -> None:
-        """What is not acknowledged goes back into its queue as soon as the connection is gone."""
+        """Close the connection; the server then returns unacknowledged messages to the queue."""
         with suppress(Exception):
             self._loop.call(self._connection.close(), 3)
         self._loop.close()
@@ -99,7 +100,7 @@ class AmqpSource:
         about = found.header.properties
         headers = {str(name): _text(value) for name, value in (about.headers or {}).items()}
         key, name = about.correlation_id or key_in(headers), about.message_id or ""
-        if not name or not name.isprintable():  # the delivery's number is another one each time
+        if not name or not name.isprintable():  # the delivery tag would differ at every delivery
             mark = hashlib.sha256(found.body)
             kept = sorted((name, value) for name, value in headers.items() if name not in COUNTERS)
             mark.update(repr((found.routing_key, key, about.timestamp, kept)).encode(errors="replace"))
@@ -120,7 +121,8 @@ class AmqpSource:
         self._connection.channel.on_consumer_cancel_callbacks.add(self._was_cancelled)
 
     async def _consume(self, prefetch: int) -> None:
-        """The server sends so many and waits for acknowledgements before it sends more."""
+        """Subscribe with a prefetch: the server sends that many messages and waits for acknowledgements before it
+        sends more."""
         channel = self._connection.channel
         if self._consumer:
             await channel.basic_cancel(self._consumer)
@@ -159,7 +161,7 @@ class AmqpSource:
             )
 
     async def _gather(self, most: int) -> None:
-        """The library hands on one message at a time: take those that are right behind, too."""
+        """Collect the messages that follow closely: the library delivers them one at a time."""
         until = asyncio.get_running_loop().time() + GATHER_SECONDS
         seen = idle = 0
         while seen < most and idle < 4 and asyncio.get_running_loop().time() < until:
@@ -168,7 +170,7 @@ class AmqpSource:
             await asyncio.sleep(0)
 
     async def _acknowledge(self, tags: set[int]) -> None:
-        """All up to the first that stays, with one word; then one by one."""
+        """Acknowledge all messages before the first one that stays with one frame, and the rest one by one."""
         if self._connection.channel.is_closed:
             raise self._connection.unavailable(ChannelInvalidStateError())
         together = 0
@@ -186,7 +188,7 @@ class AmqpSource:
 
 
 def _text(value: Any) -> str:
-    """A header's value; on the wire it may be anything."""
+    """A header's value as text; on the wire it may be anything."""
     if isinstance(value, bytes | bytearray):
         return value.decode(errors="replace")
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Sending by AMQP: each message is confirmed by the server, or given back if no queue would have it."""
+"""Sending by AMQP: the server confirms each message, or returns it if no queue takes it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from hipq.transports.base import KEY_HEADER, Outgoing, quoted
 from hipq.transports.loop import Loop
 
 NAME_SIZE: Final = 128
-"""Of a header; what is longer the library cuts off."""
+"""The longest name of a header, in bytes; the library truncates longer ones."""
 RESTART_SECONDS: Final = 5.0
-"""How long a server that has restarted may take until its queues are there."""
+"""How long the queues of a restarted server may take to be back."""
 AGAIN: Final = 0.1
-"""Seconds between two attempts to send a message that no queue would have."""
+"""Seconds between two tries to send a message that no queue took."""
 
 
 class AmqpSender:
@@ -36,7 +36,7 @@ class AmqpSender:
         self._connection: AmqpConnection | None = None
         self._broke = False
         self._back_at = float("-inf")
-        """When a connection was made after one that broke."""
+        """When the sender reconnected after a connection broke."""
 
     def send(self, message: Outgoing, seconds: float) -> None:
         try:
@@ -57,7 +57,7 @@ class AmqpSender:
         connection = await self._connected()
         await (
             connection.connection.ready()
-        )  # it is not while the server is short of memory or disk: then nothing is sent
+        )  # a server short of memory or disk blocks the connection: then nothing is sent
         headers: dict[str, Any] = dict(message.headers)
         if any(len(name.encode(errors="replace")) > NAME_SIZE for name in headers):
             raise Invalid(f"{self._address}: the name of a header has {NAME_SIZE} bytes at most")
@@ -73,13 +73,13 @@ class AmqpSender:
             raise Invalid(f"{self._address}: the key or a header cannot be carried by AMQP") from None
         except (OSError, AMQPError, ChannelInvalidStateError) as error:
             raise connection.unavailable(error) from None
-        except asyncio.CancelledError:  # too late; what is still in a buffer here must not be sent any more
+        except asyncio.CancelledError:  # the time is up: a message still in a buffer must not be sent any more
             connection.cut()
             raise
 
     async def _publish(self, connection: AmqpConnection, body: bytes, about: Basic.Properties) -> None:
-        """A server that has just restarted lets clients in before all of its queues are there. So for some seconds
-        after a connection that broke was made anew, a message that no queue would have is sent once more."""
+        """Publish, and repeat a message that no queue took for some seconds after a reconnect: a server that has
+        just restarted accepts clients before all of its queues are back."""
         while True:
             try:
                 await connection.channel.basic_publish(

@@ -1,4 +1,4 @@
-"""Sending to Kafka: at most once, within the time the sender has."""
+"""Sending to Kafka: at most once, within the sender's time-out."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from hipq.transports.base import Outgoing
 from hipq.transports.kafka_client import BackgroundError, client
 
 LATE: Final = 1.25
-"""librdkafka looks once a second for messages whose time is up: it may give them up this much later."""
+"""Seconds by which librdkafka may time a message out too late, because it checks once a second."""
 LEAST: Final = 0.25
 LOOK_SECONDS: Final = 0.2
-"""How long a producer that was not heard of asks why."""
+"""How long a producer without any report asks for the reason."""
 CLOSE_SECONDS: Final = 4.0
 
 SETTINGS: Final = {
     "acks": "all",
-    "enable.idempotence": "true",  # what librdkafka sends again after a broken connection is stored once
+    "enable.idempotence": "true",  # a message that librdkafka repeats after a broken connection is stored once
     "linger.ms": "0",
-    "message.max.bytes": "100000000",  # the server knows best what is too big
+    "message.max.bytes": "100000000",  # the server itself refuses messages that are too large
     "topic.metadata.propagation.max.ms": "2000",
 }
 
 _open: set[Producer] = set()
-"""A forked child has the parent's producers but not their threads: to destroy them there would wait for those."""
+"""The open producers. They are kept alive in a forked child, which has no threads of theirs: destroying them there
+would wait for those threads."""
 
 
 class KafkaSender:
-    """One producer, or a few: one for every length of time that senders are willing to wait.
+    """One producer for every time-out that senders use.
 
-    librdkafka takes back a single message only by its time-out, which is the same for a whole producer; to purge a
-    producer would take the messages of other threads with it. So a message goes to the producer that gives up just
-    before its sender does, and `send` waits for what that one says: then it is in no buffer any more. That is within
-    `seconds` from two and a half seconds up, and half a second late at most for less.
+    librdkafka takes back a single message only by its time-out, which is fixed for a whole producer; purging a producer
+    would take back other threads' messages with it. So a message goes to the producer that gives up just before its
+    sender does, and `send` waits for that producer's report: then no buffer has the message any more. The report comes
+    within `seconds` from two and a half seconds up, and for less at most half a second late.
     """
 
     def __init__(self, address: Address) -> None:
@@ -68,15 +69,15 @@ class KafkaSender:
 
 
 def give_up(seconds: float) -> float:
-    """After how long librdkafka must give a message up, that its sender hears of it in time. It is up to an eighth less
-    than could be, so that a few producers do for all the times that senders come up with."""
+    """librdkafka's time-out for a message whose sender waits `seconds`. It is rounded down by up to an eighth, so
+    that a few producers serve all time-outs."""
     most = max(seconds - LATE, seconds / 2, LEAST)
     step: float = 2.0 ** (math.floor(math.log2(most)) - 3)
     return most // step * step
 
 
 class _ProducerThread:
-    """A producer, and the thread that hears what became of its messages."""
+    """A producer, and the thread that receives its delivery reports."""
 
     def __init__(self, address: Address, seconds: float) -> None:
         self._seconds = seconds
@@ -92,7 +93,8 @@ class _ProducerThread:
     def send(self, body: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> None:
         report: SimpleQueue[KafkaError | None] = SimpleQueue()
         error: KafkaError | None = KafkaError(KafkaError._FATAL, "the producer ended")
-        with contextlib.suppress(Empty):  # then librdkafka has lost it, and the end of the producer keeps it lost
+        # without a report librdkafka has lost the message, and ending the producer keeps it from being sent
+        with contextlib.suppress(Empty):
             try:
                 self._producer.produce(
                     self._topic, body, key, headers=headers, on_delivery=lambda *told: report.put(told[0])
@@ -114,7 +116,7 @@ class _ProducerThread:
     def close(self) -> None:
         self.closed = True
         with contextlib.suppress(KafkaException, RuntimeError):
-            self._producer.purge()  # whoever still waits hears of it
+            self._producer.purge()  # every waiting sender gets a report
         if threading.current_thread() is not self._polling:
             self._polling.join(CLOSE_SECONDS)
         _open.discard(self._producer)

@@ -1,14 +1,14 @@
 """MQTT 5: `mqtt://user:password@server:1883/topic/with/levels`, `mqtts://` for TLS. Listening takes + and # too.
 
-Options: `group`; `expiry`: for so many seconds the server keeps what comes while nobody listens (604800, a week);
-`share`: among so many sessions of the group messages are dealt out (1). A session has a fixed name, since to the server
-that name is who has what was not acknowledged; which source serves which session is claimed through `Places`. A source
-that gets no session stands by, and one that sees a session free for a while serves that too, and keeps it: it does not
-give it back to a source that comes later and then stands by.
+Options: `group`; `expiry`: the seconds for which the server keeps messages while nobody listens (604800, a week);
+`share`: the number of sessions of the group among which messages are divided (1). A session has a fixed name, because
+the server keeps unacknowledged messages by that name; which source serves which session is claimed through
+`Checkpoints`. A source without a session stands by. A source that sees a session free for a while serves that one too,
+and keeps it, even if another source starts later and stands by.
 
-Of a message the user properties are the headers and the correlation data is the key. MQTT gives no ids: hipq's sender
-writes one (`hipq-id`); messages without it that are equal in all, topic to properties, are one message. A server keeps
-a message for the sessions it has: what is sent before anybody has listened is confirmed, and gone.
+A message's user properties are its headers, and its correlation data is the key. MQTT has no message ids: hipq's sender
+writes one (`hipq-id`), and messages without it that are equal in all, topic to properties, are one message. A server
+keeps a message only for the sessions that exist: a message sent before anybody has listened is confirmed, and gone.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ RENEW_SECONDS: Final = 1.0
 """How often a source renews its claims; without any, how often it tries to get one."""
 LOOK_SECONDS: Final = 2.0
 FREE_SECONDS: Final = 10.0
-"""For so long another session must have been free before a source that has one serves that too."""
+"""Seconds for which another session must have been free before a source that has one serves it, too."""
 TRIES: Final = 8
 """Sessions tried at a time by a source that has none."""
 LINGER_SECONDS: Final = 0.001
-"""While more keep coming within it, they go into the same batch."""
+"""Messages that follow each other within this time go into the same batch."""
 
 
 def check(address: Address) -> None:
@@ -85,7 +85,7 @@ class _SessionConnection(MqttConnection):
 
     @property
     def is_blocked(self) -> bool:
-        """Whether it may be made to wait."""
+        """Whether the reading thread may be made to wait for room."""
         return self.failed is None and not self.closing and self._granted.done()
 
     def acknowledge(self, number: int) -> None:
@@ -93,14 +93,14 @@ class _SessionConnection(MqttConnection):
             self._lost("the connection broke")
 
     def close(self) -> None:
-        """Ask the server something first: its reply says that it has read all acknowledgements. Else it may see whoever
-        has the session next before it reads them, and they come again."""
+        """Close the connection after a round trip: the server's reply shows that it has read all acknowledgements.
+        Otherwise it might deliver those messages again to the session's next source."""
         number = self.client.unsubscribe("hipq/nothing")[1] if self.failed is None else None
         if number is not None:
             try:
                 self._asked.setdefault(number, Future()).result(CLOSE_SECONDS)
             except (TimeoutError, HipqError):
-                pass  # then they may come again
+                pass  # on an error the messages may be delivered again
         super().close()
 
     def ended(self, error: HipqError) -> None:
@@ -116,7 +116,7 @@ class _SessionConnection(MqttConnection):
 
 
 class MqttSource:
-    """The sessions it has claimed, each with its connection; what comes on all of them is in one line."""
+    """The claimed sessions, each with its connection; messages of all of them wait in one deque."""
 
     def __init__(self, address: Address, group: str, checkpoints: Checkpoints) -> None:
         self._address, self._group, self._checkpoints = address, group, checkpoints
@@ -134,16 +134,16 @@ class MqttSource:
         self._most = most
         while True:
             now = time.monotonic()
-            self._serve_forks(most, now)
+            self._renew_claims(most, now)
             messages = self._take(most, min(until, self._renew_at) - now)
             if messages or time.monotonic() >= until:
                 return messages
 
     def done(self, messages: Sequence[Message]) -> None:
-        """What can no longer be acknowledged, since its connection broke, comes again; the next `receive` says so."""
+        """Acknowledge messages. If their connection broke they are delivered again, and the next `receive` raises."""
         for message in messages:
             connection, number = message.handle
-            if number:  # without one it was sent with QoS 0, and nobody waits for a confirmation
+            if number:  # a message with QoS 0 has no number and needs no acknowledgement
                 connection.acknowledge(number)
         with self._changed:
             self._held -= len(messages)
@@ -159,13 +159,13 @@ class MqttSource:
                 self._give_up(part, gently=time.monotonic() < until)
                 self._checkpoints.leave(part)
             except Exception:
-                pass  # the claim ends by itself
+                pass  # the claim runs out by itself
 
     # -- how --------------------------------------------------------------------------------------------------------
     def _deliver(self, connection: _SessionConnection, message: Arrived) -> None:
-        """Put it into the line, in paho's thread, which waits while there is no room: not every server keeps to the
-        number of messages it was told to send at most. Not before it is subscribed: what a session has waiting comes
-        ahead of the reply to that, and nobody makes room before the reply is there."""
+        """Store a message, in paho's thread, which waits while there is no room: not every server respects the
+        receive maximum. It does not wait before the subscription is confirmed: the session's old messages arrive
+        ahead of that reply, and nobody makes room before it."""
         with self._changed:
             while connection.is_blocked and len(self._arrived) + self._held >= self._most:
                 self._changed.wait(CLOSE_SECONDS / 2)
@@ -190,14 +190,14 @@ class MqttSource:
             self._changed.notify_all()
         return messages
 
-    def _serve_forks(self, most: int, now: float) -> None:
-        """Go on having what it has, and see to it that every session is somebody's."""
+    def _renew_claims(self, most: int, now: float) -> None:
+        """Renew the source's claims, and make sure that every session is served."""
         for part, connection in list(self._connections.items()):
             if connection.failed:
                 ours = self._checkpoints.keep(part, "")
                 if ours and not connection.taken_over:
                     raise connection.failed from None
-                self._give_up(part)  # a server may not say that another has the session now
+                self._give_up(part)  # a server may not say that another source has the session now
                 if ours:
                     self._checkpoints.leave(part)
         if now < self._renew_at:
@@ -219,7 +219,7 @@ class MqttSource:
         return None
 
     def _adopt(self, most: int, now: float) -> None:
-        """Look at one of the others: is it free, and was it before?"""
+        """Look at one of the other sessions, and serve it if it was free at the last looks, too."""
         others = self._others()
         ripe = [part for part in others if now - self._free.get(part, now) > FREE_SECONDS]
         for part in (ripe or others)[:1]:
@@ -233,8 +233,8 @@ class MqttSource:
                 self._free.setdefault(part, now)
 
     def _others(self) -> list[str]:
-        """The sessions it does not have, mixed, with those of a time when `share` was larger: what was kept for them is
-        still to be fetched."""
+        """The sessions this source does not have, in random order. They include those of a time when `share` was
+        larger: messages may still be kept for them."""
         known = {f"session-{number}" for number in range(self._share)}
         known |= {part for part in self._checkpoints.read() if re.fullmatch("session-[0-9]{1,2}", part)}
         others = sorted(known - set(self._connections))
@@ -246,7 +246,7 @@ class MqttSource:
         digest = hashlib.blake2b(f"{self._group}\n{self._address.name}\n{number}".encode(), digest_size=9).hexdigest()
         connection = _SessionConnection(
             self._address, f"hipq-{digest}", self._deliver
-        )  # of 23 characters: all that a server must take
+        )  # 23 characters: the longest name that every server must accept
         shared, alone = f"$share/{_level(self._group)}/{self._address.name}", self._address.name
         topic = "" if number >= self._share else shared if self._share > 1 else alone
         try:
@@ -271,6 +271,6 @@ class MqttSource:
 
 
 def _level(group: str) -> str:
-    """The group as a level of a topic."""
+    """The group's name as a level of a topic."""
     plain = re.sub("[^A-Za-z0-9_.-]", "_", group)[:100]
     return plain if plain == group else f"{plain}-{hashlib.blake2b(group.encode(), digest_size=4).hexdigest()}"

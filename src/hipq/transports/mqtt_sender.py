@@ -17,11 +17,11 @@ from hipq.transports.mqtt_connection import MqttConnection, new_properties
 from hipq.transports.mqtt_packet import FORBIDDEN, ID_PROPERTY
 
 LARGEST: Final = 268_435_455
-"""Bytes of a packet, by the protocol."""
+"""The largest packet of the protocol, in bytes."""
 
 
 class _SendingConnection(MqttConnection):
-    """A connection to send through, by many threads."""
+    """A connection through which many threads send."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address, f"hipq-{uuid4().hex[:18]}")
@@ -39,7 +39,8 @@ class _SendingConnection(MqttConnection):
         until = time.monotonic() + seconds
         if len(body) + 1000 > self._largest:  # the server would end the connection of all threads
             raise Invalid(f"{self._address}: {len(body)} bytes are more than the server takes ({self._largest})")
-        if not self._room.acquire(timeout=max(seconds, 0)):  # more than that paho would keep, and send after we gave up
+        # paho would keep further messages and send them after their senders gave up
+        if not self._room.acquire(timeout=max(seconds, 0)):
             raise self._unavailable(f"no room within {seconds:.3g} seconds; the message was not sent")
         number = 0
         try:
@@ -49,7 +50,7 @@ class _SendingConnection(MqttConnection):
                 raise self._unavailable(f"{_why(self.failed)}; whether it has the message is not known")
             reason = confirmed.result(max(until - time.monotonic(), 0))
         except TimeoutError:
-            self.abort()  # and with it the others' that are on their way: a server that is silent so long is not there
+            self.abort()  # this ends other threads' sends, too: a server that is silent for so long is not there
             said = f"no reply within {seconds:.3g} seconds; whether it has the message is not known"
             raise self._unavailable(said) from None
         finally:
@@ -78,7 +79,7 @@ def _why(error: HipqError) -> str:
 
 
 class MqttSender:
-    """One connection for all threads; a new one after it broke. None of its sessions outlives it."""
+    """One connection for all threads, and a new one after it broke. Its session ends with it."""
 
     def __init__(self, address: Address) -> None:
         self._address = address

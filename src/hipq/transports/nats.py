@@ -1,8 +1,9 @@
-"""NATS JetStream: `nats://user:password@server:4222,other:4222/SUBJECT?stream=..&group=..&ack_wait=30&tls=true&token=..`
+"""NATS JetStream:
+`nats://user:password@server:4222,other:4222/SUBJECT?stream=..&group=..&ack_wait=30&tls=true&token=..`
 
-What is sent goes to the stream that takes its subject. A group is a durable pull consumer of that stream: whoever
-belongs to it asks for some messages at a time. Each is acknowledged by itself; one that is not comes again after
-`ack_wait` seconds without a sign of life, or at once if whoever had it closes in order.
+A message goes to the stream that takes its subject. A group is a durable pull consumer of that stream, and each source
+of the group requests some messages at a time. Each message is acknowledged by itself; an unacknowledged one is
+delivered again after `ack_wait` seconds without a sign of life, or at once if its source is closed properly.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ from hipq.transports.nats_sender import NatsSender
 OPTIONS: Final = {"stream", "group", "ack_wait", "tls", "token"}
 ACK_WAIT: Final = 30
 PULL_SECONDS: Final = 30.0
-"""How long the server keeps a question for messages open."""
+"""How long the server keeps a request for messages open."""
 PULL_BYTES: Final = 64 << 20
-"""What it answers one question with at most, so that a thousand big messages do not fill the memory."""
+"""Bytes the server sends at most for one request, so that a thousand large messages do not fill the memory."""
 MAX_ACK_PENDING: Final = 50_000
-"""For the whole group; each of its sources asks for what it can hold."""
+"""Unacknowledged messages of the whole group; each source requests what it can hold."""
 
 
 def check(address: Address) -> None:
@@ -74,7 +75,7 @@ class NatsSource:
         self._stream = address.options.get("stream", "")
         self._ack_wait = float(address.number("ack_wait", ACK_WAIT, 1, 86_400))
         self._ready: deque[Msg] = deque()
-        self._held: dict[str, Msg] = {}  # by what acknowledges them; also the ready ones
+        self._held: dict[str, Msg] = {}  # unacknowledged messages by their reply subject; includes the ready ones
         self._asked = 0
         self._asked_until = 0.0
         self._news = asyncio.Event()
@@ -130,7 +131,7 @@ class NatsSource:
         self._alive = asyncio.create_task(self._stay_alive())
 
     async def _found_stream(self) -> str:
-        """The stream that takes the subject; one is made if there is none."""
+        """The stream that takes the subject; it is created if there is none."""
         subject, js = self._address.name, self._connection.js
         if named := self._address.options.get("stream"):
             try:
@@ -196,7 +197,7 @@ class NatsSource:
         raise self._connection.lost
 
     async def _ask(self, most: int) -> None:
-        """Ask for as many as there is room for, unless enough are on their way."""
+        """Request as many messages as there is room for, unless enough are on their way."""
         if time.monotonic() > self._asked_until:
             self._asked = 0
         room = most - self._asked - len(self._held)
@@ -217,7 +218,7 @@ class NatsSource:
         self._news.set()
 
     def _pull_ended(self, headers: dict[str, str]) -> None:
-        """The server says that a question has ended, and how many messages it would still have brought."""
+        """Note that a request has ended, with the number of messages it would still have delivered."""
         why = headers.get(api.Header.DESCRIPTION) or ""
         left = headers.get("Nats-Pending-Messages", "")
         self._asked = max(0, self._asked - int(left)) if left.isdigit() else 0
@@ -233,7 +234,8 @@ class NatsSource:
         await self._connection.client.flush(int(SECONDS))
 
     async def _stay_alive(self) -> None:
-        """While the caller's transaction takes its time, nobody else shall be given its messages."""
+        """Tell the server that messages are in progress while the caller's transaction takes its time: otherwise
+        others get them."""
         while not self._connection.lost:
             await asyncio.sleep(self._ack_wait / 3)
             with suppress(NatsError):
@@ -242,7 +244,7 @@ class NatsSource:
 
     async def _leave(self) -> None:
         if self._connection.client.is_connected:
-            # What is on its way comes in first, so that it can be given back.
+            # Messages that are on their way arrive first, so that they can be given back.
             await self._subscription.drain()  # type: ignore[no-untyped-call]
             for reply in list(self._held):
                 await self._connection.client.publish(reply, Msg.Ack.Nak)
@@ -251,12 +253,12 @@ class NatsSource:
 
 
 def durable(group: str, subject: str) -> str:
-    """The consumer's name. The subject is part of it: a group may listen to several of one stream."""
+    """The consumer's name. It includes the subject, because a group may listen to several subjects of one stream."""
     return valid(f"{group}-{subject}")
 
 
 def valid(name: str) -> str:
-    """The name, if it can be a stream's or a consumer's; else what is like it, and another one for another name."""
+    """The name, if a stream or a consumer may have it; else a similar one that differs for every name."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:100]
     is_alone = "_" not in name and plain == name.replace(".", "_")
     return plain if is_alone else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

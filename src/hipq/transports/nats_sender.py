@@ -20,8 +20,8 @@ from hipq.transports.nats_connection import NatsConnection
 
 
 class NatsSender:
-    """Asks the stream for a receipt of each message. A header Nats-Msg-Id would let the stream drop a second copy, but
-    there is none to drop: nothing is sent twice, and what a retry sends again is meant to be another message."""
+    """Asks the stream for a receipt of each message. A header Nats-Msg-Id would let the stream drop a second copy,
+    but there is none: no message is sent twice, and a job's retry sends another message on purpose."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -65,7 +65,7 @@ class NatsSender:
             raise Invalid(f"{self._address}: a header has characters that NATS cannot carry") from None
         except NatsError as error:
             raise connection.unavailable(error) from None
-        except asyncio.CancelledError:  # too late; what is still in a buffer here must not be sent any more
+        except asyncio.CancelledError:  # the time is up: a message still in a buffer must not be sent any more
             connection.cut()
             raise
         finally:

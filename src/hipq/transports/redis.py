@@ -1,11 +1,11 @@
 """Redis Streams: `redis://user:password@server:6379/STREAM`, or `redis://server/2/STREAM` in its database 2.
 
-Options: `group`; `maxlen`: to about so many entries a stream is cut when something is sent, read or not; `idle`: after
-so many seconds another source takes over what one has received and not acknowledged (30). A source that is closed hands
-its own over at once. What was handed over comes out of its order.
+Options: `group`; `maxlen`: the approximate number of entries to which each send trims the stream, read or not; `idle`:
+the seconds after which another source takes over messages that were received and not acknowledged (30). A closed source
+hands its messages over at once. Messages that were taken over arrive out of order.
 
-A message is an entry with the fields `body`, `key` and `headers` (a JSON object). An entry that has no `body` is
-somebody else's: its body is a JSON object of all its fields.
+A message is an entry with the fields `body`, `key` and `headers` (a JSON object). An entry without `body` comes from
+another program: its body is a JSON object of all its fields.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from hipq.transports.redis_sender import RedisSender
 
 IDLE: Final = 30
 LOOK_SECONDS: Final = 1.0
-"""How often a source looks for what others have left behind."""
+"""How often a source looks for messages that others have left behind."""
 RELEASED: Final = "hipq-released"
-"""The consumer that has what closed sources did not acknowledge."""
+"""The consumer that gets the unacknowledged messages of closed sources."""
 LONG_AGO: Final = 7 * 86_400_000
-"""Milliseconds, more than any `idle`: what was released then is everybody's."""
+"""Milliseconds, more than any `idle`: a message released with this idle time may be taken by any source."""
 
 
 def check(address: Address) -> None:
@@ -53,7 +53,7 @@ def source(address: Address, group: str, checkpoints: Checkpoints) -> RedisSourc
 
 
 class RedisSource:
-    """A consumer of a group, under a name that nobody had before."""
+    """A consumer of a group, with a name of its own."""
 
     def __init__(self, address: Address, group: str) -> None:
         self._address = address
@@ -100,12 +100,14 @@ class RedisSource:
         for flat in groups:
             group = dict(zip(flat[::2], flat[1::2], strict=True))
             if group[b"name"] == self._group.encode():
-                behind = group.get(b"lag")  # Redis 6 does not know, nor do later ones after entries were deleted
+                # Redis 6 does not know the lag, nor does a later one after entries were deleted
+                behind = group.get(b"lag")
                 return None if behind is None else int(behind) + int(group[b"pending"])
         return int(length)
 
     def close(self) -> None:
-        """Let others have what was not acknowledged. A consumer that is deleted takes along what it has: only then."""
+        """Release unacknowledged messages to other sources. Only then the consumer is deleted: it would take its
+        messages along."""
         try:
             if self._was_there:
                 self._connection.open()
@@ -115,19 +117,19 @@ class RedisSource:
                     self._connection.get("XCLAIM", self._stream, self._group, RELEASED, 0, *ids, *how)
                 self._connection.get("XGROUP", "DELCONSUMER", self._stream, self._group, self._name)
         except HipqError:
-            pass  # then they are somebody else's after `idle`
+            pass  # on an error other sources take them after `idle`
         self._connection.close()
 
     # -- how --------------------------------------------------------------------------------------------------------
     def _news(self, room: int, seconds: float) -> Sequence[Message]:
-        block = ("BLOCK", int(seconds * 1000)) if seconds >= 0.001 else ()  # BLOCK 0 is for ever
+        block = ("BLOCK", int(seconds * 1000)) if seconds >= 0.001 else ()  # BLOCK 0 would wait for ever
         reply = self._of_group(
             "XREADGROUP", "GROUP", self._group, self._name, "COUNT", room, *block, "STREAMS", self._stream, ">"
         )
         return self._messages(reply[0][1]) if reply else []
 
     def _left_behind(self, room: int) -> Sequence[Message]:
-        """What a source that died, hangs or was closed has not acknowledged."""
+        """Take over unacknowledged messages of a source that died, hangs or was closed."""
         cursor: Any = "0-0"
         while True:
             what = ("XAUTOCLAIM", self._stream, self._group, self._name, self._idle, cursor, "COUNT", room)
@@ -140,7 +142,8 @@ class RedisSource:
                 return []
 
     def _of_group(self, *command: Any) -> Any:
-        """The reply, or None after making the group: it is not there at first, nor after a server lost its memory."""
+        """The reply to a command of the group, or None after creating the group: it does not exist at first, nor
+        after a server lost its memory."""
         (reply,) = self._connection.ask(command)
         self._was_there = True
         if not isinstance(reply, exceptions.ResponseError):
@@ -153,7 +156,7 @@ class RedisSource:
         return None
 
     def _messages(self, entries: Sequence[Any]) -> list[Message]:
-        return [_message(self._stream, job_id, flat) for job_id, flat in entries]
+        return [_message(self._stream, message_id, flat) for message_id, flat in entries]
 
 
 def _message(stream: str, message_id: bytes, flat: Sequence[bytes]) -> Message:
@@ -175,7 +178,8 @@ def _headers(raw: bytes) -> dict[str, str]:
     try:
         found = json.loads(raw)
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
-    except (ValueError, AttributeError, RecursionError):  # somebody else's, and no JSON object: still to be seen
+    # another program's entry, and no JSON object: it is still delivered
+    except (ValueError, AttributeError, RecursionError):
         return {"headers": _text(raw)}
 
 

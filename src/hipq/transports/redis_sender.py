@@ -18,7 +18,7 @@ from hipq.transports.redis_connection import SOCKET_SECONDS, RedisConnection, fa
 
 TOGETHER: Final = 500
 TOGETHER_SIZE: Final = 4 << 20
-"""Messages, and bytes, that are written in one go if so many threads are sending."""
+"""The most messages, and the most bytes, that are written together."""
 
 
 class _Unsent(NamedTuple):
@@ -28,7 +28,8 @@ class _Unsent(NamedTuple):
 
 
 class RedisSender:
-    """One connection and a thread that writes to it: what comes while it waits for a reply goes together next time."""
+    """One connection and a thread that writes to it. Messages that arrive while the thread waits for a reply are
+    written together next."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -50,7 +51,7 @@ class RedisSender:
         try:
             waiting.sent.result(seconds)
         except TimeoutError:
-            never = waiting.sent.cancel()  # what the thread has not taken by now it will leave alone
+            never = waiting.sent.cancel()  # cancels the message, unless the thread has already taken it
             known = "the message was not sent" if never else "whether it has the message is not known"
             raise TransportUnavailable(f"{self._address}: no reply within {seconds:g} seconds; {known}") from None
 
@@ -94,7 +95,7 @@ class RedisSender:
 
 
 def _again(address: Address, error: Exception) -> Exception:
-    """The same for another thread: an exception that several raise grows a traceback of them all."""
+    """A copy of the error for another thread: an exception that several threads raise collects all their tracebacks."""
     if isinstance(error, HipqError):
         return type(error)(str(error))
     return TransportUnavailable(f"{address}: {type(error).__name__}")

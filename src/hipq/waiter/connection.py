@@ -1,4 +1,4 @@
-"""One queue of SQS, opened: its URL, how long it hides what it gives out, and clients to talk to it with."""
+"""An open SQS queue: its URL, its visibility time-out, and the clients that talk to it."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from hipq.waiter.clients import AwsClients, AwsTarget, errors
 from hipq.waiter.outage import Outage
 
 CONNECT_SECONDS: Final = 10.0
-"""Seconds that an answer may take, beside what SQS was told to wait for messages."""
+"""Seconds that an answer may take beyond the time SQS was asked to wait for messages."""
 USUAL: Final = 30
-"""Seconds that a queue hides what it gives out, if nobody has said otherwise."""
+"""Seconds that a queue hides received messages by default."""
 
 
 class QueueConnection:
     def __init__(
         self, queue: str, patient: Any, quick: Any, errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """`patient` is a client that waits longer than SQS does for messages, `quick` one that does not; both are used
-        from many threads. `errors` makes the library's errors ours. Looks for the queue: an error says that there is
-        none, or that nobody answers."""
+        """Look the queue up; raises if there is no such queue or SQS does not answer. `patient` is a client whose
+        time-out exceeds SQS's wait for messages, `quick` one with a short time-out; many threads use both. `errors`
+        translates boto3's errors."""
         self.queue = queue
         self.patient, self.quick = patient, quick
         self.errors = errors
@@ -32,7 +32,8 @@ class QueueConnection:
         self.visibility = self._asked()
 
     def _asked(self) -> int:
-        """Who may receive and delete need not be allowed to look at the queue's settings."""
+        """The queue's visibility time-out. A program that may receive and delete need not be allowed to read it:
+        then the default."""
         try:
             with self.errors():
                 answer = self.quick.get_queue_attributes(QueueUrl=self.url, AttributeNames=["VisibilityTimeout"])
@@ -42,7 +43,8 @@ class QueueConnection:
 
 
 def connector(clients: AwsClients, wait: int) -> Callable[[str], QueueConnection]:
-    """What opens a queue by its name, to wait so long for messages. All of them share their clients."""
+    """A function that opens a queue by name and waits `wait` seconds for messages. All these queues share their
+    clients."""
     made: list[Any] = []
 
     def connect(queue: str) -> QueueConnection:

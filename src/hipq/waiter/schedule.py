@@ -1,4 +1,4 @@
-"""What waits in the tables: seen, called off, put to another time."""
+"""The messages that wait in the tables: list, cancel and reschedule them."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ _CURSOR: Final = re.compile(r"-?[0-9.]+(E[+-]?\d+)?/.+", re.DOTALL)
 
 class WaitingMessages:
     def __init__(
-        self, clients: AwsClients, reading: TableReader, tables: MessageTables, clock: AwsClock, scheduler: str
+        self, clients: AwsClients, reader: TableReader, tables: MessageTables, clock: AwsClock, scheduler: str
     ) -> None:
-        self._clients, self._reading, self._tables = clients, reading, tables
+        self._clients, self._reader, self._tables = clients, reader, tables
         self._clock, self._scheduler = clock, scheduler
 
     def list(self, queue: str, limit: int, after: str | Scheduled | None) -> Sequence[Scheduled]:
-        """The next of this queue, by time."""
+        """The queue's next messages, earliest first."""
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise Invalid(f"limit must be a number from 1 on, not {shown(limit)}")
         cursor = after.cursor if isinstance(after, Scheduled) else after
         if cursor is not None and (not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor)):
             raise Invalid(f"after must be a message of the last list, or its cursor, not {shown(after)}")
         table = self._table(queue)
-        pages = self._reading.all(table, cursor, min(limit, 1000))
+        pages = self._reader.all(table, cursor, min(limit, 1000))
         return list(islice((one for page in pages for one in page.messages if one.queue == queue), limit))
 
     def cancel(self, queue: str, job_id: str) -> Scheduled:
-        """Drop it; what it was. Conflict: it is being sent, and it is too late."""
+        """Delete a waiting message and return it. Conflict: a poller is sending it, so it is too late."""
         return self._changed(queue, job_id, "cancelled", "", {})
 
     def reschedule(self, queue: str, job_id: str, at: datetime | None, delay: float | timedelta | None) -> Scheduled:
-        """Put it to another time; what it is then. Conflict: it is being sent, and it is too late."""
+        """Give a waiting message another time, and return it. Conflict: a poller is sending it, so it is too late."""
         if at is None and delay is None:
             raise Invalid("to what time? Give at= or delay=")
         due(0, at, delay)
-        self._table(queue)  # which has told us the time
+        self._table(queue)  # DynamoDB's answer has set the clock
         return self._changed(
             queue,
             job_id,
