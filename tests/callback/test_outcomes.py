@@ -319,12 +319,12 @@ def test_a_job_that_waits_under_another_key_meanwhile_gets_its_answer(
     job_id = kind.enqueue(key="ours")
     row = app.store.get(job_id)
     assert row
-    bringing = AnswerDelivery(app)
+    delivery = AnswerDelivery(app)
     claims = app.signer.read(app.signer.sign(row, 1 << 52))
-    new = bringing.made(claims, CallbackRequest({"headers": [], "query_string": b""}), b"1")
+    new = delivery.made(claims, CallbackRequest({"headers": [], "query_string": b""}), b"1")
     run()
     assert app.job(job_id).wait_key == "the bank's"
-    assert bringing.bring([new]) == ["matched"]
+    assert delivery.deliver([new]) == ["matched"]
     assert app.result(job_id) == 1
     assert [(one.key, one.state) for one in app.inbox.list()] == [("ours", "settled")]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from celery.bootsteps import StartStopStep
 
 from hipq import Hipq
-from hipq.celery.publisher import HANDS
+from hipq.celery.publisher import CONCURRENCY
 from hipq.errors import StoreUnavailable
 from hipq.observe import logs
 
@@ -23,7 +23,7 @@ GREEN: Final = ("gevent", "eventlet")
 
 
 class WorkerEngine:
-    """An engine beside a worker, from its start to its stop."""
+    """An engine in a worker's process, from the worker's start to its stop."""
 
     def __init__(self, hipq: Hipq) -> None:
         self._hipq = hipq
@@ -34,7 +34,7 @@ class WorkerEngine:
     def start(self) -> None:
         logs.subscribe(self._hipq.events)
         try:
-            self._engine = self._made()  # here and not in the thread: it forks
+            self._engine = self._made()  # not in the thread, because it forks
         except StoreUnavailable as error:
             self._complain(error)
         self._thread = threading.Thread(target=self._serve, name="hipq-celery", daemon=True)
@@ -42,16 +42,16 @@ class WorkerEngine:
 
     def stop(self) -> None:
         self._stopping.set()
-        if (engine := self._engine) is not None:  # its thread may be just about to give it up
+        if (engine := self._engine) is not None:  # its thread may be just about to drop it
             engine.stop()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
 
     def _made(self) -> Engine:
-        return self._hipq.engine(concurrency=HANDS)
+        return self._hipq.engine(concurrency=CONCURRENCY)
 
     def _serve(self) -> None:
-        """Whatever happens, tasks go on being published: one engine after the other, if need be."""
+        """Run engines, one after the other if need be: whatever happens, tasks go on being published."""
         while not self._stopping.is_set():
             try:
                 engine = self._engine = self._engine or self._made()
@@ -73,7 +73,7 @@ class WorkerEngine:
 
 
 def step(hipq: Hipq) -> type[Any]:
-    """For `app.steps["worker"]`."""
+    """The boot step for `app.steps["worker"]`."""
 
     class PublishDueTasks(StartStopStep):  # type: ignore[misc]
         label = "hipq"

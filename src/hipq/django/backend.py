@@ -15,10 +15,10 @@ from django.db import connections
 
 from hipq.app import Hipq
 from hipq.django import diagnosis
-from hipq.django.family import TaskBackend
-from hipq.django.location import Guest, Location, let_go
+from hipq.django.base import TaskBackend
+from hipq.django.location import Guest, Location, close_connections
 from hipq.django.options import BackendOptions, options_of
-from hipq.django.performing import Performing
+from hipq.django.perform import TaskHandler
 from hipq.django.results import MIDDLE, TYPE, data_of, moment_of, result_of
 from hipq.django.tasks import InvalidTask, TaskResultDoesNotExist, task_enqueued
 from hipq.errors import Invalid, SchemaError
@@ -45,7 +45,7 @@ class HipqBackend(TaskBackend):
 
     @property
     def location(self) -> Location | None:
-        """The database of Django's where its jobs are, if they are in one."""
+        """Django's database that has the jobs, if they are in one."""
         return Location(self._options.database) if self._options.database else None
 
     # -- what Django asks of a backend ------------------------------------------------------------------------------
@@ -57,10 +57,11 @@ class HipqBackend(TaskBackend):
             raise InvalidTask(str(error)) from None
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Add it. In a transaction of Django's on the database where the jobs are, it is there when that commits."""
+        """Add a task. In a transaction of Django's on the database that has the jobs, the job exists when that
+        commits."""
         self.validate_task(task)
         data = data_of(task, self.alias, args, kwargs)
-        key = f"{task.module_path[:400]}:{uuid4().hex}"  # for people who look at jobs: all tasks are of one type
+        key = f"{task.module_path[:400]}:{uuid4().hex}"  # for people who look at jobs: all tasks are of one job type
         at = None if task.run_after is None else moment_of(task.run_after)
         with self._client() as app:
             job_type = self._queue(app, task.queue_name)._type(TYPE)
@@ -77,7 +78,7 @@ class HipqBackend(TaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """In a transaction, with what was added in it."""
+        """The task's result; in a transaction, including jobs that were added in it."""
         text = str(result_id)
         if not text.isdecimal() or not text.isascii() or len(text) > 19:
             raise TaskResultDoesNotExist(result_id)
@@ -99,7 +100,7 @@ class HipqBackend(TaskBackend):
     # -- its instances ----------------------------------------------------------------------------------------------
     @contextmanager
     def _client(self) -> Iterator[Hipq]:
-        """The instance to add jobs with, and to look at them."""
+        """The instance to add and look at jobs with."""
         self.usable()
         try:
             yield self._found()
@@ -121,8 +122,8 @@ class HipqBackend(TaskBackend):
             return _clients[identity]
 
     def _queue(self, app: Hipq, name: str) -> Queue:
-        """A queue that has its tables. In a transaction of Django's none are made, since they could be undone with it
-        while others believe in them. Beside it they can be, where two may write at a time."""
+        """A queue with its tables. In a transaction of Django's none are created, because a rollback would remove
+        them while others rely on them. On another connection they can be created, where two may write at a time."""
         queue, location = declared(app, name), self.location
         try:
             _ = queue.number
@@ -136,7 +137,7 @@ class HipqBackend(TaskBackend):
         return queue
 
     def _own(self) -> Hipq:
-        """With connections of its own: what a worker has."""
+        """An instance with its own connections, for a worker."""
         options = self._options
         if options.app:
             return _imported(options.app)
@@ -153,16 +154,19 @@ class HipqBackend(TaskBackend):
         for queue in app.queues:
             known = queue.known(TYPE)
             if known is None or known.fn is None:
-                performing = Performing(type(self), queue.name, self._options.retry)
+                handler = TaskHandler(type(self), queue.name, self._options.retry)
                 queue.job(
-                    TYPE, timeout=self._options.timeout, run_timeout=self._options.run_timeout, retry=performing.judge
-                )(performing.perform)
+                    TYPE,
+                    timeout=self._options.timeout,
+                    run_timeout=self._options.run_timeout,
+                    retry=handler.retry_handler,
+                )(handler.perform)
         return app
 
     def work(self, queues: Sequence[str] | None, *, concurrency: int, until_empty: bool, lease: float) -> None:
         app = self.worker()
         logs.subscribe(app.events)
-        let_go()  # an engine forks
+        close_connections()  # an engine forks
         try:
             app.run(queues, concurrency, until_empty, lease=lease)
         finally:
@@ -170,7 +174,7 @@ class HipqBackend(TaskBackend):
                 app.close()
 
     def migrate(self, through_django: bool = False) -> list[str]:
-        """Make hipq's tables, or bring them to this version; what was applied."""
+        """Create hipq's tables or migrate them to this version; returns what was applied."""
         self.usable()
         location = self.location
         app = Guest(self._options.name, location) if location and through_django else self._own()
@@ -192,7 +196,7 @@ def _queue_name(name: str) -> str:
 
 
 def declared(app: Hipq, name: str) -> Queue:
-    """A queue of this name; one that the application has not declared goes by priority, as Django's do."""
+    """The queue of this name; one that the application has not declared goes by priority, as Django's do."""
     with _lock:
         found = next((queue for queue in app.queues if queue.name == name), None)
         return found or app.queue(name, order="priority")

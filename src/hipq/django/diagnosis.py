@@ -1,4 +1,4 @@
-"""What `manage.py check` says of a backend's settings, in a sentence that says what to do."""
+"""What `manage.py check` says about a backend's settings, with what to do."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hipq.errors import HipqError, Invalid
 
 if TYPE_CHECKING:
     from hipq.django.backend import HipqBackend
-    from hipq.django.family import TaskBackend
+    from hipq.django.base import TaskBackend
 
 
 def queue_names(backend: TaskBackend, check: Callable[[Any], object]) -> Iterator[checks.CheckMessage]:
@@ -52,13 +52,13 @@ def _has_psycopg() -> bool:
 
 
 def tables(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
-    """Whether hipq's tables are there. This asks the database: only where Django was told to."""
+    """Check that hipq's tables exist. This asks the database, so it is done only where Django was told to."""
     from hipq.django.backend import declared
     from hipq.django.location import Guest
 
     location = backend.location
     if location is None or "django_migrations" not in connections[location.alias].introspection.table_names():
-        return  # nothing is there yet, and whoever makes it makes ours
+        return  # the database is empty, and whoever migrates it creates hipq's tables
     app: Any = Guest(backend._options.name, location)
     try:
         there = {queue.name for queue in app.store.queues(app.name)}

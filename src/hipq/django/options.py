@@ -1,4 +1,4 @@
-"""What `OPTIONS` of a backend may say, checked when the backend is made."""
+"""The `OPTIONS` of a backend, checked when the backend is made."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hipq.job.retries import RetryHandler, backoff
 from hipq.job.when import seconds
 
 NAME: Final = "django_tasks"
-"""The instance a backend's queues belong to, and the beginning of its tables' names."""
+"""The default name of the instance that a backend's queues belong to, and the prefix of its tables."""
 _PLACES: Final = ("app", "database", "url")
 _KNOWN: Final = (*_PLACES, "name", "retry", "timeout", "run_timeout")
 
@@ -54,7 +54,8 @@ def options_of(given: Mapping[str, Any]) -> BackendOptions:
 
 
 def _policy(given: Any) -> RetryHandler | None:
-    """Nothing: an error is final. Arguments of `backoff`, or a policy, or where one is."""
+    """The retry policy. None: an error is final. Otherwise arguments of `backoff`, a policy, or the import path of
+    one."""
     if given is None:
         return None
     if isinstance(given, Mapping):
