@@ -1,4 +1,4 @@
-"""What is in the folder of a journal: its segments, and what is wrong with them. It changes nothing."""
+"""Examining a journal's folder: its segments and what is wrong with them. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Remedy = Literal["quarantine copy", "quarantine whole", "cut off", "remove", "re
 
 @dataclass
 class SegmentProblem:
-    """Something wrong with a segment, and what opening the journal does about it."""
+    """A problem of a segment, and what opening the journal does about it."""
 
     number: int
     remedy: Remedy
@@ -35,7 +35,7 @@ class SegmentProblem:
 @dataclass
 class Examined:
     segments: list[Segment] = field(default_factory=list)
-    """Those that can be read, in order. Their length is where what can be read ends."""
+    """The readable segments, in order. Their length is where the readable part ends."""
     problems: list[SegmentProblem] = field(default_factory=list)
     last: int = 0
     """The greatest number of a segment, readable or not."""
@@ -46,7 +46,7 @@ class Examined:
 
 
 def examine(folder: Folder) -> Examined:
-    """Read it all."""
+    """Read all segments."""
     found = outline(folder)
     for segment in found.segments:
         for one in contents(folder, segment):
@@ -58,7 +58,7 @@ def examine(folder: Folder) -> Examined:
 
 
 def outline(folder: Folder) -> Examined:
-    """Which segments there are; batches are not read."""
+    """List the segments without reading their batches."""
     found = Examined()
     numbers = folder.segments()
     found.last = max(numbers, default=0)
@@ -75,7 +75,7 @@ def contents(folder: Folder, segment: Segment) -> Iterator[Found]:
     try:
         descriptor = folder.open(name_of(segment.number))
     except FileNotFoundError:
-        return  # a writer has removed it as we look
+        return  # a writer removed it meanwhile
     try:
 
         def read(offset: int, length: int) -> bytes:
@@ -90,7 +90,7 @@ def _first_line(folder: Folder, number: int, found: Examined) -> None:
     try:
         descriptor = folder.open(name_of(number))
     except FileNotFoundError:
-        found.segments.clear()  # a writer has removed it as we look: those before it are gone too, or about to be
+        found.segments.clear()  # a writer removed it meanwhile: earlier ones are gone too, or about to be
         return
     try:
         length = os.fstat(descriptor).st_size
@@ -111,7 +111,7 @@ def _first_line(folder: Folder, number: int, found: Examined) -> None:
 
 
 def _check_sequence(found: Examined) -> None:
-    """Each segment knows where the one before it ended."""
+    """Check that each segment begins where its first line says the one before ended."""
     damaged = {problem.number for problem in found.problems}
     for before, segment in zip(found.segments, found.segments[1:], strict=False):
         number, end = segment.after

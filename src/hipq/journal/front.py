@@ -1,4 +1,4 @@
-"""The front of the journal: batches read back from its files. What was damaged since they were opened is put aside."""
+"""The front of the journal: batches read back from its files. Bytes that were damaged meanwhile go into quarantine."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FrontRead:
 
 
 class Front:
-    """For one thread at a time."""
+    """Reads the front, for one thread at a time."""
 
     def __init__(self, folder: Folder, found: list[JournalFinding]) -> None:
         self._folder, self._found = folder, found
@@ -36,7 +36,7 @@ class Front:
         self._number, self._descriptor = 0, -1
 
     def next(self, segments: Readable, start: Position, count: int, most_bytes: int) -> FrontRead:
-        """Batches with about so many jobs, but at least one batch if there is any."""
+        """Batches with about `count` jobs in all, but at least one batch if there is any."""
         taken = FrontRead(start)
         for number, record in self._records(segments, start):
             jobs, size = int(record.header["count"]), record.end - record.offset
@@ -50,11 +50,12 @@ class Front:
             taken.jobs, taken.bytes = taken.jobs + jobs, taken.bytes + size
         if not taken.batches and segments:
             last, length = segments[-1]
-            taken.after = max(start, Position(last.number, length))  # nothing here but damage: not to be read twice
+            # nothing here but damage, which is not to be read twice
+            taken.after = max(start, Position(last.number, length))
         return taken
 
     def again(self, segments: Readable, start: Position, end: Position) -> list[Batch]:
-        """All that lies between two positions."""
+        """All batches between two positions."""
         found: list[Batch] = []
         for number, record in self._records(segments, start):
             if (number, record.end) > end:
@@ -101,7 +102,7 @@ class Front:
             self._miss(name_of(segment.number), at, end - at, "its end is not there any more")
 
     def _open(self, number: int) -> int:
-        """The segment that is read stays open."""
+        """Open a segment, and keep it open while it is read."""
         if self._number != number:
             descriptor = self._folder.open(name_of(number))
             self.close()
@@ -134,9 +135,9 @@ class Front:
 
     # -- where the store is ------------------------------------------------------------------------------------------
     def passed(self, segments: Sequence[Segment], position: Position | None, end: Position, first: int) -> FrontRead:
-        """How much lies before the store's position, which must be one that it can have from this journal. `end` is
-        where the journal ended when it was opened, or the last that was handed out since; `first` is the segment that
-        this process writes to first."""
+        """How much lies before the store's position, which must be one that the store can have from this journal.
+        `end` is where the journal ended when it was opened, or where the last reservation since then ends; `first`
+        is the segment that this process writes to first."""
         oldest = segments[0]
         if position is None:
             if oldest.after != BEGINNING:

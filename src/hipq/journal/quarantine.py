@@ -1,4 +1,4 @@
-"""Quarantine: what is damaged is put aside, so that nothing is ever thrown away, and nobody has to look at it twice."""
+"""Quarantine: damaged bytes are moved there, so that nothing is ever thrown away and nobody has to look at it twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
 def quarantine_copy(folder: Folder, number: int, offset: int, end: int) -> tuple[str, bool]:
-    """Some bytes of a segment; where they are now, and whether they were there already."""
+    """Copy some bytes of a segment into quarantine; returns the file, and whether it was there already."""
     source = folder.open(name_of(number))
     try:
         directory = _directory(folder)
@@ -27,7 +27,7 @@ def quarantine_copy(folder: Folder, number: int, offset: int, end: int) -> tuple
                     return f"{QUARANTINE}/{name}", True
                 if not _is_there(directory, name):
                     break
-                name = f"{number:020d}.{offset}-{end}.{again}"  # it looks different now: keep both
+                name = f"{number:020d}.{offset}-{end}.{again}"  # the bytes differ from the earlier copy: keep both
             _copy(folder, directory, name, source, offset, end)
             return f"{QUARANTINE}/{name}", False
         finally:
@@ -47,7 +47,7 @@ def _is_there(directory: int, name: str) -> bool:
 
 
 def _is_copy(directory: int, name: str, source: int, offset: int, end: int) -> bool:
-    """From an earlier opening."""
+    """Whether an earlier opening made this copy."""
     try:
         copy = os.open(name, os.O_RDONLY | _SAFE, dir_fd=directory)
     except FileNotFoundError:
@@ -74,7 +74,7 @@ def _copy(folder: Folder, directory: int, name: str, source: int, offset: int, e
 
 
 def quarantine_move(folder: Folder, number: int) -> str:
-    """A whole segment of which nothing can be read."""
+    """Move a whole segment, of which nothing can be read, into quarantine."""
     try:
         directory = _directory(folder)
         try:
@@ -109,7 +109,7 @@ def open_quarantine(folder: Folder) -> Iterator[int]:
 
 
 def placed(folder: Folder, directory: int, name: str, data: bytes) -> None:
-    """A file in quarantine, all of it or none."""
+    """Write a file into quarantine, all of it or none."""
     target = os.open(f"{name}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600, dir_fd=directory)
     try:
         write_all(target, data, 0)

@@ -1,4 +1,5 @@
-"""Opening a journal: what was written whole is kept, a cut end is cut off, damage is put aside. All of it is said."""
+"""Opening a journal: whole batches are kept, a cut end is cut off, damage goes into quarantine. Every finding is
+reported."""
 
 from __future__ import annotations
 
@@ -21,17 +22,18 @@ from hipq.journal.segment import Segment, name_of
 class Recovered:
     identity: str
     segments: list[Segment]
-    """In order, at least one; all that they hold is synced. No segment ever had a greater number than the last."""
+    """The segments in order, at least one; all that they hold is synced. No segment ever had a greater number than
+    the last."""
     found: list[JournalFinding]
 
 
 def recover(folder: Folder) -> Recovered:
-    """The folder's lock must be held."""
+    """Recover a folder whose lock is held."""
     examined = examine(folder)
     segments, found = examined.segments, [] if examined.last else _wiped(folder)
     identity = (folder.identity() if examined.last else None) or (segments[-1].journal if segments else new_identity())
     if not segments or segments[-1].number < examined.last:
-        # Before anything is put away: the number of a segment that was there must never be another's.
+        # Before anything is moved: a segment's number must never be used again.
         segments.append(_begun(folder, identity, examined.last + 1, segments[-1].end if segments else BEGINNING))
     if folder.identity() != identity:
         if examined.last:
@@ -48,8 +50,8 @@ def recover(folder: Folder) -> Recovered:
 
 
 def _wiped(folder: Folder) -> list[JournalFinding]:
-    """With all segments gone the numbers begin again. Under its old identity the store might think that it has what is
-    written from now on, so it gets a new one."""
+    """Give a journal without segments a new identity. Their numbers begin again, and under the old identity the
+    store might think that it has what is written from now on."""
     if folder.identity() is None:
         return []
     return [
@@ -96,7 +98,8 @@ def _cut_off(folder: Folder, number: int, length: int) -> None:
 
 
 def _sync(folder: Folder, segment: Segment) -> None:
-    """Who was killed may have written what is not on disk yet; and only what is there may be read."""
+    """Sync a segment: a killed writer may have written bytes that are not on disk yet, and only synced bytes may be
+    read."""
     try:
         descriptor = folder.open(name_of(segment.number))
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""What the store is there for, and will never take: kept in quarantine, with why, until somebody has looked at it.
+"""Jobs that a working store will never take: kept in quarantine with the reason, until somebody has looked at them.
 
-A file has what was refused of one batch: for each job, or once if it is all of them, a line `#:Refused why=...` and a
+A file has the refused jobs of one batch: for each job, or once if it is all of them, a line `#:Refused why=...` and a
 batch of these jobs as it stands in a segment.
 """
 
@@ -30,15 +30,15 @@ class RefusedJob(NamedTuple):
 
 class RefusedFile(NamedTuple):
     file: str
-    """Where it is, below the folder."""
+    """The file, relative to the journal's folder."""
     finding: JournalFinding
     batch: Batch | None
-    """None if it was damaged since."""
+    """The refused jobs; None if the file was damaged since."""
 
 
 def keep(folder: Folder, end: Position, some: Sequence[RefusedJob]) -> list[JournalFinding]:
-    """On disk when this returns. `end` is where the batch they are of ends in the journal: kept twice, they are there
-    once."""
+    """Keep refused jobs; they are on disk when this returns. `end` is where their batch ends in the journal: jobs
+    that are kept twice are there once."""
     name = f"{end.segment:020d}.{end.offset}{SUFFIX}"
     said = ["".join(letter if letter.isprintable() else " " for letter in one.why)[:_WHY_MOST] for one in some]
     data = b"".join(
@@ -54,7 +54,7 @@ def keep(folder: Folder, end: Position, some: Sequence[RefusedJob]) -> list[Jour
 
 
 def kept(folder: Folder) -> list[RefusedFile]:
-    """All that was refused and is still there, in the order of the journal."""
+    """All refused jobs that are still there, in the order of the journal."""
     if QUARANTINE not in os.listdir(folder.descriptor):
         return []
     try:
@@ -66,7 +66,7 @@ def kept(folder: Folder) -> list[RefusedFile]:
 
 
 def _order(name: str) -> tuple[str, int, str]:
-    """Offsets are numbers: as text 1166 would be behind 11658."""
+    """The sort key of a file's name. Offsets are compared as numbers: as text 1166 would be behind 11658."""
     segment, offset = name.partition(".")[0], name.removesuffix(SUFFIX).rpartition(".")[2]
     return segment, int(offset) if offset.isdecimal() else 0, name
 
