@@ -51,9 +51,9 @@ class Changing(Looking):
         """Give a job that has not started another time, or another priority."""
         self._operator.one(self._row(job_id).id, self._changing(at, delay, priority), "changed")
 
-    def again(self, job_id: int) -> int:
+    def requeue(self, job_id: int) -> int:
         """Add a job like one that has ended: the same type, data, key, lane, priority; its id. Final is final."""
-        return self._operator.again(self._row(job_id).id)
+        return self._operator.requeue(self._row(job_id).id)
 
     def cancel_all(
         self, queue: str, reason: str = "cancelled", *, progress: Progress = None, **wanted: Unpack[Wanted]
@@ -82,7 +82,7 @@ class Changing(Looking):
         move = self._changing(at, delay, priority)
         return _total(self._operator.many(self._filter(queue, **wanted), move, "changed"), progress)
 
-    def again_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
+    def requeue_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. Where a live
         job has the key, none is added."""
         return _total(self._operator.all_again(self._filter(queue, **wanted)), progress)

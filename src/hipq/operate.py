@@ -100,7 +100,7 @@ class Operator:
             row, now = self._row(job_id), self._store.now()
             if row.state == FINAL:
                 raise Conflict(
-                    f"job {job_id} is final ({row.code}); that never changes. `hipq job again` adds another one like it"
+                    f"job {job_id} is final ({row.code}) and stays so; `hipq job requeue` adds another one like it"
                 )
             after = move(row, now)
             if after is None:
@@ -112,7 +112,7 @@ class Operator:
                 return
         raise Conflict(f"job {job_id} moved on while it was being changed; look at it again")
 
-    def again(self, job_id: int) -> int:
+    def requeue(self, job_id: int) -> int:
         """Add a job like one that has ended; the new one's id."""
         row = self._row(job_id)
         if row.state != FINAL:
