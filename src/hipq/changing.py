@@ -38,7 +38,7 @@ class Changing(Looking):
 
     def retry_now(self, job_id: int) -> None:
         """Let a job that waits for its time, first or again, run now."""
-        self._operator.one(self._row(job_id).id, self._operator.hurry, "hurried")
+        self._operator.one(self._row(job_id).id, self._operator.run_now, "hurried")
 
     def change(
         self,
@@ -66,7 +66,7 @@ class Changing(Looking):
     def retry_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`retry_now` for all jobs of a queue that `jobs` would find with these filters."""
         found = self._filter(queue, **wanted)
-        return _total(self._operator.many(found, self._operator.hurry, "hurried"), progress)
+        return _total(self._operator.many(found, self._operator.run_now, "hurried"), progress)
 
     def change_all(
         self,

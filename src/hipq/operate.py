@@ -1,4 +1,4 @@
-"""What an operator does to jobs: end them, hurry them, put them elsewhere in the order, add them again; one job, or
+"""What an operator does to jobs: end them, run them now, put them elsewhere in the order, add them again; one job, or
 many by filter. Each is a move of a stored row like those of the engine, and like those it names the row's token."""
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Operator:
 
         return cancelled
 
-    def hurry(self, row: Row, now: int) -> Row:
+    def run_now(self, row: Row, now: int) -> Row:
         """It waits for its time, first or again, and runs now instead; or it looks at its answer again, if its answer
         handler has failed."""
         if row.phase == WAITING and waiting.load(row.wait).tries:
@@ -77,7 +77,7 @@ class Operator:
                 f"{to_datetime(row.deadline).isoformat()}: bring its answer, or cancel it"
             )
         if row.phase != SCHEDULED:
-            raise Conflict(f"job {row.id} is {row.state} ({row.phase}); only a scheduled job can be hurried")
+            raise Conflict(f"job {row.id} is {row.state} ({row.phase}); only a scheduled job can be run now")
         if not is_open(row.time_windows, now):
             opens = to_datetime(opening(row.time_windows, now)).isoformat()
             raise Conflict(f"job {row.id} may not start now: its window opens at {opens}")

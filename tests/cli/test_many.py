@@ -94,9 +94,9 @@ def test_retry(hipq: HipqCommand, ids: list[str]) -> None:
     assert hipq("job", "retry", "shop:app", ids[0], "--json").json["phase"] == "ready"
     again = hipq("job", "retry", "shop:app", ids[0])
     assert again.status == 1
-    assert "only a scheduled job can be hurried" in again.err
+    assert "only a scheduled job can be run now" in again.err
     done = hipq("job", "retry", "shop:app", "--queue", "orders", "--yes")
-    assert done.out == "hurry: 2 of 3 done; 1 were at a point where it cannot be done\n"
+    assert done.out == "run now: 2 of 3 done; 1 were at a point where it cannot be done\n"
 
 
 def test_change(hipq: HipqCommand, ids: list[str]) -> None:

@@ -256,10 +256,10 @@ def test_a_single_message_comes_at_once(where: Address) -> None:
             time.sleep(0.01)
             started = time.perf_counter()
             out.send(Outgoing(b"1"), 60)
-            found, came = waiting.result()
+            found, message = waiting.result()
             assert len(found) == 1
             one.done(found)
-            return came - started
+            return message - started
 
         check_quick(measured, 0.1, count=6, of=20)
     one.close()
@@ -662,6 +662,6 @@ def _said(where: Address) -> set[str]:
             attempt()
         assert PASSWORD not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
         said.add(str(caught.value))
-    assert PASSWORD not in repr(out) + repr(vars(out).get("_line"))
+    assert PASSWORD not in repr(out) + repr(vars(out).get("_connection"))
     out.close()
     return said

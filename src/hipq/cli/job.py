@@ -1,4 +1,4 @@
-"""`hipq job`: look at jobs, ask why they do not run, end them, hurry them, put them elsewhere, add them again."""
+"""`hipq job`: look at jobs, ask why they do not run, end them, run them now, put them elsewhere, add them again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hipq.observe.logs import escaped
     ),
 )
 def job() -> None:
-    """Look at jobs, ask why they do not run, cancel, hurry, change them, add them again."""
+    """Look at jobs, ask why they do not run, cancel them, run them now, change them, add them again."""
 
 
 @job.command(
@@ -178,7 +178,7 @@ def retry(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool
     """Let jobs that wait for their time, first or again, run now: those with these ids, or all that the filters
     find."""
     return done_to(
-        instances(app, db), ids, chosen, "hurry",
+        instances(app, db), ids, chosen, "run now",
         one=lambda target, job_id: target.retry_now(job_id),
         many=lambda target, queue, **wanted: target.retry_all(queue, **wanted),
         yes=yes, quiet=quiet, as_json=as_json, show=_print,

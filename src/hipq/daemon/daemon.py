@@ -40,7 +40,7 @@ from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.journal import Journal
 from hipq.limits.tenants import PerTenant
-from hipq.sandbox import Contexts, Handler
+from hipq.sandbox import ContextPool, Handler
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.parsing import wrong_with
 from hipq.stores.protocols import Store
@@ -107,7 +107,7 @@ class Daemon:
         self._log = JobLog(options.job_log) if options.job_log else None
         if self._log:
             self._log.subscribe(self.app.events)
-        self.contexts = Contexts(contexts)
+        self.contexts = ContextPool(contexts)
         opened.callback(self.contexts.close)
         self.engine = self._made_engine()
 

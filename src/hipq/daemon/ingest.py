@@ -232,7 +232,7 @@ class Ingest:
         jobs, refused = self._divided(batch)
         if jobs:
             if refused:
-                self._journal.set_aside(token, refused)
+                self._journal.quarantine(token, refused)
             # On disk by now: who dies here finds it there, and sets it aside once more.
             try:
                 return jobs, self._put(token, [batch], jobs)
@@ -240,7 +240,7 @@ class Ingest:
                 error = again
         if self._refusals >= REFUSED_MOST and (jobs or not self._ahead.has_some(token)):
             raise error
-        self._journal.set_aside(token, [RefusedJob(batch, f"{self._jobs.described(batch)}: {error}")])
+        self._journal.quarantine(token, [RefusedJob(batch, f"{self._jobs.described(batch)}: {error}")])
         return [], self._put(token, [batch], [])
 
     def _divided(self, batch: Batch) -> tuple[list[tuple[int, New]], list[RefusedJob]]:

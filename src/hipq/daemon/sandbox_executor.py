@@ -24,7 +24,7 @@ from hipq.job.fault import Fault, clean, crash
 from hipq.job.model import New
 from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
 from hipq.job.states import EXECUTING
-from hipq.sandbox import Handler, Report, Task
+from hipq.sandbox import ContextJob, Handler, JobReport
 
 LOG: Final = 2_000
 """Characters of what a handler printed that are kept on its job."""
@@ -53,10 +53,10 @@ class Contexts(Protocol):
     def run(
         self,
         handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]: ...
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]: ...
     def abandon(self, job_id: str) -> None: ...
     def withdraw(self, job_id: str) -> bool: ...
     def close(self) -> None: ...
@@ -209,10 +209,10 @@ class SandboxExecutor:
         by_id = {str(running.row.id): running for running in batch}
         tasks = [_task(running) for running in batch]
 
-        def started(task: Task) -> None:
+        def started(task: ContextJob) -> None:
             by_id[task.id].started = self._steady()
 
-        def ended(report: Report) -> None:
+        def ended(report: JobReport) -> None:
             running = by_id[report.id]
             self._unstarted.measure(running.row.lane, (self._steady() - running.started) / 1e6)
             self._report(running, report, handler)
@@ -221,7 +221,7 @@ class SandboxExecutor:
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
 
-    def _report(self, running: Execution, report: Report, handler: Handler) -> None:
+    def _report(self, running: Execution, report: JobReport, handler: Handler) -> None:
         text = report.log[-LOG:]
         running.note = {"cost": round(report.seconds, 6), "version": handler.id} | ({"log": text} if text else {})
         try:
@@ -244,7 +244,7 @@ class SandboxExecutor:
                 return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
         return ending
 
-    def _ending(self, report: Report, waits: bool) -> RunResult:
+    def _ending(self, report: JobReport, waits: bool) -> RunResult:
         status = report.status
         message = clean(report.error or report.data[:1000].decode("utf-8", "replace"))
         if report.crashed and status != 504:
@@ -261,7 +261,7 @@ class SandboxExecutor:
             return Errored(Fault("retry", message or f"status {status}"), status)
         return Errored(Fault("timeout" if status == 504 else "error", message or f"status {status}"), status)
 
-    def _children(self, running: Execution, report: Report, ending: RunResult) -> list[New]:
+    def _children(self, running: Execution, report: JobReport, ending: RunResult) -> list[New]:
         spawned = list(report.spawned)
         then = job_factory.chained_to(running.row)
         if isinstance(ending, Succeeded) and then:
@@ -311,9 +311,9 @@ def _answer(_job: object, answer: Answer) -> object:
     return answer.data
 
 
-def _task(running: Execution) -> Task:
+def _task(running: Execution) -> ContextJob:
     """Its handle is the name of this run: the job may be claimed again before the batch ends that it is taken back
     from, and its row may get another token meanwhile."""
     row = running.row
     running.handle = f"{row.id} {row.token}"
-    return Task(str(row.id), payloads.given(row.job_data), row.attempt, running.limit / 1e6, running.handle)
+    return ContextJob(str(row.id), payloads.given(row.job_data), row.attempt, running.limit / 1e6, running.handle)
