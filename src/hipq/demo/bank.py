@@ -82,7 +82,7 @@ class Ledger:
             }  # fmt: skip
 
 
-COUNTED: Final = ("requests", "refused", "answered", "never", "cancel handler ended", "sent", "copies", "undelivered")
+COUNTED: Final = ("requests", "refused", "answered", "never", "called off", "sent", "copies", "undelivered")
 
 
 class Postbox:
@@ -201,7 +201,7 @@ class Bank:
 
     def call_off(self, key: str, attempt: int) -> None:
         if self.ledger.closed(key, attempt):
-            self.ledger.count("cancel handler ended")
+            self.ledger.count("called off")
 
 
 def _desk(bank: Bank) -> type[BaseHTTPRequestHandler]:
