@@ -302,7 +302,7 @@ class Hipq(Changing, Answering):
             lease=lease,
             drain=None if drain is None else seconds(drain, "drain"),
             added=self.added,
-            bring=lambda kept: self.inbox.bring(kept),
+            bring=lambda kept: self.inbox.deliver_inserted(kept),
         )
 
     # -- its database -------------------------------------------------------------------------------------------------

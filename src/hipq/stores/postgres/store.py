@@ -23,7 +23,7 @@ from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
-from hipq.stores.inbox_transaction import close_out, match_waiting, sought
+from hipq.stores.inbox_transaction import close_out, keys_to_lock, match_waiting
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import (
@@ -35,7 +35,7 @@ from hipq.stores.postgres.connection import (
     patiently,
     translated,
 )
-from hipq.stores.postgres.inbox import AnswerVerbs, PostgresMail, given, lock_keys
+from hipq.stores.postgres.inbox import AnswerVerbs, PostgresInbox, given, lock_keys
 from hipq.stores.postgres.insert import Insert, cursor
 from hipq.stores.postgres.lanes import LaneVerbs
 from hipq.stores.postgres.listing import condition, page, planned
@@ -270,15 +270,17 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                 self.notify()  # what was heard now, no later wait hears
 
             def work() -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
-                if keys := sought(changes):  # keys, then jobs, then answers: so do all
+                if keys := keys_to_lock(changes):  # keys, then jobs, then answers: so do all
                     lock_keys(conn, self._statements, keys)
                     self._settle.lock(conn, {change.before.id for change in changes})
-                mail = PostgresMail(conn, self._statements, self._settle)
-                met = match_waiting(mail, changes, now)
-                saved = self._settle.save(conn, met.changes)
-                placed = close_out(mail, saved.changes, met, now)
+                inbox = PostgresInbox(conn, self._statements, self._settle)
+                matched = match_waiting(inbox, changes, now)
+                saved = self._settle.save(conn, matched.changes)
+                placed = close_out(inbox, saved.changes, matched, now)
                 by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
-                turned = Turned(saved.lost, [*won], saved.children, answered=met.found(saved.lost), placed=placed)
+                turned = Turned(
+                    saved.lost, [*won], saved.children, answered=matched.answered(saved.lost), placed=placed
+                )
                 return turned, saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
 
             try:

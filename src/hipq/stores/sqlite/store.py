@@ -20,7 +20,7 @@ from hipq.stores.inbox_transaction import close_out, match_waiting
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
 from hipq.stores.sqlite.connection import Connection, signpost
-from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteMail, given
+from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteInbox, given
 from hipq.stores.sqlite.insert import Insert, checked
 from hipq.stores.sqlite.lanes import LaneVerbs
 from hipq.stores.sqlite.notes import NoteVerbs
@@ -167,11 +167,11 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         with self._db.writing() as conn:
-            mail = SqliteMail(conn, self._statements, self._settle)
-            met = match_waiting(mail, changes, now)
-            saved = self._settle.save(conn, met.changes)
-            placed = close_out(mail, saved.changes, met, now)
-            turned = Turned(saved.lost, [], saved.children, answered=met.found(saved.lost), placed=placed)
+            inbox = SqliteInbox(conn, self._statements, self._settle)
+            matched = match_waiting(inbox, changes, now)
+            saved = self._settle.save(conn, matched.changes)
+            placed = close_out(inbox, saved.changes, matched, now)
+            turned = Turned(saved.lost, [], saved.children, answered=matched.answered(saved.lost), placed=placed)
             if claims and self._alive(conn, engine_id):
                 for claim in claims:
                     if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, engine_id):
