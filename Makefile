@@ -28,7 +28,7 @@ help:
 demo: .venv/installed
 	@$(BIN)/hipq demo
 
-# mypy takes a minute on one core, which the tests leave it.
+# mypy runs while the tests wait for servers.
 test: style
 	$(MAKE) --no-print-directory -j2 types suite
 
@@ -38,7 +38,7 @@ suite: .venv/installed-dev
 test-fast: .venv/installed-dev
 	$(PYTEST) -m "not long" -k "not postgres" $(FAST)
 
-# Also in processes that tests start. About twice as long as the tests alone.
+# Also of processes that tests start, unless they are killed.
 coverage: .venv/installed-dev
 	$(BIN)/coverage erase
 	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist=worksteal -m "not long" $(TESTS); status=$$?; \

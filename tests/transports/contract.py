@@ -31,7 +31,7 @@ from tests.transports.quickly import check_quick
 CHILD = """
 import sys, time
 from hipq.transports import address, source
-class Places:
+class Anything:
     def take(self, part): return ""
     def keep(self, part, position): return True
     def read(self): return {}
@@ -232,7 +232,13 @@ class CrashContract:
     def test_what_a_killed_process_held_comes_again(self, link: Link) -> None:
         link.listening(**link.crash_options).close()
         fill(link.sender(), 4)
-        command = [sys.executable, "-c", CHILD % link.places, link.url(**link.crash_options), str(link.surely)]
+        command = [
+            sys.executable,
+            "-c",
+            CHILD % link.checkpoints_there,
+            link.url(**link.crash_options),
+            str(link.surely),
+        ]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout
             had = child.stdout.readline().split()

@@ -13,7 +13,7 @@ import pytest
 from hipq.errors import HipqError, TransportUnavailable
 from hipq.transports.address import Address, address
 from hipq.transports.base import Checkpoints, Message, Outgoing, Sender, Source
-from tests.transports.places import Nowhere
+from tests.transports.checkpoints import Nowhere
 
 PASSWORD = "s3cret-pass"
 KEY = "key ü 1"
@@ -43,7 +43,7 @@ class Link:
     """Which of six messages are acknowledged: the first ones, where only a position is kept."""
     surely: ClassVar[int] = 1
     """How many messages a process that is killed has acknowledged: none, where nobody confirms an acknowledgement."""
-    places: ClassVar[str] = "None"
+    checkpoints_there: ClassVar[str] = "None"
     """The checkpoints of a source in another process."""
     gone: ClassVar[str] = r"nobody listens at 127\.0\.0\.1:\d+ \(connection refused\)$"
     """What a sender says of a server that was stopped."""
@@ -166,11 +166,11 @@ def eventually(ask: Callable[[], object], expected: object, seconds: float = 30)
     assert found == expected
 
 
-def said(transport: Any, where: Address, places: Checkpoints) -> set[str]:
+def said(transport: Any, where: Address, checkpoints: Checkpoints) -> set[str]:
     """What a sender and a source say of trouble; the password is nowhere, whichever way one looks."""
 
     def listen() -> None:
-        with closing(transport.source(where, "shop", places)) as source:
+        with closing(transport.source(where, "shop", checkpoints)) as source:
             source.receive(1, 1)
 
     sentences = set()
@@ -181,7 +181,7 @@ def said(transport: Any, where: Address, places: Checkpoints) -> set[str]:
             assert PASSWORD not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
             assert "\n" not in str(caught.value)
             sentences.add(str(caught.value))
-        assert PASSWORD not in repr(out) + repr(vars(out).get("_line"))
+        assert PASSWORD not in repr(out) + repr(vars(out).get("_connection"))
     return sentences
 
 

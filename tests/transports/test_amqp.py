@@ -32,6 +32,7 @@ from hipq.transports.amqp import AmqpSource, check, sender, source
 from hipq.transports.amqp_sender import AmqpSender
 from hipq.transports.base import Message, Outgoing, Sender, Source
 from tests.brokers.amqp import OwnRabbit, amqp_url
+from tests.transports.checkpoints import Nowhere
 from tests.transports.contract import (
     CrashContract,
     HangingContract,
@@ -41,7 +42,6 @@ from tests.transports.contract import (
     StreamContract,
 )
 from tests.transports.link import PASSWORD, Link, drained, held, said
-from tests.transports.places import Nowhere
 
 
 def listen(where: Address) -> AmqpSource:

@@ -23,6 +23,7 @@ from hipq.transports.address import Address, address
 from hipq.transports.base import Message, Outgoing, Source, quoted
 from hipq.transports.nats import NatsSource, check, sender, source
 from tests.brokers.nats import OwnNats, nats_url
+from tests.transports.checkpoints import Nowhere
 from tests.transports.contract import (
     CrashContract,
     GroupContract,
@@ -33,7 +34,6 @@ from tests.transports.contract import (
     StreamContract,
 )
 from tests.transports.link import PASSWORD, Link, drained, said
-from tests.transports.places import Nowhere
 
 
 def at(server: str, subject: str, **options: object) -> Address:

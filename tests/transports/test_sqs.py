@@ -58,8 +58,8 @@ def _sender(name: str, endpoint: str = "") -> closing[Any]:
 
 
 def _source(name: str, endpoint: str = "", **options: object) -> closing[Any]:
-    places: Any = None
-    return closing(sqs.source(address(_address(name, endpoint, **options)), "group", places))
+    checkpoints: Any = None
+    return closing(sqs.source(address(_address(name, endpoint, **options)), "group", checkpoints))
 
 
 def _all(source: Source, most: int = 1000, acknowledge: bool = True) -> list[Message]:
@@ -318,8 +318,8 @@ def _fails(work: Callable[[], Any], kind: type[HipqError], says: str, within: fl
 
 def _both(url: str, kind: type[HipqError], says: str, name: str = "q") -> None:
     """A sender and a source say the same."""
-    places: Any = None
-    with closing(sqs.sender(address(url))) as sender, closing(sqs.source(address(url), "group", places)) as source:
+    checkpoints: Any = None
+    with closing(sqs.sender(address(url))) as sender, closing(sqs.source(address(url), "group", checkpoints)) as source:
         _fails(lambda: sender.send(Outgoing(b"x"), 5), kind, says, name=name)
         _fails(lambda: source.receive(10, 1), kind, says, name=name)
         assert SECRET not in repr((sender, source))
