@@ -356,7 +356,12 @@ def test_a_throttler_sees_every_page_of_what_is_parked(app: Hipq) -> None:
 @real_time
 def test_it_is_shown_500_due_jobs_at_a_time_parked_ones_included(app: Hipq) -> None:
     seen: list[int] = []
-    queue = app.queue("asked", throttler=lambda due, _running, _now: seen.append(len(due)) or [])
+
+    def nothing_yet(due: Jobs, _running: Jobs, _now: Any) -> list[Any]:
+        seen.append(len(due))
+        return []
+
+    queue = app.queue("asked", throttler=nothing_yet)
     work = queue.job("work")(lambda _: None)
     for _ in range(2):  # first they are new, then there are parked ones beside those that are
         work.enqueue_many([None] * 600)

@@ -166,7 +166,7 @@ def test_statement_mode_is_refused_in_a_sentence(app: Hipq, bouncer: OwnPgBounce
     with pytest.raises(StoreBroken, match="set pool_mode = transaction"):
         app.migrate()
     (tmp_path / "shop.py").write_text('from hipq import Hipq\napp = Hipq("shop")\napp.queue("plain")\n')
-    command = [Path(sys.executable).with_name("hipq"), "worker", "shop:app"]
+    command = [str(Path(sys.executable).with_name("hipq")), "worker", "shop:app"]
     settings = os.environ | {"HIPQ_DATABASE_URL": bouncer.database}
     ended = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=60)
     assert ended.returncode == 1
