@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hipq.answering import Answering
@@ -28,9 +29,10 @@ from hipq.job_type import JobType, retry_handler
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.queue import Queue
 from hipq.signals import each_meant
-from hipq.stores.base import Store, Stored
 from hipq.stores.clock import Clock, SystemClock
 from hipq.stores.open import located, open_store, url_of, without_password
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.answers.listening import Listener
@@ -289,7 +291,8 @@ class Hipq(Changing, Answering):
         )
         try:
             served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
-            hands = LocalExecutor(fork_server, launcher, concurrency, self.store.notify_done, self.store.clear)
+            notify_done = partial(self.store.notify, done=True)
+            hands = LocalExecutor(fork_server, launcher, concurrency, notify_done, self.store.clear)
         except BaseException:
             fork_server.close()
             raise

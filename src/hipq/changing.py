@@ -15,7 +15,7 @@ from hipq.job.model import Row
 from hipq.job.names import whole
 from hipq.job.states import CODES
 from hipq.job.when import later, moment, seconds
-from hipq.limits.limit import Limit, limit
+from hipq.limits.limit import limit, without_limit
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.looking import Looking, Wanted
 
@@ -38,7 +38,7 @@ class Changing(Looking):
 
     def retry_now(self, job_id: int) -> None:
         """Let a job that waits for its time, first or again, run now."""
-        self._operator.one(self._row(job_id).id, self._operator.hurry, "hurried")
+        self._operator.one(self._row(job_id).id, self._operator.run_now, "hurried")
 
     def change(
         self,
@@ -51,9 +51,9 @@ class Changing(Looking):
         """Give a job that has not started another time, or another priority."""
         self._operator.one(self._row(job_id).id, self._changing(at, delay, priority), "changed")
 
-    def again(self, job_id: int) -> int:
+    def requeue(self, job_id: int) -> int:
         """Add a job like one that has ended: the same type, data, key, lane, priority; its id. Final is final."""
-        return self._operator.again(self._row(job_id).id)
+        return self._operator.requeue(self._row(job_id).id)
 
     def cancel_all(
         self, queue: str, reason: str = "cancelled", *, progress: Progress = None, **wanted: Unpack[Wanted]
@@ -66,7 +66,7 @@ class Changing(Looking):
     def retry_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`retry_now` for all jobs of a queue that `jobs` would find with these filters."""
         found = self._filter(queue, **wanted)
-        return _total(self._operator.many(found, self._operator.hurry, "hurried"), progress)
+        return _total(self._operator.many(found, self._operator.run_now, "hurried"), progress)
 
     def change_all(
         self,
@@ -82,7 +82,7 @@ class Changing(Looking):
         move = self._changing(at, delay, priority)
         return _total(self._operator.many(self._filter(queue, **wanted), move, "changed"), progress)
 
-    def again_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
+    def requeue_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. Where a live
         job has the key, none is added."""
         return _total(self._operator.all_again(self._filter(queue, **wanted)), progress)
@@ -123,7 +123,7 @@ class Changing(Looking):
                 )
             if to == "none" or isinstance(to, (int, float)):
                 before = rules.in_force if rules.changed is not None else declared or rules.limits
-                others = [one for one in before if not isinstance(one, Limit)]
+                others = without_limit(before)
                 if to == "none":  # shares stay, for when there is a limit again
                     return replace(rules, changed=tuple(others))
                 return replace(rules, changed=checked([limit(to), *others]))

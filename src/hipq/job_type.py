@@ -16,7 +16,7 @@ from hipq.job.outcome import UNSET
 from hipq.job.retries import RetryHandler, Strategy, backoff, fixed, schedule
 from hipq.job.spec import Handler, Spec, ends
 from hipq.job.windows import Window
-from hipq.stores.base import Stored
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.app import Hipq

@@ -28,7 +28,7 @@ from hipq.job.windows import Window, dump
 from hipq.job_type import AnswerHandler, JobType, plain, retry_handler
 from hipq.limits.code import Throttler
 from hipq.limits.rules import NO_RULES, Rules
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 
 if TYPE_CHECKING:
     from hipq.answers.reading import Read

@@ -16,7 +16,7 @@ from hipq import Hipq, Invalid, Job, JobType, Queue, Wait, limit, per_lane, rate
 from hipq.job.units import UNIT, Number
 from hipq.job.units import number as units
 from hipq.limits.rules import AnyLimit
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from hipq.testing.clock import HandClock
 from tests.engine.working import real_time, until, until_empty, working
 

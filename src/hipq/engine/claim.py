@@ -11,7 +11,8 @@ from collections.abc import Container, Iterable, Sequence
 
 from hipq.engine.lanes import NO_SPARE, Round, Spare
 from hipq.engine.queues import EngineQueue
-from hipq.stores.base import Claim, Store
+from hipq.stores.claims import Claim
+from hipq.stores.protocols import Store
 
 AHEAD = 0.05
 """Seconds of work claimed ahead of free hands."""

@@ -39,11 +39,13 @@ from hipq.job import transitions
 from hipq.job.answer import MATCHED, Kept, waited
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.run_result import GivenBack, RunResult
-from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, ERROR, FINAL, READY, SCHEDULED, WAITING
+from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, ERROR, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.transitions import CANCELLED
 from hipq.job.windows import is_open
-from hipq.stores.base import STRATEGIES, Claim, Peek, Store, Stored, Turned
+from hipq.stores.claims import Claim, Peek, Turned
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
+from hipq.stores.values import STRATEGIES, Stored
 
 if TYPE_CHECKING:
     from hipq.engine.tick import Ticks
@@ -676,7 +678,7 @@ class Engine:
         if not peek.parked or self.store.rules(peek.queue).throttled:
             return False
         self._planner.at(peek.queue)
-        return self.store.unpark(peek.queue, STEP) > 0
+        return self.store.stage(peek.queue, PARKED, 0, STEP) > 0
 
     def _tick(self, now: int) -> None:
         if self._ticks is None:
@@ -814,7 +816,7 @@ class Engine:
         if self.stopping < 2 and not self.unfit:
             self.hands.wait_for_told(TIDYING / 1e6)
         try:
-            self.store.drop_lease(self.engine_id)
+            self.store.renew_lease(self.engine_id, 0)
             self.events.emit("engine stopped", self.store.now())
         except StoreUnavailable:
             pass  # it runs out by itself

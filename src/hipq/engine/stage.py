@@ -12,7 +12,8 @@ from hipq.job import meta, retries, transitions, windows
 from hipq.job.fault import clean
 from hipq.job.model import Change, Row
 from hipq.job.order import Order
-from hipq.stores.base import Store
+from hipq.job.states import SCHEDULED
+from hipq.stores.protocols import Store
 
 STEP = 1_000
 """Rows a step, so that a backlog that falls due at once delays no turn for long."""
@@ -20,7 +21,7 @@ STEP = 1_000
 
 def stage(store: Store, queue: int, now: int) -> tuple[int, bool]:
     """Stage one step; how many, and whether more may be due."""
-    count = store.stage(queue, now, STEP)
+    count = store.stage(queue, SCHEDULED, now, STEP)
     return count, count == STEP
 
 
@@ -28,7 +29,7 @@ def rank(store: Store, queue: int, order: Order, now: int) -> list[Change]:
     """Jobs that are due and were added in plain SQL (docs/tables.md) get their rank; then they can be staged. One that
     no engine could work with ends here, before it can be in anybody's way."""
     found = []
-    for row in store.unranked(queue, now, STEP):
+    for row in store.due(queue, SCHEDULED, now, STEP):
         if reason := _unreadable(row):
             found.append(Change(row, transitions.unreadable(row, reason, now), (), "error"))
         else:

@@ -21,7 +21,8 @@ from hipq.job.states import PARKED, READY
 from hipq.job.windows import is_open
 from hipq.limits.code import Verdict, verdict
 from hipq.stores.asking import BESIDE_NEW
-from hipq.stores.base import Asked, Claim, Store
+from hipq.stores.claims import Asked, Claim
+from hipq.stores.protocols import Store
 
 MOST_DUE: Final = 500
 """Due jobs that a throttler sees at a time."""

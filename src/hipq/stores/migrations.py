@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from hipq.errors import Conflict, NameClash, NotFound, SchemaError
-from hipq.stores.base import EngineSeen, QueueTables
+from hipq.stores.values import EngineSeen, QueueTables
 
 
 class Migration(NamedTuple):

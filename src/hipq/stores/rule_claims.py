@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol
 from hipq.job.units import UNIT
 from hipq.limits.admission import FRESH, Admission
 from hipq.limits.rules import Rules
-from hipq.stores.base import Claim
 from hipq.stores.claim_groups import ClaimGroup, Head, LaneTurns, RankPosition, Seen, in_order, seen
+from hipq.stores.claims import Claim
 
 After = tuple[str, str, int]
 """A lane, windows and factor."""
