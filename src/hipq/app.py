@@ -202,6 +202,10 @@ class Hipq(Changing, Answering):
         `lease`: seconds this process may be silent (dead, or stopped) before its jobs are given to others. `drain`:
         seconds a stop may take; then handlers that still run are given back. Without it they are waited for; a database
         that is away then, for 30 seconds.
+
+        A database that is away when this begins raises StoreUnavailable at once, as every other call does: a program
+        hears of a wrong URL, and tries again as it likes. One that goes away later is waited for. `hipq worker`, which
+        nobody looks at when it starts, waits in both cases.
         """
         engine = self.engine(queues, concurrency, poll, lease, drain)
         try:
@@ -223,7 +227,8 @@ class Hipq(Changing, Answering):
     ) -> Iterator[None]:
         """Work in a thread until the end of the block, beside whatever else this program does. Handlers that are
         running then may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the
-        error is logged at once, and the block ends with that error."""
+        error is logged at once, and the block ends with that error. A database that is away when this begins raises
+        StoreUnavailable, as with `run`."""
         engine = self.engine(queues, concurrency, poll, lease)
         failed: list[BaseException] = []
 

@@ -251,12 +251,16 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
-        deciding = texts(("", *strategies))
+        deciding, now = texts(("", *strategies)), self.now()
         found: list[Peek] = []
         for start in range(0, len(queues), _MANY_QUEUES):
             some = queues[start : start + _MANY_QUEUES]
             parts = [self._statements.of("peek", queue) for queue, _ in some]
-            values = [value for _, types in some for value in (texts(types), texts(types), deciding, ANY_TYPE in types)]
+            values = [
+                value
+                for _, types in some
+                for value in (texts(types), now, texts(types), deciding, ANY_TYPE in types, now)
+            ]
             with self._db.reading() as conn:
                 rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
             found += [
