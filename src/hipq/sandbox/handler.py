@@ -33,7 +33,7 @@ class Handler(msgspec.Struct, frozen=True):
     """Jobtypes of one tenant with the same language and engine id share contexts. '' is the jobtype itself."""
     before: str = ""
     """Runs once, when the handler is first loaded in a context."""
-    beforeEach: str = ""  # noqa: N815 the seed's name, as it stands in JSON
+    beforeEach: str = ""  # noqa: N815 a name of the HTTP interface
     """Runs before each batch."""
     afterEach: str = ""  # noqa: N815
     """Runs after each batch."""
