@@ -1,4 +1,4 @@
-"""What operators and limits keep from starting: pauses, throttlers that fail, jobs that are too heavy."""
+"""What keeps jobs from starting by rule: pauses, failing throttlers, jobs heavier than their limit."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ def _throttler(queue: QueueHealth, limits: Limits) -> list[Finding]:
 
 
 def _heavy(queue: QueueHealth, limits: Limits, view: View) -> list[Finding]:
-    """They were added when the limit was higher, or another program's code says so."""
+    """Jobs heavier than their limit: they were added when the limit was higher, or another program's code has a
+    higher one."""
     found: dict[str, Sample] = {}
     for sample in [*queue.ready, *queue.parked]:
         if why := refusal(limits.rules, sample.row.lane, sample.row.throttle_factor):

@@ -48,29 +48,29 @@ class MoveReport(NamedTuple):
     target: str
     tables: list[MovedTable]
     seconds: dict[str, float]
-    """How long each step took; programs could not write from `lock` to `leave`."""
+    """The seconds of each step; programs could not write from `lock` to `leave`."""
     others: list[str]
     """Tables in the file that are not hipq's."""
 
 
 class MoveProgress:
-    """What a move says while it goes on."""
+    """Gets the progress of a move while it goes on."""
 
     def step(self, name: str) -> None:
-        """This begins."""
+        """A step begins."""
 
     def running(self, ids: list[int]) -> None:
-        """While it drains: these jobs still run."""
+        """These jobs still run, while the move waits for them."""
 
     def total(self, rows: int) -> None:
-        """So many rows are to be copied, and so many to be read back."""
+        """The number of rows to copy and to read back, together."""
 
     def advance(self, rows: int) -> None:
-        """So many more are."""
+        """Further rows are copied or read back."""
 
 
 class _Steps:
-    """The time each step takes."""
+    """Measures the time of each step."""
 
     def __init__(self, progress: MoveProgress) -> None:
         self._progress = progress
@@ -88,7 +88,7 @@ class _Steps:
 
 
 def move(source: str, target: str, *, wait: float = WAIT, progress: MoveProgress | None = None) -> MoveReport:
-    """Move the jobs of one database, a SQLite file, to another, PostgreSQL. See above."""
+    """Move all jobs from a SQLite file to PostgreSQL; the module's docstring has the steps."""
     progress = progress or MoveProgress()
     path, target = _file(source), url_of(target)
     if not target.startswith("postgres"):
@@ -203,7 +203,7 @@ def _file(source: str) -> str:
         raise Invalid("jobs move from a SQLite file: the source must be like sqlite:///shop.db")
     if not os.path.exists(path):
         raise Invalid(f"there is no database file {os.path.abspath(path)}")
-    if not _has_jobs(path):  # to open it as a store would make it one
+    if not _has_jobs(path):  # opening it as a store would make it one
         raise Invalid(f"{os.path.abspath(path)} has no hipq tables: there is nothing to move")
     return path
 
