@@ -26,7 +26,7 @@ _TABLES: Final = (
 )  # fmt: skip
 
 
-class Leaving:
+class SqliteSource:
     """The database that is left, from the first look until the signpost."""
 
     def __init__(self, store: SqliteStore) -> None:

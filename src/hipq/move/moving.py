@@ -28,7 +28,7 @@ from hipq.move.copy import Rows, Sum, Summing, summed
 from hipq.stores.open import url_of, without_password
 
 if TYPE_CHECKING:
-    from hipq.move.from_sqlite import Leaving
+    from hipq.move.from_sqlite import SqliteSource
     from hipq.stores.postgres.store import PostgresStore
 
 WAIT: Final = 60.0
@@ -109,7 +109,7 @@ def move(source: str, target: str, *, wait: float = WAIT, progress: MoveProgress
 def _moved(
     path: str, target: str, there: PostgresStore, wait: float, progress: MoveProgress, steps: _Steps
 ) -> tuple[list[MovedTable], list[str]]:
-    from hipq.move.from_sqlite import Leaving
+    from hipq.move.from_sqlite import SqliteSource
     from hipq.move.to_postgres import check
     from hipq.stores.sqlite.store import SqliteStore
 
@@ -121,24 +121,24 @@ def _moved(
         steps.begin("open")
         there.arrived(moved.move)
         return [], []
-    leaving = Leaving(here)
+    origin = SqliteSource(here)
     try:
-        name = leaving.name()
+        name = origin.name()
         check(there, without_password(target), name)  # before anybody has to wait
         while True:
             steps.begin("drain")
-            _drain(leaving, wait, progress)
+            _drain(origin, wait, progress)
             steps.begin("lock")
-            with leaving.locked() as alone:
+            with origin.locked() as alone:
                 if alone:
-                    tables = _carried(leaving, there, target, name, progress, steps)
-                    others = leaving.others()
+                    tables = _carried(origin, there, target, name, progress, steps)
+                    others = origin.others()
                     steps.begin("leave")
-                    leaving.leave(target, name)
+                    origin.leave(target, name)
                     break
     except BaseException:
         with suppress(HipqError):
-            leaving.stay()
+            origin.stay()
         raise
     finally:
         here.close()
@@ -147,9 +147,9 @@ def _moved(
     return tables, others
 
 
-def _drain(leaving: Leaving, wait: float, progress: MoveProgress) -> None:
+def _drain(origin: SqliteSource, wait: float, progress: MoveProgress) -> None:
     until = time.monotonic() + wait
-    while running := [job_id for ids in leaving.drain().values() for job_id in ids]:
+    while running := [job_id for ids in origin.drain().values() for job_id in ids]:
         progress.running(running)
         if time.monotonic() >= until:
             some = ", ".join(map(str, running[:5])) + (", ..." if len(running) > 5 else "")
@@ -161,20 +161,20 @@ def _drain(leaving: Leaving, wait: float, progress: MoveProgress) -> None:
 
 
 def _carried(
-    leaving: Leaving, there: PostgresStore, target: str, name: str, progress: MoveProgress, steps: _Steps
+    origin: SqliteSource, there: PostgresStore, target: str, name: str, progress: MoveProgress, steps: _Steps
 ) -> list[MovedTable]:
-    from hipq.move.to_postgres import arriving
+    from hipq.move.to_postgres import open_target
 
-    snapshot = leaving.snapshot()
+    snapshot = origin.snapshot()
     steps.begin("copy")
-    progress.total(2 * sum(leaving.count(table) for table in snapshot.tables))
+    progress.total(2 * sum(origin.count(table) for table in snapshot.tables))
     sums: dict[str, Sum] = {}
-    with arriving(there) as destination:
+    with open_target(there) as destination:
         destination.clear(without_password(target), name)
         destination.build(snapshot, name)
         for table in snapshot.tables:
             summing = Summing()
-            destination.fill(table, summing.through(leaving.rows(table)), progress.advance)
+            destination.fill(table, summing.through(origin.rows(table)), progress.advance)
             sums[table.table] = summing.sum
         steps.begin("verify")
         for table in snapshot.tables:

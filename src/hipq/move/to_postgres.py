@@ -20,7 +20,7 @@ from hipq.stores.postgres.store import PostgresStore
 _EMPTY: Final = ("hipq_queues", "hipq_answers", "hipq_payloads", "hipq_crons", "hipq_notes")
 
 
-class Arriving:
+class PostgresTarget:
     """The database that is moved to, in an open transaction."""
 
     def __init__(self, conn: Connection, known: list[migrations.Migration]) -> None:
@@ -92,18 +92,18 @@ class Arriving:
 
 
 @contextmanager
-def arriving(store: PostgresStore) -> Iterator[Arriving]:
+def open_target(store: PostgresStore) -> Iterator[PostgresTarget]:
     """A transaction that commits at the end of the block, and not if the block raises."""
     with store._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
         conn.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it waits for the other side now and then
         # the signpost is synced to disk, and so must be what it points to
         conn.execute("SET LOCAL synchronous_commit = on")
         conn.execute("SET LOCAL enable_seqscan = on")
-        yield Arriving(conn, store._known)
+        yield PostgresTarget(conn, store._known)
 
 
 def check(store: PostgresStore, url: str, move: str) -> None:
     """Raise if this database cannot be moved to; nothing is changed."""
-    with arriving(store) as destination:
+    with open_target(store) as destination:
         destination.clear(url, move)
         raise Rollback

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from hipq.sandbox.family import ProcessUsage, at_rest, family, living, shared_memory, usage
+from hipq.sandbox.process_tree import ProcessUsage, at_rest, living, process_tree, shared_memory, usage
 from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.spawner import Spawner
 from hipq.sandbox.starting import start
@@ -61,7 +61,7 @@ class Process:
     @property
     def pid(self) -> int:
         """The interpreter's process id as the daemon sees it; 0 if it is gone, or not there yet."""
-        found = family(self._first) if self._first else []
+        found = process_tree(self._first) if self._first else []
         return found[1] if len(found) > 1 else 0
 
     @property
@@ -110,7 +110,7 @@ class Process:
     def freeze(self) -> bool:
         """Stop the process while it has nothing to do. False if jobs left processes or files behind that would
         disturb the next."""
-        found = family(self._first)
+        found = process_tree(self._first)
         pid = found[1] if len(found) > 1 else 0
         end = time.monotonic() + _SETTLING
         while len(found) > 2 and living(self._first) > 2 and time.monotonic() < end:
@@ -170,7 +170,7 @@ class Process:
             return
         self.kill()
         if self.wait(_GRACE) is None:
-            for pid in reversed(family(self._first)) if self._first else []:
+            for pid in reversed(process_tree(self._first)) if self._first else []:
                 self._signal(pid, signal.SIGKILL)
             self._started.popen.kill()
             self._started.popen.wait()

@@ -39,7 +39,7 @@ WITHOUT_A_LOOK: Final = (database, file)
 """Checks that are possible for a database that could not be read."""
 
 
-def judge(health: Health, view: View) -> list[Finding]:
+def diagnose(health: Health, view: View) -> list[Finding]:
     """All findings. If the database could not be read, or its jobs are elsewhere, only those that are known all the
     same."""
     subjects = [one for one in SUBJECTS if not (health.error or health.moved) or one[1] in WITHOUT_A_LOOK]

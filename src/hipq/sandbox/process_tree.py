@@ -24,7 +24,7 @@ class ProcessUsage(msgspec.Struct, frozen=True):
     """Seconds of processor time, of living processes and of the children they have waited for."""
 
 
-def family(first: int) -> list[int]:
+def process_tree(first: int) -> list[int]:
     """The process and all its descendants, parents first."""
     found = [first]
     for pid in found:
@@ -36,7 +36,7 @@ def family(first: int) -> list[int]:
 
 def living(first: int) -> int:
     """How many of the processes are not zombies."""
-    return sum(_state(pid) not in ("Z", "X", "") for pid in family(first))
+    return sum(_state(pid) not in ("Z", "X", "") for pid in process_tree(first))
 
 
 def _state(pid: int) -> str:
@@ -48,7 +48,7 @@ def _state(pid: int) -> str:
 
 def usage(first: int) -> ProcessUsage:
     """The resources in use. Shared memory is counted for each process: see `shared_memory`."""
-    memory, cpu, pids = 0, 0.0, family(first)
+    memory, cpu, pids = 0, 0.0, process_tree(first)
     for pid in pids:
         memory += _kilobytes(f"/proc/{pid}/status", *_OWN)
         try:
@@ -63,7 +63,7 @@ def at_rest(first: int) -> tuple[int, int]:
     """How many of the processes are not zombies, and the memory of all. For stopped processes: one file of each is
     read, because this is called after every batch."""
     count = memory = 0
-    for pid in family(first):
+    for pid in process_tree(first):
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         except OSError:
@@ -77,7 +77,7 @@ def shared_memory(first: int) -> int:
     """Bytes that all processes use, exactly and slowly: shared memory is counted once."""
     return sum(
         _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss_Anon:", "Pss_Shmem:") + _kilobytes(f"/proc/{pid}/status", _TABLES)
-        for pid in family(first)
+        for pid in process_tree(first)
     )
 
 
