@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from hipq.sandbox.handler import ContextJob, Handler, JobReport
+from hipq.sandbox.handler import ContextJob, Handler, JobReport, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone
 from hipq.sandbox.output import MOST_SPAWNED, Output, escaped
 from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, checked, from_exit, how
@@ -21,12 +21,7 @@ _LEAST_AFTER: Final = 1.0
 
 class ContextBatch:
     def __init__(
-        self,
-        context: Context,
-        handler: Handler,
-        tasks: Sequence[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
+        self, context: Context, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd
     ) -> None:
         self._context, self._handler, self._tasks = context, handler, list(tasks)
         self._started, self._ended = started, ended

@@ -9,7 +9,7 @@ from typing import Final
 
 from hipq.errors import CannotRun
 from hipq.sandbox.batch import ContextBatch
-from hipq.sandbox.handler import ContextJob, Handler, JobReport
+from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone, Link
 from hipq.sandbox.messages import job, load, part
 from hipq.sandbox.output import Output
@@ -100,13 +100,7 @@ class Context:
         """The interpreter's process id on this machine; 0 when it is gone."""
         return self._process.pid
 
-    def run(
-        self,
-        handler: Handler,
-        tasks: Sequence[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
-    ) -> list[ContextJob]:
+    def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
         """Run a batch, blocking, in the caller's thread. `started` is called as each task begins, `ended` exactly
         once for each that began, as soon as it ends. Returns the tasks that never began."""
         if not self.alive or not tasks:

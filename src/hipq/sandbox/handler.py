@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -86,6 +87,12 @@ class JobReport(msgspec.Struct):
     """Seconds after which it wants to run again; 0 = not said."""
     seconds: float = 0.0
     """Its own time, and its share of the time spent for the whole batch."""
+
+
+OnStart = Callable[[ContextJob], None]
+"""Called as each job of a batch begins."""
+OnEnd = Callable[[JobReport], None]
+"""Called once for each job that began, as soon as it ends."""
 
 
 def check(handler: Handler) -> None:

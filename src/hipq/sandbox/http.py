@@ -6,13 +6,13 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from hipq.errors import CannotRun, Invalid
 from hipq.sandbox.addresses import Allowed
-from hipq.sandbox.handler import MOST_DATA, ContextJob, Handler, JobReport, parsed
+from hipq.sandbox.handler import MOST_DATA, ContextJob, Handler, JobReport, OnEnd, OnStart, parsed
 from hipq.sandbox.output import escaped
 from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, TOO_LARGE, checked
@@ -51,13 +51,7 @@ class HttpRunner:
             return _MISSING
         return ""
 
-    def run(
-        self,
-        handler: Handler,
-        tasks: Sequence[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
-    ) -> list[ContextJob]:
+    def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
         """As Context.run, but with several tasks under way at the same time. The callbacks are called in this
         thread."""
         if why := self.refuses():
@@ -96,11 +90,7 @@ class HttpRunner:
                 loop.call_soon_threadsafe(posting.cancel)
 
     async def _all(
-        self,
-        handler: Handler,
-        waiting: deque[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
+        self, handler: Handler, waiting: deque[ContextJob], started: OnStart, ended: OnEnd
     ) -> list[ContextJob]:
         from hipq.sandbox.http_network import pool
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hipq.errors import NoRoomToRun
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.context import Context
-from hipq.sandbox.handler import ContextJob, Handler, JobReport
+from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
 from hipq.sandbox.http import HttpRunner
 from hipq.sandbox.orphans import end_orphans
 from hipq.sandbox.scratch import sweep
@@ -67,13 +67,7 @@ class ContextPool:
         with self._changed:
             return {(home[0], jobtype) for _, home, context in self._idle for jobtype in context.loaded}
 
-    def run(
-        self,
-        handler: Handler,
-        tasks: Sequence[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
-    ) -> list[ContextJob]:
+    def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
         """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can
         be none now."""
         run = self._http.run if handler.lang == "http" else self._in_contexts
@@ -86,11 +80,7 @@ class ContextPool:
             raise NoRoomToRun(f"no context can be started now: {error.strerror}") from None
 
     def _in_contexts(
-        self,
-        handler: Handler,
-        tasks: Sequence[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
+        self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd
     ) -> list[ContextJob]:
         with self._changed:
             self._running.update(dict.fromkeys(task.name for task in tasks))
@@ -102,13 +92,7 @@ class ContextPool:
                     self._running.pop(task.name, None)
                     self._unwanted.discard(task.name)
 
-    def _run(
-        self,
-        handler: Handler,
-        left: list[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
-    ) -> list[ContextJob]:
+    def _run(self, handler: Handler, left: list[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
         unwanted: list[ContextJob] = []
         while left:
             context = self._take(handler)
