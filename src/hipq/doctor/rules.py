@@ -1,4 +1,4 @@
-"""Jobs that do not start because of the rules of their queue: pauses, a throttler that fails, a limit too low."""
+"""What keeps jobs from starting by rule: pauses, failing throttlers, jobs heavier than their limit."""
 
 from __future__ import annotations
 
@@ -58,7 +58,8 @@ def _throttler(queue: QueueHealth, limits: Limits) -> list[Finding]:
 
 
 def _heavy(queue: QueueHealth, limits: Limits, view: View) -> list[Finding]:
-    """Jobs heavier than a limit allows: they were added when the limit was higher, or by a program with other code."""
+    """Jobs heavier than their limit: they were added when the limit was higher, or another program's code has a
+    higher one."""
     found: dict[str, Sample] = {}
     for sample in [*queue.ready, *queue.parked]:
         if why := refusal(limits.rules, sample.row.lane, sample.row.throttle_factor):
