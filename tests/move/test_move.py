@@ -290,7 +290,7 @@ def test_opening_and_closing_while_the_file_is_locked(app: Hipq, target: str, mo
 
 def test_patience_has_an_end(app: Hipq, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.1)
-    monkeypatch.setattr("hipq.stores.relocated.PATIENCE", 0.5)
+    monkeypatch.setattr("hipq.stores.relocated.LONGEST_MOVE", 0.5)
     queue = app.queue("orders")
     queue.enqueue("note", 1)
     took: list[float] = []

@@ -128,7 +128,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         self._identity = identity
 
     def arrived(self, move: str) -> None:
-        """Jobs have moved here, and the old house says so: from now on they may be used."""
+        """Jobs have moved here, and the signpost says so: from now on they may be used."""
         query = "UPDATE hipq_meta SET identity = %s WHERE identity = %s"
         with self._db.using() as conn:
             arrived = schema.ARRIVED + move
