@@ -16,7 +16,7 @@ from hipq.job import transitions
 from hipq.job.model import Change, New, Row
 from hipq.job.when import to_datetime
 from hipq.job.windows import ALWAYS, dump
-from hipq.limits.limit import PerLane
+from hipq.limits.per_lane import PerLane
 from hipq.limits.rules import Rules
 from hipq.stores.claims import Claim
 

@@ -67,7 +67,7 @@ def adds(url: str, count: int) -> tuple[list[int], int, int, int]:
     answer = max(one.id for one in app.inbox.list("orders"))
     daemon = Ids(store, queue.number)
     daemon.reserve()
-    first = daemon.take(1)
+    first = daemon.take("acme", 1)
     app.close()
     return ids, engine_id, answer, first
 

@@ -11,7 +11,8 @@ from hipq.errors import DuplicateKey, Invalid, NotFound, StoreError, StoreRefuse
 from hipq.job import names, transitions
 from hipq.job.model import Change, New, numbered
 from hipq.job.when import SECOND
-from hipq.limits.limit import limit, per_lane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
 from hipq.stores.claims import ANY_TYPE, Claim
 from hipq.stores.notes import note
 from hipq.stores.protocols import Store

@@ -15,6 +15,7 @@ from hipq.job.states import SCHEDULED, WAITING
 from hipq.stores.claims import Claim
 from hipq.stores.filters import AnswerFilter, Filter
 from hipq.stores.large import PAYLOAD_LIMIT
+from hipq.stores.migrations import relations
 from hipq.stores.protocols import Store
 from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
@@ -99,6 +100,24 @@ class TestQueues:
         assert store.queues(shop) == queues
         for queue in queues:
             add(store, [new(queue.number, "a")])
+
+    @pytest.mark.parametrize("longer_first", [False, True])
+    def test_a_queue_named_like_an_index_is_refused_by_the_name_of_the_other(
+        self, store: Store, shop: str, longer_first: bool
+    ) -> None:
+        first, second = sorted(["q_set", "q_set_key"], reverse=longer_first)
+        store.queue(shop, first, f"{shop}_{first}")
+        with pytest.raises(NameClash, match=f"queue {shop}.{first} has the table .* something named {shop}_q_set_key;"):
+            store.queue(shop, second, f"{shop}_{second}")
+
+    def test_every_name_that_a_queue_takes_is_known(self, store: Store, shop: str, database: Database) -> None:
+        store.queue(shop, "orders", f"{shop}_orders")
+        catalogue = (
+            "SELECT name FROM sqlite_master" if database.url.startswith("sqlite") else "SELECT relname FROM pg_class"
+        )
+        found = {name for (name,) in raw(database, catalogue) if name.startswith(f"{shop}_orders")}
+        assert found
+        assert found <= relations(f"{shop}_orders")
 
     def test_another_naming_strategy_for_a_queue_is_refused(self, store: Store, other: Store, shop: str) -> None:
         kept = store.queue(shop, "orders", f"{shop}_orders")

@@ -11,7 +11,8 @@ from hipq.job import transitions, windows
 from hipq.job.model import Row
 from hipq.job.units import UNIT
 from hipq.job.windows import window
-from hipq.limits.limit import limit, per_lane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
 from hipq.limits.rate import rate
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.limits.share import share

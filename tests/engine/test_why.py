@@ -34,7 +34,8 @@ from hipq import (
     window,
 )
 from hipq.engine.loop import Engine
-from hipq.engine.why import HOLDERS, why
+from hipq.engine.why import why
+from hipq.engine.why.limits import HOLDERS
 from hipq.job.model import Row, queue_of
 from hipq.job.when import SECOND
 from hipq.limits.rules import AnyLimit, Rules

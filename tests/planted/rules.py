@@ -37,7 +37,7 @@ RULE_BUGS = (
     Bug(
         "the share of a lane is forgotten",
         "I9",
-        (("limits/share.py", "limit * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "limit"),),
+        (("limits/share.py", "whole * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "whole"),),
     ),
     Bug(
         "a changed limit is not heard of",

@@ -20,7 +20,8 @@ from hipq.job import transitions
 from hipq.job.model import Change, Row
 from hipq.job.states import PARKED, SCHEDULED
 from hipq.job.windows import dump, is_open, window
-from hipq.limits.limit import limit, per_lane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
 from hipq.limits.rules import Rules
 from hipq.stores.claims import Claim
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE

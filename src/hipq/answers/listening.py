@@ -98,8 +98,8 @@ class Listener:
         self._tell("listener stopped")
 
     def _listen(self) -> None:
-        places = StoredCheckpoints(self._store, f"{self._group} {self._where.identity}")
-        opened = source(self._where, self._group, places)
+        checkpoints = StoredCheckpoints(self._store, f"{self._group} {self._where.identity}")
+        opened = source(self._where, self._group, checkpoints)
         try:
             while not self._stopped.is_set():
                 messages = opened.receive(KEYS_AT_ONCE, WAIT)

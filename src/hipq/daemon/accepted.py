@@ -49,10 +49,11 @@ class Accepted:
     def question(self, job_id: int) -> Question:
         return Question(self, job_id)
 
-    def is_here(self, job_id: int) -> bool:
-        """Whether this daemon's own journal may have it, and the store has not: known without asking the store."""
+    def is_here(self, tenant: str, job_id: int) -> bool:
+        """Whether this daemon's own journal may have this tenant's job, and the store has not: known without asking the
+        store."""
         number = sequence_of(job_id)
-        return self.ids.is_mine(number) and number >= self.ids.through
+        return self.ids.is_mine(number) and number >= max(self.ids.through, self.ids.stored.get(tenant, 0))
 
 
 class Question:

@@ -77,7 +77,7 @@ class Jobs:
         now = self.now()
         if options.delay:
             options = replace(options, at=later(now, options.delay), delay=0.0)
-        first = self._ids.take(len(some))
+        first = self._ids.take(tenant, len(some))
         text = "{}" if options == job_factory.PLAIN else msgspec.json.encode(options).decode()
         await self._written.write(Batch(tenant, jobtype, first, tuple(some), now, text))
         return [numbered(first + n, self._queue.number) for n in range(len(some))]
@@ -99,8 +99,12 @@ class Jobs:
         self._gathered.put(tenant, jobtype, some, size, written)
 
     def _add_now(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> list[int]:
-        now = self._app.store.now()
-        news = [job_factory.job(self._queue.number, tenant, jobtype, payload, options, now) for payload in some]
+        now, queue = self._app.store.now(), self._queue.number
+        ids = self._ids.for_store(tenant, len(some))
+        news = [
+            job_factory.job(queue, tenant, jobtype, payload, options, now, job_id)
+            for job_id, payload in zip(ids, some, strict=True)
+        ]
         stored = self._app.store.enqueue(news, all_or_nothing=True)
         self._app.added(news, stored)
         return [one.id for one in stored]

@@ -12,6 +12,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
+from hipq.daemon.ids import Ids
 from hipq.daemon.tenancy.fair_queue import FairQueue, is_apart
 from hipq.daemon.tenancy.quotas import TooMuchAtOnce
 from hipq.engine.lanes import Spare
@@ -23,7 +24,7 @@ from hipq.job.fault import Fault, clean, crash
 from hipq.job.model import New
 from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
 from hipq.job.states import EXECUTING
-from hipq.sandbox import Handler, Report, Task
+from hipq.sandbox import ContextJob, Handler, JobReport
 
 LOG: Final = 2_000
 """Characters of what a handler printed that are kept on its job."""
@@ -52,10 +53,10 @@ class Contexts(Protocol):
     def run(
         self,
         handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]: ...
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]: ...
     def abandon(self, job_id: str) -> None: ...
     def withdraw(self, job_id: str) -> bool: ...
     def close(self) -> None: ...
@@ -69,7 +70,7 @@ class SandboxExecutor:
         contexts: Contexts,
         handler_of: Callable[[str, str], Handler | None],
         launcher: Launcher,
-        queue: int,
+        ids: Ids,
         now: Callable[[], int],
         steady: Callable[[], int],
         notify_done: Callable[[], None],
@@ -80,7 +81,7 @@ class SandboxExecutor:
         self._contexts = contexts
         self._handler_of = handler_of
         self._launcher = launcher
-        self._queue = queue
+        self._ids = ids
         self._now = now
         self._steady = steady
         self._notify_done = notify_done
@@ -208,10 +209,10 @@ class SandboxExecutor:
         by_id = {str(running.row.id): running for running in batch}
         tasks = [_task(running) for running in batch]
 
-        def started(task: Task) -> None:
+        def started(task: ContextJob) -> None:
             by_id[task.id].started = self._steady()
 
-        def ended(report: Report) -> None:
+        def ended(report: JobReport) -> None:
             running = by_id[report.id]
             self._unstarted.measure(running.row.lane, (self._steady() - running.started) / 1e6)
             self._report(running, report, handler)
@@ -220,7 +221,7 @@ class SandboxExecutor:
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
 
-    def _report(self, running: Execution, report: Report, handler: Handler) -> None:
+    def _report(self, running: Execution, report: JobReport, handler: Handler) -> None:
         text = report.log[-LOG:]
         running.note = {"cost": round(report.seconds, 6), "version": handler.id} | ({"log": text} if text else {})
         try:
@@ -243,7 +244,7 @@ class SandboxExecutor:
                 return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
         return ending
 
-    def _ending(self, report: Report, waits: bool) -> RunResult:
+    def _ending(self, report: JobReport, waits: bool) -> RunResult:
         status = report.status
         message = clean(report.error or report.data[:1000].decode("utf-8", "replace"))
         if report.crashed and status != 504:
@@ -260,7 +261,7 @@ class SandboxExecutor:
             return Errored(Fault("retry", message or f"status {status}"), status)
         return Errored(Fault("timeout" if status == 504 else "error", message or f"status {status}"), status)
 
-    def _children(self, running: Execution, report: Report, ending: RunResult) -> list[New]:
+    def _children(self, running: Execution, report: JobReport, ending: RunResult) -> list[New]:
         spawned = list(report.spawned)
         then = job_factory.chained_to(running.row)
         if isinstance(ending, Succeeded) and then:
@@ -275,9 +276,10 @@ class SandboxExecutor:
         return self._made(running, spawned)
 
     def _made(self, running: Execution, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
-        now = self._now() if jobs else 0
+        now, tenant = self._now(), running.row.tenant
         return [
-            job_factory.job(self._queue, running.row.tenant, name, data, job_factory.PLAIN, now) for name, data in jobs
+            job_factory.job(self._ids.queue, tenant, name, data, job_factory.PLAIN, now, job_id)
+            for job_id, (name, data) in zip(self._ids.for_store(tenant, len(jobs)), jobs, strict=True)
         ]
 
     def _fail(self, batch: Iterable[Execution], ending: RunResult) -> None:
@@ -309,9 +311,9 @@ def _answer(_job: object, answer: Answer) -> object:
     return answer.data
 
 
-def _task(running: Execution) -> Task:
+def _task(running: Execution) -> ContextJob:
     """Its handle is the name of this run: the job may be claimed again before the batch ends that it is taken back
     from, and its row may get another token meanwhile."""
     row = running.row
     running.handle = f"{row.id} {row.token}"
-    return Task(str(row.id), payloads.given(row.job_data), row.attempt, running.limit / 1e6, running.handle)
+    return ContextJob(str(row.id), payloads.given(row.job_data), row.attempt, running.limit / 1e6, running.handle)

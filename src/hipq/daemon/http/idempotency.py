@@ -104,7 +104,7 @@ class Once:
         ]
         if self._ids.scarce:
             self._ids.reserve()
-        first = self._ids.take(len(news))
+        first = self._ids.take(tenant, len(news))
         return [(numbered(first + n, self._queue), new) for n, new in enumerate(news)]
 
     def _found(self, asked: Asked, text: str, now: int) -> list[int] | None:
