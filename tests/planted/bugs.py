@@ -59,9 +59,9 @@ BUGS = (
             (
                 SQLITE,
                 "        with self._db.writing() as own:\n"
-                "            stored = self._insert.jobs(own, jobs, all_or_nothing)\n",
+                "            stored = self._insert.many(own, jobs, all_or_nothing)\n",
                 "        try:\n            with self._db.writing() as own:\n"
-                "                stored = self._insert.jobs(own, jobs, all_or_nothing)\n"
+                "                stored = self._insert.many(own, jobs, all_or_nothing)\n"
                 "        except StoreError:\n            pass\n",
             ),
             (

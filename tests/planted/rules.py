@@ -6,7 +6,6 @@ from tests.planted.bug import Bug
 
 STORE = "stores/sqlite/store.py"
 READER = "stores/sqlite/rule_claims.py"
-RULES = "stores/sqlite/rules.py"
 ADMIT = "stores/rule_claims.py"
 ADMISSION = "limits/admission.py"
 CLAIM_GROUPS = "stores/claim_groups.py"
@@ -111,7 +110,7 @@ RULE_BUGS = (
     Bug(
         "a tick does not look at the last one",
         "cron",
-        ((RULES, "AND name = ? AND last = ?", "AND name = ? AND ? > 0"),),
+        (("stores/sqlite/sql/tick.sql", "AND name = :name AND last = :last", "AND name = :name AND :last > 0"),),
     ),
     Bug(
         "ticks come early",

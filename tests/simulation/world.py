@@ -82,9 +82,9 @@ class World:
             audit.install(conn, self._table, self)
         self._disk = Disk(self.store._db._conn, self._others_first)  # type: ignore[attr-defined]
         self.store._db._conn = self._disk  # type: ignore[attr-defined]
-        self.app._store = FaultyStore(self, None)
+        self.app._store = FaultyStore(self, None).as_store()
         self.stranger = stranger(self.app, self.clock)
-        self.stranger._store = FaultyStore(self, None)
+        self.stranger._store = FaultyStore(self, None).as_store()
         self._lives: list[Life | None] = [None] * engines
         self._born = [self._start + self.chance.randrange(3 * SECOND) for _ in range(engines)]
 
@@ -271,7 +271,7 @@ class World:
         life.throttler, life.crons = self.queue.throttler, len(self.queue._crons)
         launcher = SimulatedLauncher(self.clock.now, self.clock.steady, lambda _queue: self.queue.chained)
         life.hands = SimulatedHands(self, launcher, 4, life)
-        store: Any = FaultyStore(self, life)
+        store = FaultyStore(self, life).as_store()
         chance = random.Random(self.chance.random())
         queue = self.queue.for_engine()
         lacking = {dict(enumerate(self.scene.lacking, 1)).get(index, "")}

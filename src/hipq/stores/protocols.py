@@ -14,7 +14,7 @@ What every store promises, and the contract suite (`tests.contract`) checks:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Final, Literal, Protocol, overload
 
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
@@ -297,3 +297,9 @@ class Store(
     Protocol,
 ):
     """All that hipq asks of a database."""
+
+
+VERBS: Final = frozenset(
+    name for part in Store.__mro__[1:-1] for name, verb in vars(part).items() if callable(verb) and name[0] != "_"
+)
+"""The names of all verbs."""

@@ -35,12 +35,11 @@ from hipq.stores.postgres.connection import (
     patiently,
     translated,
 )
+from hipq.stores.postgres.dialect import PostgresDialect
 from hipq.stores.postgres.inbox import AnswerVerbs, PostgresInbox, given, lock_keys
 from hipq.stores.postgres.insert import Insert, cursor
-from hipq.stores.postgres.lanes import LaneVerbs
 from hipq.stores.postgres.listing import condition, page, planned
 from hipq.stores.postgres.moment import DatabaseClock
-from hipq.stores.postgres.notes import NoteVerbs
 from hipq.stores.postgres.rule_claims import Rulebook
 from hipq.stores.postgres.rules import RuleVerbs
 from hipq.stores.postgres.scan_floor import BOTTOM, TOP, ScanFloor
@@ -53,7 +52,7 @@ from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned, QueueTabl
 from hipq.stores.waker import Waker
 
 
-class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
+class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
     at_once = POOL_SIZE
 
     def __init__(
@@ -128,7 +127,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         self._identity = identity
 
     def arrived(self, move: str) -> None:
-        """Jobs have moved here, and the old house says so: from now on they may be used."""
+        """Jobs have moved here, and the signpost says so: from now on they may be used."""
         query = "UPDATE hipq_meta SET identity = %s WHERE identity = %s"
         with self._db.using() as conn:
             arrived = schema.ARRIVED + move
@@ -180,7 +179,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             in_transaction(conn, lambda: schema.restored(conn, margin))
 
     def _table(self, queue: int) -> str:
-        return self._statements.table(queue).table
+        return self._statements.table(queue)
 
     # -- adding -----------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:

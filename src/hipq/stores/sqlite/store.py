@@ -20,10 +20,9 @@ from hipq.stores.inbox_transaction import close_out, match_waiting
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
 from hipq.stores.sqlite.connection import Connection, signpost
+from hipq.stores.sqlite.dialect import SqliteDialect
 from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteInbox, given
 from hipq.stores.sqlite.insert import Insert, checked
-from hipq.stores.sqlite.lanes import LaneVerbs
-from hipq.stores.sqlite.notes import NoteVerbs
 from hipq.stores.sqlite.rule_claims import Rulebook, texts
 from hipq.stores.sqlite.rules import RuleVerbs
 from hipq.stores.sqlite.statements import Statements
@@ -42,7 +41,7 @@ _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 
-class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
+class SqliteStore(SqliteDialect, RuleVerbs, AnswerVerbs):
     at_once = 1
 
     def __init__(self, path: str, clock: Clock | None = None, lent: Connection | None = None) -> None:
@@ -155,7 +154,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                 self.queues()  # which says if they have moved
                 raise
         with self._db.writing() as own:
-            stored = self._insert.jobs(own, jobs, all_or_nothing)
+            stored = self._insert.many(own, jobs, all_or_nothing)
         self.notify()
         return stored
 
