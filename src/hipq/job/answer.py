@@ -166,6 +166,11 @@ class Answer:
         return self._kept.id
 
     @property
+    def tenant(self) -> str:
+        """Whose it is, in a daemon; "" = nobody's."""
+        return self._kept.tenant
+
+    @property
     def answer_id(self) -> str:
         """What its sender calls it; "" if it did not say."""
         return self._kept.answer_id

@@ -328,17 +328,19 @@ class AnswerFilter(NamedTuple):
     after: int = 0
     """Numbers above this one only: the next page."""
     limit: int = 100
+    tenant: str = ""
 
     @property
     def given(self) -> dict[str, Any]:
         """Column and value of each that filters for one."""
-        columns = ("queue", "job_type", "job_key", "state", "job", "id")
+        columns = ("queue", "job_type", "job_key", "state", "job", "id", "tenant")
         return {name: getattr(self, name) for name in columns if getattr(self, name)}
 
     def condition(self, column: str, mark: str) -> str:
         """That a column has its value; spelled so that the index for it is found. `mark` is how a parameter looks."""
         wanted = f"{column} = {mark.format(column)}"
-        return f"{wanted} AND job <> 0" if column == "job" else wanted
+        beside = {"job": " AND job <> 0", "tenant": " AND tenant <> ''"}
+        return wanted + beside.get(column, "")
 
 
 class Store(Protocol):
@@ -472,10 +474,11 @@ class Store(Protocol):
         """Add the jobs of a tick if `last` is still the one before it: None if another engine was first."""
 
     def prune(
-        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
-    ) -> Pruned:
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
+        code: str = "", tenant: str = "",
+    ) -> Pruned:  # fmt: skip
         """Look at final jobs from one place on and up to another, oldest first, not more than so many, and delete
-        those that have this job_type and this code, if such are given."""
+        those that have this job_type, this code and this tenant, if such are given."""
 
     def newest(self, queue: int, count: int) -> EndPlace | None:
         """The place of the final job that so many are newer than; None = there are no more than those."""
