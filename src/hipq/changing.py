@@ -166,15 +166,17 @@ class Changing(Looking):
         keep: int | None = None,
         type: str | None = None,
         code: str | None = None,
+        tenant: str | None = None,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> int:
         """Delete jobs that have been final for longer than `older_than`, and of each queue all final jobs but the last
-        `keep`; with `type` or `code`, only such jobs of these. Returns the number of deleted jobs."""
+        `keep`; with `type`, `code` or `tenant`, only such jobs of these. Returns the number of deleted jobs."""
         if older_than is None and keep is None:
             raise Invalid("say what to delete: jobs that ended longer ago than older_than=, or all but the last keep=")
         only = (
             "" if type is None else names.job_type(type),
             "" if code is None else names.one_of(code, "code", CODES[1:]),
+            "" if tenant is None else names.tenant(tenant),
         )
         age = None if older_than is None else round(seconds(older_than, "older_than") * 1e6)
         most = None if keep is None else whole(keep, "keep", 0, (1 << 31) - 1)

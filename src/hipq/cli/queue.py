@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 from hipq import Hipq, Queue, limit, per_lane, rate, share
 from hipq.cli.commands import Commands, examples
+from hipq.cli.complain import note
 from hipq.cli.inputs import Duration, Units, Whole
 from hipq.cli.show import next_page, print_json, print_lines, print_table
 from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instances, json_option
 from hipq.errors import Invalid
+from hipq.job import names
 from hipq.job.units import Number, counted, number
 from hipq.job.when import to_datetime
 from hipq.limits.base import LEAST, MOST
 from hipq.limits.rules import AnyLimit, Rules
+from hipq.limits.tenants import BETWEEN
 from hipq.stores.claims import Peek
 from hipq.stores.values import Limits
 
@@ -108,6 +111,7 @@ def _moment(micros: int) -> Any:
 # -- pause, resume ---------------------------------------------------------------------------------------------------
 _lane_option = click.option("--lane", help="Only this lane of the queue.")
 _type_option = click.option("--type", "job_type", help="Only this job type of the queue.")
+_tenant_option = click.option("--tenant", help="With --type: only this tenant of a daemon, whose lane is TENANT/TYPE.")
 
 
 @queue.command(
@@ -116,19 +120,25 @@ _type_option = click.option("--type", "job_type", help="Only this job type of th
     epilog=examples(
         "hipq queue pause shop:app orders",
         "hipq queue pause shop:app orders --type charge",
-        "hipq queue pause --db sqlite:///shop.db orders --lane east",
+        "hipq queue pause --db sqlite:///daemon.db jobs --tenant acme --type mail",
     ),
 )
 @app_argument
 @_queue_argument
 @_lane_option
 @_type_option
+@_tenant_option
 @db_option
 @json_option
-def pause(app: str, name: str, lane: str | None, job_type: str | None, db: str | None, as_json: bool) -> None:
-    """Start nothing more of QUEUE, of one of its lanes, or of one job type. What runs goes on."""
+def pause(
+    app: str, name: str, lane: str | None, job_type: str | None, tenant: str | None, db: str | None, as_json: bool
+) -> None:
+    """Start nothing more of QUEUE, of one of its lanes, of one job type, or of one job type of a daemon's tenant. What
+    runs goes on."""
+    lane, job_type = _paused_part(lane, job_type, tenant)
     target, found = chosen(app, db, name)
     target.pause(found.name, lane=lane, type=job_type)
+    _note_unmatched(target, found, [lane or ""])
     _print_pauses(target, found, as_json)
 
 
@@ -141,13 +151,36 @@ def pause(app: str, name: str, lane: str | None, job_type: str | None, db: str |
 @_queue_argument
 @_lane_option
 @_type_option
+@_tenant_option
 @db_option
 @json_option
-def resume(app: str, name: str, lane: str | None, job_type: str | None, db: str | None, as_json: bool) -> None:
+def resume(
+    app: str, name: str, lane: str | None, job_type: str | None, tenant: str | None, db: str | None, as_json: bool
+) -> None:
     """Take back a pause that was given with the same options."""
+    lane, job_type = _paused_part(lane, job_type, tenant)
     target, found = chosen(app, db, name)
+    before = _paused(target.store.limits(found.number).rules)
     target.resume(found.name, lane=lane, type=job_type)
+    if before == _paused(target.store.limits(found.number).rules):
+        note("there was no such pause: nothing was changed")
     _print_pauses(target, found, as_json)
+
+
+def _paused_part(lane: str | None, job_type: str | None, tenant: str | None) -> tuple[str | None, str | None]:
+    """The lane or the type that is meant."""
+    if tenant is None:
+        return lane, job_type
+    if lane is not None or job_type is None:
+        raise click.UsageError("--tenant goes with --type, and not with --lane: a tenant's lane is TENANT/TYPE")
+    return f"{names.tenant(tenant)}{BETWEEN}{names.job_type(job_type)}", None
+
+
+def _note_unmatched(app: Hipq, found: Queue, lanes: Iterable[str]) -> None:
+    """A misspelt lane is a rule that nothing comes under: say so."""
+    for lane in filter(None, lanes):
+        if not app.count(found.name, most=1, live=True, lane=lane):
+            note(f"no job in {found.name} has the lane {lane} now; the rule is kept for jobs to come")
 
 
 def _print_pauses(app: Hipq, found: Queue, as_json: bool) -> None:
@@ -219,6 +252,7 @@ def set_limit(
         target.set_limit(found.name, "none")
     elif given:
         target.set_limit(found.name, given)
+        _note_unmatched(target, found, _percentages(shares) if shares is not None else ())
     elif n is not None:
         target.set_limit(found.name, n)
     _print_limits(target, found, as_json)

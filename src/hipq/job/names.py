@@ -78,6 +78,13 @@ def key(value: str) -> str:
     return value
 
 
+def tenant(value: str) -> str:
+    """The name of a daemon's tenant, to choose what is the tenant's."""
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise Invalid(f"tenant must be a text that is not empty and can be printed, not {shown(value)}")
+    return value
+
+
 def lane(value: str) -> str:
     """A lane: a short text one can print; "" is the lane of jobs that have none."""
     if not isinstance(value, str):

@@ -111,10 +111,11 @@ class JobStore(Protocol):
         """Those of these jobs that are final: one statement for all of them."""
 
     def prune(
-        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
-    ) -> Pruned:
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
+        code: str = "", tenant: str = "",
+    ) -> Pruned:  # fmt: skip
         """Look at final jobs from one place on and up to another, oldest first, not more than so many, and delete
-        those that have this job_type and this code, if such are given."""
+        those that have this job_type, this code and this tenant, if such are given."""
 
     def newest(self, queue: int, count: int) -> EndPlace | None:
         """The place of the final job that so many are newer than; None = there are no more than those."""

@@ -318,11 +318,12 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
         return self._select(self._statements.of(name, queue), {"now": now, "limit": limit})
 
     def prune(
-        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
-    ) -> Pruned:
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
+        code: str = "", tenant: str = "",
+    ) -> Pruned:  # fmt: skip
         values = {
             "before_time": before[0], "before_id": before[1], "after_time": after[0], "after_id": after[1],
-            "limit": limit, "job_type": job_type, "code": code,
+            "limit": limit, "job_type": job_type, "code": code, "tenant": tenant,
         }  # fmt: skip
         with self._using(LONG_SECONDS) as conn:
             found = conn.execute(self._statements.of("prune", queue), values).fetchone()
