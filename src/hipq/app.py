@@ -244,6 +244,7 @@ class Hipq(Changing, Answering):
         from hipq.engine.executor import LocalExecutor  # a program that only adds jobs need not load any of this
         from hipq.engine.launch import Launcher, bare
         from hipq.engine.loop import Engine
+        from hipq.engine.setup import Setup
         from hipq.executors.processes import ForkServer
 
         unknown = set(queues or ()) - set(self._queues)
@@ -273,7 +274,7 @@ class Hipq(Changing, Answering):
         except BaseException:
             fork_server.close()
             raise
-        return Engine(
+        setup = Setup(
             self.store,
             served,
             hands,
@@ -286,6 +287,7 @@ class Hipq(Changing, Answering):
             added=self.added,
             bring=lambda kept: self.inbox.bring(kept),
         )
+        return Engine(setup)
 
     # -- its database -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:

@@ -205,8 +205,7 @@ def test_a_key_that_another_job_has_is_an_error_for_the_retry_handler(
 def test_no_turn_locks_more_keys_than_it_may_also_after_the_store_was_away(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.loop.KEYS_AT_ONCE", 10)
-    monkeypatch.setattr("hipq.engine.settle.KEYS_AT_ONCE", 10)
+    monkeypatch.setattr(app.store, "changes_at_once", 10)
     ask = queue.job("ask")(lambda _: Wait())
     ask.enqueue_many([None] * 50)
     engine = app.engine(concurrency=50)

@@ -29,11 +29,12 @@ def test_the_tour_visits_every_file_of_the_engine_in_the_order_of_the_steps() ->
         "stage.py",
         "tick.py",
         "claim.py",
-        "admit.py",
+        "throttle.py",
         "launch.py",
         "settle.py",
         "rescue.py",
         "prune.py",
+        "turn.py",
         "loop.py",
     ]
     assert [name for name in visited if name in steps] == steps

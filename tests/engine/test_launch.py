@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff, fixed
 from hipq.engine.launch import Execution, Launcher
-from hipq.engine.loop import TIDYING
+from hipq.engine.pulse import TIDYING
 from hipq.engine.settle import settle
 from hipq.job import transitions
 from hipq.job.fault import Fault
@@ -113,7 +113,7 @@ def test_an_async_handler_that_raises_cancelled_by_itself_is_an_error(app: Hipq,
 def test_async_handlers_that_ignore_their_cancellation_are_replaced_and_counted(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.loop.TIDYING", 1_000_000)
+    monkeypatch.setattr("hipq.engine.pulse.TIDYING", 1_000_000)
     release = threading.Event()
 
     @queue.job(run_timeout=0.2)
@@ -132,7 +132,7 @@ def test_async_handlers_that_ignore_their_cancellation_are_replaced_and_counted(
     engine = app.engine(concurrency=2)
     try:
         engine.run(until_empty=True)
-        assert engine.hands.stuck(engine.steady() + TIDYING) == 1
+        assert engine.hands.stuck(engine.setup.steady() + TIDYING) == 1
         assert [app.job(job_id).exitcode for job_id in ids] == [504, 200]
         stubborn.enqueue_many(range(1))
         engine.run()
@@ -394,7 +394,7 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
         engine = app.engine(concurrency=2)
         try:
             engine.run(until_empty=True)
-            assert engine.hands.stuck(engine.steady() + TIDYING) == 1
+            assert engine.hands.stuck(engine.setup.steady() + TIDYING) == 1
         finally:
             engine.hands.close()
         job = app.job(slow)
@@ -410,7 +410,7 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
 def test_when_every_thread_is_stuck_the_process_asks_to_be_replaced(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.loop.TIDYING", 1_000_000)
+    monkeypatch.setattr("hipq.engine.pulse.TIDYING", 1_000_000)
     release = threading.Event()
     queue.job("stuck", run_timeout=0.1)(lambda _: release.wait(60) and None)
     queue.enqueue_many("stuck", range(2))

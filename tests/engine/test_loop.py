@@ -43,7 +43,7 @@ def test_the_first_stop_lets_handlers_finish_and_gives_back_what_did_not_start(a
 
     ids = work.enqueue_many(range(6))
     engine = app.engine(concurrency=2)
-    engine._prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead
+    engine.batch.prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead
     thread = in_thread(engine)
     started.acquire()
     started.acquire()
@@ -268,7 +268,7 @@ def test_a_worker_with_nothing_to_do_stops_although_the_store_is_away(
 
     for verb in ("turn", "peek", "renew_lease"):
         monkeypatch.setattr(app.store, verb, away)
-    engine._next_peek = 0
+    engine.timetable.peek = 0
     engine.stop()
     thread.join(30)
     assert not thread.is_alive()
@@ -312,7 +312,7 @@ def test_twenty_queues_cost_one_look(app: Hipq, monkeypatch: pytest.MonkeyPatch)
     calls: Counter[str] = Counter()
     for verb in ("turn", "peek", "stage", "overdue", "orphans", "owned", "renew_lease"):
         monkeypatch.setattr(app.store, verb, _counting(getattr(app.store, verb), verb, calls))
-    engine._next_peek = 0
+    engine.timetable.peek = 0
     assert engine.turn() > 0
     assert calls == {"peek": 1}
     engine.hands.close()

@@ -89,7 +89,7 @@ def running(app: Hipq, engine: Engine, ids: Sequence[int]) -> None:
 
 
 def label(engine: Engine) -> str:
-    (found,) = [one.label for one in engine.store.engines() if one.engine_id == engine.engine_id]
+    (found,) = [one.label for one in engine.setup.store.engines() if one.engine_id == engine.engine_id]
     return found
 
 

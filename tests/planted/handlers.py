@@ -6,7 +6,7 @@ from tests.planted.bug import Bug
 
 SETTLE = "engine/settle.py"
 LAUNCH = "engine/launch.py"
-LOOP = "engine/loop.py"
+LEASE = "engine/lease.py"
 ROUGH = "tests/cli/test_rough_handlers.py"
 
 HANDLER_BUGS = (
@@ -88,11 +88,11 @@ HANDLER_BUGS = (
         "test",
         (
             (
-                LOOP,
-                "told = running.ending is None and running.row.id not in tokens",
-                "told = given and running.ending is None and running.row.id not in tokens",
+                LEASE,
+                "is_cancelled = execution.ending is None and",
+                "is_cancelled = given and execution.ending is None and",
             ),
-            (LOOP, "        if tokens is None:\n", "        given = tokens is not None\n        if tokens is None:\n"),
+            (LEASE, "        if tokens is None:\n", "        given = tokens is not None\n        if tokens is None:\n"),
         ),
         "tests/engine/test_cancel.py::test_a_cancel_that_only_the_sweep_notices_is_a_cancel",
     ),

@@ -144,6 +144,6 @@ RULE_BUGS = (
     Bug(
         "jobs stay parked when their throttler is gone",
         "I1|I13",
-        (("engine/loop.py", "self.store.unpark(peek.queue, STEP) > 0", "peek.queue < 0"),),
+        (("engine/peek.py", "self._setup.store.unpark(peek.queue, STEP) > 0", "peek.queue < 0"),),
     ),
 )  # fmt: skip

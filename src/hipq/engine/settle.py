@@ -33,7 +33,6 @@ from hipq.job.spec import Spec
 from hipq.job.states import ANSWERED, CANCELLING, ERROR, EXECUTING, FINAL, INITIAL, RETRY
 from hipq.job.when import later
 from hipq.stores.base import Store, Stored, Turned
-from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 
 KEEPS_ITS_ANSWER = (AnswerHandlerFailed, Crashed, GivenBack)
 """Endings after which a job has its answer still before it, if it neither ended nor failed."""
@@ -163,7 +162,8 @@ def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) ->
     placed: list[Placed] = []
     alone = [[change] for change in changes if change.children]
     plain = [change for change in changes if not change.children]
-    todo = [plain[start : start + KEYS_AT_ONCE] for start in range(0, len(plain), KEYS_AT_ONCE)] + alone
+    step = store.changes_at_once
+    todo = [plain[start : start + step] for start in range(0, len(plain), step)] + alone
     while todo:
         some = todo.pop(0)
         try:

@@ -346,6 +346,8 @@ class Store(Protocol):
     """Where this is, for people: no password in it."""
     at_once: int
     """How many verbs can be under way at the same time in one process; others wait."""
+    changes_at_once: int
+    """How many changes one `turn` may be given: it locks the keys of their jobs."""
 
     # -- setting up -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:

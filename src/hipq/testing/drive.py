@@ -16,6 +16,7 @@ from hipq.app import Hipq
 from hipq.engine.launch import Execution
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
+from hipq.engine.setup import Setup
 from hipq.engine.throttle import LAP
 from hipq.errors import StoreBusy, StoreError
 from hipq.job.when import LONGEST, SECOND, to_datetime
@@ -88,7 +89,7 @@ class Drive:
         """The engines leave. Their stores are closed by the apps."""
         for driven in self._driven.values():
             with suppress(StoreError):  # the test may have closed it
-                driven.engine.store.drop_lease(driven.engine.engine_id)
+                driven.app.store.drop_lease(driven.engine.engine_id)
         self._driven.clear()
 
     # -- the moments ------------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class Drive:
         jobs that they have said nothing of."""
         self._here = 0
         for driven in everybody:
-            driven.engine.poll = 0.0 if ask else HOUR
+            driven.engine.setup.poll = 0.0 if ask else HOUR
         while True:
             before = len(self.ran)
             for driven in everybody:
@@ -127,7 +128,7 @@ class Drive:
         engine.wake()
         while True:
             pause = engine.turn()
-            engine.poll = HOUR
+            engine.setup.poll = HOUR
             if driven.hands.pending:
                 yield from self._run(driven, raise_errors)
                 idle = in_vain = 0
@@ -194,11 +195,11 @@ class Drive:
 
     def _save(self, engine: Engine) -> None:
         """What has ended, without beginning anything else."""
-        hands, engine.concurrency = engine.concurrency, 0
+        hands, engine.setup.concurrency = engine.setup.concurrency, 0
         try:
             engine.turn()
         finally:
-            engine.concurrency = hands
+            engine.setup.concurrency = hands
 
     def _endless(self) -> str:
         last = ", ".join(f"{run.name} {run.key!r}" for run in self.ran[-3:])
@@ -215,7 +216,7 @@ class Drive:
         if driven and driven.serves == serves:
             return driven
         if driven:
-            driven.engine.store.drop_lease(driven.engine.engine_id)
+            driven.app.store.drop_lease(driven.engine.engine_id)
         if not serves:
             return None
         self._driven[id(app)] = driven = self._new(app, serves)
@@ -225,7 +226,7 @@ class Drive:
         chains = {queue.name: queue.chained for queue in app.queues}
         hands = InlineHands(InlineLauncher(self.clock.now, self.clock.steady, lambda queue: chains[queue]))
         real = not app.url.startswith("sqlite")  # there leases go by real time, and must not long outlive a killed test
-        engine = Engine(
+        setup = Setup(
             app.store,
             [self._observed(queue.for_engine()) for queue in app.queues],
             hands,
@@ -238,7 +239,7 @@ class Drive:
             bring=lambda kept: app.inbox.bring(kept),
             run_spawned=lambda work: work(),
         )
-        return Driven(app, engine, hands, serves)
+        return Driven(app, Engine(setup), hands, serves)
 
     def _observed(self, queue: EngineQueue) -> EngineQueue:
         """The queue, with a throttler whose errors are kept."""

@@ -35,7 +35,7 @@ from hipq.stores.base import (
 )
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.clock import Clock
-from hipq.stores.inbox_transaction import close_out, match_waiting, sought
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE, close_out, match_waiting, sought
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import (
@@ -66,6 +66,7 @@ from hipq.stores.waker import Waker
 
 class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
     at_once = POOL_SIZE
+    changes_at_once = KEYS_AT_ONCE
 
     def __init__(
         self,
