@@ -8,10 +8,11 @@ from typing import Any
 
 from hipq import Hipq, Job, Wait, fixed
 from hipq.engine import rescue
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.engine.prune import prune
 from hipq.engine.settle import settle
 from hipq.engine.stage import stage
+from hipq.executors.execution import Execution
 from hipq.job.model import Row
 from hipq.stores.base import Claim
 from hipq.testing.clock import HandClock

@@ -16,10 +16,10 @@ from hipq.daemon.scheduler import FairShare
 from hipq.engine import lanes as module
 from hipq.engine.claim import ClaimPlanner
 from hipq.engine.lanes import BATCH, Guarded, Round, Spare
-from hipq.engine.launch import Execution
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.engine.setup import Setup
+from hipq.executors.execution import Execution
 from hipq.job.fault import Fault
 from hipq.job.run_result import Decided, Errored, Succeeded
 from hipq.job.states import FINAL
@@ -63,16 +63,16 @@ class Executor:
         self._held: list[Execution] = []
 
     def launch(self, batch: Iterable[Execution]) -> None:
-        for running in batch:
-            running.started = running.stopped = 1
-            self.ran.append("judged" if running.only_decides else running.row.lane)
-            if running.only_decides:
-                running.ending = Decided(Fault("error", "no"), 500)
-            elif running.row.job_type in self.fails:
-                running.ending = Errored(Fault("error", "no"), 500)
+        for execution in batch:
+            execution.run.started = execution.run.stopped = 1
+            self.ran.append("judged" if execution.only_decides else execution.row.lane)
+            if execution.only_decides:
+                execution.run.result = Decided(Fault("error", "no"), 500)
+            elif execution.row.job_type in self.fails:
+                execution.run.result = Errored(Fault("error", "no"), 500)
             else:
-                running.ending = Succeeded("null")
-            (self._held if self.hold else self.ended).append(running)
+                execution.run.result = Succeeded("null")
+            (self._held if self.hold else self.ended).append(execution)
 
     def release(self) -> None:
         self.ended += self._held
@@ -84,7 +84,7 @@ class Executor:
     def unstarted(self) -> list[Execution]:
         return []
 
-    def abandon(self, running: Execution, gently: bool = False) -> None: ...
+    def abandon(self, execution: Execution) -> None: ...
     def wait_for_told(self, seconds: float) -> None: ...
     def stuck(self, steady: int) -> int:  # noqa: ARG002
         return 0

@@ -17,9 +17,10 @@ import pytest
 from msgspec.structs import replace
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff, fixed
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.engine.pulse import TIDYING
 from hipq.engine.settle import settle
+from hipq.executors.execution import Execution
 from hipq.job import transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change

@@ -250,7 +250,7 @@ def test_a_stop_waits_for_a_job_that_cannot_be_saved_for_a_moment(
         clock.advance(seconds=1)
         if clock.steady() >= began + 36_000_000 and not gone.is_set():
             go.set()
-            while not engine.in_flight[job_id].stopped:
+            while not engine.in_flight[job_id].run.stopped:
                 time.sleep(0.01)
             gone.set()
         return False

@@ -16,8 +16,8 @@ HANDLER_BUGS = (
         (
             (
                 SETTLE,
-                "    return transitions.crashed(row, ending.fault, ending.exitcode, now, judged)\n\n\ndef _is_judged",
-                "    return transitions.suspected(row, ending.fault, now)\n\n\ndef _is_judged",
+                "after = transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))",
+                "after = transitions.suspected(row, result.fault, now)",
             ),
         ),
     ),
@@ -58,7 +58,7 @@ HANDLER_BUGS = (
     Bug(
         "what a retry handler changes is dropped",
         "I3",
-        ((SETTLE, "copy = transitions.edited(errored, ending.edits) if ending.edits else errored", "copy = errored"),),
+        ((SETTLE, "copy = transitions.edited(errored, result.edits) if result.edits else errored", "copy = errored"),),
     ),
     Bug(
         "a retry handler's copy is the handler's own job",
@@ -67,14 +67,14 @@ HANDLER_BUGS = (
             (
                 "engine/launch.py",
                 "job: Job[Any] = Job(copy, spec, is_draft=True)",
-                "job = running.job; job._edits = {}",
+                "job = execution.run.job; job._edits = {}",
             ),
             (
                 "engine/launch.py",
                 "        _ = job.data  # read now",
-                "        running.job = job; _ = job.data  # read now",
+                "        execution.run.job = job; _ = job.data  # read now",
             ),
-            ("engine/launch.py", '"abandoned", "answer",', '"job", "abandoned", "answer",'),
+            ("executors/execution.py", '("children", "note",', '("job", "children", "note",'),
         ),
         "tests/engine/test_retry_copy.py::test_changed_data_is_saved",
     ),
@@ -89,8 +89,8 @@ HANDLER_BUGS = (
         (
             (
                 LEASE,
-                "is_cancelled = execution.ending is None and",
-                "is_cancelled = given and execution.ending is None and",
+                "is_cancelled = execution.run.result is None and",
+                "is_cancelled = given and execution.run.result is None and",
             ),
             (LEASE, "        if tokens is None:\n", "        given = tokens is not None\n        if tokens is None:\n"),
         ),

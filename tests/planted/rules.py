@@ -85,7 +85,7 @@ RULE_BUGS = (
     Bug(
         "a launch does not look at windows",
         "I10",
-        (("engine/launch.py", "if is_open(running.row.time_windows, self._now()):", "if running:"),),
+        (("engine/launch.py", "if is_open(execution.row.time_windows, self._now()):", "if execution:"),),
     ),
     Bug(
         "a job whose window closed is charged an attempt",

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterable
 from hipq.engine import pulse
 from hipq.engine.claim import UNSTARTED_FOR, Prefetch
 from hipq.engine.lanes import NO_SPARE, Spare
-from hipq.engine.launch import Execution
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.settle import overran
 from hipq.engine.setup import Setup
 from hipq.engine.stop import Stop
 from hipq.engine.timetable import Timetable
+from hipq.executors.execution import Execution
 from hipq.job.run_result import GivenBack, RunResult
 from hipq.stores.base import Turned
 
@@ -58,7 +58,7 @@ class Batch:
         """Move to `stopped` what ended, what overran its time, and what waited too long for a free hand."""
         executor = self._setup.executor
         ended = executor.stopped(max(self._setup.store.changes_at_once - len(self.stopped), 0))
-        self.prefetch.measure([execution.stopped - execution.started for execution in ended])
+        self.prefetch.measure([execution.run.stopped - execution.run.started for execution in ended])
         self.stopped += ended
         if executor.broken:
             self._stop.retire("no child process can be started any more")
@@ -69,20 +69,22 @@ class Batch:
         if self._stop.asked:
             self._give_back_unstarted("the worker is stopping")
         if self._stop.asked > 1:
-            for execution in [one for one in self.in_flight.values() if one.ending is None]:
+            for execution in [one for one in self.in_flight.values() if one.run.result is None]:
+                execution.abandon()
                 executor.abandon(execution)
-                self._end(execution, GivenBack("the worker was stopped", execution.started > 0))
+                self._end(execution, GivenBack("the worker was stopped", execution.run.started > 0))
         if self._watches.locked:
             self.block(self._watches.cannot_save)
             self._timetable.blocked = self._timetable.blocked or steady + pulse.BLOCKED_FOR
 
     def _end_overrun(self, steady: int) -> None:
         for execution in list(self.in_flight.values()):
-            if execution.ending is None and execution.started and steady >= execution.started + execution.limit:
-                execution.bears_until = self._setup.steady() + pulse.TIDYING
+            run = execution.run
+            if run.result is None and run.started and steady >= run.started + execution.limit:
+                execution.abandon(until=self._setup.steady() + pulse.TIDYING)
                 self._setup.executor.abandon(execution)
                 self._end(execution, overran(execution))
-        if any(not one.started and steady - one.launched > UNSTARTED_FOR for one in self.in_flight.values()):
+        if any(not one.run.started and steady - one.launched > UNSTARTED_FOR for one in self.in_flight.values()):
             self._give_back_unstarted("no hand was free")
             self.prefetch.unknown()
 
@@ -142,9 +144,13 @@ class Batch:
 
     def drop(self, execution: Execution, now: int, event: str = "lost") -> None:
         """The claim was lost: whatever the execution comes to, or has come to, nothing of it is kept."""
-        if execution.ending is None:
-            self._setup.executor.abandon(execution, gently=event == "told to stop")
-        execution.abandoned = True
+        run = execution.run
+        if event == "told to stop":
+            execution.abandon(gently=True, until=run.started + execution.limit if run.started else 0)
+        else:
+            execution.abandon()
+        if run.result is None:
+            self._setup.executor.abandon(execution)
         self.stopped = [one for one in self.stopped if one is not execution]
         self.blocked = [one for one in self.blocked if one is not execution]
         if self.in_flight.pop(execution.row.id, None):

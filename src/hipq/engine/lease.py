@@ -14,12 +14,12 @@ import msgspec
 
 from hipq.engine import rescue
 from hipq.engine.batch import Batch
-from hipq.engine.launch import Execution
 from hipq.engine.pulse import LINGER, PollBudget
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.setup import Setup
 from hipq.engine.timetable import Timetable
 from hipq.errors import StoreBusy
+from hipq.executors.execution import Execution
 from hipq.job import transitions
 from hipq.job.model import Change, queue_of
 from hipq.stores.base import STRATEGIES
@@ -54,7 +54,7 @@ class Lease:
         more = len(orphans) >= rescue.STEP
         if not more:
             self._rescues.looked(began, self._setup.steady())
-        self._part([one for one in taken if one.ending is None], now)  # of the others the token decides when saved
+        self._part([one for one in taken if one.run.result is None], now)  # of the others the token decides when saved
         return orphans + back, more
 
     def next_sweep(self, steady: int) -> int:
@@ -104,9 +104,10 @@ class Lease:
     def part_with_cancelled(self, now: int, steady: int) -> None:
         """Handlers whose jobs were cancelled, or taken from us, are told so. Those that have hardly begun can wait for
         the next look: they may well be through by then."""
-        some = [one for one in self._batch.reachable() if one.ending is None and steady - one.launched >= LINGER]
+        some = [one for one in self._batch.reachable() if one.run.result is None and steady - one.launched >= LINGER]
         tokens = self._setup.store.tokens([one.row.id for one in some]) if some else {}
-        self._part([one for one in some if one.ending is None and tokens.get(one.row.id) != one.row.token], now, tokens)
+        gone = [one for one in some if one.run.result is None and tokens.get(one.row.id) != one.row.token]
+        self._part(gone, now, tokens)
 
     def _part(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
         """Drop jobs whose rows are not ours any more. One that is not live was cancelled: its handler is told, and may
@@ -115,5 +116,5 @@ class Lease:
         if tokens is None:
             tokens = self._setup.store.tokens([one.row.id for one in gone]) if gone else {}
         for execution in gone:
-            is_cancelled = execution.ending is None and execution.row.id not in tokens
+            is_cancelled = execution.run.result is None and execution.row.id not in tokens
             self._batch.drop(execution, now, "told to stop" if is_cancelled else "lost")

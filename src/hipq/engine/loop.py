@@ -19,7 +19,7 @@ from hipq.errors import StoreUnavailable
 
 if TYPE_CHECKING:
     from hipq.engine.executor import Executor
-    from hipq.engine.launch import Execution
+    from hipq.executors.execution import Execution
 
 STORE_AWAY: Final = 30_000_000
 """Microseconds that a stop waits for a store that is away, unless `drain` says otherwise."""

@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from hipq.engine.lanes import Round
-from hipq.engine.launch import Execution
 from hipq.engine.locked_queues import LockedQueues
 from hipq.engine.queues import EngineQueue
 from hipq.engine.setup import Setup
 from hipq.engine.throttle import Throttling
+from hipq.executors.execution import Execution
 from hipq.job import transitions
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, READY, SCHEDULED, WAITING
@@ -191,5 +191,5 @@ class QueueWatches:
 
     def cannot_save(self, execution: Execution) -> bool:
         """Whether the execution's own queue, or that of a job that it added, is locked."""
-        queues: Iterable[int] = (queue_of(execution.row.id), *(new.queue for new in execution.children))
+        queues: Iterable[int] = (queue_of(execution.row.id), *(new.queue for new in execution.run.children))
         return any(queue in self.locked for queue in queues)

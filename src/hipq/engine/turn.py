@@ -20,7 +20,6 @@ from hipq.engine.announce import Announcer
 from hipq.engine.batch import Batch
 from hipq.engine.claim import ClaimPlanner
 from hipq.engine.due import Due
-from hipq.engine.launch import Execution
 from hipq.engine.lease import Lease
 from hipq.engine.peek import Peeks
 from hipq.engine.pulse import BLOCKED_FOR, LINGER
@@ -30,6 +29,7 @@ from hipq.engine.setup import Setup
 from hipq.engine.stop import Stop
 from hipq.engine.timetable import Timetable
 from hipq.errors import StoreBusy, StoreRefused
+from hipq.executors.execution import Execution
 from hipq.job.model import Change, queue_of
 from hipq.stores.base import Claim, Turned
 

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hipq.app import Hipq
-from hipq.engine.launch import Execution
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
 from hipq.engine.setup import Setup
 from hipq.engine.throttle import LAP
 from hipq.errors import StoreBusy, StoreError
+from hipq.executors.execution import Execution
 from hipq.job.when import LONGEST, SECOND, to_datetime
 from hipq.job_type import JobType
 from hipq.testing.clock import HandClock
@@ -55,9 +55,9 @@ class Driven:
     asks: int = 0
     """and when a throttler is to be asked, on the steady clock."""
 
-    def job_type(self, running: Execution) -> JobType:
-        (queue,) = (queue for queue in self.app.queues if queue.name == running.spec.queue)
-        (found,) = (one for one in queue.job_types if one.name == running.row.job_type)
+    def job_type(self, execution: Execution) -> JobType:
+        (queue,) = (queue for queue in self.app.queues if queue.name == execution.spec.queue)
+        (found,) = (one for one in queue.job_types if one.name == execution.row.job_type)
         return found
 
 
@@ -163,28 +163,28 @@ class Drive:
     def _run(self, driven: Driven, raise_errors: bool) -> Steps:
         hands, launcher = driven.hands, driven.hands.launcher
         while hands.pending:
-            running = hands.pending.pop(0)
-            row, name, error = running.row, called(running), None
-            self.outbox.sender = Sender(driven.app, running)
+            execution = hands.pending.pop(0)
+            row, name, error = execution.row, called(execution), None
+            self.outbox.sender = Sender(driven.app, execution)
             try:
-                if running.is_async and not running.only_decides:
-                    yield launcher, running
+                if execution.is_async and not execution.only_decides:
+                    yield launcher, execution
                 else:
-                    launcher.run(running)
+                    launcher.run(execution)
                 error = launcher.raised
             finally:
                 self.outbox.sender = None
-                if running.ending is None:
-                    hands.pending.insert(0, running)  # nobody could await it: it has not begun
+                if execution.run.result is None:
+                    hands.pending.insert(0, execution)  # nobody could await it: it has not begun
                 else:
-                    hands.ended.append(running)
+                    hands.ended.append(execution)
                     if name:
                         at = to_datetime(self.clock.now())
                         self.ran.append(Ran(name, row.job_key, row.id, at, row.attempt, error))
             if is_for_the_test(error):
                 assert error
                 raise error
-            self.replies.asked(driven.job_type(running), running, self.clock.now())
+            self.replies.asked(driven.job_type(execution), execution, self.clock.now())
             self._here += bool(name)
             if raise_errors and error:
                 self._save(driven.engine)
