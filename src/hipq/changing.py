@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from hipq.job.model import Row
 from hipq.job.names import whole
 from hipq.job.states import CODES
 from hipq.job.when import later, moment, seconds
-from hipq.limits.limit import Limit, limit
+from hipq.limits.limit import limit, without_limit
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.looking import Looking, Wanted
 
@@ -38,7 +38,7 @@ class Changing(Looking):
 
     def retry_now(self, job_id: int) -> None:
         """Let a job that waits for its time, first or again, run now."""
-        self._operator.one(self._row(job_id).id, self._operator.hurry, "hurried")
+        self._operator.one(self._row(job_id).id, self._operator.run_now, "hurried")
 
     def change(
         self,
@@ -51,9 +51,9 @@ class Changing(Looking):
         """Give a job that has not started another time, or another priority."""
         self._operator.one(self._row(job_id).id, self._changing(at, delay, priority), "changed")
 
-    def again(self, job_id: int) -> int:
+    def requeue(self, job_id: int) -> int:
         """Add a job like one that has ended: the same type, data, key, lane, priority; its id. Final is final."""
-        return self._operator.again(self._row(job_id).id)
+        return self._operator.requeue(self._row(job_id).id)
 
     def cancel_all(
         self, queue: str, reason: str = "cancelled", *, progress: Progress = None, **wanted: Unpack[Wanted]
@@ -66,7 +66,7 @@ class Changing(Looking):
     def retry_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`retry_now` for all jobs of a queue that `jobs` would find with these filters."""
         found = self._filter(queue, **wanted)
-        return _total(self._operator.many(found, self._operator.hurry, "hurried"), progress)
+        return _total(self._operator.many(found, self._operator.run_now, "hurried"), progress)
 
     def change_all(
         self,
@@ -82,7 +82,7 @@ class Changing(Looking):
         move = self._changing(at, delay, priority)
         return _total(self._operator.many(self._filter(queue, **wanted), move, "changed"), progress)
 
-    def again_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
+    def requeue_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. Where a live
         job has the key, none is added."""
         return _total(self._operator.all_again(self._filter(queue, **wanted)), progress)
@@ -105,9 +105,9 @@ class Changing(Looking):
 
         return Operator(self.store, self.events, {queue.number: queue for queue in self.queues}, self.added)
 
-    def set_limit(self, queue: str, to: float | Sequence[AnyLimit] | None) -> None:
-        """Change a queue's limits while it runs: a number replaces its `limit` (0 = none) and leaves the others,
-        a list replaces them all, None goes back to what the code says. Every engine's next claim goes by it."""
+    def set_limit(self, queue: str, to: float | Literal["none"] | Sequence[AnyLimit] | None) -> None:
+        """Change a queue's limits while it runs: a number replaces its `limit`, "none" removes that, and both leave the
+        others; a list replaces them all, None goes back to what the code says. Every engine's next claim goes by it."""
 
         declared = self._queue(queue).declared.limits
 
@@ -116,10 +116,15 @@ class Changing(Looking):
                 return replace(rules, changed=None)
             if isinstance(to, bool):
                 raise Invalid(f"a limit is a number or a list of limits, not {to}")
-            if isinstance(to, (int, float)):
+            if to == 0:
+                raise Invalid(
+                    f'a limit of 0 lets nothing run: set_limit({queue!r}, "none") removes the limit, '
+                    f"pause({queue!r}) stops the queue"
+                )
+            if to == "none" or isinstance(to, (int, float)):
                 before = rules.in_force if rules.changed is not None else declared or rules.limits
-                others = [one for one in before if not isinstance(one, Limit)]
-                if to <= 0:  # shares stay, for when there is a limit again
+                others = without_limit(before)
+                if to == "none":  # shares stay, for when there is a limit again
                     return replace(rules, changed=tuple(others))
                 return replace(rules, changed=checked([limit(to), *others]))
             return replace(rules, changed=checked(to))
@@ -128,16 +133,23 @@ class Changing(Looking):
 
     def pause(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
         """Start nothing more of a queue, of one of its lanes, or of one job type. What runs goes on."""
-        if type is not None and lane is None and not (paused := self._queue(queue)).is_known(type):
-            raise Invalid(
-                f"queue {queue} has no job type {shown(type)}, neither in this code nor in an engine's, and no job "
-                f"of it; there are {', '.join(one.name for one in paused.job_types) or 'none'}"
-            )
+        if type is not None and lane is None:
+            self._check_known(queue, type)
         self._change_rules(queue, lambda rules: _paused(rules, lane, type, True))
 
     def resume(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
         """Take back the `pause` that was given in the same words."""
+        if type is not None and lane is None and type not in self.store.rules(self._queue(queue).number).paused_types:
+            self._check_known(queue, type)
         self._change_rules(queue, lambda rules: _paused(rules, lane, type, False))
+
+    def _check_known(self, queue: str, job_type: str) -> None:
+        found = self._queue(queue)
+        if not found.is_known(job_type):
+            raise Invalid(
+                f"queue {queue} has no job type {shown(job_type)}, neither in this code nor in an engine's, and no job "
+                f"of it; there are {', '.join(one.name for one in found.job_types) or 'none'}"
+            )
 
     def _change_rules(self, queue: str, change: Callable[[Rules], Rules]) -> None:
         changed = self._queue(queue)

@@ -16,7 +16,10 @@ from hipq.job.states import CODES, MOVES, PHASES
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds
 from hipq.job.why import Why
-from hipq.stores.base import Claim, Filter, Store, Stored
+from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.limits.code import DryRun, Throttler
@@ -110,7 +113,7 @@ class Looking:
         return self.listed(self._filter(queue, after, limit, **wanted))
 
     def listed(self, wanted: Filter) -> list[Job[Any]]:
-        return [Job(row, look=self._row) for row in self.store.listed(wanted)]
+        return [Job(row, look=self._row) for row in self.store.find(wanted, brief=True)]
 
     def count(self, queue: str, *, most: int = 10_000, live: bool | None = None, **wanted: Unpack[Wanted]) -> int:
         """How many jobs `jobs` would find; counting stops at `most`. `live`: only those that are, or are not, final."""

@@ -26,12 +26,14 @@ from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
 from hipq.job.run_result import FailedRun, Rerun
 from hipq.job.states import ANSWERED, EXECUTING
-from hipq.stores.base import Claim, Delivered, Store, Turned
+from hipq.stores.claims import Claim, Turned
 from hipq.stores.inbox_transaction import lock_number
 from hipq.stores.open import open_store
 from hipq.stores.postgres.inbox import PostgresMail
 from hipq.stores.postgres.store import PostgresStore
+from hipq.stores.protocols import Store
 from hipq.stores.sqlite.inbox import SqliteMail
+from hipq.stores.values import Delivered
 from tests.answers_races import hammer, scene
 from tests.answers_races.scene import (
     ORDER,

@@ -23,7 +23,7 @@ from hipq.benchmark.picture import Ink, histogram
 from hipq.benchmark.rates import RATES
 from hipq.benchmark.workbench import APP, Workbench
 from hipq.errors import HipqError
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 from tests.cli.conftest import HipqCommand, alive, eventually
 from tests.servers import fresh_database
 

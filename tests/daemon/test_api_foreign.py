@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from hipq.daemon.http.routes import ROUTES
 from hipq.daemon.http.routes_table import Route
+from hipq.job.model import QUEUE_BITS
 from tests.daemon.api_serving import Daemon, Got, Tenant, eventually, site
 
 FAR = "?dt=2040-01-01T00:00:00Z"
@@ -120,7 +122,7 @@ def test_an_idempotency_key_is_its_own_tenants(acme: Tenant, bob: Tenant) -> Non
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-def test_without_a_token_there_is_health_only(route: Route, acme: Tenant) -> None:
+def test_without_a_token_there_are_health_and_docs_only(route: Route, acme: Tenant) -> None:
     job_id = acme("GET", "/v1/{}/jobs?type=mail").json["jobs"][0]["id"]
     path = path_of(route, client=acme.name, id=job_id)
     got = acme.daemon.call(route.method, path, body_of(route))
@@ -130,6 +132,10 @@ def test_without_a_token_there_is_health_only(route: Route, acme: Tenant) -> Non
     if route.path == "/ready":  # a balancer has no token
         assert (got.status, set(got.json)) == (200, {"accepts", "stores", "runs", "reasons"})
         return
+    if route.path in ("/docs", "/openapi.json"):  # which have a place to enter a token, and nothing of anybody's
+        assert got.status == 200
+        assert acme.name.encode() not in got.body
+        return
     assert got.status == 401
     assert got.headers["www-authenticate"] == "Bearer"
     assert got.error
@@ -138,3 +144,29 @@ def test_without_a_token_there_is_health_only(route: Route, acme: Tenant) -> Non
         assert bare(again) == bare(got)
         if said == "Bearer x" and "{id}" not in route.path:
             break  # tokens that are none cost a fifth of a second each
+
+
+@pytest.mark.parametrize("how", ["plain", "with a key", "at a time", "once", "chained"])
+def test_ids_do_not_tell_how_many_jobs_another_tenant_has(how: str, bob: Tenant) -> None:
+    mine = site().tenant()
+    for one in (mine, bob):
+        one.handler("gather", "return payload")
+        one.handler("spawn", "print('J: gather|' + payload)\nreturn payload")
+
+    def add(one: Tenant, name: str) -> int:
+        if how == "chained":
+            (job_id,) = one.add("spawn", name.encode())
+            one.ended(job_id)
+            return max(int(job["id"]) for job in one("GET", "/v1/{}/jobs?type=gather&limit=1000").json["jobs"])
+        query = {"with a key": f"?key={name}", "at a time": FAR}.get(how, "")
+        headers = {"idempotency_key": name} if how == "once" else {}
+        return int(one.add("gather", b"x", query, **headers)[0])
+
+    found = []
+    for n, others in enumerate((0, 1, 5, 20)):
+        found.append(add(mine, f"{how} {n}".replace(" ", "-")))
+        for k in range(others):
+            add(bob, f"{how} {n} {k}".replace(" ", "-"))
+    found.append(add(mine, f"{how} last".replace(" ", "-")))
+    step = 2 if how == "chained" else 1  # one for each of its own jobs
+    assert {after - before for before, after in pairwise(found)} == {step << QUEUE_BITS}

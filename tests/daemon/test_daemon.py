@@ -20,7 +20,7 @@ from hipq.errors import DuplicateKey, HipqError, Invalid, JournalError, NotFound
 from hipq.job.model import sequence_of
 from hipq.job.states import EXECUTING, SCHEDULED, WAITING
 from hipq.journal import Batch
-from hipq.stores.base import Turned
+from hipq.stores.claims import Turned
 from tests.daemon.working import add, daemon, ended, made, python, refuse, row
 from tests.engine.conftest import url
 from tests.engine.working import until

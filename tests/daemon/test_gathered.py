@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hipq.daemon.gathered import Gathered
-from hipq.daemon.ids import Ids
+from hipq.daemon.ids import Block, Ids
 from hipq.daemon.written import SMALL, Written
 from hipq.errors import JournalBroken, StoreUnavailable
 from hipq.journal import Batch, Journal
@@ -120,14 +120,14 @@ def test_a_failed_sync_is_told_to_all_and_for_good(rig: Rig, monkeypatch: pytest
 
 def test_ids_that_are_used_up_are_told_and_others_go_on(rig: Rig) -> None:
     async def come() -> None:
-        rig.ids._blocks = [range(7, 9)]
-        rig.put("a", "resize", b"1", b"2", b"3")
+        rig.ids._blocks = [Block(range(64, 128))]
+        rig.put("a", "resize", *[b"1"] * 65)
         rig.put("b", "shout", b"x")
         await rig.all_heard(2)
 
     asyncio.run(come())
     assert isinstance(rig.heard["a"], StoreUnavailable)
-    assert rig.heard["b"] == 7
+    assert rig.heard["b"] == 64
 
 
 def test_one_who_cannot_be_told_is_nobody_elses_trouble(rig: Rig, caplog: pytest.LogCaptureFixture) -> None:

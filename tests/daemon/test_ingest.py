@@ -20,7 +20,7 @@ from hipq.cli.main import run
 from hipq.daemon import ahead, payloads
 from hipq.daemon import ingest as module
 from hipq.daemon.http.feed import Feed
-from hipq.daemon.ids import BLOCK, FIRST, Ids
+from hipq.daemon.ids import BLOCK, FIRST, JournalIds
 from hipq.daemon.ingest import Ingest
 from hipq.daemon.jobs import Jobs, Options
 from hipq.errors import JournalBehind, JournalRefused, StoreError, StoreRefused, StoreUnavailable
@@ -29,7 +29,8 @@ from hipq.job.states import READY, SCHEDULED
 from hipq.journal import Batch, Journal
 from hipq.journal.folder import synced
 from hipq.journal.refused import kept
-from hipq.stores.base import JOURNALS, Filter
+from hipq.stores.filters import Filter
+from hipq.stores.values import JOURNALS
 from tests.daemon.working import refuse
 from tests.engine.conftest import url
 from tests.engine.working import until
@@ -102,7 +103,7 @@ class Part:
         self.store = Odd(self.app.store)
         self.stored: list[int] = []
         self.fuse = fuse or Fuse()
-        self.ids = Ids(self.app.store, self.queue.number)
+        self.ids = JournalIds(self.app.store, self.queue.number, self.journal.identity, range(0), lambda _: None)
         self.ids.reserve()
         self.jobs = Jobs(self.app, self.queue, self.journal, self.ids, Feed(self.app.events))
         store, journal = Dying(self.store, self.fuse), Dying(self.journal, self.fuse)
@@ -316,7 +317,7 @@ def test_a_full_journal_refuses_and_what_was_accepted_is_kept(url: str, tmp_path
 
 
 def test_more_ids_are_reserved_before_they_are_used_up_and_none_are_given_out_when_they_are(part: Part) -> None:
-    part.ids.take(BLOCK - 1)
+    part.ids.take("acme", BLOCK - 1)
     (last,) = part.add(b"x")
     with pytest.raises(StoreUnavailable, match="used up"):
         part.add(b"y")
@@ -349,11 +350,11 @@ def bad(part: Part, payload: bytes = b"bad") -> None:
 
 def bad_among_others(part: Part, tenant: str = "acme") -> list[int]:
     """A batch of which the second and the fourth job have ids that other jobs have; the ids of its others."""
-    part.ids.take(1)
+    part.ids.take(tenant, 1)
     (second,) = part.add(b"second", tenant=tenant)
-    part.ids.take(1)
+    part.ids.take(tenant, 1)
     part.add(b"fourth", tenant=tenant)
-    part.ids.take(1)
+    part.ids.take(tenant, 1)
     part.drain()
     payloads = (b"1", b"bad 2", b"3", b"bad \xff\n4", b"5")
     first = sequence_of(second) - 1
@@ -672,7 +673,7 @@ def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_onc
             assert [one.batch.payloads for one in kept(part.journal._folder) if one.batch] == [(b"bad",)]
         if not died:
             break
-    assert {"before set_aside", "after set_aside", "before ingest", "after ingest", "after rsync"} <= seen
+    assert {"before quarantine", "after quarantine", "before ingest", "after ingest", "after rsync"} <= seen
 
 
 def test_a_crash_at_any_step_of_setting_a_part_aside_loses_nothing_and_stores_nothing_twice(
@@ -704,7 +705,7 @@ def test_a_crash_at_any_step_of_setting_a_part_aside_loses_nothing_and_stores_no
                 assert len(part.journal.found) == 2
         if not died:
             break
-    verbs = ("refusals", "set_aside", "ingest", "rsync")
+    verbs = ("refusals", "quarantine", "ingest", "rsync")
     assert {f"{when} {verb}" for when in ("before", "after") for verb in verbs} <= seen
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hipq.daemon.daemon import Daemon, Options
-from hipq.sandbox import Contexts, Handler, Report, Task
+from hipq.sandbox import ContextJob, ContextPool, Handler, JobReport
 from tests.daemon.working import SETTINGS, add, daemon, ended, python, row
 from tests.engine.conftest import url
 from tests.engine.working import until
@@ -117,16 +117,16 @@ def test_a_stop_does_not_begin_what_waits_behind_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lang", ["python", "http"])
 def test_what_has_begun_cannot_be_withdrawn_and_what_has_not_never_begins(lang: str) -> None:
-    contexts = Contexts(SETTINGS)
+    contexts = ContextPool(SETTINGS)
     body = "http://127.0.0.1:1/" if lang == "http" else "import time; time.sleep(0.01)"
     handler = Handler("1", "acme", "work", lang, body)
-    tasks = [Task(str(n), b"", 1, 60.0) for n in range(60)]
+    tasks = [ContextJob(str(n), b"", 1, 60.0) for n in range(60)]
     began: list[str] = []
     ended: list[str] = []
     withdrawn: list[str] = []
     first = threading.Event()
 
-    def started(task: Task) -> None:
+    def started(task: ContextJob) -> None:
         began.append(task.id)
         first.set()
 
@@ -146,5 +146,5 @@ def test_what_has_begun_cannot_be_withdrawn_and_what_has_not_never_begins(lang: 
         contexts.close()
 
 
-def _note(ended: list[str], report: Report) -> None:
+def _note(ended: list[str], report: JobReport) -> None:
     ended.append(report.id)

@@ -18,6 +18,7 @@ from hipq.daemon import accepted
 from hipq.daemon.daemon import Daemon
 from hipq.daemon.http import not_stored_yet
 from hipq.daemon.http.api import app
+from hipq.daemon.ids import BLOCK, RUN
 from tests.daemon.api_serving import Site, eventually
 from tests.daemon.test_api_behind import call
 from tests.daemon.working import add, made
@@ -95,16 +96,40 @@ def test_what_another_daemon_never_gave_out_does_not_exist_once_it_has_said_so(t
         thread.join()
 
 
+@pytest.mark.parametrize("how", ["its own daemon is asked", "its block was left", "its daemon has ended"])
 def test_what_was_stored_and_is_gone_or_anothers_is_404_at_once(
-    two: tuple[Daemon, Daemon], monkeypatch: pytest.MonkeyPatch
+    two: tuple[Daemon, Daemon], how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(accepted, "ASK_AFTER", 60.0)
     first, second = two
     (job_id, *_) = add(first, "mail", b"x", b"y", tenant="other")
     first._ingest.step()
-    api = app(second, tokens=False)
+    if how == "its block was left":
+        first.ids.take("third", BLOCK - RUN)
+        first.ids.reserve()
+        add(first, "mail", *[b"z"] * (RUN + 1), tenant="third")
+        first._ingest.step()
+    if how == "its daemon has ended":
+        first._ingest.stop()
+    api = app(first if how.startswith("its own") else second, tokens=False)
     assert call(api, "GET", f"/v1/acme/jobs/{job_id}").status == 404
     assert call(api, "GET", f"/v1/acme/jobs/{job_id + (1 << 40)}").status == 404, "nobody's block"
+
+
+def test_a_tenants_job_is_waited_for_although_the_store_has_later_numbers_of_others(two: tuple[Daemon, Daemon]) -> None:
+    first, second = two
+    add(first, "mail", b"x", tenant="acme")
+    add(first, "mail", b"x", tenant="other")
+    first._ingest.step()
+    (job_id,) = add(first, "mail", b"y", tenant="acme")
+    done = threading.Event()
+    thread = stepping(first, done, 0.1)
+    try:
+        assert call(app(second, tokens=False), "GET", f"/v1/acme/jobs/{job_id}").status == 200
+    finally:
+        done.set()
+        first.journal.notify()
+        thread.join()
 
 
 # -- over a network ----------------------------------------------------------------------------------------------------

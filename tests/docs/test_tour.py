@@ -14,7 +14,7 @@ from hipq.engine.settle import settle
 from hipq.engine.stage import stage
 from hipq.executors.execution import Execution
 from hipq.job.model import Row
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from hipq.testing.clock import HandClock
 
 ROOT = Path(__file__).parents[2]

@@ -15,7 +15,6 @@ from hipq.doctor.judge import judge
 from hipq.doctor.schema import schema
 from hipq.doctor.storage import server_storage
 from hipq.doctor.words import lasting, several, size
-from hipq.stores.base import QueueTables
 from hipq.stores.health.facts import (
     POSTGRESQL,
     SQLITE,
@@ -33,6 +32,7 @@ from hipq.stores.health.facts import (
 from hipq.stores.health.parts import expected
 from hipq.stores.migrations import Migration
 from hipq.stores.sqlite.health_file import file_system
+from hipq.stores.values import QueueTables
 
 VIEW = View("shop:app", "shop:app", 300.0)
 FILE = FileHealth("/data/shop.db", 5_000_000, 0, (), "ext4", 50_000_000_000, 100_000_000_000)

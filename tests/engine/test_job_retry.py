@@ -233,9 +233,9 @@ def test_it_outlives_a_history_that_is_lost_and_comes_along_when_the_job_is_run_
     run()
     execute(url, "UPDATE shop_orders SET history = '[]'")
     assert ended_after(app, job_id, clock, run) == 2
-    again = app.again(job_id)
+    again = app.requeue(job_id)
     assert app.job(again).retry == app.job(job_id).retry
     assert ended_after(app, again, clock, run) == 2
-    assert app.again_all("orders", key="a").changed == 1
+    assert app.requeue_all("orders", key="a").changed == 1
     (third,) = app.jobs("orders", key="a", state="initial")
     assert ended_after(app, third.id, clock, run) == 2

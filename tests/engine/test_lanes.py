@@ -24,7 +24,7 @@ from hipq.job.fault import Fault
 from hipq.job.run_result import Decided, Errored, Succeeded
 from hipq.job.states import FINAL
 from hipq.limits.tenants import PerTenant, tenant_of
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from hipq.testing.clock import HandClock
 
 

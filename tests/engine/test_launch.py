@@ -25,7 +25,7 @@ from hipq.job import transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change
 from hipq.job.run_result import Crashed, Decided, Errored, RunResult
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.engine.working import one_store
 
 Run = Callable[[], None]
@@ -157,7 +157,7 @@ def test_a_retry_handler_that_kills_its_process_ends_alone(app: Hipq, queue: Que
     """A suspect's retry handler runs apart as well."""
     from hipq.job import transitions
     from hipq.job.model import Change
-    from hipq.stores.base import Claim
+    from hipq.stores.claims import Claim
 
     @queue.job
     def work(_: Job[Any]) -> None:
@@ -182,7 +182,7 @@ def test_a_retry_handler_that_kills_its_process_ends_alone(app: Hipq, queue: Que
 
 
 def test_until_empty_waits_for_what_a_crashed_worker_left(app: Hipq, queue: Queue) -> None:
-    from hipq.stores.base import Claim
+    from hipq.stores.claims import Claim
 
     queue.job("work")(lambda _: "done")
     job_id = queue.enqueue("work")

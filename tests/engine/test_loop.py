@@ -203,7 +203,7 @@ def test_jobs_nobody_took_go_on_when_the_lease_is_lost(app: Hipq, queue: Queue, 
         engine.turn()
         until(lambda: runs)
         first = engine.engine_id
-        app.store.drop_lease(first)
+        app.store.renew_lease(first, 0)
         clock.advance(seconds=30)
         engine.turn()
         assert len(lost) == 1
@@ -233,7 +233,7 @@ def test_an_adoption_that_was_not_confirmed_takes_no_attempt_back(
     try:
         engine.turn()
         assert started.wait(60)
-        app.store.drop_lease(engine.engine_id)
+        app.store.renew_lease(engine.engine_id, 0)
         turn = app.store.turn
 
         def unconfirmed(*args: Any) -> Any:
@@ -310,7 +310,7 @@ def test_twenty_queues_cost_one_look(app: Hipq, monkeypatch: pytest.MonkeyPatch)
     engine.turn()
     engine.turn()
     calls: Counter[str] = Counter()
-    for verb in ("turn", "peek", "stage", "overdue", "orphans", "owned", "renew_lease"):
+    for verb in ("turn", "peek", "stage", "due", "owned", "renew_lease"):
         monkeypatch.setattr(app.store, verb, _counting(getattr(app.store, verb), verb, calls))
     engine.timetable.peek = 0
     assert engine.turn() > 0

@@ -19,7 +19,7 @@ from hipq.engine import throttle as step
 from hipq.events import Event
 from hipq.job.when import to_datetime
 from hipq.job.windows import Window
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.engine.working import one_store, real_time, until, until_empty, working
 
 MakeApp = Callable[[], Hipq]
@@ -545,7 +545,7 @@ def test_an_engine_without_a_lease_loses_its_ticket_to_others(app: Hipq, make_ap
     job_id = app.queues[0].enqueue("work")
     with working(app, lease=600) as engines:
         assert slow.asked.wait(60)
-        app.store.drop_lease(engines[0].engine_id)  # as if it had been killed a lease ago
+        app.store.renew_lease(engines[0].engine_id, 0)  # as if it had been killed a lease ago
         other.queue("orders", throttler=admit_all).job("work")(lambda _: "the second")
         with working(other):
             assert until(lambda: other.job(job_id).code == "ok") < 40, "a ticket is for a minute"

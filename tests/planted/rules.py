@@ -38,7 +38,7 @@ RULE_BUGS = (
     Bug(
         "the share of a lane is forgotten",
         "I9",
-        (("limits/share.py", "limit * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "limit"),),
+        (("limits/share.py", "whole * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "whole"),),
     ),
     Bug(
         "a changed limit is not heard of",
@@ -144,6 +144,6 @@ RULE_BUGS = (
     Bug(
         "jobs stay parked when their throttler is gone",
         "I1|I13",
-        (("engine/peek.py", "self._setup.store.unpark(peek.queue, STEP) > 0", "peek.queue < 0"),),
+        (("engine/peek.py", "self._setup.store.stage(peek.queue, PARKED, 0, STEP) > 0", "peek.queue < 0"),),
     ),
 )  # fmt: skip

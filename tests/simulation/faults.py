@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 VERBS = frozenset(
     {
-        "stage", "turn", "overdue", "take_lease", "renew_lease", "drop_lease", "orphans", "owned", "peek", "enqueue",
-        "ask", "drop_ticket", "ready_outside_window", "unpark", "change_rules", "limits", "cron", "tick",
-        "answer", "brought", "unranked", "drop_answer", "prune_answers", "late_answers", "ended", "rules",
+        "stage", "turn", "due", "take_lease", "renew_lease", "owned", "peek", "enqueue",
+        "ask", "drop_ticket", "ready_outside_window", "change_rules", "limits", "cron", "tick",
+        "answer", "brought", "drop_answer", "prune_answers", "late_answers", "ended", "rules",
     }
 )  # fmt: skip
 

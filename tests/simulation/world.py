@@ -309,7 +309,7 @@ class World:
             if self.clock.steady() >= limit:
                 raise audit.Broken("I13: some job takes one engine after another with it")
             self._step(until)
-        dead = self.store.orphans([self.queue.number], 100)
+        dead = self.store.owned([self.queue.number], None, 100)
         if dead:
             raise audit.Broken(f"I13: {len(dead)} jobs still belong to dead engines, e.g. {dead[0]}")
 

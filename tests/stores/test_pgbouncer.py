@@ -14,6 +14,7 @@ import pytest
 
 from hipq import Hipq, Job, Wait, admit, limit
 from hipq.errors import DuplicateKey, StoreBusy
+from hipq.job.states import SCHEDULED
 from hipq.stores.postgres.session import LOCK_SECONDS
 from tests.brokers.pgbouncer import SESSIONS, OwnPgBouncer
 from tests.servers import fresh_database
@@ -115,7 +116,7 @@ def test_settings_hold_in_every_transaction(app: Hipq, direct: str) -> None:
         theirs.execute("LOCK TABLE shop_plain IN ACCESS EXCLUSIVE MODE")
         began = time.monotonic()
         with pytest.raises(StoreBusy):
-            app.store.stage(plain.number, 1, 1)
+            app.store.stage(plain.number, SCHEDULED, 1, 1)
         assert LOCK_SECONDS - 0.1 < time.monotonic() - began < 30
 
 

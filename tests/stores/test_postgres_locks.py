@@ -17,11 +17,12 @@ from hipq.errors import StoreBusy
 from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.limits.limit import limit
-from hipq.stores.base import Claim, QueueTables, Stored
+from hipq.stores.claims import Claim
 from hipq.stores.open import without_password
 from hipq.stores.postgres import connection
 from hipq.stores.postgres.session import LOCK_SECONDS
 from hipq.stores.postgres.store import PostgresStore
+from hipq.stores.values import QueueTables, Stored
 from tests.contract.jobs import NOW, add, add_one, claim, new, row_of
 from tests.servers import fresh_database
 
@@ -99,7 +100,7 @@ def test_a_renewal_that_is_not_committed_yet_does_not_end_a_lease(store: Postgre
         text = store._statements._files[name]
         assert "lease_until > clock_timestamp()" not in text, name
         assert "lease_until <= clock_timestamp()" not in text, name
-    assert store.orphans([queue.number], 10) == []
+    assert store.owned([queue.number], None, 10) == []
 
 
 def test_there_is_one_way_to_hide_a_password(url: str) -> None:

@@ -31,7 +31,7 @@ from hipq.transports.amqp import AmqpSource, check, sender, source
 from hipq.transports.amqp_sender import AmqpSender
 from hipq.transports.base import Message, Outgoing
 from tests.brokers.amqp import OwnRabbit, amqp_url
-from tests.transports.places import Nowhere
+from tests.transports.checkpoints import Nowhere
 from tests.transports.quickly import check_quick
 
 PASSWORD = "s3cret-pass"
@@ -256,10 +256,10 @@ def test_a_single_message_comes_at_once(where: Address) -> None:
             time.sleep(0.01)
             started = time.perf_counter()
             out.send(Outgoing(b"1"), 60)
-            found, came = waiting.result()
+            found, message = waiting.result()
             assert len(found) == 1
             one.done(found)
-            return came - started
+            return message - started
 
         check_quick(measured, 0.1, count=6, of=20)
     one.close()
@@ -662,6 +662,6 @@ def _said(where: Address) -> set[str]:
             attempt()
         assert PASSWORD not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
         said.add(str(caught.value))
-    assert PASSWORD not in repr(out) + repr(vars(out).get("_line"))
+    assert PASSWORD not in repr(out) + repr(vars(out).get("_connection"))
     out.close()
     return said

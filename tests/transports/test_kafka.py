@@ -301,12 +301,12 @@ def test_partitions_taken_away_between_receive_and_done_do_no_harm(group: str, o
         first = opened.source(topic, group)
         had = drain(first, 20, done=False)
         second = opened.source(topic, group)
-        came: list[Message] = []
+        message: list[Message] = []
         until = time.monotonic() + 30
-        while not came and time.monotonic() < until:
+        while not message and time.monotonic() < until:
             first.receive(1, 0.05)  # in here partitions are given up
-            came = list(second.receive(100, 0.05))
-        assert came, "the second source got no partition"
+            message = list(second.receive(100, 0.05))
+        assert message, "the second source got no partition"
         put(topic, *(20 * [b"more"]))
         while some := second.receive(100, 0.3):
             second.done(some)

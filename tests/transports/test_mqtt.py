@@ -326,7 +326,7 @@ def test_a_session_that_stays_free_is_adopted_by_a_source_that_has_one(
 ) -> None:
     monkeypatch.setattr(transport, "FREE_SECONDS", 1.0)
     monkeypatch.setattr(transport, "LOOK_SECONDS", 0.3)
-    monkeypatch.setattr(transport, "TEND_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "RENEW_SECONDS", 0.2)
     url = f"{url}&share=2"
     with source_of(url, shelf) as one, sender_of(url) as sender:
         with source_of(url, shelf):
@@ -344,7 +344,7 @@ def test_what_was_kept_for_sessions_of_a_larger_share_is_still_fetched(
 ) -> None:
     monkeypatch.setattr(transport, "FREE_SECONDS", 0.1)
     monkeypatch.setattr(transport, "LOOK_SECONDS", 0.1)
-    monkeypatch.setattr(transport, "TEND_SECONDS", 0.1)
+    monkeypatch.setattr(transport, "RENEW_SECONDS", 0.1)
     wide = f"{url}&share=2"
     with source_of(wide, shelf), source_of(wide, shelf), sender_of(url) as sender:
         for number in range(10):
@@ -361,7 +361,7 @@ def test_what_was_kept_for_sessions_of_a_larger_share_is_still_fetched(
 def test_a_source_that_lost_its_claim_gives_the_session_up(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "TEND_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "RENEW_SECONDS", 0.2)
     with source_of(url, shelf) as paused, sender_of(url) as sender:
         sender.send(Outgoing(b"1"), 5)
         taken = collect(paused, 1, done=False)
@@ -380,7 +380,7 @@ def test_a_source_that_lost_its_claim_gives_the_session_up(
 def test_a_source_whose_claim_is_somebody_elses_stops_listening_before_that_one_comes(
     url: str, shelf: Shelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(transport, "TEND_SECONDS", 0.2)
+    monkeypatch.setattr(transport, "RENEW_SECONDS", 0.2)
     with source_of(url, shelf) as paused, sender_of(url) as sender:
         shelf.claims["session-0"] = (stranger := object(), time.monotonic() + 60)
         assert collect(paused, 1, seconds=0.5) == []
@@ -424,7 +424,7 @@ def test_a_source_takes_no_more_than_it_may_hold(url: str, shelf: Shelf) -> None
         assert collect(source, 1, done=False, seconds=0.5, most=30) == []
         source.done(first[:10])
         time.sleep(0.3)  # Mosquitto 2.0 sends more then than it was told to: they must wait on the way
-        assert len(source._line) <= 10
+        assert len(source._arrived) <= 10
         assert bodies(collect(source, 10, done=False, most=30)) == [b"%d" % number for number in range(30, 40)]
 
 

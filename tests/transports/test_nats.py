@@ -25,7 +25,7 @@ from hipq.transports.address import Address, address
 from hipq.transports.base import Message, Outgoing
 from hipq.transports.nats import NatsSource, check, sender, source
 from tests.brokers.nats import OwnNats, nats_url
-from tests.transports.places import Nowhere
+from tests.transports.checkpoints import Nowhere
 from tests.transports.quickly import check_quick
 
 PASSWORD = "s3cret-pass"
@@ -236,10 +236,10 @@ def test_a_single_message_comes_at_once(where: Address) -> None:
             time.sleep(0.01)
             started = time.perf_counter()
             out.send(Outgoing(b"1"), 60)
-            found, came = waiting.result()
+            found, message = waiting.result()
             assert len(found) == 1
             one.done(found)
-            return came - started
+            return message - started
 
         check_quick(measured, 0.1, count=6, of=20)
     one.close()
@@ -562,6 +562,6 @@ def _said(where: Address) -> set[str]:
             attempt()
         assert PASSWORD not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)
         said.add(str(caught.value))
-    assert PASSWORD not in repr(out) + repr(vars(out).get("_line"))
+    assert PASSWORD not in repr(out) + repr(vars(out).get("_connection"))
     out.close()
     return said

@@ -59,8 +59,8 @@ def _sender(name: str, endpoint: str = "") -> closing[Any]:
 
 
 def _source(name: str, endpoint: str = "", **options: object) -> closing[Any]:
-    places: Any = None
-    return closing(sqs.source(address(_address(name, endpoint, **options)), "group", places))
+    checkpoints: Any = None
+    return closing(sqs.source(address(_address(name, endpoint, **options)), "group", checkpoints))
 
 
 def _all(source: Source, most: int = 1000, acknowledge: bool = True) -> list[Message]:
@@ -325,7 +325,7 @@ def test_after_the_server_came_back_all_goes_on_and_nothing_is_sent_late() -> No
 
 def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqs, "LONGEST_POLL", 1)
-    monkeypatch.setattr(sqs, "PATIENCE", 0)
+    monkeypatch.setattr(sqs, "READ_SLACK", 0)
     with (
         OwnAws() as server,
         _sender("q", server.url) as sender,
@@ -413,8 +413,8 @@ def _fails(work: Callable[[], Any], kind: type[HipqError], says: str, within: fl
 
 def _both(url: str, kind: type[HipqError], says: str, name: str = "q") -> None:
     """A sender and a source say the same."""
-    places: Any = None
-    with closing(sqs.sender(address(url))) as sender, closing(sqs.source(address(url), "group", places)) as source:
+    checkpoints: Any = None
+    with closing(sqs.sender(address(url))) as sender, closing(sqs.source(address(url), "group", checkpoints)) as source:
         _fails(lambda: sender.send(Outgoing(b"x"), 5), kind, says, name=name)
         _fails(lambda: source.receive(10, 1), kind, says, name=name)
         assert SECRET not in repr((sender, source))

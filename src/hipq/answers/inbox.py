@@ -17,8 +17,10 @@ from hipq.job.fault import clean
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
 from hipq.job.view import Job
-from hipq.stores.base import AnswerFilter, Delivered, Store
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
+from hipq.stores.values import Delivered
 
 BATCH_SIZE: Final = 64 << 20
 """Characters of data in one transaction."""

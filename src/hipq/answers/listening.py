@@ -26,8 +26,9 @@ from hipq.answers.reports import Report, write_report
 from hipq.errors import HipqError, StoreBroken, StoreRefused, StoreUnavailable
 from hipq.events import Events
 from hipq.job.answer import NewAnswer
-from hipq.stores.base import Delivered, Store
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
+from hipq.stores.values import Delivered
 from hipq.transports import Address, Message, source
 from hipq.transports.base import Source
 
@@ -97,8 +98,8 @@ class Listener:
         self._tell("listener stopped")
 
     def _listen(self) -> None:
-        places = StoredCheckpoints(self._store, f"{self._group} {self._where.identity}")
-        opened = source(self._where, self._group, places)
+        checkpoints = StoredCheckpoints(self._store, f"{self._group} {self._where.identity}")
+        opened = source(self._where, self._group, checkpoints)
         try:
             while not self._stopped.is_set():
                 messages = opened.receive(KEYS_AT_ONCE, WAIT)

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "listener"
 STALE: Final = 60_000_000

@@ -18,7 +18,7 @@ from hipq.events import Event, Events
 from hipq.job.model import Row
 from hipq.job.states import FINAL
 from hipq.job.view import Job
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 FIRST: Final = 0.005
 """Seconds until the first look;"""

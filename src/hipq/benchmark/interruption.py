@@ -31,14 +31,14 @@ class Interruption:
         self._count = 0
 
     def __enter__(self) -> Interruption:
-        self._before = {number: signal.signal(number, self._come) for number in _SIGNALS}
+        self._before = {number: signal.signal(number, self._signalled) for number in _SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _come(self, number: int, _frame: object) -> None:
+    def _signalled(self, number: int, _frame: object) -> None:
         self._number = self._number or number
         self._count += 1
         if self._count > _PATIENCE:

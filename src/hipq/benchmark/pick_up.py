@@ -79,9 +79,9 @@ class IdleWorker:
         """Of one job, in milliseconds."""
         began = time.monotonic_ns()
         self._bench.queue(PICKING).enqueue("tell")
-        return (self._told() - began) / 1e6
+        return (self._started_at() - began) / 1e6
 
-    def _told(self) -> int:
+    def _started_at(self) -> int:
         assert self._process.stdout
         output = self._process.stdout.fileno()
         until = time.monotonic() + _PATIENCE

@@ -98,7 +98,7 @@ def drain(job_type: str, bench: Workbench, size: int) -> float:
 def answer(at_once: int, bench: Workbench, size: int) -> float:
     """To jobs that wait and end with what they are told."""
     keys = _waiting(bench, "ask", size)
-    took = _seconds(lambda: _bring(bench, "ask", keys, at_once))
+    took = _seconds(lambda: _deliver(bench, "ask", keys, at_once))
     bench.check_done(ANSWERING, size)
     return took
 
@@ -106,7 +106,7 @@ def answer(at_once: int, bench: Workbench, size: int) -> float:
 def answer_and_look(bench: Workbench, size: int) -> float:
     """To jobs whose answers a handler looks at: until the last one has ended."""
     keys = _waiting(bench, "ask_and_look", size)
-    took = _seconds(lambda: _bring(bench, "ask_and_look", keys, AT_ONCE)) + bench.drain(ANSWERING)
+    took = _seconds(lambda: _deliver(bench, "ask_and_look", keys, AT_ONCE)) + bench.drain(ANSWERING)
     bench.check_done(ANSWERING, size)
     return took
 
@@ -119,7 +119,7 @@ def _waiting(bench: Workbench, job_type: str, size: int) -> list[str]:
     return keys
 
 
-def _bring(bench: Workbench, job_type: str, keys: Sequence[str], at_once: int) -> None:
+def _deliver(bench: Workbench, job_type: str, keys: Sequence[str], at_once: int) -> None:
     for some in _chunks(keys, at_once):
         if at_once == 1:
             outcomes = [bench.app.answer(ANSWERING, job_type, some[0], {"status": "paid"})]
@@ -136,7 +136,7 @@ def _chunks(keys: Sequence[str], size: int) -> Iterator[list[str]]:
         yield some
 
 
-class Rate(NamedTuple):
+class Throughput(NamedTuple):
     """One line of the table."""
 
     name: str
@@ -149,12 +149,12 @@ class Rate(NamedTuple):
 
 
 RATES: Final = (
-    Rate("enqueue", "enqueue, one at a time", "adding", enqueue, 0.11, IN_ALL),
-    Rate("aenqueue", f"aenqueue, {TOGETHER} at the same time", "adding", aenqueue, 0.10, IN_ALL),
-    Rate("enqueue_many", f"enqueue_many, up to {MOST:,} a call", "adding", enqueue_many, 0.06, IN_ALL),
-    Rate("drain", "plain handlers", "running", partial(drain, "work"), 0.12),
-    Rate("drain_async", "async handlers", "running", partial(drain, "awork"), 0.12),
-    Rate("answer", "answer, one at a time", "answering", partial(answer, 1), 0.08, IN_ALL),
-    Rate("answer_many", f"answer_many, {AT_ONCE} at a time", "answering", partial(answer, AT_ONCE), 0.08, IN_ALL),
-    Rate("answer_handler", "the same, looked at by a handler", "answering", answer_and_look, 0.08, IN_ALL),
+    Throughput("enqueue", "enqueue, one at a time", "adding", enqueue, 0.11, IN_ALL),
+    Throughput("aenqueue", f"aenqueue, {TOGETHER} at the same time", "adding", aenqueue, 0.10, IN_ALL),
+    Throughput("enqueue_many", f"enqueue_many, up to {MOST:,} a call", "adding", enqueue_many, 0.06, IN_ALL),
+    Throughput("drain", "plain handlers", "running", partial(drain, "work"), 0.12),
+    Throughput("drain_async", "async handlers", "running", partial(drain, "awork"), 0.12),
+    Throughput("answer", "answer, one at a time", "answering", partial(answer, 1), 0.08, IN_ALL),
+    Throughput("answer_many", f"answer_many, {AT_ONCE} at a time", "answering", partial(answer, AT_ONCE), 0.08, IN_ALL),
+    Throughput("answer_handler", "the same, looked at by a handler", "answering", answer_and_look, 0.08, IN_ALL),
 )

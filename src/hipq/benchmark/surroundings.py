@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hipq import __version__
-from hipq.benchmark.place import Target
+from hipq.benchmark.database import BenchmarkDatabase
 from hipq.benchmark.workbench import Workbench
 
 SHARE: Final = 0.05
@@ -21,16 +21,16 @@ _LEAST, _MOST = 10, 1_000
 _BLOCK: Final = b"x" * 4096
 
 
-def surroundings(bench: Workbench, place: Target, seconds: float) -> dict[str, Any]:
+def surroundings(bench: Workbench, database: BenchmarkDatabase, seconds: float) -> dict[str, Any]:
     """All of it, as JSON has it. Milliseconds are medians."""
     found: dict[str, Any] = {
         "hipq": __version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
-    if place.file is not None:
+    if database.file is not None:
         found |= {"database": "SQLite", "version": sqlite3.sqlite_version, "network": False, "connection": "a file"}
-        found["sync_ms"] = _sync(place.file.parent, seconds / 2)
+        found["sync_ms"] = _sync(database.file.parent, seconds / 2)
     else:
         found |= _postgres(bench.app.url, seconds / 2)
     return found | {"commit_ms": _median(bench.renew, seconds / 2)}

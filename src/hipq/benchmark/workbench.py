@@ -21,7 +21,7 @@ from hipq.benchmark.interruption import Interruption
 from hipq.engine.prune import prune
 from hipq.errors import Conflict, HipqError, NameClash, NotFound
 from hipq.job.when import SECOND
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 
 APP: Final = "hipq_bench"
 ADDING, DRAINING, ANSWERING, PICKING = QUEUES = "adding", "draining", "answering", "picking"
@@ -137,7 +137,7 @@ class Workbench:
         mine = {str(queue.number): queue for queue in self._found() if self.token in queue.table}
         for engine in self.app.store.engines():
             if engine.serves.keys() & mine.keys():
-                self.app.store.drop_lease(engine.engine_id)
+                self.app.store.renew_lease(engine.engine_id, 0)
         for queue in mine.values():
             self.app.store.drop_queue(queue.number)
 

@@ -16,11 +16,10 @@ from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instanc
 from hipq.errors import Invalid
 from hipq.job.units import Number, counted, number
 from hipq.job.when import to_datetime
-from hipq.limits.limit import LEAST, MOST, PerLane
-from hipq.limits.rate import Rate
+from hipq.limits.base import LEAST, MOST
 from hipq.limits.rules import AnyLimit, Rules
-from hipq.limits.share import Share
-from hipq.stores.base import Limits, Peek
+from hipq.stores.claims import Peek
+from hipq.stores.values import Limits
 
 _queue_argument = click.argument("name", metavar="QUEUE")
 
@@ -217,7 +216,7 @@ def set_limit(
     if default:
         target.set_limit(found.name, None)
     elif unlimited:
-        target.set_limit(found.name, 0)
+        target.set_limit(found.name, "none")
     elif given:
         target.set_limit(found.name, given)
     elif n is not None:
@@ -251,7 +250,7 @@ def _percentages(text: str) -> dict[str, float]:
     return found
 
 
-def _rate(text: str) -> Rate:
+def _rate(text: str) -> AnyLimit:
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)/(.+)", text)
     if not match:
         raise Invalid(f"rate must be like 50/1 or 1000/1h, units in a time, not {text!r:.40}")
@@ -283,17 +282,16 @@ def _print_limits(app: Hipq, found: Queue, as_json: bool) -> None:
 
 
 def _lanes(limits: Limits) -> list[dict[str, Any]]:
-    """What each lane uses, and the most it may: those that use something, and those that have a share."""
+    """The units that each lane uses, and the most it may use: lanes in use, and lanes that a limit names."""
     rules = limits.rules
-    shares = [one for one in rules.in_force if isinstance(one, Share)]
-    names = sorted({*limits.held, *(lane for one in shares for lane in one.percent)})
+    names = sorted({*limits.held, *(lane for one in rules.in_force for lane in one.lanes)})
     return [{"lane": lane, "used": number(limits.held.get(lane, 0)), "most": _most(rules, lane)} for lane in names]
 
 
 def _most(rules: Rules, lane: str) -> Number | None:
-    caps = [counted(one.n) for one in rules.in_force if isinstance(one, PerLane)]
-    caps += [one.cap(lane, counted(rules.most)) for one in rules.in_force if isinstance(one, Share) and rules.most]
-    return number(min(caps)) if caps else None
+    """The smallest limit on this lane, beside the limits of the whole queue."""
+    limits = [one for one in rules.by_pool(lane).values() if not one.of_whole_queue]
+    return number(min(one.cap(lane, counted(rules.most)) for one in limits)) if limits else None
 
 
 def _text(limits: Sequence[AnyLimit]) -> str:

@@ -114,7 +114,7 @@ def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Eng
                 raise  # a file that cannot be opened is not away: somebody must mend that
             if said != str(error):
                 said = str(error)
-                logs.LOGGER.warning(logs.Line("store down", {"error": said, "waiting": "to start"}))
+                logs.LOGGER.warning(logs.LogLine("store down", {"error": said, "waiting": "to start"}))
             time.sleep(PAUSE)
 
 

@@ -34,7 +34,7 @@ class Journal:
         if not some:
             return []
         daemon = self._daemon
-        first = daemon.ids.take(len(some))
+        first = daemon.ids.take(tenant, len(some))
         self._journal.write(Batch(tenant, name, first, some, daemon.jobs.now()), callback or _nobody)
         return [str(numbered(first + n, daemon.queue.number)) for n in range(len(some))]
 

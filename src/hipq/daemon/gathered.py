@@ -59,7 +59,7 @@ class Gathered:
         groups, self._groups, self._size = self._groups, {}, 0
         for (tenant, jobtype), group in groups.items():
             try:
-                first = self._ids.take(len(group.payloads))
+                first = self._ids.take(tenant, len(group.payloads))
                 batch = Batch(tenant, jobtype, first, tuple(group.payloads), self._now())
                 self._written.put(batch, partial(_tell, group, first))
             except Exception as error:  # whatever it is, nobody may wait for ever

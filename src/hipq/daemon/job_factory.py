@@ -48,7 +48,7 @@ def lane(tenant: str, jobtype: str) -> str:
     return f"{tenant}{BETWEEN}{jobtype}"
 
 
-def job(queue: int, tenant: str, jobtype: str, payload: bytes, options: Options, now: int) -> New:
+def job(queue: int, tenant: str, jobtype: str, payload: bytes, options: Options, now: int, job_id: int = 0) -> New:
     start = options.at or (later(now, options.delay) if options.delay else now)
     start = opening(options.windows, start)
     return New(
@@ -66,6 +66,7 @@ def job(queue: int, tenant: str, jobtype: str, payload: bytes, options: Options,
         tenant=tenant,
         meta=Meta(then=options.then).dump() if options.then else NO_META,
         time_windows=options.windows,
+        id=job_id,
     )
 
 

@@ -10,7 +10,7 @@ import builtins
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,8 @@ from hipq.job.model import Brief, New, Row, numbered
 from hipq.job.states import EXECUTING, FINAL, WAITING
 from hipq.job.when import later, to_datetime
 from hipq.journal import Batch
-from hipq.stores.base import TOP, Filter, WaitingLane
+from hipq.stores.filters import Filter
+from hipq.stores.values import TOP, WaitingLane
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
@@ -76,7 +77,7 @@ class Jobs:
         now = self.now()
         if options.delay:
             options = replace(options, at=later(now, options.delay), delay=0.0)
-        first = self._ids.take(len(some))
+        first = self._ids.take(tenant, len(some))
         text = "{}" if options == job_factory.PLAIN else msgspec.json.encode(options).decode()
         await self._written.write(Batch(tenant, jobtype, first, tuple(some), now, text))
         return [numbered(first + n, self._queue.number) for n in range(len(some))]
@@ -98,8 +99,12 @@ class Jobs:
         self._gathered.put(tenant, jobtype, some, size, written)
 
     def _add_now(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> list[int]:
-        now = self._app.store.now()
-        news = [job_factory.job(self._queue.number, tenant, jobtype, payload, options, now) for payload in some]
+        now, queue = self._app.store.now(), self._queue.number
+        ids = self._ids.for_store(tenant, len(some))
+        news = [
+            job_factory.job(queue, tenant, jobtype, payload, options, now, job_id)
+            for job_id, payload in zip(ids, some, strict=True)
+        ]
         stored = self._app.store.enqueue(news, all_or_nothing=True)
         self._app.added(news, stored)
         return [one.id for one in stored]
@@ -153,7 +158,7 @@ class Jobs:
         )  # fmt: skip
         is_picky = type or phase or code or state not in ("", FINAL)  # else every job that is looked at is shown
         until = self._app.store.reach(wanted, LOOKED_AT) if is_picky else 0
-        rows = self._app.store.listed(wanted._replace(until=until))
+        rows = self._app.store.find(wanted._replace(until=until), brief=True)
         return Page(rows, rows[-1].id if len(rows) == limit else until)
 
     def census(self, tenant: str) -> Census:
@@ -183,8 +188,9 @@ class Jobs:
     def waiting(self, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
         """The same with answers that no job has taken: what quotas are about."""
         found = Counter[str](), Counter[str]()
-        for some in (self._app.store.usage, self._app.store.usage_answers):
-            for name, one in some(self._queue.number, tenants).items():
+        kinds: tuple[Literal["jobs", "answers"], ...] = ("jobs", "answers")
+        for kind in kinds:
+            for name, one in self._app.store.usage(self._queue.number, tenants, of=kind).items():
                 found[0][name] += one.jobs
                 found[1][name] += one.size
         return {name: (jobs, found[1][name]) for name, jobs in found[0].items()}

@@ -11,6 +11,7 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
+from hipq.daemon.ids import Ids
 from hipq.daemon.tenancy.fair_queue import FairQueue, is_apart
 from hipq.daemon.tenancy.quotas import TooMuchAtOnce
 from hipq.engine.lanes import Spare
@@ -22,7 +23,7 @@ from hipq.job.fault import Fault, clean, crash
 from hipq.job.model import New, Row
 from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
 from hipq.job.states import EXECUTING
-from hipq.sandbox import Handler, Report, Task
+from hipq.sandbox import ContextJob, Handler, JobReport
 
 LOG: Final = 2_000
 """Characters of what a handler printed that are kept on its job."""
@@ -51,10 +52,10 @@ class Contexts(Protocol):
     def run(
         self,
         handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]: ...
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]: ...
     def abandon(self, job_id: str) -> None: ...
     def withdraw(self, job_id: str) -> bool: ...
     def close(self) -> None: ...
@@ -68,7 +69,7 @@ class SandboxExecutor:
         contexts: Contexts,
         handler_of: Callable[[str, str], Handler | None],
         launcher: Launcher,
-        queue: int,
+        ids: Ids,
         now: Callable[[], int],
         steady: Callable[[], int],
         notify_done: Callable[[], None],
@@ -79,7 +80,7 @@ class SandboxExecutor:
         self._contexts = contexts
         self._handler_of = handler_of
         self._launcher = launcher
-        self._queue = queue
+        self._ids = ids
         self._now = now
         self._steady = steady
         self._notify_done = notify_done
@@ -213,10 +214,10 @@ class SandboxExecutor:
         by_id = {str(execution.row.id): execution for execution in batch}
         tasks = [self._task(execution) for execution in batch]
 
-        def started(task: Task) -> None:
+        def started(task: ContextJob) -> None:
             by_id[task.id].run.started = self._steady()
 
-        def ended(report: Report) -> None:
+        def ended(report: JobReport) -> None:
             execution = by_id[report.id]
             self._unstarted.measure(execution.row.lane, (self._steady() - execution.run.started) / 1e6)
             self._report(execution, report, handler)
@@ -225,12 +226,12 @@ class SandboxExecutor:
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
 
-    def _task(self, execution: Execution) -> Task:
+    def _task(self, execution: Execution) -> ContextJob:
         row = execution.row
         self._names[execution] = name = f"{row.id} {row.token}"
-        return Task(str(row.id), payloads.given(row.job_data), row.attempt, execution.limit / 1e6, name)
+        return ContextJob(str(row.id), payloads.given(row.job_data), row.attempt, execution.limit / 1e6, name)
 
-    def _report(self, execution: Execution, report: Report, handler: Handler) -> None:
+    def _report(self, execution: Execution, report: JobReport, handler: Handler) -> None:
         text = report.log[-LOG:]
         execution.run.note = {"cost": round(report.seconds, 6), "version": handler.id} | ({"log": text} if text else {})
         try:
@@ -253,7 +254,7 @@ class SandboxExecutor:
                 return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
         return result
 
-    def _result(self, row: Row, report: Report, waits: bool) -> RunResult:
+    def _result(self, row: Row, report: JobReport, waits: bool) -> RunResult:
         status = report.status
         message = clean(report.error or report.data[:1000].decode("utf-8", "replace"))
         if report.crashed and status != 504:
@@ -270,7 +271,7 @@ class SandboxExecutor:
             return Errored(Fault("retry", message or f"status {status}"), status)
         return Errored(Fault("timeout" if status == 504 else "error", message or f"status {status}"), status)
 
-    def _children(self, execution: Execution, report: Report, result: RunResult) -> list[New]:
+    def _children(self, execution: Execution, report: JobReport, result: RunResult) -> list[New]:
         spawned = list(report.spawned)
         then = job_factory.chained_to(execution.row)
         if isinstance(result, Succeeded) and then:
@@ -283,10 +284,10 @@ class SandboxExecutor:
         return self._made(execution, spawned)
 
     def _made(self, execution: Execution, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
-        now = self._now() if jobs else 0
+        now, tenant = self._now(), execution.row.tenant
         return [
-            job_factory.job(self._queue, execution.row.tenant, name, data, job_factory.PLAIN, now)
-            for name, data in jobs
+            job_factory.job(self._ids.queue, tenant, name, data, job_factory.PLAIN, now, job_id)
+            for job_id, (name, data) in zip(self._ids.for_store(tenant, len(jobs)), jobs, strict=True)
         ]
 
     def _fail(self, batch: Iterable[Execution], result: RunResult) -> None:

@@ -14,7 +14,7 @@ from hipq.demo.news import News
 from hipq.demo.reception import Reception
 from hipq.demo.shop import LIMIT, Shop
 from hipq.demo.story import Story
-from hipq.demo.summary import Facts, gathered
+from hipq.demo.summary import DemoFacts, gathered
 from hipq.demo.tally import Tally
 from hipq.demo.teller import bank
 
@@ -37,7 +37,7 @@ class Run:
         self.story = Story(self.shop, self.tally, seconds / PACE)
         self.news = News(self.shop.app.events)
 
-    def play(self, view: AnyView, interruption: Interruption) -> Facts:
+    def play(self, view: AnyView, interruption: Interruption) -> DemoFacts:
         """From the first job to the last answer, or until interrupted; what was counted."""
         began = time.monotonic()
         engine = self.shop.app.engine(
@@ -47,7 +47,7 @@ class Run:
             self.story.prologue()
             with self._reception() as reception, bank(reception.port, self.seconds / PACE) as teller:
                 self.shop.bank = teller
-                with view(engine.stop), self.story.told(teller, engine.stop):
+                with view(engine.stop), self.story.playing(teller, engine.stop):
                     interruption.engine = engine
                     interruption.heed()
                     engine.run()

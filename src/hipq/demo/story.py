@@ -70,7 +70,7 @@ class Story:
         ]  # fmt: skip
 
     @contextmanager
-    def told(self, bank: Teller, then: Callable[[], None]) -> Iterator[None]:
+    def playing(self, bank: Teller, then: Callable[[], None]) -> Iterator[None]:
         """It is told meanwhile. When it has ended it does `then`, whatever happened; and nobody hears more of it than
         they want."""
         self._bank, self._then = bank, then

@@ -17,7 +17,7 @@ PHASES: Final = ("scheduled", "ready", "executing", "waiting", "answered", "canc
 WORDS: Final = ("matched", "buffered", "duplicate", "conflict", "late")
 
 
-class Seen(NamedTuple):
+class SeenJob(NamedTuple):
     """A job as the last event about it had it."""
 
     queue: str
@@ -29,7 +29,7 @@ class Tally:
 
     def __init__(self, events: Events) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[int, Seen] = {}
+        self._jobs: dict[int, SeenJob] = {}
         self._held: Counter[tuple[str, str]] = Counter()
         self._most: Counter[tuple[str, str]] = Counter()
         self._events: Counter[str] = Counter()
@@ -52,7 +52,7 @@ class Tally:
             before = self._jobs.get(row.id)
             if before and row.token <= before.row.token:
                 return  # two threads told of it, the later change first: each write of a job raises its token
-            self._jobs[row.id] = Seen(event.queue, row)
+            self._jobs[row.id] = SeenJob(event.queue, row)
             self._hold(event, row, before.row.held if before else 0)
             if row.state == FINAL and not (before and before.row.state == FINAL):
                 self._ended.append(time.monotonic())

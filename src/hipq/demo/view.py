@@ -51,12 +51,12 @@ class Scene:
     def words(self) -> dict[str, int]:
         """What became of answers when they came. An early one is matched later, which is told as an event too, so what
         the bank was told is what is shown."""
-        told = self.story.ledger.get("words", {})
-        return {EARLY.get(word, word): told.get(word, 0) for word in WORDS}
+        counts = self.story.ledger.get("words", {})
+        return {EARLY.get(word, word): counts.get(word, 0) for word in WORDS}
 
 
 # -- a picture -------------------------------------------------------------------------------------------------------
-class Picture:
+class TerminalView:
     """For a terminal. What is shown is put together anew each time: `Live` asks for it."""
 
     def __init__(self, scene: Scene, console: Console) -> None:
@@ -64,7 +64,7 @@ class Picture:
         self._ink = Ink.of(console.encoding)
         self._live = Live(self, console=console, refresh_per_second=_REDRAWN, transient=True)
 
-    def __enter__(self) -> Picture:
+    def __enter__(self) -> TerminalView:
         self._live.start()
         return self
 
@@ -167,19 +167,19 @@ def _said(counts: Mapping[str, int]) -> str:
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------
-class Lines:
+class PlainView:
     """For a file, a pipe, a log: a line now and then, and of everything that happens the first time it does."""
 
     def __init__(self, scene: Scene, every: float, gone: Callable[[], None]) -> None:
         self._scene, self._every, self._gone = scene, every, gone
-        self._told: set[str] = set()
+        self._shown_kinds: set[str] = set()
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tell_on, name="demo-lines", daemon=True)
         self.broken: OSError | None = None
         """Why nothing more can be written."""
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> PlainView:
         self._write(
             f"{ORDERS} orders, at most {CAPS['all']} at a time, and a bank in another process that answers as it likes."
         )
@@ -195,9 +195,9 @@ class Lines:
 
     def _tell(self, item: Item) -> None:
         with self._lock:
-            if item.kind in self._told:
+            if item.kind in self._shown_kinds:
                 return
-            self._told.add(item.kind)
+            self._shown_kinds.add(item.kind)
         self._write(f"{item.seconds:5.1f} s  {item.who:<10} {item.text}")
 
     def _tell_on(self) -> None:

@@ -27,7 +27,7 @@ FREE_SIZE: Final = 32_000_000
 def file(health: Health, view: View) -> list[Finding]:
     if health.file is None:
         return []
-    found = [*_writable(health.file), *_exposed(health.file), *_place(health.file, view), *_log(health.file)]
+    found = [*_writable(health.file), *_exposed(health.file), *_file_system(health.file, view), *_log(health.file)]
     found += _pages(health.pages, health.file) if health.pages else []
     if found:
         return found
@@ -65,7 +65,7 @@ def _exposed(one: FileHealth) -> list[Finding]:
     return [Finding(CHECK, WARNING, sentence, advice, facts={"exposed": dict(one.exposed)})]
 
 
-def _place(one: FileHealth, view: View) -> list[Finding]:
+def _file_system(one: FileHealth, view: View) -> list[Finding]:
     found = []
     if one.file_system in NETWORK:
         sentence = f"{one.path} is on a network file system ({one.file_system}): SQLite's log does not work there"

@@ -16,8 +16,8 @@ from hipq.job.states import PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import SECOND
 from hipq.job.why import Why
 from hipq.limits.rules import NO_RULES
-from hipq.stores.base import Limits
 from hipq.stores.health.facts import COUNTED, Health, QueueHealth, Sample
+from hipq.stores.values import Limits
 
 CHECK: Final = "jobs"
 _NO_LIMITS: Final = Limits(NO_RULES, "{}", {}, [], "")

@@ -59,11 +59,11 @@ def _decided(check: str, subject: Judge, health: Health, view: View) -> list[Fin
 
 def _unread(health: Health) -> list[Finding]:
     """What could not be looked at: that all is well is not known there."""
-    told: dict[tuple[str, str, str], Finding] = {}
+    findings: dict[tuple[str, str, str], Finding] = {}
     for check, queue, reason in health.unread:
         damaged = "malformed" in reason or "not a database" in reason
         advice = "restore a backup: the file is damaged" if damaged else "mend what else is found, and look again"
         sentence = f"this could not be checked: {reason}"
         level = PROBLEM if damaged else WARNING
-        told[check, queue, reason] = Finding(check, level, sentence, advice, queue, {"error": reason})
-    return list(told.values())
+        findings[check, queue, reason] = Finding(check, level, sentence, advice, queue, {"error": reason})
+    return list(findings.values())

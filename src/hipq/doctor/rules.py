@@ -7,9 +7,10 @@ from typing import Final
 from hipq.doctor.finding import NOTE, WARNING, Finding, View
 from hipq.doctor.words import several
 from hipq.job.units import number
+from hipq.limits.base import lane_text
 from hipq.limits.rules import refusal
-from hipq.stores.base import Limits
 from hipq.stores.health.facts import COUNTED, Health, QueueHealth, Sample
+from hipq.stores.values import Limits
 
 CHECK: Final = "jobs"
 
@@ -29,9 +30,10 @@ def _pauses(queue: QueueHealth, limits: Limits, now: int, view: View) -> list[Fi
     pauses: list[tuple[str, list[str], list[Sample]]] = []
     if limits.rules.paused:
         pauses.append(("the queue", [], due))
-    for lane in limits.rules.paused_lanes:
-        name = f"lane {lane}" if lane else "the lane of jobs without one"
-        pauses.append((name, ["--lane", lane], [one for one in due if one.row.lane == lane]))
+    pauses += [
+        (lane_text(lane), ["--lane", lane], [one for one in due if one.row.lane == lane])
+        for lane in limits.rules.paused_lanes
+    ]
     pauses += [
         (f"job type {kind}", ["--type", kind], [one for one in due if one.row.job_type == kind])
         for kind in limits.rules.paused_types

@@ -10,7 +10,7 @@ from hipq.job.answer import MATCHED, waited
 from hipq.job.model import Change, Row
 from hipq.job.states import CANCELLING, ERROR, FINAL
 from hipq.job.transitions import CANCELLED
-from hipq.stores.base import Turned
+from hipq.stores.claims import Turned
 
 
 class Announcer:

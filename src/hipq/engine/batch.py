@@ -14,7 +14,7 @@ from hipq.engine.stop import Stop
 from hipq.engine.timetable import Timetable
 from hipq.executors.execution import Execution
 from hipq.job.run_result import GivenBack, RunResult
-from hipq.stores.base import Turned
+from hipq.stores.claims import Turned
 
 
 class Batch:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from hipq.engine.lanes import NO_SPARE, Round, Spare
 from hipq.engine.queue_watch import QueueWatch, QueueWatches
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 
 AHEAD = 0.05
 """Seconds of work claimed ahead of free hands."""

@@ -22,7 +22,7 @@ from hipq.errors import StoreBusy
 from hipq.executors.execution import Execution
 from hipq.job import transitions
 from hipq.job.model import Change, queue_of
-from hipq.stores.base import STRATEGIES
+from hipq.stores.values import STRATEGIES
 
 
 class Lease:

@@ -123,7 +123,7 @@ class Engine:
         if self.stopping < 2 and not self.unfit:
             self.setup.executor.wait_for_told(pulse.TIDYING / 1e6)
         try:
-            self.setup.store.drop_lease(self.engine_id)
+            self.setup.store.renew_lease(self.engine_id, 0)
             self.setup.events.emit("engine stopped", self.setup.store.now())
         except StoreUnavailable:
             pass  # it runs out by itself

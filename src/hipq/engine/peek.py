@@ -11,7 +11,8 @@ from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.setup import Setup
 from hipq.engine.stage import STEP
 from hipq.engine.timetable import Timetable
-from hipq.stores.base import Peek
+from hipq.job.states import PARKED
+from hipq.stores.claims import Peek
 
 
 class Peeks:
@@ -60,4 +61,4 @@ class Peeks:
         if not peek.parked or self._setup.store.rules(peek.queue).throttled:
             return False
         watch.claim_again()
-        return self._setup.store.unpark(peek.queue, STEP) > 0
+        return self._setup.store.stage(peek.queue, PARKED, 0, STEP) > 0

@@ -17,7 +17,8 @@ from hipq.job import transitions
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, READY, SCHEDULED, WAITING
 from hipq.job.windows import is_open
-from hipq.stores.base import Claim, Peek, Store, Turned
+from hipq.stores.claims import Claim, Peek, Turned
+from hipq.stores.protocols import Store
 
 
 class QueueWatch:

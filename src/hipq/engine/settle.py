@@ -32,7 +32,9 @@ from hipq.job.run_result import (
 from hipq.job.spec import Spec
 from hipq.job.states import ANSWERED, CANCELLING, ERROR, EXECUTING, FINAL, INITIAL, RETRY
 from hipq.job.when import later
-from hipq.stores.base import Store, Stored, Turned
+from hipq.stores.claims import Turned
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 KEEPS_ITS_ANSWER = (AnswerHandlerFailed, Crashed, GivenBack)
 """Results after which a job has its answer still before it, if it neither ended nor failed."""

@@ -14,7 +14,8 @@ from hipq.engine.throttle import Spawn, spawn
 from hipq.events import Events
 from hipq.job.answer import Kept
 from hipq.job.model import New
-from hipq.stores.base import Store, Stored
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 
 def _nobody(_news: Sequence[New], _stored: Sequence[Stored]) -> None: ...

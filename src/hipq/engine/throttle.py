@@ -20,7 +20,8 @@ from hipq.job.model import Change, Row
 from hipq.job.states import PARKED, READY
 from hipq.job.windows import is_open
 from hipq.limits.code import Verdict, verdict
-from hipq.stores.base import Asked, Claim, Store
+from hipq.stores.claims import Asked, Claim
+from hipq.stores.protocols import Store
 
 PAGE: Final = 500
 TICKET_SECONDS: Final = 60.0

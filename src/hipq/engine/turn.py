@@ -31,7 +31,7 @@ from hipq.engine.timetable import Timetable
 from hipq.errors import StoreBusy, StoreRefused
 from hipq.executors.execution import Execution
 from hipq.job.model import Change, queue_of
-from hipq.stores.base import Claim, Turned
+from hipq.stores.claims import Claim, Turned
 
 
 class Saved(NamedTuple):

@@ -48,6 +48,8 @@ class New(msgspec.Struct, frozen=True, gc=False):
     tenant: str = ""
     time_windows: str = "[]"
     meta: str = PLAIN
+    id: int = 0
+    """The id that was reserved for it; 0 = the store gives it one."""
 
 
 class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):

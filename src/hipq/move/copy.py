@@ -10,7 +10,7 @@ import msgspec
 
 from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 
 AT_ONCE: Final = 1_000
 Rows = Sequence[tuple[Any, ...]]
@@ -50,9 +50,9 @@ class Snapshot(NamedTuple):
     """The highest number of an answer."""
 
     @property
-    def trunks(self) -> list[TableCopy]:
+    def tables(self) -> list[TableCopy]:
         """Everything, live jobs last."""
-        tables = [home.queue.table for home in self.queues]
+        tables = [copied.queue.table for copied in self.queues]
         return [
             TableCopy("hipq_crons", ("queue", "name", "last"), ("queue", "name")),
             TableCopy("hipq_notes", ("kind", "name", "value"), ("kind", "name")),

@@ -54,7 +54,7 @@ class Leaving:
     def stay(self) -> None:
         """Not now: engines may claim again."""
         if self._sysid:
-            self._store.drop_lease(self._sysid)
+            self._store.renew_lease(self._sysid, 0)
 
     @contextmanager
     def locked(self) -> Iterator[bool]:

@@ -37,23 +37,23 @@ _LOOK: Final = 0.1
 STEPS: Final = ("drain", "lock", "copy", "verify", "arrive", "leave", "open")
 
 
-class Table(NamedTuple):
+class MovedTable(NamedTuple):
     name: str
     rows: int
     checksum: str
 
 
-class Report(NamedTuple):
+class MoveReport(NamedTuple):
     source: str
     target: str
-    tables: list[Table]
+    tables: list[MovedTable]
     seconds: dict[str, float]
     """How long each step took; programs could not write from `lock` to `leave`."""
     others: list[str]
     """Tables in the file that are not hipq's."""
 
 
-class Told:
+class MoveProgress:
     """What a move says while it goes on."""
 
     def step(self, name: str) -> None:
@@ -72,43 +72,43 @@ class Told:
 class _Steps:
     """The time each step takes."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, progress: MoveProgress) -> None:
+        self._progress = progress
         self.seconds: dict[str, float] = {}
         self._began, self._name = time.monotonic(), ""
 
     def begin(self, name: str) -> None:
         self.end()
         self._began, self._name = time.monotonic(), name
-        self._told.step(name)
+        self._progress.step(name)
 
     def end(self) -> None:
         if self._name:
             self.seconds[self._name] = round(time.monotonic() - self._began, 3)
 
 
-def move(source: str, target: str, *, wait: float = WAIT, told: Told | None = None) -> Report:
+def move(source: str, target: str, *, wait: float = WAIT, progress: MoveProgress | None = None) -> MoveReport:
     """Move the jobs of one database, a SQLite file, to another, PostgreSQL. See above."""
-    told = told or Told()
+    progress = progress or MoveProgress()
     path, target = _file(source), url_of(target)
     if not target.startswith("postgres"):
         raise Invalid("jobs move to PostgreSQL: the target must be like postgresql://user@host/database")
     from hipq.stores.postgres.store import PostgresStore
     from hipq.stores.sqlite.moving import only_mover
 
-    steps, there = _Steps(told), PostgresStore(target)
+    steps, there = _Steps(progress), PostgresStore(target)
     try:
         with only_mover(path):
-            tables, others = _moved(path, target, there, wait, told, steps)
+            tables, others = _moved(path, target, there, wait, progress, steps)
     finally:
         there.close()
     steps.end()
-    return Report(f"sqlite:///{os.path.abspath(path)}", without_password(target), tables, steps.seconds, others)
+    return MoveReport(f"sqlite:///{os.path.abspath(path)}", without_password(target), tables, steps.seconds, others)
 
 
 def _moved(
-    path: str, target: str, there: PostgresStore, wait: float, told: Told, steps: _Steps
-) -> tuple[list[Table], list[str]]:
+    path: str, target: str, there: PostgresStore, wait: float, progress: MoveProgress, steps: _Steps
+) -> tuple[list[MovedTable], list[str]]:
     from hipq.move.from_sqlite import Leaving
     from hipq.move.to_postgres import check
     from hipq.stores.sqlite.store import SqliteStore
@@ -127,11 +127,11 @@ def _moved(
         check(there, without_password(target), name)  # before anybody has to wait
         while True:
             steps.begin("drain")
-            _drain(leaving, wait, told)
+            _drain(leaving, wait, progress)
             steps.begin("lock")
             with leaving.locked() as alone:
                 if alone:
-                    tables = _carried(leaving, there, target, name, told, steps)
+                    tables = _carried(leaving, there, target, name, progress, steps)
                     others = leaving.others()
                     steps.begin("leave")
                     leaving.leave(target, name)
@@ -147,10 +147,10 @@ def _moved(
     return tables, others
 
 
-def _drain(leaving: Leaving, wait: float, told: Told) -> None:
+def _drain(leaving: Leaving, wait: float, progress: MoveProgress) -> None:
     until = time.monotonic() + wait
     while running := [job_id for ids in leaving.drain().values() for job_id in ids]:
-        told.running(running)
+        progress.running(running)
         if time.monotonic() >= until:
             some = ", ".join(map(str, running[:5])) + (", ..." if len(running) > 5 else "")
             raise Conflict(
@@ -160,32 +160,34 @@ def _drain(leaving: Leaving, wait: float, told: Told) -> None:
         time.sleep(_LOOK)
 
 
-def _carried(leaving: Leaving, there: PostgresStore, target: str, name: str, told: Told, steps: _Steps) -> list[Table]:
+def _carried(
+    leaving: Leaving, there: PostgresStore, target: str, name: str, progress: MoveProgress, steps: _Steps
+) -> list[MovedTable]:
     from hipq.move.to_postgres import arriving
 
     snapshot = leaving.snapshot()
     steps.begin("copy")
-    told.total(2 * sum(leaving.count(table) for table in snapshot.trunks))
+    progress.total(2 * sum(leaving.count(table) for table in snapshot.tables))
     sums: dict[str, Sum] = {}
-    with arriving(there) as rooms:
-        rooms.clear(without_password(target), name)
-        rooms.build(snapshot, name)
-        for table in snapshot.trunks:
+    with arriving(there) as destination:
+        destination.clear(without_password(target), name)
+        destination.build(snapshot, name)
+        for table in snapshot.tables:
             summing = Summing()
-            rooms.fill(table, summing.through(leaving.rows(table)), told.advance)
+            destination.fill(table, summing.through(leaving.rows(table)), progress.advance)
             sums[table.table] = summing.sum
         steps.begin("verify")
-        for table in snapshot.trunks:
-            found = summed(_telling(rooms.rows(table), told.advance))
+        for table in snapshot.tables:
+            found = summed(_telling(destination.rows(table), progress.advance))
             if found != sums[table.table]:
                 sent = sums[table.table]
                 raise HipqError(
                     f"{table.table} has arrived with {found.rows} rows ({found.checksum}), and {sent.rows} "
                     f"({sent.checksum}) were sent: nothing was moved"
                 )
-        rooms.settle(snapshot)
+        destination.settle(snapshot)
         steps.begin("arrive")
-    return [Table(name, *total) for name, total in sums.items()]
+    return [MovedTable(name, *total) for name, total in sums.items()]
 
 
 def _telling(pages: Iterable[Rows], advance: Callable[[int], None]) -> Iterator[Rows]:

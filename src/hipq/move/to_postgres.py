@@ -52,14 +52,14 @@ class Arriving:
     def build(self, snapshot: Snapshot, move: str) -> None:
         """Queues and their tables, by the numbers they have: ids contain those."""
         conn = self._conn
-        for home in snapshot.queues:
-            queue = home.queue
-            values = (*queue, home.rules, home.admission)
+        for copied in snapshot.queues:
+            queue = copied.queue
+            values = (*queue, copied.rules, copied.admission)
             query = 'INSERT INTO hipq_queues (number, app, name, "table", schema, rules, admission) '
             conn.execute((query + "VALUES (%s, %s, %s, %s, 0, %s, %s)").encode(), values)
             schema.extend(conn, self._known, queue)
-            if home.last_id:
-                conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", home.last_id))
+            if copied.last_id:
+                conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", copied.last_id))
         conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (snapshot.dropped,))
         for table, column, last in (
             ("hipq_engines", "engine_id", snapshot.engine_id),
@@ -70,14 +70,14 @@ class Arriving:
             conn.execute(query.encode(), (last, table, column))
         conn.execute("UPDATE hipq_meta SET identity = %s", (schema.INCOMING + move,))
 
-    def fill(self, table: TableCopy, pages: Iterable[Rows], told: Callable[[int], None]) -> None:
+    def fill(self, table: TableCopy, pages: Iterable[Rows], progress: Callable[[int], None]) -> None:
         columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
         query = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.table), columns)
         with self._conn.cursor() as cursor, cursor.copy(query) as copy:
             for page in pages:
                 for row in page:
                     copy.write_row(row)
-                told(len(page))
+                progress(len(page))
 
     def rows(self, table: TableCopy) -> Iterator[Rows]:
         with self._conn.cursor(name="hipq_move") as cursor:
@@ -87,7 +87,7 @@ class Arriving:
 
     def settle(self, snapshot: Snapshot) -> None:
         """The planner has not seen any of this yet."""
-        for table in snapshot.trunks:
+        for table in snapshot.tables:
             self._conn.execute(f"ANALYZE {table.table}".encode())
 
 
@@ -103,6 +103,6 @@ def arriving(store: PostgresStore) -> Iterator[Arriving]:
 
 def check(store: PostgresStore, url: str, move: str) -> None:
     """Raise if this is no place to move to; nothing is changed."""
-    with arriving(store) as rooms:
-        rooms.clear(url, move)
+    with arriving(store) as destination:
+        destination.clear(url, move)
         raise Rollback

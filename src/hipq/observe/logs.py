@@ -46,7 +46,7 @@ def level(name: str) -> int:
 def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
     """Log these events. Those whose level is off at this moment are not subscribed to, so they cost nothing."""
 
-    repeated = Repeated(lambda name, found: logger.log(logging.WARNING, Line(name, found)))
+    repeated = Repeated(lambda name, found: logger.log(logging.WARNING, LogLine(name, found)))
 
     def write(event: Event) -> None:
         weight = level(event.name)
@@ -58,7 +58,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
         if weight == logging.WARNING and "tenant" in found and not logger.isEnabledFor(logging.DEBUG):
             repeated.tell(event.name, found)
         else:
-            logger.log(weight, Line(event.name, found))
+            logger.log(weight, LogLine(event.name, found))
         if event.name == "engine stopped":
             repeated.flush()
 
@@ -82,7 +82,7 @@ def fields(event: Event) -> dict[str, Any]:
     return found | event.details
 
 
-class Line:
+class LogLine:
     """A log message: its text is `event key=value ...`, made only if somebody writes it."""
 
     __slots__ = ("event", "fields")
@@ -119,7 +119,7 @@ class Formatter(logging.Formatter):
         found: dict[str, Any] = {"at": at, "level": record.levelname, "pid": record.process}
         if not self._json:
             return escaped(" ".join(map(str, [*found.values(), record.getMessage(), *self._trace(record)])))
-        if isinstance(record.msg, Line):
+        if isinstance(record.msg, LogLine):
             return json.dumps({**found, "event": record.msg.event, **record.msg.fields}, default=str)
         return json.dumps({**found, "event": "message", "text": " ".join([record.getMessage(), *self._trace(record)])})
 

@@ -33,7 +33,7 @@ from hipq.job.model import New, Row
 from hipq.job.payload import decode
 from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL
 from hipq.job.view import Job
-from hipq.stores.base import Stored
+from hipq.stores.values import Stored
 
 ERROR_LIMIT: Final = 300
 """Characters of an error in a span; the whole of it is on the job."""
@@ -142,7 +142,7 @@ class Traces:
     def _matched(self, event: Event) -> None:
         self._waited(event, "matched")
         if event.job is not None and event.job.state == FINAL:  # no code looks at its answer: that is its result
-            self._told("answer", spans.SpanKind.CONSUMER, event, event.at, "ok")
+            self._span("answer", spans.SpanKind.CONSUMER, event, event.at, "ok")
 
     def _timed_out(self, event: Event) -> None:
         self._waited(event, "timed out")
@@ -151,9 +151,9 @@ class Traces:
         if event.job is not None:
             history: list[dict[str, Any]] = decode(event.job.history)
             began = (entry["at"] for entry in reversed(history) if entry["event"] in _WAIT_BEGINS)
-            self._told("wait", spans.SpanKind.INTERNAL, event, next(began, event.at), outcome)
+            self._span("wait", spans.SpanKind.INTERNAL, event, next(began, event.at), outcome)
 
-    def _told(self, verb: str, kind: spans.SpanKind, event: Event, began: int, outcome: str) -> None:
+    def _span(self, verb: str, kind: spans.SpanKind, event: Event, began: int, outcome: str) -> None:
         """A span of what is over when an event tells of it, linked to whatever the answer came with. A job that nobody
         traced when it was added has no trace that this could belong to."""
         row = event.job

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hipq.errors import CannotRun
-from hipq.sandbox.batch import Batch
-from hipq.sandbox.handler import Handler, Report, Task
+from hipq.sandbox.batch import ContextBatch
+from hipq.sandbox.handler import ContextJob, Handler, JobReport
 from hipq.sandbox.link import ContextReply, Gone, Link
 from hipq.sandbox.messages import job, load, part
 from hipq.sandbox.output import Output
 from hipq.sandbox.process import Process
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.spawner import Spawner
 
 _MOST_LOADED: Final = 100
@@ -24,7 +24,7 @@ _MOST_LOADED: Final = 100
 class Context:
     """Not for two threads at once, but for `abandon` and `kill`."""
 
-    def __init__(self, lang: str, settings: Settings, spawner: Spawner) -> None:
+    def __init__(self, lang: str, settings: ContextSettings, spawner: Spawner) -> None:
         """Starts it, and waits until it is ready. CannotRun says why it cannot."""
         self._lang, self._settings = lang, settings
         self._lock = threading.Lock()
@@ -103,17 +103,17 @@ class Context:
     def run(
         self,
         handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]:
         """Run a batch, blocking, in the caller's thread. `started` is called as each task begins, `ended` exactly once
         for each that began, as soon as it ends. Returns the tasks that never began."""
         if not self.alive or not tasks:
             return list(tasks)
         try:
             self._process.thaw()
-            left = Batch(self, handler, tasks, started, ended).run()
+            left = ContextBatch(self, handler, tasks, started, ended).run()
             if self._link.mute or self.spent or not self._process.freeze():
                 self.retire()
         except BaseException:  # of a callback: who knows what runs in there now
@@ -154,7 +154,7 @@ class Context:
         self._retired = True
         self._process.close()
 
-    def take(self, task: Task) -> bool:
+    def take(self, task: ContextJob) -> bool:
         """Whether this task is still wanted. From now on, to abandon it kills the context."""
         with self._lock:
             if task.name in self._unwanted or self._link.killed:
@@ -179,7 +179,7 @@ class Context:
         reply = self._link.ask(*part(self._lang, "begin", self._numbers[handler.id]), seconds, output)
         return None if reply.kind == "done" and 200 <= reply.status <= 299 else reply
 
-    def execute(self, handler: Handler, task: Task, output: Output, begun: Callable[[], None]) -> ContextReply:
+    def execute(self, handler: Handler, task: ContextJob, output: Output, begun: Callable[[], None]) -> ContextReply:
         number = self._numbers[handler.id]
         try:
             reply = self._link.ask(*job(self._lang, number, handler, task), task.seconds, output, begun)

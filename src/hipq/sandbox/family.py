@@ -16,7 +16,7 @@ _MOST: Final = 4096
 """Processes that are looked at: a fork bomb must not keep us busy."""
 
 
-class Usage(msgspec.Struct, frozen=True):
+class ProcessUsage(msgspec.Struct, frozen=True):
     memory: int = 0
     """Bytes, of all together."""
     processes: int = 0
@@ -46,7 +46,7 @@ def _state(pid: int) -> str:
         return ""
 
 
-def usage(first: int) -> Usage:
+def usage(first: int) -> ProcessUsage:
     """Memory that several have in common is counted for each: see `shared_memory`."""
     memory, cpu, pids = 0, 0.0, family(first)
     for pid in pids:
@@ -56,7 +56,7 @@ def usage(first: int) -> Usage:
         except OSError:
             continue  # it has ended
         cpu += sum(map(int, fields[11:15])) / _TICKS
-    return Usage(memory, len(pids), cpu)
+    return ProcessUsage(memory, len(pids), cpu)
 
 
 def at_rest(first: int) -> tuple[int, int]:

@@ -50,7 +50,7 @@ class Handler(msgspec.Struct, frozen=True):
         return self.tenant, self.lang, self.eid or self.type
 
 
-class Task(msgspec.Struct, frozen=True):
+class ContextJob(msgspec.Struct, frozen=True):
     """A job to be run."""
 
     id: str
@@ -67,7 +67,7 @@ class Task(msgspec.Struct, frozen=True):
         return self.key or self.id
 
 
-class Report(msgspec.Struct):
+class JobReport(msgspec.Struct):
     """How a job went."""
 
     id: str

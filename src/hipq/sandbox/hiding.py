@@ -8,14 +8,14 @@ from typing import Final
 
 from hipq.sandbox.bubblewrap import SETTINGS, SYSTEM, is_below
 from hipq.sandbox.interpreters import interpreter
-from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.settings import ContextSettings, languages
 
 _PARTS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "share", "include", "etc")
 _SHARED: Final = tuple(f"{top}/{part}" for top in ("/usr", "/usr/local") for part in _PARTS)
 """Folders of the system that programs need something of."""
 
 
-def cannot_hide(folder: str, settings: Settings) -> bool:
+def cannot_hide(folder: str, settings: ContextSettings) -> bool:
     """Whether handlers would see this folder and cannot do without it: what they run with is in the same one."""
     if settings.trust or not sys.platform.startswith("linux"):
         return False  # there are no walls, or no handlers

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from hipq.errors import CannotRun, Invalid
 from hipq.sandbox.addresses import Allowed
-from hipq.sandbox.handler import MOST_DATA, Handler, Report, Task, parsed
+from hipq.sandbox.handler import MOST_DATA, ContextJob, Handler, JobReport, parsed
 from hipq.sandbox.output import escaped
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, TOO_LARGE, judged
 
 if TYPE_CHECKING:
@@ -34,13 +34,13 @@ _MISSING: Final = "http handlers need httpx2: pip install 'hipq[daemon]'"
 class HttpRunner:
     """For any number of threads. Each batch has connections of its own: nothing of one tenant is there for another."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ContextSettings) -> None:
         self._together = max(settings.http_together, 1)
         self._allowed = Allowed(settings.http_allow)
         self._lock = threading.Lock()
         self._waiting: set[str] = set()
         """Tasks whose batch is here, and that have not begun."""
-        self._posting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Task[Report]]] = {}
+        self._posting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Task[JobReport]]] = {}
         self._closed = False
 
     def refuses(self) -> str:
@@ -53,10 +53,10 @@ class HttpRunner:
     def run(
         self,
         handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]:
         """As Context.run, but that several are under way at the same time. The callbacks are called in this thread."""
         if why := self.refuses():
             raise CannotRun(why)
@@ -96,13 +96,13 @@ class HttpRunner:
     async def _all(
         self,
         handler: Handler,
-        waiting: deque[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
+        waiting: deque[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]:
         from hipq.sandbox.http_network import pool
 
-        left: list[Task] = []
+        left: list[ContextJob] = []
         async with pool(self._allowed, self._together) as connections, asyncio.TaskGroup() as group:
 
             async def work() -> None:
@@ -125,7 +125,7 @@ class HttpRunner:
                 group.create_task(work())
         return left
 
-    def _begin(self, task: Task, posting: asyncio.Task[Report]) -> bool:
+    def _begin(self, task: ContextJob, posting: asyncio.Task[JobReport]) -> bool:
         with self._lock:
             if task.name not in self._waiting:
                 return False
@@ -133,19 +133,19 @@ class HttpRunner:
             self._posting[task.name] = asyncio.get_running_loop(), posting
             return True
 
-    def _end(self, task: Task) -> None:
+    def _end(self, task: ContextJob) -> None:
         with self._lock:
             del self._posting[task.name]
 
 
-def _abandoned(task: Task) -> Report:
-    return Report(task.id, KILLED, error="nobody wants it any more")
+def _abandoned(task: ContextJob) -> JobReport:
+    return JobReport(task.id, KILLED, error="nobody wants it any more")
 
 
-async def _post(connections: Pool, handler: Handler, task: Task) -> Report:
+async def _post(connections: Pool, handler: Handler, task: ContextJob) -> JobReport:
     from hipq.sandbox.http_network import FAULTS, why
 
-    report = Report(task.id, ERROR)
+    report = JobReport(task.id, ERROR)
     try:
         parsed(handler.body)
         async with asyncio.timeout(task.seconds):
@@ -162,7 +162,7 @@ async def _post(connections: Pool, handler: Handler, task: Task) -> Report:
     return report
 
 
-async def _exchange(connections: Pool, handler: Handler, task: Task, report: Report) -> None:
+async def _exchange(connections: Pool, handler: Handler, task: ContextJob, report: JobReport) -> None:
     headers: dict[bytes | str, bytes | str] = {
         "Host": parsed(handler.body).netloc,
         "User-Agent": "hipq",

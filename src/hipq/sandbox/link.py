@@ -14,7 +14,7 @@ import msgspec
 from hipq.sandbox.handler import MOST_DATA
 from hipq.sandbox.output import Output
 from hipq.sandbox.process import MOST_FILES, Process
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, from_exit, how
 
 _BLOCK: Final = 1 << 18
@@ -55,7 +55,7 @@ class Gone(Exception):
 
 
 class Link:
-    def __init__(self, process: Process, settings: Settings) -> None:
+    def __init__(self, process: Process, settings: ContextSettings) -> None:
         self._process, self._settings = process, settings
         self._streams = {process.stdout: 0, process.stderr: 1}
         self._poll, self._output_poll = select.poll(), select.poll()

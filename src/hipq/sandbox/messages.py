@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from hipq.sandbox.handler import Handler, Task
+from hipq.sandbox.handler import ContextJob, Handler
 
 Message = tuple[bytes, bytes]
 """A line for the private channel, and bytes for standard input."""
@@ -15,17 +15,17 @@ def load(lang: str, number: int, handler: Handler) -> Message:
     if lang == "shell":
         encoded = [source.encode() for source in sources]
         return _words("load", number, *map(len, encoded)), b"".join(encoded)
-    told = {"do": "load", "handler": number, "type": handler.type}
-    told |= dict(zip(("before", "beforeEach", "body", "afterEach"), sources, strict=True))
-    return msgspec.json.encode(told) + b"\n", b""
+    message = {"do": "load", "handler": number, "type": handler.type}
+    message |= dict(zip(("before", "beforeEach", "body", "afterEach"), sources, strict=True))
+    return msgspec.json.encode(message) + b"\n", b""
 
 
-def job(lang: str, number: int, handler: Handler, task: Task) -> Message:
+def job(lang: str, number: int, handler: Handler, task: ContextJob) -> Message:
     payload = task.payload + b"\n"
     if lang == "shell":
         return _words("job", number, handler.type, task.attempt, len(task.payload), task.id), payload
-    told = {"do": "job", "handler": number, "id": task.id, "attempt": task.attempt, "size": len(task.payload)}
-    return msgspec.json.encode(told) + b"\n", payload
+    message = {"do": "job", "handler": number, "id": task.id, "attempt": task.attempt, "size": len(task.payload)}
+    return msgspec.json.encode(message) + b"\n", payload
 
 
 def part(lang: str, what: str, number: int) -> Message:

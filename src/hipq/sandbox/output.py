@@ -25,7 +25,7 @@ def escaped(text: str) -> str:
     )
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream into lines, holding no more than one line's beginning."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Output:
         self.spawned: list[tuple[str, bytes]] = []
         self.too_many = False
         """It asked for more jobs than one may: then for none."""
-        self._streams = (Lines(), Lines())
+        self._streams = (LineSplitter(), LineSplitter())
         self._marked = 0
         """Lines with the mark, good ones and bad ones."""
         self._log: deque[bytes] = deque()

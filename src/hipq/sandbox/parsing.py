@@ -13,7 +13,7 @@ from hipq.sandbox.context import Context
 from hipq.sandbox.handler import Handler
 from hipq.sandbox.link import Gone
 from hipq.sandbox.output import Output, escaped
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.spawner import Spawner
 
 CHECKED: Final = ("python", "node", "php")
@@ -25,7 +25,7 @@ _LINE: Final = re.compile(r"^<\S+ body>:(\d+)$|eval\(\)'d code:(\d+)$", re.MULTI
 _at_once = threading.BoundedSemaphore(2)
 
 
-def wrong_with(handler: Handler, settings: Settings) -> str:
+def wrong_with(handler: Handler, settings: ContextSettings) -> str:
     """One sentence, with the line; empty if nothing is wrong, or if that cannot be told here and now. None of its code
     runs: each part is loaded as a body, which nobody calls."""
     if handler.lang not in CHECKED or not _at_once.acquire(timeout=SECONDS):

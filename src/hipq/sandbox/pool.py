@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from hipq.errors import NoRoomToRun
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.context import Context
-from hipq.sandbox.handler import Handler, Report, Task
+from hipq.sandbox.handler import ContextJob, Handler, JobReport
 from hipq.sandbox.http import HttpRunner
 from hipq.sandbox.orphans import end_orphans
 from hipq.sandbox.scratch import sweep
-from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.settings import ContextSettings, languages
 from hipq.sandbox.spawner import Spawner
 from hipq.sandbox.starting import SCARCE
 
@@ -23,10 +23,10 @@ Home = tuple[str, str, str]
 """Tenant, language and engine id: whose contexts are shared. Nobody else's are."""
 
 
-class Contexts:
+class ContextPool:
     """For any number of threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ContextSettings) -> None:
         self._settings = settings
         sweep()
         end_orphans()
@@ -37,7 +37,7 @@ class Contexts:
         self._idle: list[tuple[float, Home, Context]] = []
         """Those that wait, and since when; who waited longest is first."""
         self._alive: set[Context] = set()
-        self._places = 0
+        self._count = 0
         """Contexts that are alive, start or end: never more than allowed."""
         self._running: dict[str, Context | None] = {}
         """Task id -> where it is; None while it waits for a context."""
@@ -70,10 +70,10 @@ class Contexts:
     def run(
         self,
         handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]:
         """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can be
         none now."""
         run = self._http.run if handler.lang == "http" else self._in_contexts
@@ -88,10 +88,10 @@ class Contexts:
     def _in_contexts(
         self,
         handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]:
         with self._changed:
             self._running.update(dict.fromkeys(task.name for task in tasks))
         try:
@@ -103,9 +103,13 @@ class Contexts:
                     self._unwanted.discard(task.name)
 
     def _run(
-        self, handler: Handler, left: list[Task], started: Callable[[Task], None], ended: Callable[[Report], None]
-    ) -> list[Task]:
-        unwanted: list[Task] = []
+        self,
+        handler: Handler,
+        left: list[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]:
+        unwanted: list[ContextJob] = []
         while left:
             context = self._take(handler)
             if context is None:
@@ -161,7 +165,7 @@ class Contexts:
         for _, _, context in idle:
             self._end(context)
         with self._changed:
-            while self._places:  # those that ran are ended by the threads that ran them
+            while self._count:  # those that ran are ended by the threads that ran them
                 self._changed.wait()
         self._reaper.join()
         self._spawner.close()
@@ -173,11 +177,11 @@ class Contexts:
             while True:
                 if self._closed:
                     return None
-                for place in range(len(self._idle) - 1, -1, -1):  # the one that waited least is warmest
-                    if self._idle[place][1] == handler.home:
-                        return self._idle.pop(place)[2]
-                if self._places < self._settings.most_contexts:
-                    self._places += 1
+                for index in range(len(self._idle) - 1, -1, -1):  # the one that waited least is warmest
+                    if self._idle[index][1] == handler.home:
+                        return self._idle.pop(index)[2]
+                if self._count < self._settings.most_contexts:
+                    self._count += 1
                     break
                 if self._idle:
                     old = self._idle.pop(0)[2]  # its place is ours
@@ -201,7 +205,7 @@ class Contexts:
         self._end(context)
         return None
 
-    def _assign(self, task: Task, context: Context) -> bool:
+    def _assign(self, task: ContextJob, context: Context) -> bool:
         """Whether the task is still wanted."""
         with self._changed:
             self._running[task.name] = context
@@ -237,7 +241,7 @@ class Contexts:
 
     def _free(self) -> None:
         with self._changed:
-            self._places -= 1
+            self._count -= 1
             self._changed.notify_all()
 
     def _reap(self) -> None:

@@ -12,8 +12,8 @@ from typing import Final
 
 import msgspec
 
-from hipq.sandbox.family import Usage, at_rest, family, living, shared_memory, usage
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.family import ProcessUsage, at_rest, family, living, shared_memory, usage
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.spawner import Spawner
 from hipq.sandbox.starting import start
 
@@ -41,7 +41,7 @@ class ScratchUse(msgspec.Struct):
 class Process:
     """An interpreter that has begun to start. Its first answer will say when it is ready."""
 
-    def __init__(self, language: str, settings: Settings, spawner: Spawner) -> None:
+    def __init__(self, language: str, settings: ContextSettings, spawner: Spawner) -> None:
         self._started = start(language, settings, spawner)
         self._scratch = spawner.scratch
         self._lock = threading.Lock()
@@ -74,17 +74,17 @@ class Process:
         if self._started.folder:  # its pipes have been opened
             self._scratch.remove(self._started.folder)
             self._started.folder = ""
-        told = os.pread(self._started.info, 65536, 0)
+        info = os.pread(self._started.info, 65536, 0)
         os.close(self._started.info)
         self._started.info = -1
         with self._lock:
-            self._first = int(msgspec.json.decode(told)["child-pid"])
+            self._first = int(msgspec.json.decode(info)["child-pid"])
             self._first_handle = os.pidfd_open(self._first)
 
-    def usage(self, memory: int) -> Usage:
+    def usage(self, memory: int) -> ProcessUsage:
         """What all of it uses. Its memory is exact if it may be above this."""
         if not self._first:
-            return Usage()
+            return ProcessUsage()
         found = usage(self._first)
         if found.memory <= memory:
             return found

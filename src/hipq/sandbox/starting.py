@@ -16,7 +16,7 @@ from hipq.errors import CannotRun
 from hipq.sandbox import system_calls
 from hipq.sandbox.bubblewrap import usable_sandbox
 from hipq.sandbox.interpreters import HERE, INSIDE, command, interpreter
-from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.settings import ContextSettings, languages
 from hipq.sandbox.spawner import Spawner
 
 SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
@@ -66,7 +66,7 @@ class _Plan(msgspec.Struct):
     info: int = -1
 
 
-def start(language: str, settings: Settings, spawner: Spawner) -> Started:
+def start(language: str, settings: ContextSettings, spawner: Spawner) -> Started:
     """CannotRun says what is missing on this machine."""
     if not sys.platform.startswith("linux"):
         raise CannotRun("handlers in code run on Linux only")
@@ -134,7 +134,7 @@ def _named(folder: str, ours: ExitStack) -> _Channel:
 
 
 def _trusted(
-    language: str, found: dict[str, str], settings: Settings, channel: _Channel, folder: str, *_: ExitStack
+    language: str, found: dict[str, str], settings: ContextSettings, channel: _Channel, folder: str, *_: ExitStack
 ) -> _Plan:
     launch = _launch(language, found, settings, channel, str(HERE), folder, None)
     guard = [launch[0], "-I", "-S", "-B", str(HERE / "guard.py"), str(os.getpid()), folder]
@@ -145,7 +145,7 @@ def _trusted(
 def _sandboxed(
     language: str,
     found: dict[str, str],
-    settings: Settings,
+    settings: ContextSettings,
     channel: _Channel,
     _folder: str,
     ours: ExitStack,
@@ -180,7 +180,7 @@ def _binds(language: str, found: dict[str, str]) -> dict[str, str]:
 def _launch(
     language: str,
     found: dict[str, str],
-    settings: Settings,
+    settings: ContextSettings,
     channel: _Channel,
     programs: str,
     channel_folder: str,
@@ -188,17 +188,17 @@ def _launch(
 ) -> list[str]:
     program = interpreter(language, found[language])
     words = command(language, program.path if settings.trust else program.inside, programs, settings.memory)
-    told = {
+    plan = {
         "channel": channel.far,
         "user": user,
         "limits": _limits(language, settings),
         "command": [*words, channel_folder] if channel.named else words,
     }
     path = interpreter("python", found["python"]).path
-    return [path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(told)]
+    return [path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(plan)]
 
 
-def _limits(language: str, settings: Settings) -> dict[str, int]:
+def _limits(language: str, settings: ContextSettings) -> dict[str, int]:
     """Of each process. What all together may use is watched from outside."""
     memory = settings.memory + (_RESERVED if language == "node" else 0)
     limits = {"CORE": 0, "DATA": memory, "NOFILE": settings.files, "FSIZE": settings.scratch}

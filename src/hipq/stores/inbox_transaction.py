@@ -18,7 +18,7 @@ from hipq.job.answer import APPLIED, BUFFERED, MATCHED, REPLAYABLE, STATES, Kept
 from hipq.job.matching import Ended, Found, Pending, Placed, is_useless, meeting, seeks, takes, use_of, verdict
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ERROR, FINAL, RETRY, WAITING
-from hipq.stores.base import Delivered
+from hipq.stores.values import Delivered
 
 KEYS_AT_ONCE: Final = 1000
 """Keys a transaction locks: with twenty times as many PostgreSQL runs out of room for locks."""

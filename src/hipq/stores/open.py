@@ -13,9 +13,9 @@ from urllib.parse import quote, urlencode
 
 from hipq.errors import Invalid, Moved, StoreUnavailable, shown
 from hipq.job import payload
-from hipq.stores.base import Store
 from hipq.stores.clock import Clock
 from hipq.stores.password import without_password
+from hipq.stores.protocols import Store
 
 __all__ = ["located", "open_guest", "open_store", "url_of", "without_password"]
 

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from hipq.errors import Invalid, Moved, StoreUnavailable
-from hipq.stores.base import Store
 from hipq.stores.password import without_password
+from hipq.stores.protocols import Store
 
 PATIENT: Final = frozenset({"enqueue", "answer", "queue", "change_rules"})
 """What programs ask for that have nobody else to try again for them, as engines do."""

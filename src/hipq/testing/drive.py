@@ -89,7 +89,7 @@ class Drive:
         """The engines leave. Their stores are closed by the apps."""
         for driven in self._driven.values():
             with suppress(StoreError):  # the test may have closed it
-                driven.app.store.drop_lease(driven.engine.engine_id)
+                driven.app.store.renew_lease(driven.engine.engine_id, 0)
         self._driven.clear()
 
     # -- the moments ------------------------------------------------------------------------------------------------
@@ -216,7 +216,7 @@ class Drive:
         if driven and driven.serves == serves:
             return driven
         if driven:
-            driven.app.store.drop_lease(driven.engine.engine_id)
+            driven.app.store.renew_lease(driven.engine.engine_id, 0)
         if not serves:
             return None
         self._driven[id(app)] = driven = self._new(app, serves)

@@ -85,7 +85,7 @@ async def _sleep(call: Call, seconds: float) -> None:
 
 def _not_stored(call: Call, accepted: Accepted) -> Reply:
     """The store is away: of a job in this daemon's journal it is known all the same."""
-    if not accepted.is_here(call.id):
+    if not accepted.is_here(call.tenant, call.id):
         raise StoreUnavailable
     return _said(call)
 

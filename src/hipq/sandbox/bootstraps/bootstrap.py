@@ -37,13 +37,13 @@ class Job:
 class Handler:
     """The code of one version of one jobtype, compiled, and its globals."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.type = told["type"]
+    def __init__(self, message: dict[str, Any]) -> None:
+        self.type = message["type"]
         self.scope: dict[str, Any] = {"__name__": "handler", "__builtins__": __builtins__}
-        self.function = self._compile_body(told["body"])
-        self.before_each = self._compile(told["beforeEach"], "beforeEach")
-        self.after_each = self._compile(told["afterEach"], "afterEach")
-        self.run(self._compile(told["before"], "before"))
+        self.function = self._compile_body(message["body"])
+        self.before_each = self._compile(message["beforeEach"], "beforeEach")
+        self.after_each = self._compile(message["afterEach"], "afterEach")
+        self.run(self._compile(message["before"], "before"))
 
     def _file(self, part: str, source: str) -> str:
         """A name under which tracebacks find the source."""
@@ -206,8 +206,8 @@ def read_line() -> dict[str, Any]:
         _received.extend(more)
     line, _, rest = _received.partition(b"\n")
     _received[:] = rest
-    told: dict[str, Any] = json.loads(line)
-    return told
+    message: dict[str, Any] = json.loads(line)
+    return message
 
 
 def outputs() -> list[int]:
@@ -237,15 +237,15 @@ def say(kind: str, status: int = 200, data: bytes = b"", error: str = "", retire
         rest = rest[os.write(ANSWERS, rest) :]
 
 
-def run_job(handlers: dict[int, Handler], told: dict[str, Any]) -> None:
-    raw = read(PAYLOADS, told["size"] + 1)[:-1]
+def run_job(handlers: dict[int, Handler], message: dict[str, Any]) -> None:
+    raw = read(PAYLOADS, message["size"] + 1)[:-1]
     say_begun()
-    handler = handlers[told["handler"]]
+    handler = handlers[message["handler"]]
     try:
         payload: str | bytes = raw.decode()
     except UnicodeDecodeError:
         payload = raw
-    status, data, error = attempted(handler.function, payload, Job(told["id"], handler.type, told["attempt"]))
+    status, data, error = attempted(handler.function, payload, Job(message["id"], handler.type, message["attempt"]))
     say("done", status, data, error)
 
 
@@ -253,9 +253,9 @@ def say_begun() -> None:
     os.write(ANSWERS, b'{"kind":"begun"}\n')
 
 
-def load(handlers: dict[int, Handler], told: dict[str, Any]) -> None:
+def load(handlers: dict[int, Handler], message: dict[str, Any]) -> None:
     def made() -> None:
-        handlers[told["handler"]] = Handler(told)
+        handlers[message["handler"]] = Handler(message)
 
     status, _, error = attempted(made)
     say("done", status, b"", error)
@@ -271,16 +271,16 @@ def main() -> None:
     handlers: dict[int, Handler] = {}
     say("hello")
     while True:
-        told = read_line()
-        do = told["do"]
+        message = read_line()
+        do = message["do"]
         if do == "job":
-            run_job(handlers, told)
+            run_job(handlers, message)
         elif do == "load":
-            load(handlers, told)
+            load(handlers, message)
         elif do == "forget":
-            handlers.pop(told["handler"], None)
+            handlers.pop(message["handler"], None)
         else:
-            handler = handlers[told["handler"]]
+            handler = handlers[message["handler"]]
             status, _, error = attempted(handler.run, handler.before_each if do == "begin" else handler.after_each)
             say("done", status, b"", error)
 

@@ -21,16 +21,16 @@ CAPABILITY_VERSION = 0x20080522
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
-    _arrange(told["channel"])
-    if told["user"] is not None:
+    plan = json.loads(sys.argv[1])
+    _arrange(plan["channel"])
+    if plan["user"] is not None:
         _give_up_rights()
         os.setgroups([])
-        os.setresgid(told["user"], told["user"], told["user"])
-        os.setresuid(told["user"], told["user"], told["user"])  # which takes the rest of what it may do
-    for name, most in told["limits"].items():
+        os.setresgid(plan["user"], plan["user"], plan["user"])
+        os.setresuid(plan["user"], plan["user"], plan["user"])  # which takes the rest of what it may do
+    for name, most in plan["limits"].items():
         _limit(getattr(resource, "RLIMIT_" + name), most)
-    os.execv(told["command"][0], told["command"])
+    os.execv(plan["command"][0], plan["command"])
 
 
 def _give_up_rights() -> None:

@@ -13,8 +13,8 @@ from psycopg.rows import args_row
 from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
-from hipq.stores.base import AnswerFilter, Delivered
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.inbox_transaction import (
     LOOKED_AT,
     NONE_APPLIED,
@@ -31,6 +31,7 @@ from hipq.stores.postgres.scan_floor import TOP
 from hipq.stores.postgres.session import LONG_SECONDS
 from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Settle, rows
+from hipq.stores.values import Delivered
 
 _Inserted = msgspec.defstruct("_Inserted", list(KEPT[1:]))
 _Twin = msgspec.defstruct("_Twin", ["position", "twin", "queue", "tenant", "job_type", "job_key", "answer_id"])

@@ -12,9 +12,10 @@ from psycopg.rows import tuple_row
 from hipq.errors import DuplicateKey, StoreUnavailable
 from hipq.job.model import New, numbered
 from hipq.stores import large
-from hipq.stores.base import Stored, renamed, taken
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.statements import Statements
+from hipq.stores.refusals import renamed, taken
+from hipq.stores.values import Stored
 
 COPY_FROM: Final = 200
 """Rows from which COPY is worth its savepoint: a quarter faster than JSON at 200, twice as fast at 5,000."""
@@ -59,12 +60,14 @@ class Insert:
     def one(self, conn: AnyConnection, job: New, all_or_nothing: bool, notify: bool) -> Stored:
         """A job with a small payload, in one round trip, with a notice or without."""
         query = self._statements.of("insert_one", job.queue)
+        values = msgspec.structs.asdict(job) | {"notify": notify}
         for _ in range(TRIES):
-            added = cursor(conn).execute(query, msgspec.structs.asdict(job) | {"notify": notify}).fetchone()
+            added = cursor(conn).execute(query, values).fetchone()
             if added:
                 return Stored(added[0])
             if holders := self._holders(conn, [(0, job)] if job.job_key else []):
                 return _duplicate(job, holders[0], all_or_nothing)
+            values["id"] = 0
         raise _restless([job])
 
     def many(
@@ -73,12 +76,15 @@ class Insert:
         """Jobs of any size, in the open transaction."""
         stored: dict[int, Stored] = {}
         todo: Sequence[int] = range(len(jobs))
+        reserved = [job.id for job in jobs]
         for _ in range(TRIES):
             by_queue: dict[int, list[int]] = {}
             for index in todo:
                 by_queue.setdefault(jobs[index].queue, []).append(index)
             for queue in sorted(by_queue):  # in an order all share, as the keys within each: so nobody deadlocks
-                stored |= self._add(conn, queue, jobs, by_queue[queue], may_copy)
+                ids = self._take_ids(conn, queue, [reserved[index] for index in by_queue[queue]])
+                pairs = list(zip(ids, by_queue[queue], strict=True))
+                stored |= self._add(conn, queue, jobs, pairs, may_copy)
             refused = [(index, jobs[index]) for index in todo if index not in stored and jobs[index].job_key]
             for index, holder in sorted(self._holders(conn, refused).items()):
                 stored[index] = _duplicate(jobs[index], holder, all_or_nothing)
@@ -86,14 +92,14 @@ class Insert:
             todo = [index for index in todo if index not in stored]
             if not todo:
                 return [stored[index] for index in range(len(jobs))]
+            reserved = [0] * len(jobs)
         raise _restless([jobs[index] for index in todo])
 
     def _add(
-        self, conn: AnyConnection, queue: int, jobs: Sequence[New], indexes: list[int], may_copy: bool
+        self, conn: AnyConnection, queue: int, jobs: Sequence[New], pairs: list[tuple[int, int]], may_copy: bool
     ) -> dict[int, Stored]:
-        """Those that went in."""
-        pairs = list(zip(self._take_ids(conn, queue, len(indexes)), indexes, strict=True))
-        if any(jobs[index].job_key for index in indexes):
+        """Those of these ids and indexes that went in."""
+        if any(jobs[index].job_key for _, index in pairs):
             pairs.sort(key=lambda pair: _whole_key(jobs[pair[1]]))
         added = self._put(conn, queue, [(job_id, jobs[index]) for job_id, index in pairs], may_copy)
         return {index: Stored(job_id) for job_id, index in pairs if job_id in added}
@@ -159,10 +165,14 @@ class Insert:
             added += [job_id for (job_id,) in cursor(conn).execute(query, values, binary=True).fetchall()]
         return added
 
-    def _take_ids(self, conn: AnyConnection, queue: int, count: int) -> list[int]:
+    def _take_ids(self, conn: AnyConnection, queue: int, reserved: list[int]) -> list[int]:
+        """These ids, and others where one is 0."""
+        if not (count := reserved.count(0)):
+            return reserved
         query = f"SELECT nextval('{self._statements.table(queue).table}_ids') FROM generate_series(1, %s)"
         found = cursor(conn).execute(query.encode(), (count,), binary=True)
-        return [numbered(sequence, queue) for (sequence,) in found.fetchall()]
+        fresh = iter([sequence for (sequence,) in found.fetchall()])
+        return [job_id or numbered(next(fresh), queue) for job_id in reserved]
 
     def _holders(self, conn: AnyConnection, refused: list[tuple[int, New]]) -> dict[int, int]:
         """The ids of the live jobs that have the keys of these, by the numbers given with them."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal
 
 from hipq.job.model import New
-from hipq.stores.base import JOURNALS, Counted, Stored, Usage, WaitingLane, counted
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert
@@ -17,6 +16,7 @@ from hipq.stores.postgres.session import LONG_SECONDS
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.refusals import Given, refusals
+from hipq.stores.values import JOURNALS, Counted, Stored, Usage, WaitingLane, counted
 
 
 class LaneVerbs:
@@ -45,18 +45,13 @@ class LaneVerbs:
         with self._using(answer_seconds) as conn:
             return conn.execute(self._statements.of(statement, queue), values).fetchall()
 
-    def usage(self, queue: int, tenants: Sequence[str] | None = None) -> dict[str, Usage]:
-        if tenants is None:
-            found = self._found("usage", queue, answer_seconds=LONG_SECONDS)
-        else:
-            found = self._found("usage_of", queue, answer_seconds=LONG_SECONDS, tenants=list(tenants))
-        return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
-
-    def usage_answers(self, queue: int, tenants: Sequence[str]) -> dict[str, Usage]:
-        found = self._found(
-            "usage_answers", queue, answer_seconds=LONG_SECONDS, tenants=list(tenants), queue_number=queue
-        )
-        return {tenant: Usage(answers, size) for tenant, answers, size in found}
+    def usage(
+        self, queue: int, tenants: Sequence[str] | None = None, *, of: Literal["jobs", "answers"] = "jobs"
+    ) -> dict[str, Usage]:
+        name = "usage_answers" if of == "answers" else "usage" if tenants is None else "usage_of"
+        values = {"tenants": tenants if tenants is None else list(tenants), "queue_number": queue}
+        found = self._found(name, queue, answer_seconds=LONG_SECONDS, **values)
+        return {tenant: Usage(count, size) for tenant, count, size in found}
 
     def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
         ((jobs, size, last),) = self._found(

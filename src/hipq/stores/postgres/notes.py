@@ -6,25 +6,19 @@ from abc import abstractmethod
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
-from hipq.stores.base import LAST
 from hipq.stores.postgres.connection import Connection, patiently
+from hipq.stores.values import LAST, NEXT
 
 
 class NoteVerbs:
     @abstractmethod
     def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]: ...
 
-    def notes(self, kind: str, start: str = "") -> dict[str, str]:
+    def notes(self, kind: str, start: str = "", *, exact: bool = False) -> dict[str, str]:
         where = b"kind = %s AND name >= %s AND name < %s AND value <> ''"  # a range of the primary key
         with self._using() as conn:
             query = b"SELECT name, value FROM hipq_notes WHERE %s ORDER BY name" % where
-            return dict(conn.execute(query, (kind, start, start + LAST)).fetchall())
-
-    def note(self, kind: str, name: str) -> str:
-        with self._using() as conn:
-            query = b"SELECT value FROM hipq_notes WHERE kind = %s AND name = %s"
-            found = conn.execute(query, (kind, name)).fetchone()
-        return str(found[0]) if found else ""
+            return dict(conn.execute(query, (kind, start, start + (NEXT if exact else LAST))).fetchall())
 
     def change_note(self, kind: str, name: str, change: Callable[[str], str]) -> str:
         with self._using() as conn:

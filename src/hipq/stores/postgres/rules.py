@@ -13,8 +13,8 @@ from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, late
-from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claims import Asked, Claim
 from hipq.stores.postgres.connection import Connection, Connections, in_transaction
 from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.rule_claims import Rulebook
@@ -23,6 +23,7 @@ from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.turn import rows
 from hipq.stores.postgres.wake import lowest, notify, soon
 from hipq.stores.rule_claims import ALL, START
+from hipq.stores.values import Holder, Limits, Stored
 
 
 class RuleVerbs:
@@ -103,12 +104,6 @@ class RuleVerbs:
         values = {"queue": queue, "ticket": ticket, "note": note}
         with self._using() as conn:
             conn.execute(self._statements.plain("drop_ticket"), values)
-
-    def unpark(self, queue: int, limit: int) -> int:
-        with self._using() as conn:
-            found = conn.execute(self._statements.of("unpark", queue), {"limit": limit}, binary=True).fetchall()
-            self._announce(conn, lowest((queue, (rank, job_id)) for rank, job_id in found))
-        return len(found)
 
     # -- cron -------------------------------------------------------------------------------------------------------
     def cron(self, queue: int, name: str, now: int) -> int:

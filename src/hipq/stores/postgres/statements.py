@@ -9,7 +9,7 @@ from hipq.errors import NotFound
 from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
 from hipq.stores import migrations
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 
 PACKAGE: Final = "hipq.stores.postgres"
 _KEPT: Final = ", ".join(f"a.{column}" for column in KEPT)

@@ -18,10 +18,10 @@ import psycopg
 from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.job.when import SECOND
-from hipq.stores.base import Stored
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.postgres.insert import cursor
 from hipq.stores.postgres.session import Session
+from hipq.stores.values import Stored
 
 CHANNEL: Final = "hipq"
 SOON: Final = 120 * SECOND

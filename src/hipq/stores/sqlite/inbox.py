@@ -12,13 +12,14 @@ import msgspec
 from hipq.job.answer import KEPT, Kept, NewAnswer
 from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
-from hipq.stores.base import AnswerFilter, Delivered
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.inbox_transaction import LOOKED_AT, NONE_APPLIED, Applied, Numbered, by_queue, deliver
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, no_nul, read
 from hipq.stores.sqlite.connection import Connection
 from hipq.stores.sqlite.rule_claims import texts
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.turn import Settle
+from hipq.stores.values import Delivered
 
 _numbered = msgspec.json.Decoder(list[tuple[int, Pending]])
 _kept = msgspec.json.Decoder(list[Kept])

@@ -11,10 +11,11 @@ from typing import Any
 from hipq.errors import DuplicateKey, Invalid
 from hipq.job.model import New, numbered
 from hipq.stores import large
-from hipq.stores.base import Stored, renamed, taken
+from hipq.stores.refusals import renamed, taken
 from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul
 from hipq.stores.sqlite.connection import translated
 from hipq.stores.sqlite.statements import Statements
+from hipq.stores.values import Stored
 
 
 class Insert:
@@ -31,10 +32,11 @@ class Insert:
         todo: dict[int, list[int]] = {}
         for index, job in enumerate(jobs):
             todo.setdefault(job.queue, []).append(index)
+        reserved = [job.id for job in jobs]
         while todo:
             queue, indexes = todo.popitem()
             self._statements.table(queue)  # else an unknown one has no ids to take
-            fresh = self._take_ids(conn, queue, len(indexes))
+            fresh = self._take_ids(conn, queue, [reserved[index] for index in indexes])
             added = self._insert_rows(
                 conn, queue, [(job_id, jobs[index]) for job_id, index in zip(fresh, indexes, strict=True)]
             )
@@ -43,6 +45,7 @@ class Insert:
                 if job_id in added:
                     stored[index] = Stored(job_id)
                 elif not job.job_key:  # somebody chose this number as a key: take another
+                    reserved[index] = 0
                     todo.setdefault(queue, []).append(index)
                 else:
                     holder = self._holder(conn, job)
@@ -67,10 +70,13 @@ class Insert:
                     raise DuplicateKey(job.job_type, job.job_key, self._holder(conn, job))
             self._insert_rows(conn, queue, renamed(some, added))
 
-    def _take_ids(self, conn: sqlite3.Connection, queue: int, count: int) -> list[int]:
+    def _take_ids(self, conn: sqlite3.Connection, queue: int, reserved: list[int]) -> list[int]:
+        """These ids, and others where one is 0."""
+        count = reserved.count(0)
         query = "UPDATE hipq_queues SET last_id = last_id + ? WHERE number = ? RETURNING last_id"
         ((last,),) = conn.execute(query, (count, queue)).fetchall()
-        return [numbered(sequence, queue) for sequence in range(last - count + 1, last + 1)]
+        fresh = iter(range(last - count + 1, last + 1))
+        return [job_id or numbered(next(fresh), queue) for job_id in reserved]
 
     def _insert_rows(self, conn: sqlite3.Connection, queue: int, jobs: list[tuple[int, New]]) -> set[int]:
         """Insert; the ids of those that went in."""

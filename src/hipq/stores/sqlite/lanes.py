@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from hipq.job.model import New
-from hipq.stores.base import JOURNALS, Counted, Usage, WaitingLane, counted
 from hipq.stores.refusals import Given, refusals
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.insert import Insert, savepoint
 from hipq.stores.sqlite.notes import read_note, write_note
 from hipq.stores.sqlite.statements import Statements
+from hipq.stores.values import JOURNALS, Counted, Usage, WaitingLane, counted
 
 _lanes = msgspec.json.Decoder(list[WaitingLane])
 _names = msgspec.json.Decoder(list[str])
@@ -44,17 +45,14 @@ class LaneVerbs:
         with self._db.reading() as conn:
             return _names.decode(conn.execute(self._statements.of(statement, queue), values).fetchone()[0])
 
-    def usage(self, queue: int, tenants: Sequence[str] | None = None) -> dict[str, Usage]:
-        query = self._statements.of("usage" if tenants is None else "usage_of", queue)
-        with self._db.reading() as conn:
-            found = conn.execute(query, {"tenants": msgspec.json.encode(tenants).decode()}).fetchall()
-        return {tenant: Usage(jobs, size) for tenant, jobs, size in found}
-
-    def usage_answers(self, queue: int, tenants: Sequence[str]) -> dict[str, Usage]:
+    def usage(
+        self, queue: int, tenants: Sequence[str] | None = None, *, of: Literal["jobs", "answers"] = "jobs"
+    ) -> dict[str, Usage]:
+        name = "usage_answers" if of == "answers" else "usage" if tenants is None else "usage_of"
         with self._db.reading() as conn:
             values = {"tenants": msgspec.json.encode(tenants).decode(), "queue": queue}
-            found = conn.execute(self._statements.of("usage_answers", queue), values).fetchall()
-        return {tenant: Usage(answers, size) for tenant, answers, size in found}
+            found = conn.execute(self._statements.of(name, queue), values).fetchall()
+        return {tenant: Usage(count, size) for tenant, count, size in found}
 
     def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
         with self._db.reading() as conn:

@@ -5,22 +5,18 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable
 
-from hipq.stores.base import LAST
 from hipq.stores.sqlite.connection import Connection
+from hipq.stores.values import LAST, NEXT
 
 
 class NoteVerbs:
     _db: Connection
 
-    def notes(self, kind: str, start: str = "") -> dict[str, str]:
+    def notes(self, kind: str, start: str = "", *, exact: bool = False) -> dict[str, str]:
         where = "kind = ? AND name >= ? AND name < ? AND value <> ''"  # a range of the primary key
         with self._db.reading() as conn:
             query = f"SELECT name, value FROM hipq_notes WHERE {where} ORDER BY name"
-            return dict(conn.execute(query, (kind, start, start + LAST)).fetchall())
-
-    def note(self, kind: str, name: str) -> str:
-        with self._db.reading() as conn:
-            return read_note(conn, kind, name)
+            return dict(conn.execute(query, (kind, start, start + (NEXT if exact else LAST))).fetchall())
 
     def change_note(self, kind: str, name: str, change: Callable[[str], str]) -> str:
         with self._db.writing() as conn:

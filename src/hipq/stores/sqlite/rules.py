@@ -10,8 +10,8 @@ from hipq.job.model import New, Row
 from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked
-from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claims import Asked, Claim
 from hipq.stores.rule_claims import ALL, START
 from hipq.stores.sqlite.batch import read
 from hipq.stores.sqlite.connection import Connection
@@ -20,6 +20,7 @@ from hipq.stores.sqlite.rule_claims import Rulebook
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.tickets import Tickets
 from hipq.stores.sqlite.turn import Take
+from hipq.stores.values import Holder, Limits, Stored
 
 
 class RuleVerbs:
@@ -90,10 +91,6 @@ class RuleVerbs:
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         with self._db.writing() as conn:
             self._tickets.drop(conn, queue, ticket, note)
-
-    def unpark(self, queue: int, limit: int) -> int:
-        with self._db.writing() as conn:
-            return conn.execute(self._statements.of("unpark", queue), {"limit": limit}).rowcount
 
     # -- cron -------------------------------------------------------------------------------------------------------
     def cron(self, queue: int, name: str, now: int) -> int:

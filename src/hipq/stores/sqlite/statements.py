@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable
 from hipq.errors import NotFound
 from hipq.job.answer import KEPT
 from hipq.stores import migrations
-from hipq.stores.base import QueueTables
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES
+from hipq.stores.values import QueueTables
 
 
 class Statements:

@@ -11,12 +11,13 @@ import msgspec
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import FINAL
 from hipq.stores import large
-from hipq.stores.base import Claim, Stored
+from hipq.stores.claims import Claim
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, keep, no_nul, read
 from hipq.stores.sqlite.insert import Insert
 from hipq.stores.sqlite.rule_claims import Rulebook, texts
 from hipq.stores.sqlite.statements import Statements
+from hipq.stores.values import Stored
 
 _MANY: Final = 400
 """SQLite joins at most 500 SELECTs in one statement."""

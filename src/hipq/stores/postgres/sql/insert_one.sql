@@ -1,6 +1,6 @@
--- Add one job: its id is taken and its row written in one round trip. Safe without a transaction around it, being one
+-- Add one job: its id is taken, if none was reserved, and its row written in one round trip. Safe without a transaction around it, being one
 -- statement; who listens is told when it commits, if asked for. A live job with the same key is left alone (index _key): then no row comes back, and one id is wasted.
-WITH new AS (SELECT nextval('{live}_ids') << 16 | {number} AS id)
+WITH new AS (SELECT CASE WHEN %(id)s::int8 > 0 THEN %(id)s::int8 ELSE nextval('{live}_ids') << 16 | {number} END AS id)
 INSERT INTO {live} (
   id, tenant, lane, job_type, job_key, job_data, phase, rank, priority, throttle_factor, time_windows, timeout,
   scheduled_run_time, create_time, update_time, meta

@@ -1,6 +1,6 @@
-"""From what a callback says to an answer in the inbox: this side looks into the database, in a thread.
+"""From a callback to an answer in the inbox: the part that uses the database, in a thread.
 
-The answer is for the very job that the URL names: if another has its key by now, that one never sees it.
+The answer is for the very job that the URL names: another job that has the key by now never sees it.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from msgspec.structs import replace
 
 from hipq.answers.arrive import arrive
 from hipq.answers.inbox import AnyQueue, Inbox
-from hipq.callback.request import BadCallback, Request
-from hipq.callback.signing import Claims, Expired, Forbidden, Signer
+from hipq.callback.request import BadCallback, CallbackRequest
+from hipq.callback.signing import Expired, Forbidden, SignedClaims, Signer
 from hipq.errors import Invalid
 from hipq.events import Events
 from hipq.job.answer import Answered, NewAnswer
 from hipq.job.model import Row, queue_of
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 
 class NumberedQueue(AnyQueue, Protocol):
@@ -28,8 +28,8 @@ class NumberedQueue(AnyQueue, Protocol):
     def number(self) -> int: ...
 
 
-class App(Protocol):
-    """What is asked of a Hipq."""
+class AnswerApp(Protocol):
+    """What this module needs of a Hipq."""
 
     name: str
     events: Events
@@ -42,13 +42,13 @@ class App(Protocol):
     def queues(self) -> Sequence[NumberedQueue]: ...
 
 
-class Bringing:
-    def __init__(self, app: App) -> None:
+class AnswerDelivery:
+    def __init__(self, app: AnswerApp) -> None:
         self._app = app
         self._undeclared: dict[int, Undeclared] = {}
 
-    def made(self, claims: Claims, request: Request, body: bytes) -> NewAnswer:
-        """The answer, to the job as it is now."""
+    def made(self, claims: SignedClaims, request: CallbackRequest, body: bytes) -> NewAnswer:
+        """The callback as an answer to its job, as the job is now."""
         store = self._app.store
         if claims.is_over(store.now()):
             raise Expired
@@ -67,15 +67,15 @@ class Bringing:
             raise Expired
         return replace(new, tenant=row.tenant)
 
-    def bring(self, news: Sequence[NewAnswer]) -> Sequence[Answered | Exception]:
-        """All of them, in one transaction."""
+    def deliver(self, news: Sequence[NewAnswer]) -> Sequence[Answered | Exception]:
+        """Store all answers in one transaction."""
         queues: dict[int, AnyQueue] = {**self._undeclared, **{queue.number: queue for queue in self._app.queues}}
         inbox = Inbox(self._app.store, self._app.events, queues)
         delivered = inbox.deliver(news)
         return [one.outcome for one in delivered]
 
     def _queue(self, number: int) -> AnyQueue | None:
-        """Its queue. One that other programs declare and this one does not is no reason to lose an answer."""
+        """The queue of this number, even if only other programs declare it: that is no reason to lose an answer."""
         for queue in self._app.queues:
             if queue.number == number:
                 return queue
@@ -86,13 +86,14 @@ class Bringing:
 
 
 def _is_past(row: Row, new: NewAnswer) -> bool:
-    """Whether its job's time was over so long ago that nobody wants to know: by then its URL has expired."""
+    """Whether the job's deadline was so long ago that the answer is not wanted: its URL has expired by then."""
     over = row.update_time if row.state == FINAL else row.deadline
     return 0 < over <= new.arrived - new.early
 
 
 class Undeclared:
-    """A queue of the instance that this program's code does not have. `app.known` would hand it to engines as well."""
+    """A queue of the instance that this program's code does not declare. `app.known` would hand it to engines as
+    well."""
 
     def __init__(self, store: Store, number: int, name: str) -> None:
         self.name = name

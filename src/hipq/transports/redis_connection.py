@@ -1,4 +1,4 @@
-"""A connection to a Redis server, and what its errors mean."""
+"""A connection to a Redis server, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -15,58 +15,59 @@ from hipq.transports.address import Address
 from hipq.transports.host import host_and_port
 
 SOCKET_SECONDS: Final = 5.0
-"""A server that does not reply for so long is not there."""
+"""Seconds without a reply after which a server counts as down."""
 
 
-class Where(NamedTuple):
+class RedisTarget(NamedTuple):
     host: str
     port: int
     database: int
     stream: str
 
 
-def where_of(address: Address) -> Where:
+def target_of(address: Address) -> RedisTarget:
     host, port = host_and_port(address, 6379)
     first, slash, rest = address.name.partition("/")
     if slash and first.isascii() and first.isdigit():
         if not rest or len(first) > 5:
             raise Invalid(f"{address} does not say which stream; it looks like redis://server:6379/2/STREAM")
-        return Where(host, port, int(first), rest)
-    return Where(host, port, 0, address.name)
+        return RedisTarget(host, port, int(first), rest)
+    return RedisTarget(host, port, 0, address.name)
 
 
-class Line:
-    """One connection. redis-py's clients would repeat a command after a failure: a message would be sent twice."""
+class RedisConnection:
+    """One connection. redis-py's clients would repeat a command after a failure, and so send a message twice."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        where = where_of(address)
+        where = target_of(address)
         encrypted = address.scheme == "rediss"
         more: dict[str, Any] = {"ssl_cert_reqs": "required", "ssl_check_hostname": True} if encrypted else {}
         options: dict[int, int] = {}
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # else what is written while the network is down may arrive much later
+        # otherwise data written while the network is down may arrive much later
+        if hasattr(socket, "TCP_USER_TIMEOUT"):
             options[socket.TCP_USER_TIMEOUT] = int(SOCKET_SECONDS * 1000)
         self._connection: Any = (SSLConnection if encrypted else Connection)(
             host=where.host, port=where.port, db=where.database,
             username=address.user or None, password=address.password or None,
             socket_timeout=SOCKET_SECONDS, socket_connect_timeout=SOCKET_SECONDS,
             socket_keepalive=True, socket_keepalive_options=options,
-            protocol=2,  # HELLO, of the third, makes old servers repeat the password in their error
+            protocol=2,  # HELLO of protocol 3 makes old servers repeat the password in their error
             **more,
         )  # fmt: skip
 
     def open(self) -> None:
-        """Connect, if it is not or no longer connected."""
+        """Connect, unless it is connected."""
         try:
             self._connection.connect()
-            if self._readable():  # nobody asked for anything: the server has hung up
+            if self._readable():  # nothing was requested, so the server has hung up
                 self._connection.disconnect()
                 self._connection.connect()
         except (exceptions.RedisError, OSError, ValueError) as error:
             raise failure(self._address, error) from None
 
     def ask(self, *commands: Sequence[Any]) -> list[Any]:
-        """The replies to these; one that is an error is a `ResponseError` among them."""
+        """The replies to these commands; an error reply is a `ResponseError` among them."""
         replies: list[Any] = []
         try:
             self._connection.send_packed_command(self._connection.pack_commands(commands))
@@ -81,7 +82,7 @@ class Line:
         return replies
 
     def get(self, *command: Any) -> Any:
-        """The reply to this; an error is raised as what it means."""
+        """The reply to a command; an error reply is raised as hipq's error."""
         (reply,) = self.ask(command)
         if isinstance(reply, exceptions.ResponseError):
             raise failure(self._address, reply) from None
@@ -91,7 +92,7 @@ class Line:
         try:
             self._connection.disconnect()
         except Exception:
-            pass  # it is gone either way
+            pass  # the connection is gone either way
 
     def _readable(self) -> bool:
         try:
@@ -109,7 +110,7 @@ _MEANING: Final[Sequence[tuple[type[Exception], str]]] = [
 
 
 def failure(address: Address, error: Exception) -> HipqError:
-    where = where_of(address)
+    where = target_of(address)
     server = f"{where.host}:{where.port}"
     said = str(error).replace(address.password, "…") if address.password else str(error)
     below = error.__context__

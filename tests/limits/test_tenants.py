@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from hipq.limits.admission import Admission
+from hipq.limits.base import Usage
 from hipq.limits.rules import Rules, load, refusal
 from hipq.limits.tenants import PerTenant, tenant_of
 
@@ -19,7 +20,7 @@ def test_a_lane_belongs_to_who_is_named_before_the_first_slash(lane: str, tenant
 
 def test_all_lanes_of_a_tenant_share_one_pool() -> None:
     held = {"acme/x": 1500, "acme/y": 500, "acmes/x": 7000, "a.b/x": 1000}
-    pool = LIMIT.pool("acme/z", held)
+    pool = LIMIT.pool("acme/z", Usage(held, {}, 0, 1))
     assert (pool.cap, pool.used) == (3000, 2000)
     admission = Admission(Rules(limits=(LIMIT,)), (), held, "{}", 1)
     assert admission.admits("t", "acme/x", 1000, ("1", 1))

@@ -1,4 +1,4 @@
-"""What the backends have in common: they say what is wrong with their settings, and they can work."""
+"""What the backends have in common: they report wrong settings, and they can work."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TaskBackend(BaseTaskBackend):
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         super().__init__(alias, params)
         self._wrong = ""
-        """What OPTIONS says that cannot be: told by `manage.py check`, which could not be asked if this raised."""
+        """What is wrong with OPTIONS. `manage.py check` reports it, and could not if the constructor raised."""
         try:
             self._read(self.options)
         except Invalid as error:
@@ -31,11 +31,11 @@ class TaskBackend(BaseTaskBackend):
 
     @abstractmethod
     def _read(self, options: dict[str, Any]) -> None:
-        """Invalid, if they are."""
+        """Read the options; raises Invalid."""
 
     @abstractmethod
     def work(self, queues: Sequence[str] | None, *, concurrency: int, until_empty: bool, lease: float) -> None:
-        """Until asked to stop by SIGINT or SIGTERM, or until nothing is due."""
+        """Run tasks until SIGINT or SIGTERM, or until nothing is due."""
 
     def named(self) -> str:
         return f"TASKS[{self.alias!r}]"

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from hipq.stores.postgres import scan_floor
 from hipq.stores.postgres.scan_floor import BOTTOM, LONGEST, SHARE, WORTH, ScanFloor
 from hipq.stores.postgres.store import PostgresStore

@@ -1,4 +1,4 @@
-"""What is wrong with the other side: said once, however often it is met, and how long to wait for it."""
+"""An outage of the other side: logged once, however often it is met, with growing pauses between tries."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LONGEST_PAUSE: Final = 30.0
 _log: Final = logging.getLogger("hipq")
 
 
-class Trouble:
+class Outage:
     def __init__(self, name: str) -> None:
         self._name = name
         self._lock = threading.Lock()
@@ -21,7 +21,7 @@ class Trouble:
         self._pause = FIRST_PAUSE
 
     def down(self, error: str) -> float:
-        """It failed; the seconds until it is worth another try, twice as many each time."""
+        """Note a failure; returns the seconds to wait before the next try, twice as many each time."""
         with self._lock:
             is_news, self._error = error != self._error, error
             pause, self._pause = self._pause, min(self._pause * 2, LONGEST_PAUSE)

@@ -1,4 +1,4 @@
-"""A connection to an AMQP server, and what its errors mean."""
+"""A connection to an AMQP server, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ from yarl import URL
 
 from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
-from hipq.transports.amqp_frames import Transport
+from hipq.transports.amqp_frames import FrameTransport
 from hipq.transports.loop import cut
 
 SECONDS: Final = 5.0
-"""How long the server may take to answer a question of ours."""
+"""Seconds that the server may take to answer a request."""
 HEARTBEAT: Final = 20
 PORTS: Final = {"amqp": 5672, "amqps": 5671}
 
-for library in ("aiormq", "pamqp"):  # else they write to stderr where nobody set up logging
+for library in ("aiormq", "pamqp"):  # otherwise they write to stderr in programs without logging
     logging.getLogger(library).addHandler(logging.NullHandler())
 
 
-class Line:
-    """A connection that is not mended: what is in its buffers when it breaks is never sent by another one."""
+class AmqpConnection:
+    """A connection that is never reconnected, so that messages in its buffers are not sent later."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._transport = Transport()
+        self._transport = FrameTransport()
         self.connection: aiormq.abc.AbstractConnection
         self.channel: aiormq.Channel
 
@@ -65,11 +65,11 @@ class Line:
             raise
 
     async def reopen(self, *, confirms: bool) -> None:
-        """Open a channel: the server closes one when something asked on it is not there."""
+        """Open a new channel. The server closes a channel when a request on it names something that does not exist."""
         self.channel = cast(aiormq.Channel, await self.connection.channel(publisher_confirms=confirms))
 
     def cut(self) -> None:
-        """End it at once: what the server does not have yet, it does not get."""
+        """Abort the connection at once: bytes that the server does not have yet are never sent."""
         cut(self._transport.writer)
 
     async def close(self) -> None:
@@ -105,8 +105,8 @@ class Line:
                 why = f"the server refuses it: {said}"
             case TimeoutError():
                 why = f"{where} does not answer"
-            case _ if self._transport.farewell:
-                why = f"{where} ended the connection: {self._transport.farewell}"
+            case _ if self._transport.close_reason:
+                why = f"{where} ended the connection: {self._transport.close_reason}"
             case _:
                 why = f"the connection to {where} broke"
         return TransportUnavailable(f"{self._address}: {why}")

@@ -1,4 +1,4 @@
-"""What is in the folder of a journal beside it: a text that its daemon keeps there, and room for more."""
+"""Files beside the journal in its folder: a text that the daemon keeps there, and the free space."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from hipq.journal.folder import Folder, read_at
 
 
 def keep(folder: Folder, name: str, text: bytes) -> None:
-    """In place of the one before; on disk when this returns."""
+    """Keep a text, in place of the previous one; it is on disk when this returns."""
     folder.write(name, b"%08x\n%b" % (crc32(text), text))
 
 
 def kept(folder: Folder, name: str) -> bytes:
-    """Empty if there is none, or it is damaged."""
+    """The text that was kept; empty if there is none, or it is damaged."""
     try:
         descriptor = folder.open(name)
     except FileNotFoundError:
@@ -35,7 +35,7 @@ def is_there(folder: Folder, name: str) -> bool:
 
 
 def free_bytes(folder: Folder) -> int:
-    """What an ordinary user can still write to its disk; -1 if that cannot be told."""
+    """Bytes that an ordinary user can still write to the disk; -1 if unknown."""
     try:
         found = os.fstatvfs(folder.descriptor)
     except OSError:

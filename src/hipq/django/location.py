@@ -1,4 +1,4 @@
-"""Where the jobs of a backend are: in one of Django's databases, at a URL, or where your application has them."""
+"""Where a backend's jobs are: in one of Django's databases, at a URL, or where your application has them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from django.db import connections
 
 from hipq.app import Hipq
 from hipq.errors import Invalid
-from hipq.stores.base import Store
 from hipq.stores.open import open_guest, url_of
+from hipq.stores.protocols import Store
 
 KINDS: Final = ("sqlite", "postgresql")
 _NOT_FOR_URLS: Final = frozenset({"client_encoding", "context", "cursor_factory", "prepare_threshold"})
-"""What Django tells psycopg, and libpq does not know."""
+"""Django's arguments to psycopg that libpq does not know."""
 
 
 class Location:
@@ -28,12 +28,12 @@ class Location:
 
     @property
     def shown(self) -> str:
-        """What messages call it: no user, no password."""
+        """The database's name in messages: no user, no password."""
         return f"Django's database {self.alias!r}"
 
     @property
     def identity(self) -> str:
-        """Tells it from the one that the same alias names at another time, as in tests."""
+        """A text that differs from the one of another database with the same alias, as in tests."""
         settings = connections[self.alias].settings_dict
         return "|".join(str(settings[name]) for name in ("ENGINE", "HOST", "PORT", "NAME"))
 
@@ -46,14 +46,14 @@ class Location:
         return bool(connections[self.alias].in_atomic_block)
 
     def lend(self) -> Any:
-        """The connection that Django has in this thread, as its driver made it."""
+        """Django's connection of this thread, as its driver made it."""
         connection = connections[self.alias]
         connection.ensure_connection()
         connection.validate_no_broken_transaction()
         return connection.connection
 
     def url(self) -> str:
-        """For a worker's own connections, and those of `hipq` on the command line."""
+        """The URL for a worker's own connections, and for `hipq` on the command line."""
         if self.in_memory:
             raise Invalid(f"{self.shown} is in memory, where no other process finds it: give it a file")
         params = connections[self.alias].get_connection_params()
@@ -70,8 +70,8 @@ def _postgres_url(params: dict[str, Any], role: str | None) -> str:
     return url_of({"driver": "postgresql", **given})
 
 
-def let_go() -> None:
-    """Before a fork: no connection of Django's, and no pool of them, must be in two processes."""
+def close_connections() -> None:
+    """Close Django's connections and pools before a fork: none of them may be in two processes."""
     for connection in connections.all(initialized_only=True):
         connection.close()
         if hasattr(connection, "close_pool"):
@@ -79,12 +79,12 @@ def let_go() -> None:
 
 
 class Guest(Hipq):
-    """An instance seen through Django's connection: what it adds commits with Django's transaction."""
+    """An instance that uses Django's connection: its jobs commit with Django's transaction."""
 
-    def __init__(self, name: str, place: Location) -> None:
+    def __init__(self, name: str, location: Location) -> None:
         super().__init__(name, "sqlite://")
-        self.url = place.shown
-        self._place = place
+        self.url = location.shown
+        self._location = location
 
     def _opened(self) -> Store:
-        return open_guest(self._place.kind, self._place.lend, self._place.shown)
+        return open_guest(self._location.kind, self._location.lend, self._location.shown)

@@ -1,4 +1,4 @@
-"""How often one address may call: a bucket of tokens each, and memory for so many addresses."""
+"""How often an address may call: one token bucket for each, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from collections.abc import Callable
 from typing import Final
 
 BURST: Final = 2.0
-"""Seconds' worth of calls that may come at once."""
+"""The seconds' worth of calls that may arrive at once."""
 ADDRESSES: Final = 10_000
-"""The ones that called last; who was forgotten starts with a full bucket."""
+"""The number of addresses remembered, the latest callers first. A forgotten address starts with a full bucket."""
 
 
-class Buckets:
-    """`rate` calls a second from each address; 0 = any number."""
+class RateBuckets:
+    """Allows `rate` calls a second from each address; 0 = any number."""
 
     def __init__(self, rate: float, steady: Callable[[], float] = time.monotonic) -> None:
         self._rate = rate
         self._most = max(rate * BURST, 1.0)
         self._steady = steady
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
-        """What each had left, and when."""
+        """The tokens that each address had left, and when."""
 
     def take(self, address: str) -> bool:
-        """Whether it may call now."""
+        """Whether this address may call now; takes a token."""
         if not self._rate:
             return True
         left = self._now_left(address)
         self._keep(address, left - 1 if left >= 1 else left)
         return left >= 1
 
-    def fine(self, address: str, calls: float) -> None:
-        """A call that cost as much as so many."""
+    def charge(self, address: str, calls: float) -> None:
+        """Take the tokens of `calls` calls."""
         if self._rate:
             self._keep(address, max(self._now_left(address) - calls, 0.0))
 
@@ -50,7 +50,7 @@ class Buckets:
 
 
 def _network(address: str) -> str:
-    """Of IPv6 the first half: whoever has one address there has all that begin like it."""
+    """The address, or for IPv6 its first half: whoever has one such address has all that begin like it."""
     if ":" not in address:
         return address
     try:

@@ -1,4 +1,4 @@
-"""A connection to NATS, and what its errors mean."""
+"""A connection to NATS, and the meaning of its errors."""
 
 from __future__ import annotations
 
@@ -23,28 +23,28 @@ from hipq.transports.address import Address
 from hipq.transports.loop import cut
 
 SECONDS: Final = 5.0
-"""How long the server may take to answer a question of ours."""
+"""Seconds that the server may take to answer a request."""
 
-logging.getLogger("nats").addHandler(logging.NullHandler())  # else it writes to stderr where nobody set up logging
+logging.getLogger("nats").addHandler(logging.NullHandler())  # otherwise it writes to stderr in programs without logging
 
 
-class Line:
-    """A connection that is not mended: what is in its buffers when it breaks is never sent by another one."""
+class NatsConnection:
+    """A connection that is never reconnected, so that messages in its buffers are not sent later."""
 
     def __init__(self, address: Address, failed: Callable[[TransportUnavailable], None]) -> None:
         self._address = address
         self._failed = failed
         self._problem: Exception | None = None
         self.lost: TransportUnavailable | None = None
-        self.client = Unstoppable()
+        self.client = TolerantClient()
 
     async def open(self) -> None:
         address, token = self._address, self._address.options.get("token")
         secret = address.options.get("tls") == "true"
 
-        def told(value: str) -> Callable[[], str]:
+        def supplied(value: str) -> Callable[[], str]:
             def ask() -> str:
-                self._insist(secret)  # the library asks when the server has said whether it talks TLS
+                self._insist(secret)  # the library asks for it when the server has said whether it talks TLS
                 return value
 
             return ask
@@ -53,9 +53,9 @@ class Line:
             await self.client.connect(
                 servers(address), name="hipq", error_cb=self._note, closed_cb=self._closed,
                 allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0, ping_interval=10,
-                pending_size=0,  # nothing is kept for a server that is not there
-                user=address.user or None, password=told(address.password) if address.user else None,
-                token=told(token) if token else None, tls=ssl.create_default_context() if secret else None,
+                pending_size=0,  # nothing is buffered for an unreachable server
+                user=address.user or None, password=supplied(address.password) if address.user else None,
+                token=supplied(token) if token else None, tls=ssl.create_default_context() if secret else None,
             )  # fmt: skip
             self._insist(secret)
         except BaseException as error:
@@ -86,7 +86,7 @@ class Line:
             self._failed(self.lost)
 
     def cut(self) -> None:
-        """End it at once: what the server does not have yet, it does not get."""
+        """Abort the connection at once: bytes that the server does not have yet are never sent."""
         self.lose("the connection was given up")
         cut(getattr(self.client._transport, "_io_writer", None))
 
@@ -124,8 +124,8 @@ class Line:
         return TransportUnavailable(f"{self._address}: {why}")
 
 
-class Unstoppable(Client):
-    """A client that no message can stop. The library's own reads no further once a subject or a header is not UTF-8."""
+class TolerantClient(Client):
+    """A client that no message can stop: the library's own stops reading when a subject or a header is not UTF-8."""
 
     async def _process_headers(self, headers: Any) -> dict[str, str] | None:
         try:

@@ -19,7 +19,7 @@ _FILES: Final = {_FILE, *(f"{_FILE}-{kind}" for kind in ("wal", "shm", "hipq", "
 """All that a run makes. A folder that has anything else in it is somebody's own."""
 
 
-class Target(NamedTuple):
+class BenchmarkDatabase(NamedTuple):
     url: str
     file: Path | None
     """The file of a SQLite database."""
@@ -27,12 +27,12 @@ class Target(NamedTuple):
 
 
 @contextmanager
-def chosen_place(db: str | None) -> Iterator[Target]:
+def chosen_database(db: str | None) -> Iterator[BenchmarkDatabase]:
     """`db`, or what the environment says, or a new SQLite file in the current directory: its disk is measured."""
     named = db or os.environ.get("HIPQ_DATABASE_URL")
     if named:
         url = url_of(named)
-        yield Target(url, _file_of(url))
+        yield BenchmarkDatabase(url, _file_of(url))
         return
     _remove_leftovers()
     try:
@@ -42,7 +42,7 @@ def chosen_place(db: str | None) -> Iterator[Target]:
     held = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(held, fcntl.LOCK_EX)  # as long as we live: it is not somebody's leftover
-        yield Target(f"sqlite:///{folder}/{_FILE}", folder / _FILE, temporary=True)
+        yield BenchmarkDatabase(f"sqlite:///{folder}/{_FILE}", folder / _FILE, temporary=True)
     finally:
         _remove(folder)
         os.close(held)

@@ -1,4 +1,4 @@
-"""Items out of a table, in the order of their times, page by page."""
+"""Reading a table's items in the order of their times, page by page."""
 
 from __future__ import annotations
 
@@ -9,34 +9,34 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from hipq.errors import TransportUnavailable
-from hipq.waiter.clients import AwsTarget, Clients, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, errors
 from hipq.waiter.item import HASH, INDEX, RANGE, TIME, Item, Scheduled, from_item, key, number
-from hipq.waiter.tables import Table
+from hipq.waiter.tables import MessageTable
 
 AT_ONCE: Final = 100
-"""Items that DynamoDB gives at once by their keys."""
+"""Items that DynamoDB returns in one call by their keys."""
 PAGE: Final = 250
-"""Items that a poller reads at once: few enough that what it saw is still so when it comes to the last of them."""
+"""Items a poller reads in one page: few enough that the last of them has not changed when the poller reaches it."""
 _TRIES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ItemPage:
     messages: list[Scheduled]
     read_units: float
 
 
-class Reading:
-    def __init__(self, clients: Clients, scheduler: str) -> None:
+class TableReader:
+    def __init__(self, clients: AwsClients, scheduler: str) -> None:
         self._clients, self._scheduler = clients, scheduler
 
-    def due(self, table: Table, until: int) -> Iterator[Page]:
-        """What is due by then. What is later costs nothing: the index is in the order of time. A read may miss what was
-        put a moment ago, or show what was deleted; a claim then says so."""
+    def due(self, table: MessageTable, until: int) -> Iterator[ItemPage]:
+        """The items due by `until`. Later items cost nothing, because the index is ordered by time. A read may miss
+        an item that was just put or show one that was just deleted; the claim finds that out."""
         return self._pages(table, f"{HASH} = :hash AND {TIME} <= :until", {":until": {"N": number(until)}}, Limit=PAGE)
 
-    def all(self, table: Table, after: str | None, at_most: int) -> Iterator[Page]:
-        """From the earliest on, or from behind this one (`Scheduled.cursor`)."""
+    def all(self, table: MessageTable, after: str | None, at_most: int) -> Iterator[ItemPage]:
+        """All items from the earliest on, or those behind the cursor `after` (`Scheduled.cursor`)."""
         start: dict[str, Any] = {"Limit": at_most}
         if after is not None:
             perform_at, _, job_id = after.partition("/")
@@ -45,7 +45,7 @@ class Reading:
             start["ConsistentRead"] = True
         return self._pages(table, f"{HASH} = :hash", {}, **start)
 
-    def _pages(self, table: Table, condition: str, values: Item, **more: Any) -> Iterator[Page]:
+    def _pages(self, table: MessageTable, condition: str, values: Item, **more: Any) -> Iterator[ItemPage]:
         call: dict[str, Any] = {
             "TableName": table.name,
             "IndexName": INDEX,
@@ -61,13 +61,13 @@ class Reading:
             if items and not table.whole:
                 items, extra = self._whole(table, items)
                 units += extra
-            yield Page([from_item(item, table.name) for item in items], units)
+            yield ItemPage([from_item(item, table.name) for item in items], units)
             if not answer.get("LastEvaluatedKey"):
                 return
             call["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
 
-    def _whole(self, table: Table, items: list[Item]) -> tuple[list[Item], float]:
-        """The items that an index shows only in part, in the same order."""
+    def _whole(self, table: MessageTable, items: list[Item]) -> tuple[list[Item], float]:
+        """The whole items where the index has only parts, in the same order."""
         found: dict[str, Item] = {}
         units = 0.0
         for start in range(0, len(items), AT_ONCE):
@@ -82,7 +82,8 @@ class Reading:
                 left = answer.get("UnprocessedKeys")
                 if not left:
                     break
-                time.sleep(0.05 * 2**attempt * random.uniform(0.5, 1.0))  # AWS gives part of it when it is busy
+                # a busy DynamoDB returns only part of the items
+                time.sleep(0.05 * 2**attempt * random.uniform(0.5, 1.0))
             else:
                 raise TransportUnavailable(f"table {table.name}: DynamoDB gives only some of the items asked for")
         return [found[one[RANGE]["S"]] for one in items if one[RANGE]["S"] in found], units

@@ -38,11 +38,11 @@ def test_a_ring_at_the_end_of_a_wait_is_heard_by_the_next() -> None:
 
 def test_a_nudge_ends_a_wait_and_is_no_news() -> None:
     waker = Waker()
-    threading.Timer(0.05, waker.notify_done).start()
+    threading.Timer(0.05, lambda: waker.notify(done=True)).start()
     began = time.monotonic()
     assert waker.wait(60) == (False, [])
     assert time.monotonic() - began < 30
-    waker.notify_done()
+    waker.notify(done=True)
     assert waker.wait(60) == (False, [])
     assert waker.wait(0) == (False, [])
     waker.close()
@@ -50,7 +50,7 @@ def test_a_nudge_ends_a_wait_and_is_no_news() -> None:
 
 def test_a_nudge_that_was_heard_otherwise_does_not_end_a_wait() -> None:
     waker = Waker()
-    waker.notify_done()
+    waker.notify(done=True)
     waker.clear()
     began = time.monotonic()
     assert waker.wait(0.05) == (False, [])
@@ -61,7 +61,7 @@ def test_a_nudge_that_was_heard_otherwise_does_not_end_a_wait() -> None:
 def test_a_ring_beside_a_nudge_is_news_and_is_not_hushed() -> None:
     waker = Waker()
     waker.notify()
-    waker.notify_done()
+    waker.notify(done=True)
     waker.clear()
     assert waker.wait(60) == (True, [])
     waker.close()
@@ -71,7 +71,7 @@ def test_a_nudge_beside_other_news_is_seen_by_who_looks_at_those() -> None:
     waker = Waker()
     reading, writing = os.pipe()
     os.write(writing, b"!")
-    waker.notify_done()
+    waker.notify(done=True)
     assert waker.wait(60, (reading,)) == (False, [reading])
     assert waker.nudged
     assert waker.wait(60) == (False, [])

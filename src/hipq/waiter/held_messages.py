@@ -1,6 +1,6 @@
-"""The messages of one queue that are in hand: hidden from others for as long as it takes, then deleted or given back.
+"""The received messages of one queue: hidden from others while they are handled, then deleted or given back.
 
-A crash anywhere here loses nothing: what is not deleted is seen by others again when its time is over.
+A crash anywhere here loses nothing: a message that was not deleted becomes visible again when its hiding time is over.
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from typing import Final
 
 from hipq.errors import HipqError
 from hipq.transports.sqs_batch import BATCH, delete, hide, tens
-from hipq.waiter.connection import Connection
+from hipq.waiter.connection import QueueConnection
 from hipq.waiter.message import Message
-from hipq.waiter.trouble import Trouble
+from hipq.waiter.outage import Outage
 
 LONGEST_HIDDEN: Final = 43_200
-"""Seconds from when it was given out after which SQS shows a message again, whatever it is told."""
+"""Seconds after receipt at which SQS shows a message again, whatever it is told."""
 DELETE_SECONDS: Final = 60.0
-"""How long deleting is tried. After that the message comes again, though its handler was through."""
+"""How long deleting a message is tried. After that the message is received again although its handler has finished."""
 LAST_SECONDS: Final = 2.0
-"""How long the last deletes are waited for when nobody wants to wait any more."""
+"""How long close() waits for the last deletes."""
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 
 _log: Final = logging.getLogger("hipq")
 
 
-class Held:
-    """A message in hand: given out to us, and neither deleted nor given back."""
+class HeldMessage:
+    """A received message that is neither deleted nor given back."""
 
-    __slots__ = ("came", "done", "lost", "message", "receipt", "until")
+    __slots__ = ("done", "lost", "message", "receipt", "received", "until")
 
-    def __init__(self, message: Message, came: float, until: float) -> None:
+    def __init__(self, message: Message, received: float, until: float) -> None:
         self.message = message
         self.receipt = message.receipt
-        """The newest one, if it was given out to us again meanwhile: only that one deletes it for sure."""
-        self.came, self.until = came, until
-        """When it was given out, and when others may have it, on the monotonic clock."""
+        """The newest receipt: if the message was received again meanwhile, only that one is sure to delete it."""
+        self.received, self.until = received, until
+        """When the message was received, and when others may receive it, on the monotonic clock."""
         self.done = 0.0
-        """When its handler was through; 0 = it is not."""
+        """When the handler finished; 0 = not yet."""
         self.lost = False
-        """SQS says that it is not ours any more."""
+        """SQS says that the message is not ours any more."""
 
     @property
     def group(self) -> str:
@@ -55,21 +55,24 @@ class Held:
         return not self.lost and time.monotonic() < self.until
 
 
-class Holding:
-    def __init__(self, connection: Connection, visibility: int, settled: Callable[[Held, bool], None]) -> None:
-        """`settled` is told of each message that was to be deleted whether it is."""
+class HeldMessages:
+    def __init__(
+        self, connection: QueueConnection, visibility: int, settled: Callable[[HeldMessage, bool], None]
+    ) -> None:
+        """`settled` is called with each message that was to be deleted, and whether it was."""
         self._connection = connection
         self._visibility = visibility
         self._settled = settled
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, HeldMessage] = {}
         self._hiding = threading.Lock()
-        """While it is held no message's time is changed by others: one given back must not be hidden after that."""
+        """While this lock is held nobody else changes hiding times: a message that was given back must not be hidden
+        after that."""
         self._changed = threading.Condition()
-        self._deletable: list[Held] = []
+        self._deletable: list[HeldMessage] = []
         self._deleting = 0
         self._closing = threading.Event()
-        self._hide_trouble = Trouble(f"{connection.queue}: hiding messages for longer")
-        self._delete_trouble = Trouble(f"{connection.queue}: deleting messages")
+        self._hide_trouble = Outage(f"{connection.queue}: hiding messages for longer")
+        self._delete_trouble = Outage(f"{connection.queue}: deleting messages")
         self._threads = [
             threading.Thread(target=work, name=f"hipq-waiter-{name}", daemon=True)
             for name, work in (("hide", self._hide_on), ("delete", self._delete_on))
@@ -79,31 +82,31 @@ class Holding:
         for thread in self._threads:
             thread.start()
 
-    def take(self, messages: Iterable[Message], came: float) -> list[Held]:
-        """Those of them that are new here. One that is here already was shown to us again since it was not hidden in
-        time: its handler goes on, and the new receipt will delete it."""
+    def take(self, messages: Iterable[Message], received: float) -> list[HeldMessage]:
+        """Keep new messages and return them. A message that is already here was received again because it was not
+        hidden in time: its handler goes on, and the new receipt will delete it."""
         found = []
         with self._changed:
             for message in messages:
-                until = came + self._visibility
+                until = received + self._visibility
                 known = self._held.get(message.id)
                 if known is not None:
-                    known.receipt, known.came, known.until, known.lost = message.receipt, came, until, False
+                    known.receipt, known.received, known.until, known.lost = message.receipt, received, until, False
                     continue
-                self._held[message.id] = held = Held(message, came, until)
+                self._held[message.id] = held = HeldMessage(message, received, until)
                 found.append(held)
         return found
 
     # -- what becomes of them ---------------------------------------------------------------------------------------
-    def delete(self, held: Held) -> None:
-        """Soon, together with others; `settled` is told."""
+    def delete(self, held: HeldMessage) -> None:
+        """Delete the message soon, in a batch with others; `settled` gets the outcome."""
         with self._changed:
             held.done = time.monotonic()
             self._deletable.append(held)
             self._changed.notify_all()
 
-    def give_back(self, some: Sequence[Held], seconds: float | None = 0.0) -> None:
-        """Let others have them after so long; None = when the time they are hidden for is over."""
+    def give_back(self, some: Sequence[HeldMessage], seconds: float | None = 0.0) -> None:
+        """Let others receive these messages after `seconds`; None = when their hiding time is over."""
         with self._changed:
             for one in some:
                 self._held.pop(one.message.id, None)
@@ -114,14 +117,14 @@ class Holding:
         for ten in tens([(one.receipt, _allowed(seconds, one, now)) for one in ours]):
             with self._hiding:
                 if not self._shown(ten):
-                    return  # nobody answers: they are seen when their time is over
+                    return  # SQS does not answer: the messages become visible when their hiding time is over
 
     def _shown(self, ten: Sequence[tuple[str, int]]) -> bool:
         for last in (False, True):
             try:
                 with self._connection.errors():
                     again = hide(self._connection.quick, self._connection.url, ten).now
-                ten = [ten[place] for place in again]
+                ten = [ten[index] for index in again]
                 if not ten:
                     return True
             except HipqError as error:
@@ -130,17 +133,17 @@ class Holding:
                     return False
         return True
 
-    def unfinished(self) -> list[Held]:
+    def unfinished(self) -> list[HeldMessage]:
         with self._changed:
             return [one for one in self._held.values() if not one.done]
 
     def is_settled(self) -> bool:
-        """Nothing is left to be deleted."""
+        """Whether nothing is left to be deleted."""
         with self._changed:
             return not self._deletable and not self._deleting
 
     def close(self) -> None:
-        """What is to be deleted is tried once more, and waited for a moment."""
+        """Try the outstanding deletes once more, for a moment."""
         self._closing.set()
         with self._changed:
             self._changed.notify_all()
@@ -153,11 +156,11 @@ class Holding:
 
     # -- hidden for longer ------------------------------------------------------------------------------------------
     def _hide_on(self) -> None:
-        """Those whose time is half over, so that there are tries left if one fails."""
+        """Hide messages for longer when half their hiding time is over, so that tries are left if one fails."""
         while not self._closing.wait(min(self._visibility / 8, 60.0)):
             try:
                 self.hide_longer(time.monotonic())
-            except Exception:  # whatever it is, the others must stay hidden
+            except Exception:  # whatever it is, the other messages must stay hidden
                 _log.exception("%s: messages could not be hidden for longer", self._name)
 
     def hide_longer(self, now: float) -> None:
@@ -167,8 +170,8 @@ class Holding:
             with self._hiding:
                 self._hide(ten)
 
-    def _hide(self, ten: Sequence[Held]) -> None:
-        with self._changed:  # since we looked, some may have been given back or deleted
+    def _hide(self, ten: Sequence[HeldMessage]) -> None:
+        with self._changed:  # since the look, some may have been given back or deleted
             ten = [one for one in ten if self._held.get(one.message.id) is one]
         began = time.monotonic()
         pairs = [(one.receipt, _allowed(self._visibility, one, began)) for one in ten]
@@ -183,13 +186,13 @@ class Holding:
             self._hide_trouble.down(str(error))
             return
         self._hide_trouble.up()
-        for place, (one, (_, seconds)) in enumerate(zip(ten, pairs, strict=True)):
-            if place in refused.ever:
+        for index, (one, (_, seconds)) in enumerate(zip(ten, pairs, strict=True)):
+            if index in refused.ever:
                 self._lose(one)
-            elif place not in refused.now:
+            elif index not in refused.now:
                 one.until = began + seconds
 
-    def _lose(self, one: Held) -> None:
+    def _lose(self, one: HeldMessage) -> None:
         with self._changed:
             gone = self._held.get(one.message.id) is not one
             one.lost = not gone
@@ -198,7 +201,8 @@ class Holding:
 
     # -- deleted ----------------------------------------------------------------------------------------------------
     def _delete_on(self) -> None:
-        """Whatever is there, up to ten: one alone when there is little to do, and full batches when there is much."""
+        """Delete what is there, up to ten at a time: a single message when there is little to do, full batches when
+        there is much."""
         pause = FIRST_PAUSE
         while ten := self._next_ten():
             again = self._delete(ten)
@@ -209,15 +213,15 @@ class Holding:
                 self._closing.wait(pause)
             pause = min(pause * 2, LONGEST_PAUSE) if again else FIRST_PAUSE
 
-    def _next_ten(self) -> list[Held]:
+    def _next_ten(self) -> list[HeldMessage]:
         with self._changed:
             self._changed.wait_for(lambda: self._deletable or self._closing.is_set())
             ten, self._deletable = self._deletable[:BATCH], self._deletable[BATCH:]
             self._deleting = len(ten)
             return ten
 
-    def _delete(self, ten: Sequence[Held]) -> list[Held]:
-        """Those that are to be tried again."""
+    def _delete(self, ten: Sequence[HeldMessage]) -> list[HeldMessage]:
+        """Delete up to ten messages; returns those to try again."""
         why = "SQS did not say why"
         try:
             with self._connection.errors():
@@ -227,26 +231,26 @@ class Holding:
         except HipqError as error:
             self._delete_trouble.down(str(error))
             left, void, why = list(range(len(ten))), [], str(error)
-        except Exception as error:  # a bug, here or in the client library: what is handled already must still settle
+        except Exception as error:  # a bug, here or in boto3: messages that were handled must still be settled
             _log.exception("%s: messages could not be deleted", self._name)
             left, void, why = list(range(len(ten))), [], type(error).__name__
         again = []
-        for place, one in enumerate(ten):
-            if place in left and time.monotonic() - one.done < DELETE_SECONDS and not self._closing.is_set():
+        for index, one in enumerate(ten):
+            if index in left and time.monotonic() - one.done < DELETE_SECONDS and not self._closing.is_set():
                 again.append(one)
                 continue
-            if place in left or place in void:
-                reason = why if place in left else "its time was over, and it is somebody else's"
+            if index in left or index in void:
+                reason = why if index in left else "its time was over, and it is somebody else's"
                 _log.warning("%s: message %s was handled and comes again: %s", self._name, one.message.id, reason)
             with self._changed:
                 self._held.pop(one.message.id, None)
             try:
-                self._settled(one, place not in left and place not in void)
-            except Exception:  # it must not end this thread, which deletes for all
+                self._settled(one, index not in left and index not in void)
+            except Exception:  # this thread deletes for all and must not end
                 _log.exception("%s: message %s could not be settled", self._name, one.message.id)
         return again
 
 
-def _allowed(seconds: float, one: Held, now: float) -> int:
-    """So long a message can be hidden from now on: SQS refuses more than there is left of its twelve hours."""
-    return max(0, min(math.ceil(seconds), math.floor(LONGEST_HIDDEN - (now - one.came)) - 1))
+def _allowed(seconds: float, one: HeldMessage, now: float) -> int:
+    """How long SQS still lets this message be hidden: at most what is left of its twelve hours."""
+    return max(0, min(math.ceil(seconds), math.floor(LONGEST_HIDDEN - (now - one.received)) - 1))

@@ -1,4 +1,4 @@
-"""What a worker does with a task: it is called as Django wants it, and signals say so."""
+"""Running a task in a worker: it is called as Django wants it, and signals are sent."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from hipq.job.retries import RetryHandler
 from hipq.job.view import Job
 
 AGAIN_AFTER: Final = 60.0
-"""Seconds until a task runs again that raised `Retry()` without saying when, if nothing else is configured."""
+"""Seconds until a task that raised `Retry()` without a time runs again, if nothing else is configured."""
 _raised: ContextVar[BaseException | None] = ContextVar("hipq_raised", default=None)
-"""What the handler has raised, for the retry handler that is asked about it next, in the same context."""
+"""The exception that the handler raised, for the retry handler, which is asked next in the same context."""
 
 
 def perform(sender: type, result: Any, *, tell_errors: bool = True) -> Any:
-    """Call the task of a result that is running; what it returned, in JSON. Listeners of the signals are told, and what
-    they raise is not the task's fault. `tell_errors`: an error is the end, as far as is known here."""
+    """Call the task of a running result, and return its value as JSON. Errors in receivers of the signals are not
+    the task's. `tell_errors`: an error is the task's end, as far as is known here."""
     task_started.send_robust(sender=sender, task_result=result)
     context = [TaskContext(task_result=result)] if result.task.takes_context else []
     try:
@@ -33,7 +33,7 @@ def perform(sender: type, result: Any, *, tell_errors: bool = True) -> Any:
         if isinstance(value, Failed):
             raise value
         if isinstance(value, (Ok, Retry, Wait)):
-            return value  # what hipq's own handlers may say, a task may
+            return value  # a task may return the outcomes that hipq's own handlers return
         value = normalize_json(value)
         payload.encode(value, "what the task returned")  # before anybody is told that it succeeded
     except BaseException as error:
@@ -50,7 +50,7 @@ def failed(sender: type, result: Any, fault: Fault) -> None:
     task_finished.send_robust(sender=sender, task_result=ended(result, TaskResultStatus.FAILED, now()))
 
 
-class Performing:
+class TaskHandler:
     """The handler of all tasks of a queue of hipq, and its retry handler, which knows when a failure is the last."""
 
     def __init__(self, sender: type, queue: str, retry: RetryHandler | None) -> None:
@@ -69,11 +69,11 @@ class Performing:
                 _raised.set(error)
                 raise
 
-    def judge(self, job: Job[Any], fault: Fault) -> Any:
-        """The retry handler. A failure that nothing follows is the task's end."""
+    def retry_handler(self, job: Job[Any], fault: Fault) -> Any:
+        """The retry handler. A failure without another try is the task's end."""
         verdict = self._verdict(job, fault)
         raised = _raised.get()
-        _raised.set(None)  # it holds on to all that was in the task's frames
+        _raised.set(None)  # it keeps all objects of the task's frames alive
         if not isinstance(verdict, Retry):
             with fresh_connections():
                 self._tell(job, fault, raised)
@@ -88,21 +88,21 @@ class Performing:
         try:
             result = result_of(job, self._queue)
         except Exception:
-            return  # its code has gone: there is no task to tell of, and the job says why
+            return  # the task's code has gone: there is no task to send a signal for, and the job says why
         if raised is None:
             failed(self._sender, result, fault)
             return
         trace = raised.__traceback__
         try:
-            raise raised  # whoever logs the signal asks what is being handled
+            raise raised  # receivers that log the signal ask which exception is being handled
         except BaseException as error:
-            error.__traceback__ = trace  # without us, who only repeat it
+            error.__traceback__ = trace  # without this frame, which only repeats it
             failed(self._sender, result, fault)
 
 
 @contextmanager
 def fresh_connections() -> Iterator[None]:
-    """What Django does around a request: connections that are broken or too old are closed, before and after."""
+    """Close broken or old connections before and after, as Django does around a request."""
     reset_queries()
     close_old_connections()
     try:

@@ -21,7 +21,7 @@ class Nowhere:
         raise AssertionError(part)
 
 
-class MemoryPlaces:
+class MemoryCheckpoints:
     """As one source of a group sees them; `others` are the same notes seen by another."""
 
     def __init__(self, notes: dict[str, tuple[str, object]] | None = None) -> None:
@@ -47,8 +47,8 @@ class MemoryPlaces:
         if self.notes.get(part, ("", None))[1] is self:
             self.notes[part] = (self.notes[part][0], None)
 
-    def others(self) -> MemoryPlaces:
-        return MemoryPlaces(self.notes)
+    def others(self) -> MemoryCheckpoints:
+        return MemoryCheckpoints(self.notes)
 
     def mine(self) -> list[str]:
         return sorted(part for part, (_, owner) in self.notes.items() if owner is self and part.startswith("shard"))

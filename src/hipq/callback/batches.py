@@ -1,6 +1,7 @@
-"""Callbacks that come at the same time share transactions: while one commits, the next ones gather.
+"""Callbacks that arrive at the same time share transactions: while one batch commits, the next one collects.
 
-One thread brings them, so the event loop never waits for the disk. Each hears what became of it after the commit.
+One thread writes the batches, so that the event loop never waits for the disk. Each caller gets its outcome after the
+commit.
 """
 
 from __future__ import annotations
@@ -16,54 +17,54 @@ from hipq.job.answer import Answered, NewAnswer
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 
 MOST: Final = KEYS_AT_ONCE
-"""How many may wait: as many as go into one transaction."""
+"""The most callbacks that may wait: as many as fit into one transaction."""
 
 Make = Callable[[], NewAnswer]
 Outcome = Answered | Exception
-Bring = Callable[[Sequence[NewAnswer]], Sequence[Outcome]]
+Deliver = Callable[[Sequence[NewAnswer]], Sequence[Outcome]]
 Waiting = asyncio.Future[Answered]
 
 
 class Overloaded(Exception):
-    """Too many wait already."""
+    """Too many callbacks are waiting already."""
 
 
-class Gathering:
-    def __init__(self, bring: Bring) -> None:
-        self._bring = bring
+class AnswerBatches:
+    def __init__(self, deliver: Deliver) -> None:
+        self._deliver = deliver
         self._start()
 
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._gathered: list[tuple[Make, Waiting]] = []
-        self._bringing = False
+        self._delivery = False
 
-    async def bring(self, make: Make) -> Answered:
-        """`make` runs in the thread too: it looks into the database."""
+    async def deliver(self, make: Make) -> Answered:
+        """Deliver an answer with the next batch. `make` runs in the thread too, because it reads the database."""
         if self._pid != os.getpid():
-            self._start()  # a fork does not bring the thread along
+            self._start()  # a forked child has no copy of the thread
         future: Waiting = asyncio.get_running_loop().create_future()
         with self._lock:
             if len(self._gathered) >= MOST:
                 raise Overloaded
             self._gathered.append((make, future))
-            start, self._bringing = not self._bringing, True
+            start, self._delivery = not self._delivery, True
         if start:
             try:
-                threading.Thread(target=self._bring_batches, name="hipq-callbacks", daemon=True).start()
-            except RuntimeError:  # no more threads: who comes next tries again
+                threading.Thread(target=self._deliver_batches, name="hipq-callbacks", daemon=True).start()
+            except RuntimeError:  # no more threads: the next caller tries again
                 with self._lock:
-                    self._gathered, self._bringing = [one for one in self._gathered if one[1] is not future], False
+                    self._gathered, self._delivery = [one for one in self._gathered if one[1] is not future], False
                 raise Overloaded from None
         return await future
 
-    def _bring_batches(self) -> None:
+    def _deliver_batches(self) -> None:
         while True:
             with self._lock:
                 gathered, self._gathered = self._gathered, []
                 if not gathered:
-                    self._bringing = False
+                    self._delivery = False
                     return
             news: list[NewAnswer] = []
             waiting: list[Waiting] = []
@@ -78,22 +79,22 @@ class Gathering:
                     refused.append((future, error))
                     down = error if _is_down(error) else None
                 else:
-                    if down is not None:  # to ask for each of them how it is would take each as long
+                    if down is not None:  # trying each answer would take each of them as long
                         refused.append((future, down))
             _tell(refused)
-            _tell(list(zip(waiting, self._come(news), strict=True)))
+            _tell(list(zip(waiting, self._arrived(news), strict=True)))
 
-    def _come(self, news: list[NewAnswer]) -> Sequence[Outcome]:
-        """One transaction; and if one of them is in its way, each half alone, down to that one."""
+    def _arrived(self, news: list[NewAnswer]) -> Sequence[Outcome]:
+        """Deliver all answers in one transaction; if one of them fails, each half by itself, down to that one."""
         if not news:
             return []
         try:
-            return self._bring(news)
+            return self._deliver(news)
         except Exception as error:
             if _is_down(error) or len(news) == 1:
                 return [error] * len(news)
         half = len(news) // 2
-        return [*self._come(news[:half]), *self._come(news[half:])]
+        return [*self._arrived(news[:half]), *self._arrived(news[half:])]
 
 
 def _is_down(error: Exception) -> bool:
@@ -101,12 +102,13 @@ def _is_down(error: Exception) -> bool:
 
 
 def _tell(outcomes: Sequence[tuple[Waiting, Outcome]]) -> None:
-    """Each event loop is woken once for all that is its own: to wake it costs a system call."""
+    """Give the callers their outcomes. Each event loop is woken once for all its callers, because waking costs a
+    system call."""
 
     def done(loop: asyncio.AbstractEventLoop) -> None:
         for future, outcome in outcomes:
             if future.get_loop() is not loop or future.done():
-                continue  # it was cancelled: whoever called has gone
+                continue  # cancelled: the caller has gone
             if isinstance(outcome, Exception):
                 future.set_exception(outcome)
             else:
