@@ -209,7 +209,7 @@ class Hipq(Changing, Answering):
                 engine.run(until_empty)
         finally:
             if not engine.torn:
-                engine.hands.close()
+                engine.executor.close()
         if engine.unfit:
             raise RuntimeError(f"{engine.unfit}: this process must be replaced")
 
@@ -245,7 +245,7 @@ class Hipq(Changing, Answering):
             engine.stop()
             thread.join()
             if not engine.torn:
-                engine.hands.close()
+                engine.executor.close()
             if failed:
                 raise failed[0]
 

@@ -232,7 +232,7 @@ def _drive(engine: Engine, done: Callable[[], bool]) -> None:
         except StoreUnavailable:
             pass
         time.sleep(0.005)
-    engine.hands.close()
+    engine.executor.close()
 
 
 def test_engines_delete_old_answers_faster_than_they_come(
@@ -245,7 +245,7 @@ def test_engines_delete_old_answers_faster_than_they_come(
     engine = app.engine()
     for _ in range(10):
         engine.turn()  # no time passes
-    engine.hands.close()
+    engine.executor.close()
     assert app.inbox.list() == []
 
 

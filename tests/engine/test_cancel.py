@@ -232,7 +232,7 @@ def test_a_handler_that_overran_is_told_too(app: Hipq, queue: Queue, told: Path)
     with working(app) as (engine,):
         assert until(says(told, "ended")) < SOON
         until(lambda: app.job(job_id).state == "final")
-        until(lambda: engine.hands.stuck(engine.setup.steady()) == 0)
+        until(lambda: engine.executor.stuck(engine.setup.steady()) == 0)
     assert "ran longer than 0.3 s" in str(app.job(job_id).fault)
 
 
@@ -296,8 +296,8 @@ def test_as_many_as_there_are_hands(app: Hipq, queue: Queue, told: Path) -> None
         job_id = queue.enqueue("quick")
         until(lambda: app.job(job_id).state == "final")
         assert engine.unfit == ""
-        assert engine.hands.stuck(engine.setup.steady()) == 0
-        assert engine.hands.stuck(engine.setup.steady() + 31_000_000) == 2
+        assert engine.executor.stuck(engine.setup.steady()) == 0
+        assert engine.executor.stuck(engine.setup.steady() + 31_000_000) == 2
         go_on.set()
     assert [app.job(job_id).exitcode for job_id in ids] == [499, 499]
 
@@ -375,7 +375,7 @@ def test_handlers_that_overran_have_a_moment_to_end(app: Hipq, queue: Queue) -> 
         until(lambda: app.count("orders", live=False) == 2)
         job_id = queue.enqueue("quick")
         until(lambda: app.job(job_id).state == "final")
-        until(lambda: engine.hands.stuck(engine.setup.steady() + 60_000_000) == 0)
+        until(lambda: engine.executor.stuck(engine.setup.steady() + 60_000_000) == 0)
         assert engine.unfit == ""
 
 

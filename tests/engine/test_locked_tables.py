@@ -48,7 +48,7 @@ def working(app: Hipq, **more: Any) -> Iterator[list[Event]]:
     finally:
         engine.stop()
         thread.join(60)
-        engine.hands.close()
+        engine.executor.close()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_stop_while_its_jobs_cannot_be_saved_is_bounded(app: Hipq, url: str) -
         engine.stop()
         thread.join(60)
         assert not thread.is_alive()
-        engine.hands.close()
+        engine.executor.close()
 
 
 def _until_renewed(conn: psycopg.Connection[Any]) -> None:
@@ -221,7 +221,7 @@ def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
     monkeypatch.setattr(engine.setup.store, "wait", wait)
     engine.run(until_empty=True)
     assert number not in engine.watches.locked
-    engine.hands.close()
+    engine.executor.close()
     assert (app.job(job_id).code, app.job(job_id).attempt) == ("ok", 2 if is_done else 1)
     # Where its token is another one by now, it is dropped, and rescued from a lease that nobody has.
     assert [event.name for event in seen] == (["lost", "rescued"] if is_done else [])
@@ -258,6 +258,6 @@ def test_a_stop_waits_for_a_job_that_cannot_be_saved_for_a_moment(
     monkeypatch.setattr(engine.setup.store, "turn", busy)
     monkeypatch.setattr(engine.setup.store, "wait", wait)
     engine.run()
-    engine.hands.close()
+    engine.executor.close()
     assert (app.job(job_id).code, app.job(job_id).attempt, engine.stopping) == ("ok", 1, 1)
     app.close()

@@ -59,7 +59,7 @@ def work(app: Hipq) -> Iterator[Work]:
 
     yield start
     for engine in engines:
-        engine.hands.close()
+        engine.executor.close()
 
 
 @pytest.fixture

@@ -113,7 +113,7 @@ def test_a_window_that_closes_before_a_hand_is_free_is_checked_again_at_launch(
     thread = threading.Thread(target=engine.run, args=(True,))
     thread.start()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     job = app.job(job_id)
     assert (job.attempt, job.phase, job.scheduled_run_time) == (0, "scheduled", at(7, 0, 16))
 
@@ -205,5 +205,5 @@ def test_a_zone_only_the_producer_knows_holds_up_nothing_else(
     finally:
         engine.stop()
         thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     assert (app.job(plain).code, app.job(strange).phase) == ("ok", "ready")

@@ -30,7 +30,7 @@ class SimulatedLauncher(Launcher):
         return False
 
 
-class SimulatedHands:
+class SimulatedExecutor:
     """`concurrency` hands; a job occupies one from its start until its end."""
 
     def __init__(self, world: World, launcher: SimulatedLauncher, concurrency: int, life: Life) -> None:

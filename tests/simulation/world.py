@@ -25,7 +25,7 @@ from hipq.testing.clock import HandClock
 from tests.simulation import audit
 from tests.simulation.answers import Answers
 from tests.simulation.clients import Clients
-from tests.simulation.executor import SimulatedHands, SimulatedLauncher
+from tests.simulation.executor import SimulatedExecutor, SimulatedLauncher
 from tests.simulation.faults import Crash, Disk, FaultyStore
 from tests.simulation.jobs import Jobs
 from tests.simulation.life import Life
@@ -271,7 +271,7 @@ class World:
         life = Life(self.clock.steady())
         life.throttler, life.crons = self.queue.throttler, len(self.queue._crons)
         launcher = SimulatedLauncher(self.clock.now, self.clock.steady, lambda _queue: self.queue.chained)
-        life.hands = SimulatedHands(self, launcher, 4, life)
+        life.hands = SimulatedExecutor(self, launcher, 4, life)
         store: Any = FaultyStore(self, life)
         chance = random.Random(self.chance.random())
         queue = self.queue.for_engine()

@@ -207,7 +207,7 @@ class Daemon:
             if thread.ident is not None:
                 thread.join()
         self._ingest.stop()
-        self.engine.hands.close()
+        self.engine.executor.close()
         self.journal.close()
         self.app.close()
         if self._log:

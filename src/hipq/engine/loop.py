@@ -40,7 +40,7 @@ class Engine:
         """Descriptors of this process were closed by a handler: nothing that has some is to be used or closed."""
 
     @property
-    def hands(self) -> Executor:
+    def executor(self) -> Executor:
         return self.setup.executor
 
     @property

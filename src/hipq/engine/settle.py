@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple, assert_never
 
 import msgspec
@@ -11,8 +12,7 @@ from hipq.errors import KeyTaken, StoreBusy, StoreRefused
 from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.fault import Fault, clean, timeout
-from hipq.job.matching import Placed
-from hipq.job.model import Change, New, Row, remember
+from hipq.job.model import Change, Row, remember
 from hipq.job.order import Order
 from hipq.job.retries import NotRegistered
 from hipq.job.run_result import (
@@ -34,7 +34,6 @@ from hipq.job.states import ANSWERED, CANCELLING, ERROR, EXECUTING, FINAL, INITI
 from hipq.job.when import later
 from hipq.stores.claims import Turned
 from hipq.stores.protocols import Store
-from hipq.stores.values import Stored
 
 KEEPS_ITS_ANSWER = (AnswerHandlerFailed, Crashed, GivenBack)
 """Results after which a job has its answer still before it, if it neither ended nor failed."""
@@ -196,11 +195,8 @@ def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) ->
     the changes that were made, what became of them, and the ids of those that must wait.
     """
     saved: list[Change] = []
+    turns: list[Turned] = []
     blocked: set[int] = set()
-    lost: set[int] = set()
-    children: list[tuple[New, Stored]] = []
-    answered: dict[int, Row] = {}
-    placed: list[Placed] = []
     alone = [[change] for change in changes if change.children]
     plain = [change for change in changes if not change.children]
     step = store.changes_at_once
@@ -208,28 +204,30 @@ def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) ->
     while todo:
         some = todo.pop(0)
         try:
-            turned = store.turn(engine_id, some, [], now)
+            turns.append(store.turn(engine_id, some, [], now))
+            saved += some
         except KeyTaken as error:
             taken = error.holders
             todo.insert(0, [key_taken(one, taken[i], now) if (i := one.before.id) in taken else one for one in some])
-            continue
         except StoreRefused as error:
-            if len(some) > 1:
-                todo[:0] = [[change] for change in some]
-            elif some[0].event == "unstorable":
+            if some[0].event == "unstorable" and len(some) == 1:
                 raise
-            else:
-                todo.insert(0, [unstorable(some[0], str(error), now)])
-            continue
+            todo[:0] = [[one] if len(some) > 1 else [unstorable(one, str(error), now)] for one in some]
         except StoreBusy:
             blocked.update(change.before.id for more in (some, *todo) for change in more)
             break  # each further try may cost a second more
-        saved += some
-        lost |= turned.lost
-        children += turned.children
-        answered |= turned.answered
-        placed += turned.placed
-    return saved, Turned(frozenset(lost), [], children, answered=answered, placed=placed), blocked
+    return saved, _together(turns), blocked
+
+
+def _together(turns: Sequence[Turned]) -> Turned:
+    """What several turns that claimed nothing did."""
+    return Turned(
+        frozenset(job_id for turned in turns for job_id in turned.lost),
+        [],
+        [child for turned in turns for child in turned.children],
+        answered={job_id: row for turned in turns for job_id, row in turned.answered.items()},
+        placed=[one for turned in turns for one in turned.placed],
+    )
 
 
 def key_taken(change: Change, holder: int, now: int) -> Change:

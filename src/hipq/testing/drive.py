@@ -22,7 +22,7 @@ from hipq.executors.execution import Execution
 from hipq.job.when import LONGEST, SECOND, to_datetime
 from hipq.job_type import JobType
 from hipq.testing.clock import HandClock
-from hipq.testing.inline import InlineHands, InlineLauncher, Ran, called, is_for_the_test
+from hipq.testing.inline import InlineExecutor, InlineLauncher, Ran, called, is_for_the_test
 from hipq.testing.replies import Replies
 from hipq.testing.sent import Outbox, Sender
 
@@ -48,7 +48,7 @@ class Driven:
 
     app: Hipq
     engine: Engine
-    hands: InlineHands
+    hands: InlineExecutor
     serves: dict[str, tuple[str, ...]]
     calendar: int = 0
     """When it has something to do again; 0 = never,"""
@@ -224,7 +224,7 @@ class Drive:
 
     def _new(self, app: Hipq, serves: dict[str, tuple[str, ...]]) -> Driven:
         chains = {queue.name: queue.chained for queue in app.queues}
-        hands = InlineHands(InlineLauncher(self.clock.now, self.clock.steady, lambda queue: chains[queue]))
+        hands = InlineExecutor(InlineLauncher(self.clock.now, self.clock.steady, lambda queue: chains[queue]))
         real = not app.url.startswith("sqlite")  # there leases go by real time, and must not long outlive a killed test
         setup = Setup(
             app.store,

@@ -105,7 +105,7 @@ class InlineLauncher(Launcher):
             self.raised = error
 
 
-class InlineHands:
+class InlineExecutor:
     """One hand. What the engine launches lies here until it is run; what has run, until the engine saves it."""
 
     def __init__(self, launcher: InlineLauncher) -> None:
