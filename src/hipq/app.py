@@ -213,7 +213,7 @@ class Hipq(Changing, Answering):
                 engine.run(until_empty)
         finally:
             if not engine.torn:
-                engine.hands.close()
+                engine.executor.close()
         if engine.unfit:
             raise RuntimeError(f"{engine.unfit}: this process must be replaced")
 
@@ -250,7 +250,7 @@ class Hipq(Changing, Answering):
             engine.stop()
             thread.join()
             if not engine.torn:
-                engine.hands.close()
+                engine.executor.close()
             if failed:
                 raise failed[0]
 
@@ -266,6 +266,7 @@ class Hipq(Changing, Answering):
         from hipq.engine.executor import LocalExecutor  # a program that only adds jobs need not load any of this
         from hipq.engine.launch import Launcher, bare
         from hipq.engine.loop import Engine
+        from hipq.engine.setup import Setup
         from hipq.executors.processes import ForkServer
 
         unknown = set(queues or ()) - set(self._queues)
@@ -296,7 +297,7 @@ class Hipq(Changing, Answering):
         except BaseException:
             fork_server.close()
             raise
-        return Engine(
+        setup = Setup(
             self.store,
             served,
             hands,
@@ -309,6 +310,7 @@ class Hipq(Changing, Answering):
             added=self.added,
             bring=lambda kept: self.inbox.deliver_inserted(kept),
         )
+        return Engine(setup)
 
     # -- its database -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:

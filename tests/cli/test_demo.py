@@ -29,9 +29,10 @@ from hipq.demo.reception import Reception
 from hipq.demo.run import Run
 from hipq.demo.summary import DemoFacts, checked
 from hipq.demo.tally import Tally
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.errors import Invalid
 from hipq.events import Events
+from hipq.executors.execution import Execution
 from hipq.limits.limit import Limit, limit
 from tests.cli.conftest import HipqCommand, Ran, alive, eventually
 

@@ -59,7 +59,7 @@ def work(app: Hipq) -> Iterator[Work]:
 
     yield start
     for engine in engines:
-        engine.hands.close()
+        engine.executor.close()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def running(app: Hipq, engine: Engine, ids: Sequence[int]) -> None:
 
 
 def label(engine: Engine) -> str:
-    (found,) = [one.label for one in engine.store.engines() if one.engine_id == engine.engine_id]
+    (found,) = [one.label for one in engine.setup.store.engines() if one.engine_id == engine.engine_id]
     return found
 
 

@@ -84,7 +84,7 @@ RULE_BUGS = (
     Bug(
         "a launch does not look at windows",
         "I10",
-        (("engine/launch.py", "if is_open(running.row.time_windows, self._now()):", "if running:"),),
+        (("engine/launch.py", "if is_open(execution.row.time_windows, self._now()):", "if execution:"),),
     ),
     Bug(
         "a job whose window closed is charged an attempt",
@@ -143,6 +143,6 @@ RULE_BUGS = (
     Bug(
         "jobs stay parked when their throttler is gone",
         "I1|I13",
-        (("engine/loop.py", "self.store.stage(peek.queue, PARKED, 0, STEP) > 0", "peek.queue < 0"),),
+        (("engine/peek.py", "self._setup.store.stage(peek.queue, PARKED, 0, STEP) > 0", "peek.queue < 0"),),
     ),
 )  # fmt: skip

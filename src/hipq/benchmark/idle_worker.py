@@ -18,7 +18,7 @@ def main() -> None:
     try:
         engine.run()
     finally:
-        engine.hands.close()
+        engine.executor.close()
         app.close()
 
 

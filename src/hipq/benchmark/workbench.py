@@ -165,7 +165,7 @@ class Workbench:
             took = time.perf_counter() - began
         finally:
             self._interruption.engine = None
-            engine.hands.close()
+            engine.executor.close()
         self.heed()  # it may have been stopped before it was done
         return took
 

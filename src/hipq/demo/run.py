@@ -54,7 +54,7 @@ class Run:
                 if self.story.interrupted:
                     self.story.ledger = teller.ledger
         finally:
-            engine.hands.close()
+            engine.executor.close()
         if engine.unfit:
             raise HipqError(f"the engine gave up: {engine.unfit}")
         if self.story.trouble:

@@ -24,8 +24,8 @@ except ModuleNotFoundError:
     raise ImportError("traces need OpenTelemetry: pip install 'hipq[otel]'") from None
 
 from hipq.engine.accept import Adding
-from hipq.engine.launch import Execution
 from hipq.events import Event, Events
+from hipq.executors.execution import Execution
 from hipq.job import run_result
 from hipq.job.fault import Fault
 from hipq.job.meta import is_traceparent, load, traceparent_in
@@ -108,34 +108,34 @@ class Traces:
 
     # -- their code runs --------------------------------------------------------------------------------------------
     @contextmanager
-    def around(self, running: Execution, under: str | None = None) -> Iterator[None]:
+    def around(self, execution: Execution, under: str | None = None) -> Iterator[None]:
         """See `hipq.engine.launch.Around`. For a child process the span is the engine's and current there too: a
         child may be killed at any moment, and unsent spans would be lost."""
-        row = running.row
+        row = execution.row
         if under is not None:
             span: spans.Span = spans.NonRecordingSpan(_context(under))
         else:
-            verb = "judge" if running.only_decides else _VERBS.get(row.phase, "run")
-            parent, attributes = traceparent_in(row.meta), _attributes(running.spec.queue, row)
+            verb = "judge" if execution.only_decides else _VERBS.get(row.phase, "run")
+            parent, attributes = traceparent_in(row.meta), _attributes(execution.spec.queue, row)
             span = self.start(verb, row.job_type, spans.SpanKind.CONSUMER, parent, attributes)
-        running.trace = self.current
+        execution.run.trace = self.current
         token = contexts.attach(spans.set_span_in_context(span))
         try:
             yield
         finally:
             contexts.detach(token)
             if under is None:
-                self._ran(span, running)
+                self._ran(span, execution)
 
-    def _ran(self, span: spans.Span, running: Execution) -> None:
-        if running.abandoned:
+    def _ran(self, span: spans.Span, execution: Execution) -> None:
+        if execution.abandoned:
             span.set_attribute("hipq.outcome", "abandoned")
         else:
-            running.children = [self.promised(new) for new in running.children]
-            outcome, fault = _outcome(running.ending)
+            execution.run.children = [self.promised(new) for new in execution.run.children]
+            outcome, fault = _outcome(execution.run.result)
             span.set_attribute("hipq.outcome", outcome)
             # a run that only decides on a retry has not failed: its job did, before
-            if fault is not None and not running.only_decides:
+            if fault is not None and not execution.only_decides:
                 _failed(span, fault.type or fault.kind, _said(fault))
         _end(span)
 

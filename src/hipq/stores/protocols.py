@@ -124,6 +124,9 @@ class JobStore(Protocol):
 class EngineStore(Protocol):
     """The life of a job: what an engine's turn needs."""
 
+    changes_at_once: int
+    """How many changes one `turn` may be given: it locks the keys of their jobs."""
+
     def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
         """Make jobs ready that are scheduled and due, earliest first, or that are parked; how many."""
 

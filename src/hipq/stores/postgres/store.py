@@ -23,7 +23,7 @@ from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
-from hipq.stores.inbox_transaction import close_out, keys_to_lock, match_waiting
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE, close_out, keys_to_lock, match_waiting
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import (
@@ -54,6 +54,7 @@ from hipq.stores.waker import Waker
 
 class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
     at_once = POOL_SIZE
+    changes_at_once = KEYS_AT_ONCE
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from hipq.stores import migrations
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.filters import Filter
-from hipq.stores.inbox_transaction import close_out, match_waiting
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE, close_out, match_waiting
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
 from hipq.stores.sqlite.connection import Connection, signpost
@@ -43,6 +43,7 @@ _MANY_QUEUES: Final = 100
 
 class SqliteStore(SqliteDialect, RuleVerbs, AnswerVerbs):
     at_once = 1
+    changes_at_once = KEYS_AT_ONCE
 
     def __init__(self, path: str, clock: Clock | None = None, lent: Connection | None = None) -> None:
         """`lent`: somebody else's connection, in the place of one of ours; then nothing is migrated here."""
