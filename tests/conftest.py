@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("tests.contract")
+pytest.register_assert_rewrite("tests.contract", "tests.transports.contract", "tests.transports.link")
 
 from hipq.stores.protocols import Store  # noqa: E402
 from hipq.stores.values import QueueTables  # noqa: E402

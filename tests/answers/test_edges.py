@@ -204,8 +204,7 @@ def test_a_key_that_another_job_has_is_an_error_for_the_retry_handler(
 def test_no_turn_locks_more_keys_than_it_may_also_after_the_store_was_away(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.loop.KEYS_AT_ONCE", 10)
-    monkeypatch.setattr("hipq.engine.settle.KEYS_AT_ONCE", 10)
+    monkeypatch.setattr(app.store, "changes_at_once", 10)
     ask = queue.job("ask")(lambda _: Wait())
     ask.enqueue_many([None] * 50)
     engine = app.engine(concurrency=50)
@@ -232,7 +231,7 @@ def _drive(engine: Engine, done: Callable[[], bool]) -> None:
         except StoreUnavailable:
             pass
         time.sleep(0.005)
-    engine.hands.close()
+    engine.executor.close()
 
 
 def test_engines_delete_old_answers_faster_than_they_come(
@@ -245,7 +244,7 @@ def test_engines_delete_old_answers_faster_than_they_come(
     engine = app.engine()
     for _ in range(10):
         engine.turn()  # no time passes
-    engine.hands.close()
+    engine.executor.close()
     assert app.inbox.list() == []
 
 

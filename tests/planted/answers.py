@@ -136,8 +136,8 @@ ANSWER_BUGS = (
         "when its answer handler fails the request is sent again",
         "I15",
         (
-            (SETTLE, 'after, event = wait_transitions.unread(row, ending.fault, now), "answer failed"',
-             'after, event = transitions.errored(row, ending.fault, 500, now), "error"'),
+            (SETTLE, 'return _Settled(wait_transitions.unread(execution.row, result.fault, now), "answer failed")',
+             'return _Settled(transitions.errored(execution.row, result.fault, 500, now), "error")'),
         ),
     ),
     Bug(
@@ -208,9 +208,9 @@ ANSWER_BUGS = (
         "a failing cancel handler is called for ever",
         "I1|I13",
         (
-            (SETTLE, "after = wait_transitions.cancel_handled(row, ending.fault, order, now)",
-             'after = transitions.given_back(row, "", False, now) if ending.fault else '
-             "wait_transitions.cancel_handled(row, None, order, now)"),
+            (SETTLE, "    return _Settled(wait_transitions.cancel_handled(row, fault, order, now), event)",
+             '    if fault:\n        return _Settled(transitions.given_back(row, "", False, now), event)\n'
+             "    return _Settled(wait_transitions.cancel_handled(row, None, order, now), event)"),
         ),
     ),
     Bug(

@@ -7,15 +7,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from select import select
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from hipq import Hipq
 from hipq.answers.checkpoints import StoredCheckpoints
@@ -24,6 +24,8 @@ from hipq.transports import address, kinesis, kinesis_shares
 from hipq.transports.base import Checkpoints, Message, Outgoing, Source
 from tests.brokers.aws import CREDENTIALS, REGION, FaultyAws, OwnAws, aws_endpoint, client
 from tests.transports.checkpoints import MemoryCheckpoints
+from tests.transports.contract import StreamContract
+from tests.transports.link import PASSWORD, Link
 
 SECRET = "s3cr3t/value"
 FIRST, SECOND, THIRD = (f"shardId-00000000000{number}" for number in range(3))
@@ -93,18 +95,57 @@ def _some(source: Source, count: int, seconds: float = 30) -> list[Message]:
     return found
 
 
+class KinesisLink(Link):
+    """A stream with one shard."""
+
+    transport: ClassVar = kinesis
+    headers: ClassVar = {"hipq-key": "key ü 1", "hipq-job": "7", "Traceparent": "0"}
+    durable = False
+    quick = (0.5, 1, 3)
+    many = (60, 12)
+    broke = gone = Link.gone
+    no_host = "there is no host nowhere.invalid (unknown name); look at region and endpoint"
+
+    def __init__(self, endpoint: str = "") -> None:
+        super().__init__()
+        self.endpoint = endpoint or aws_endpoint()
+        self.name = f"hipq-{uuid4().hex[:12]}"
+        self.notes_of_all = MemoryCheckpoints()
+        self.create()
+
+    def create(self) -> None:
+        client("kinesis", self.endpoint).create_stream(StreamName=self.name, ShardCount=1)
+        self.notes_of_all.notes.clear()
+
+    def url(self, **options: str) -> str:
+        return _address(self.name, self.endpoint, **options)
+
+    def url_at(self, server: str) -> str:
+        return _address("s", f"http://{server}").replace("kinesis://", f"kinesis://KEY:{PASSWORD}@/")
+
+    def checkpoints(self) -> MemoryCheckpoints:
+        return self.notes_of_all.others()
+
+    def received(self, key: str, headers: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Kinesis has no headers; those of hipq are left out."""
+        return {}
+
+    def put_odd(self) -> list[tuple[bytes, dict[str, str]]]:
+        for key in ("\u00ad", "k" * 256):
+            client("kinesis", self.endpoint).put_record(StreamName=self.name, Data=b"\xff\x00", PartitionKey=key)
+        return [(b"\xff\x00", {})] * 2
+
+    def close(self) -> None:
+        super().close()
+        with suppress(EndpointConnectionError):  # a server of the test's own has gone already
+            client("kinesis", self.endpoint).delete_stream(StreamName=self.name)
+
+
+class TestContract(StreamContract):
+    kind, server = KinesisLink, OwnAws
+
+
 # -- messages -------------------------------------------------------------------------------------------------------
-def test_a_message_arrives_as_it_was_sent(stream: str) -> None:
-    odd = [b"", b"\xff\x00", b'{"a": "\xc3\xbc"}\r\n', b"x" * 1_000_000]
-    with _sender(stream) as sender, _source(stream) as source:
-        for body in odd:
-            sender.send(Outgoing(body, "order 5 ü", {"hipq-key": "order 5 ü", "hipq-job": "7", "Traceparent": "0"}), 10)
-        got = _some(source, len(odd))
-    assert [message.body for message in got] == odd
-    assert {message.key for message in got} == {"order 5 ü"}
-    assert [message.headers for message in got] == [{}] * len(odd)
-    assert [message.id for message in got] == [f"{FIRST}:{number}" for number in range(1, 5)]
-    assert got[0].subject == stream
 
 
 def test_messages_without_a_key_go_anywhere(wide: str) -> None:
@@ -373,13 +414,6 @@ def test_a_lone_message_comes_soon_and_a_quiet_shard_is_not_asked_too_often(stre
         assert source.receive(1000, 1) == []
         assert 1 <= server.count("GetRecords") - before <= 5
     assert min(took) < 0.5
-
-
-def test_twenty_threads_send_through_one_sender(stream: str) -> None:
-    with _sender(stream) as sender, _source(stream) as source:
-        with ThreadPoolExecutor(20) as threads:
-            list(threads.map(lambda number: sender.send(Outgoing(b"%d" % number), 10), range(60)))
-        assert sorted(int(message.body) for message in _some(source, 60)) == list(range(60))
 
 
 def test_nothing_is_left_behind_after_close(wide: str) -> None:

@@ -123,6 +123,7 @@ class Inbox:
         key: str = "",
         state: str = "",
         job: int = 0,
+        tenant: str = "",
         after: int = 0,
         limit: int = 100,
     ) -> Sequence[Answer]:
@@ -137,7 +138,7 @@ class Inbox:
             names.one_of(state, "state of answers", STATES)
         found: builtins.list[Kept] = []
         for number in self._of(queue):
-            found += self._store.answers(AnswerFilter(number, type, key, state, job, 0, after, limit))
+            found += self._store.answers(AnswerFilter(number, type, key, state, job, 0, after, limit, tenant))
         return [Answer(one) for one in sorted(found, key=lambda one: one.id)[:limit]]
 
     def show(self, answer_id: int) -> Answer:
@@ -188,7 +189,7 @@ class Inbox:
         new = self._queues[kept.queue].arrived(
             job_type, key, Answer(kept).data, answer_id=named, error=bool(kept.error)
         )
-        (delivered,) = self.deliver([new], instead_of=kept.id)
+        (delivered,) = self.deliver([replace(new, tenant=kept.tenant)], instead_of=kept.id)
         return Replayed(delivered.outcome, delivered.id, delivered.job)
 
     def _kept(self, answer_id: int) -> Kept:

@@ -14,6 +14,7 @@ from hipq.answers.arrive import arrive, unreadable
 from hipq.errors import HipqError, Invalid, shown
 from hipq.job import names
 from hipq.job.answer import Keeping, NewAnswer
+from hipq.job.json_path import reach
 from hipq.job.spec import Spec
 from hipq.transports.base import ATTEMPT_HEADER, ERROR_HEADER, KEY_HEADER, Message, key_in
 
@@ -92,25 +93,13 @@ def _reason(doing: str, wrong: BaseException) -> str:
 
 
 def _reading(given: Read | str, what: str) -> Read:
-    """A function of the message, or the path of a field in its JSON: `order.reference`."""
+    """A function of the message, made from a function or from a path into the message's JSON: `order.reference`."""
     if callable(given):
         return given
     if not isinstance(given, str) or not given:
         raise Invalid(f"{what} must be a function of the message, or a field of its JSON like order.id: {shown(given)}")
-    path = given.split(".")
-
-    def field(message: Message) -> Any:
-        found = message.json
-        for name in path:
-            if isinstance(found, dict) and name in found:
-                found = found[name]
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                raise Invalid(f"{what}: the message has no field {given}")
-        return found
-
-    return field
+    path = tuple(given.split("."))
+    return lambda message: reach(message.json, path, f"{what}: the message")
 
 
 def _truth(given: Read | str) -> Read:

@@ -167,6 +167,11 @@ class Answer:
         return self._kept.id
 
     @property
+    def tenant(self) -> str:
+        """Whose it is, in a daemon; "" = nobody's."""
+        return self._kept.tenant
+
+    @property
     def answer_id(self) -> str:
         """The id that the sender gave the answer; "" if it gave none."""
         return self._kept.answer_id

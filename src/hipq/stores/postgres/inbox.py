@@ -174,7 +174,7 @@ class AnswerVerbs:
             for queue in {queue_of(job_id) for job_id in ids}
         }
         parts = [
-            f"SELECT {READ} FROM {self._statements.table(queue).table}_final l WHERE id = ANY (%s::bigint[])"
+            f"SELECT {READ} FROM {self._statements.table(queue)}_final l WHERE id = ANY (%s::bigint[])"
             for queue in by_queue
         ]
         if not parts:
