@@ -121,7 +121,7 @@ def watch(url: str, steps: int, rate: int, limit: int = 0) -> list[Step]:
         adding.join()
         engine.stop()
         running.join()
-    engine.hands.close()
+    engine.executor.close()
     app.close()
     return found
 

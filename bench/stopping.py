@@ -48,7 +48,7 @@ class Counted:
         try:
             took = seconds(engine.run)
         finally:
-            engine.hands.close()
+            engine.executor.close()
         ran = next(self._numbers) - 1
         if kind == "work":
             self.worked += ran

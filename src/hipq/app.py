@@ -202,6 +202,10 @@ class Hipq(Changing, Answering):
         `lease`: seconds this process may be silent (dead, or stopped) before its jobs are given to others. `drain`:
         seconds a stop may take; then handlers that still run are given back. Without it they are waited for; a database
         that is away then, for 30 seconds.
+
+        A database that is away when this begins raises StoreUnavailable at once, as every other call does: a program
+        hears of a wrong URL, and tries again as it likes. One that goes away later is waited for. `hipq worker`, which
+        nobody looks at when it starts, waits in both cases.
         """
         engine = self.engine(queues, concurrency, poll, lease, drain)
         try:
@@ -209,7 +213,7 @@ class Hipq(Changing, Answering):
                 engine.run(until_empty)
         finally:
             if not engine.torn:
-                engine.hands.close()
+                engine.executor.close()
         if engine.unfit:
             raise RuntimeError(f"{engine.unfit}: this process must be replaced")
 
@@ -223,7 +227,8 @@ class Hipq(Changing, Answering):
     ) -> Iterator[None]:
         """Work in a thread until the end of the block, beside whatever else this program does. Handlers that are
         running then may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the
-        error is logged at once, and the block ends with that error."""
+        error is logged at once, and the block ends with that error. A database that is away when this begins raises
+        StoreUnavailable, as with `run`."""
         engine = self.engine(queues, concurrency, poll, lease)
         failed: list[BaseException] = []
 
@@ -245,7 +250,7 @@ class Hipq(Changing, Answering):
             engine.stop()
             thread.join()
             if not engine.torn:
-                engine.hands.close()
+                engine.executor.close()
             if failed:
                 raise failed[0]
 
@@ -261,6 +266,7 @@ class Hipq(Changing, Answering):
         from hipq.engine.executor import LocalExecutor  # a program that only adds jobs need not load any of this
         from hipq.engine.launch import Launcher, bare
         from hipq.engine.loop import Engine
+        from hipq.engine.setup import Setup
         from hipq.executors.processes import ForkServer
 
         unknown = set(queues or ()) - set(self._queues)
@@ -291,7 +297,7 @@ class Hipq(Changing, Answering):
         except BaseException:
             fork_server.close()
             raise
-        return Engine(
+        setup = Setup(
             self.store,
             served,
             hands,
@@ -302,8 +308,9 @@ class Hipq(Changing, Answering):
             lease=lease,
             drain=None if drain is None else seconds(drain, "drain"),
             added=self.added,
-            bring=lambda kept: self.inbox.bring(kept),
+            bring=lambda kept: self.inbox.deliver_inserted(kept),
         )
+        return Engine(setup)
 
     # -- its database -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:

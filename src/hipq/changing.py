@@ -1,4 +1,4 @@
-"""Changing jobs, one and many, and the rules of queues; deleting what is old. What an operator does."""
+"""What an operator does: change jobs, one or many, change the rules of queues, delete old jobs."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
     from hipq.operate import Changed, Operator
 
 Progress = Callable[["Changed"], None] | None
-"""Told after every page of many jobs what became of those."""
+"""Called after every page of jobs, with what became of the jobs of that page."""
 
 
 class Changing(Looking):
-    """The part of `Hipq` that changes what is there."""
+    """The part of `Hipq` that changes jobs and rules."""
 
     def cancel(self, job_id: int, reason: str = "cancelled") -> None:
-        """End a job that is not final. If its handler is running, that is told (`job.cancelled`, a cancelled task, a
-        signal), and what it comes to is not kept. One that waits for its answer and has a cancel handler ends when an
-        engine has run that."""
+        """End a job that is not final. A running handler is told (`job.cancelled`, a cancelled task, a signal), and its
+        result is not kept. A job that waits for its answer and has a cancel handler ends when an engine has run that
+        handler."""
         names.reason(reason)
         self._operator.one(self._row(job_id).id, self._operator.cancel(reason), "cancelled")
 
@@ -52,7 +52,8 @@ class Changing(Looking):
         self._operator.one(self._row(job_id).id, self._changing(at, delay, priority), "changed")
 
     def requeue(self, job_id: int) -> int:
-        """Add a job like one that has ended: the same type, data, key, lane, priority; its id. Final is final."""
+        """Add a job like one that has ended, with the same type, data, key, lane and priority, and return its id. The
+        ended job stays as it is."""
         return self._operator.requeue(self._row(job_id).id)
 
     def cancel_all(
@@ -83,8 +84,8 @@ class Changing(Looking):
         return _total(self._operator.many(self._filter(queue, **wanted), move, "changed"), progress)
 
     def requeue_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
-        """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. Where a live
-        job has the key, none is added."""
+        """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. No job
+        is added whose key a live job has."""
         return _total(self._operator.all_again(self._filter(queue, **wanted)), progress)
 
     def _changing(
@@ -107,7 +108,8 @@ class Changing(Looking):
 
     def set_limit(self, queue: str, to: float | Literal["none"] | Sequence[AnyLimit] | None) -> None:
         """Change a queue's limits while it runs: a number replaces its `limit`, "none" removes that, and both leave the
-        others; a list replaces them all, None goes back to what the code says. Every engine's next claim goes by it."""
+        others; a list replaces them all, None goes back to what the code says. Every engine's next claim
+        goes by the new limits."""
 
         declared = self._queue(queue).declared.limits
 
@@ -138,7 +140,7 @@ class Changing(Looking):
         self._change_rules(queue, lambda rules: _paused(rules, lane, type, True))
 
     def resume(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
-        """Take back the `pause` that was given in the same words."""
+        """Take back the `pause` that was given with the same arguments."""
         if type is not None and lane is None and type not in self.store.rules(self._queue(queue).number).paused_types:
             self._check_known(queue, type)
         self._change_rules(queue, lambda rules: _paused(rules, lane, type, False))
@@ -164,15 +166,17 @@ class Changing(Looking):
         keep: int | None = None,
         type: str | None = None,
         code: str | None = None,
+        tenant: str | None = None,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> int:
-        """Delete jobs that have been final for longer than this, and of each queue those that `keep` others ended
-        after; with `type` or `code`, of them only such. How many."""
+        """Delete jobs that have been final for longer than `older_than`, and of each queue all final jobs but the last
+        `keep`; with `type`, `code` or `tenant`, only such jobs of these. Returns the number of deleted jobs."""
         if older_than is None and keep is None:
             raise Invalid("say what to delete: jobs that ended longer ago than older_than=, or all but the last keep=")
         only = (
             "" if type is None else names.job_type(type),
             "" if code is None else names.one_of(code, "code", CODES[1:]),
+            "" if tenant is None else names.tenant(tenant),
         )
         age = None if older_than is None else round(seconds(older_than, "older_than") * 1e6)
         most = None if keep is None else whole(keep, "keep", 0, (1 << 31) - 1)

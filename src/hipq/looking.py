@@ -12,7 +12,7 @@ from hipq.events import Events
 from hipq.job import names
 from hipq.job.model import New, Row, queue_of
 from hipq.job.names import whole
-from hipq.job.states import CODES, MOVES, PHASES
+from hipq.job.states import CODES, PHASES, TRANSITIONS
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds
 from hipq.job.why import Why
@@ -57,7 +57,11 @@ def as_filter(queue: int, now: int, wanted: Wanted) -> Filter:
     for name in ("error", "key", "lane", "tenant", "type", "state", "phase", "code"):
         if name in wanted and not (isinstance(wanted.get(name), str) and wanted.get(name)):
             raise Invalid(f"{name} must be a text that is not empty, not {shown(wanted.get(name))}; or leave it out")
-    choices = {"state": list(MOVES), "phase": [name for some in PHASES.values() for name in some], "code": CODES[1:]}
+    choices = {
+        "state": list(TRANSITIONS),
+        "phase": [name for some in PHASES.values() for name in some],
+        "code": CODES[1:],
+    }
     for name, allowed in choices.items():
         if value := wanted.get(name):
             names.one_of(str(value), name, allowed)

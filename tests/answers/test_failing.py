@@ -8,8 +8,8 @@ import pytest
 
 from hipq import Answer, Hipq, Job, JobType, Progress, Queue, Retry, Wait, fixed
 from hipq.engine import rescue
-from hipq.engine.launch import Execution
 from hipq.engine.settle import settle
+from hipq.executors.execution import Execution
 from hipq.job.fault import Fault
 from hipq.job.model import Row
 from hipq.job.run_result import Crashed, Decided, Rerun, RunResult

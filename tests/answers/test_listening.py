@@ -122,7 +122,7 @@ def test_answers_find_their_jobs_and_are_acknowledged(app: Hipq, charge: JobType
     [
         ({}, message("{}"), "the message has no hipq-key header and no key of its own: give `listen` a key="),
         ({"key": "ref"}, message("{}"), "key: the message has no field ref"),
-        ({"key": "ref.0.a"}, message('{"ref": []}'), "key: the message has no field ref.0.a"),
+        ({"key": "ref.0.a"}, message('{"ref": []}'), "key: the message has no field ref.0"),
         ({"key": "ref"}, message("{no"), "the message is not JSON: "),
         ({"key": "ref"}, message(b"\xff\xfe"), "the message is not UTF-8 text"),
         ({"key": "ref"}, message(""), "key: the message has no field ref"),

@@ -29,9 +29,10 @@ from hipq.demo.reception import Reception
 from hipq.demo.run import Run
 from hipq.demo.summary import DemoFacts, checked
 from hipq.demo.tally import Tally
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.errors import Invalid
 from hipq.events import Events
+from hipq.executors.execution import Execution
 from hipq.limits.limit import Limit, limit
 from tests.cli.conftest import HipqCommand, Ran, alive, eventually
 
@@ -67,7 +68,7 @@ def bank_of(pid: int) -> int:
 
     def found() -> int:
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            if b"demonstration/bank.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"demo/bank.py" in Path(f"/proc/{child}/cmdline").read_bytes():
                 return int(child)
         return 0
 
@@ -96,7 +97,7 @@ def test_every_kind_of_answer_and_of_ending_is_there_and_all_of_it_adds_up(hipq:
     assert set(report["jobs"]) == {"ok", "failed", "error", "scheduled"}
     assert sum(report["jobs"].values()) > 400
     bank = report["bank"]
-    assert min(bank[name] for name in ("refused", "never", "cancel handler ended", "copies")) > 0
+    assert min(bank[name] for name in ("refused", "never", "called off", "copies")) > 0
     assert report["limits"] == {"all": 20, "north": 10, "south": 6, "islands": 4}
     assert bank["most"].keys() == report["limits"].keys()
     assert report["database"] == f"sqlite:///{folder}/here/demo.db"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 from click.testing import CliRunner
 
 from hipq import Hipq
@@ -16,6 +17,13 @@ def run(*words: str) -> str:
     done = CliRunner().invoke(cli, words, catch_exceptions=False)
     assert done.exit_code == 0, done.output
     return done.stdout
+
+
+def said(*words: str) -> tuple[str, list[str]]:
+    """What is on standard output, and the lines on standard error but for which database it is."""
+    done = CliRunner().invoke(cli, words, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout, [line for line in done.stderr.splitlines() if not line.startswith("database: ")]
 
 
 def test_a_tenant_is_shown_and_can_be_chosen(tmp_path: Path) -> None:
@@ -33,3 +41,63 @@ def test_a_tenant_is_shown_and_can_be_chosen(tmp_path: Path) -> None:
     left = json.loads(run("job", "list", "--db", url, "--state", "initial", "--json"))
     assert [one["tenant"] for one in left] == ["other"]
     assert "no job is like that" in run("job", "cancel", "--db", url, "--tenant", "nobody", "--yes")
+
+
+def daemon_with_jobs(tmp_path: Path) -> str:
+    """The URL of a daemon's database: two tenants have a job each that has ended, and a job each that has not."""
+    url = f"sqlite:///{tmp_path}/daemon.db"
+    app = Hipq("daemon", url)
+    queue = app.queue("jobs")
+    app.migrate()
+    for tenant in ("acme", "other"):
+        for key in ("old", "new"):
+            options = job_factory.Options(key=key)
+            new = job_factory.job(queue.number, tenant, "mail", b"x", options, app.store.now())
+            (stored,) = app.store.enqueue([new])
+            if key == "old":
+                app.cancel(stored.id)
+        answer = queue.arrived("mail", "early", {"from": tenant}, answer_id="evt-1")
+        app.inbox.deliver([msgspec.structs.replace(answer, tenant=tenant)])
+    app.close()
+    return url
+
+
+def test_answers_are_shown_with_their_tenant_and_keep_it(tmp_path: Path) -> None:
+    url = daemon_with_jobs(tmp_path)
+    assert "tenant" in run("answers", "list", "--db", url).splitlines()[0]
+    (found,) = json.loads(run("answers", "list", "--db", url, "--tenant", "acme", "--json"))
+    assert (found["tenant"], found["data"]) == ("acme", {"from": "acme"})
+    run("answers", "replay", "--db", url, str(found["number"]))
+    run("answers", "rekey", "--db", url, str(found["number"] + 2), "new")
+    (found,) = json.loads(run("answers", "list", "--db", url, "--tenant", "acme", "--json"))
+    assert (found["tenant"], found["key"]) == ("acme", "new")
+    (job,) = json.loads(run("job", "list", "--db", url, "--tenant", "acme", "--key", "new", "--json"))
+    assert found["job"] == job["id"]
+    assert "tenant" in run("answers", "show", "--db", url, str(found["number"]))
+    run("answers", "drop", "--db", url, "--tenant", "acme", "--yes")
+    (left,) = json.loads(run("answers", "list", "--db", url, "--json"))
+    assert left["tenant"] == "other"
+    assert "no answers" in said("answers", "list", "--db", url, "--tenant", "acme")[1][0]
+
+
+def test_prune_deletes_jobs_of_one_tenant(tmp_path: Path) -> None:
+    url = daemon_with_jobs(tmp_path)
+    assert run("prune", "--db", url, "--older-than", "0s", "--tenant", "nobody", "--yes") == "deleted 0 jobs\n"
+    assert run("prune", "--db", url, "--older-than", "0s", "--tenant", "acme", "--yes") == "deleted 1 job\n"
+    left = json.loads(run("job", "list", "--db", url, "--state", "final", "--json"))
+    assert [one["tenant"] for one in left] == ["other"]
+
+
+def test_a_pause_names_a_tenants_lane_and_says_if_nothing_comes_under_it(tmp_path: Path) -> None:
+    url = daemon_with_jobs(tmp_path)
+
+    pause, resume = ("queue", "pause", "--db", url, "jobs"), ("queue", "resume", "--db", url, "jobs")
+    assert said(*pause, "--tenant", "acme", "--type", "mail") == ("paused in jobs: lane acme/mail\n", [])
+    assert said(*resume, "--tenant", "acme", "--type", "mail") == ("paused in jobs: nothing\n", [])
+    assert "no job in jobs has the lane acme/mial now" in said(*pause, "--tenant", "acme", "--type", "mial")[1][0]
+    assert "there was no such pause" in said(*resume, "--lane", "acme/mail")[1][0]
+    for words in (("--tenant", "acme"), ("--tenant", "acme", "--lane", "x", "--type", "mail")):
+        done = CliRunner().invoke(cli, [*pause, *words])
+        assert (done.exit_code, "--tenant goes with --type" in done.stderr) == (2, True)
+    limited = said("queue", "limit", "--db", url, "jobs", "5", "--share", "x/y=50,acme/mail=50")[1]
+    assert ["no job in jobs has the lane x/y now" in line for line in limited] == [True]

@@ -179,12 +179,15 @@ class TestGlance:
         claim(store, engine, queue.number)
         assert not store.peek([(queue.number, (TYPE,))])[0].ready
 
-    def test_it_shows_when_the_first_scheduled_job_is_due(self, store: Store, engine: int, queue: QueueTables) -> None:
+    def test_it_shows_when_the_first_scheduled_job_is_due(
+        self, store: Store, engine: int, queue: QueueTables, clock: HandClock
+    ) -> None:
         add(store, [new(queue.number, scheduled_run_time=LATER + n) for n in (50, 20, 70)])
         assert store.peek([(queue.number, ())]) == [Peek(queue.number, False, LATER + 20, 0, False)]
         row = bring(store, engine, queue.number, "retry scheduled", job_type="mail")
         assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, False, row.scheduled_run_time, 0, False)]
         store.stage(queue.number, SCHEDULED, LATER + 60, 100)
+        clock.advance(hours=1, seconds=1)
         assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, True, LATER + 70, 0, False)]
 
     def test_it_shows_when_the_first_waiting_job_times_out(self, store: Store, engine: int, queue: QueueTables) -> None:

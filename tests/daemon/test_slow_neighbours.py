@@ -54,7 +54,7 @@ def test_sleepers_of_one_tenant_do_not_keep_another_waiting(url: str, tmp_path: 
             for job_id in add(served, "work", b"warm", *[b"quick"] * quick, tenant=tenant):
                 ended(served, job_id)
         sleepers = add(served, "work", *[b"slow"] * 40)
-        until(lambda: sum(one.started > 0 for one in served.engine.in_flight.values()) == Options().concurrency)
+        until(lambda: sum(one.run.started > 0 for one in served.engine.in_flight.values()) == Options().concurrency)
         took = []
         for tenant in ("other", "third") * 5:
             began = time.monotonic()
@@ -74,7 +74,7 @@ def test_what_fails_is_tried_again_while_another_tenant_has_every_hand(tmp_path:
         python(served, "work", BODY)
         python(served, "work", "if job.attempt < 3: raise ValueError('not yet')\nreturn payload", tenant="other")
         add(served, "work", *[b"slow"] * 10)
-        until(lambda: sum(one.started > 0 for one in served.engine.in_flight.values()) == 2)
+        until(lambda: sum(one.run.started > 0 for one in served.engine.in_flight.values()) == 2)
         (job_id,) = add(served, "work", b"x", tenant="other")
         assert ended(served, job_id).code == "ok"
         served.stop_now()
@@ -85,7 +85,7 @@ def test_a_daemon_of_which_one_tenant_has_every_hand_rests(tmp_path: Path) -> No
     with daemon(tmp_path, concurrency=2) as served:
         python(served, "work", BODY)
         add(served, "work", *[b"slow"] * 300)
-        until(lambda: sum(one.started > 0 for one in served.engine.in_flight.values()) == 2)
+        until(lambda: sum(one.run.started > 0 for one in served.engine.in_flight.values()) == 2)
         time.sleep(1.5)  # what was claimed ahead is given back
         turns = 0
         turn = served.engine.turn
@@ -107,7 +107,9 @@ def test_a_stop_does_not_begin_what_waits_behind_it(tmp_path: Path) -> None:
         quick = add(served, "work", *(b"quick" for _ in range(60)))
         until(lambda: all(row(served, job_id).code == "ok" for job_id in quick))
         ids = add(served, "work", b"slow", *(b"quick" for _ in range(40)))
-        until(lambda: (slow := served.engine.in_flight.get(ids[0])) is not None and slow.started)  # not only claimed
+        until(
+            lambda: (slow := served.engine.in_flight.get(ids[0])) is not None and slow.run.started
+        )  # not just claimed
         served.stop()
         until(lambda: row(served, ids[0]).code == "ok")
         assert sum(row(served, job_id).attempt for job_id in ids[1:]) < 40

@@ -401,7 +401,7 @@ def test_a_throttler_that_cannot_be_asked_is_quoted(doctor: Doctor, url: str) ->
     finally:
         engine.stop()
         running.join()
-        engine.hands.close()
+        engine.executor.close()
         app.close()
     assert doctor.news() == []
 

@@ -223,7 +223,7 @@ def run_briefly(app: Hipq) -> None:
         for _ in range(5):
             engine.turn()
     finally:
-        engine.hands.close()
+        engine.executor.close()
 
 
 def test_a_type_unknown_here_is_registered_by_its_first_job(make_app: Callable[[], Hipq]) -> None:

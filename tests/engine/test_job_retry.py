@@ -162,7 +162,7 @@ def test_what_is_left_for_others_holds_nobody_up_and_is_explained(
     finally:
         engine.stop()
         engine.run()
-        engine.hands.close()
+        engine.executor.close()
 
 
 def test_a_wait_that_timed_out_is_judged_by_the_named_code(

@@ -354,6 +354,22 @@ def test_a_throttler_sees_every_page_of_what_is_parked(app: Hipq) -> None:
 
 
 @real_time
+def test_it_is_shown_500_due_jobs_at_a_time_parked_ones_included(app: Hipq) -> None:
+    seen: list[int] = []
+
+    def nothing_yet(due: Jobs, _running: Jobs, _now: Any) -> list[Any]:
+        seen.append(len(due))
+        return []
+
+    queue = app.queue("asked", throttler=nothing_yet)
+    work = queue.job("work")(lambda _: None)
+    for _ in range(2):  # first they are new, then there are parked ones beside those that are
+        work.enqueue_many([None] * 600)
+        until_empty(app)
+    assert max(seen) == 500
+
+
+@real_time
 def test_without_its_throttler_a_queue_starts_what_was_parked(app: Hipq, make_app: MakeApp) -> None:
     app.queue("orders", throttler=lambda *_: None).job("work")(lambda _: None)
     ids = app.queues[0].enqueue_many("work", range(5))

@@ -59,7 +59,7 @@ def work(app: Hipq) -> Iterator[Work]:
 
     yield start
     for engine in engines:
-        engine.hands.close()
+        engine.executor.close()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def running(app: Hipq, engine: Engine, ids: Sequence[int]) -> None:
 
 
 def label(engine: Engine) -> str:
-    (found,) = [one.label for one in engine.store.engines() if one.engine_id == engine.engine_id]
+    (found,) = [one.label for one in engine.setup.store.engines() if one.engine_id == engine.engine_id]
     return found
 
 
@@ -205,8 +205,8 @@ def test_a_heartbeat_says_until_when_a_sign_of_life_must_come(app: Hipq, queue: 
     found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "waiting",
-        "it waits for its answer: a sign of life must come until 2027-01-15 08:01:30 UTC, "
-        "and the last answer until 2027-01-15 09:00:00 UTC",
+        "it waits for its answer: a sign of life must come by 2027-01-15 08:01:30 UTC, "
+        "and the last answer by 2027-01-15 09:00:00 UTC",
     )
     assert found.details == {
         "since": START, "deadline": START + timedelta(seconds=90), "attempt": 1, "heartbeat": 90.0,
@@ -215,7 +215,7 @@ def test_a_heartbeat_says_until_when_a_sign_of_life_must_come(app: Hipq, queue: 
     clock.advance(seconds=60)
     ask.answer("k")
     app.run(until_empty=True)
-    assert "must come until 2027-01-15 08:02:30 UTC" in app.why(job_id).sentence
+    assert "must come by 2027-01-15 08:02:30 UTC" in app.why(job_id).sentence
 
 
 def test_a_heartbeat_that_was_missed(app: Hipq, queue: Queue, clock: HandClock) -> None:
@@ -651,7 +651,7 @@ def test_next_when_nothing_stands_in_its_way(app: Hipq, queue: Queue, work: Work
     running(app, engine, ids[:1])
     found = app.why(ids[1])
     assert (found.reason, found.details) == ("next", {})
-    assert found.sentence == "nothing stands in its way: it starts when it is its turn and a hand is free"
+    assert found.sentence == "nothing holds it up: it starts when its turn comes and an engine has a free slot"
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------

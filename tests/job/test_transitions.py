@@ -14,7 +14,7 @@ from hipq.job.fault import Fault
 from hipq.job.model import HISTORY_LIMIT, UNCHANGING, New, Row, blank, numbered, queue_of, remember
 from hipq.job.order import ByTime
 from hipq.job.run_result import Rerun
-from hipq.job.states import MOVES, PHASES, reachable
+from hipq.job.states import PHASES, TRANSITIONS, reachable
 from tests.contract.jobs import waits
 
 FAULT = Fault("error", "no")
@@ -143,4 +143,4 @@ def test_an_id_knows_its_queue(sequence: int, queue: int) -> None:
 
 def test_there_is_a_move_into_and_out_of_every_state() -> None:
     reached = {move(before).state for before, move in MOVED.values()}
-    assert reached == set(MOVES) - {"initial"}
+    assert reached == set(TRANSITIONS) - {"initial"}

@@ -21,7 +21,7 @@ from hipq.errors import Conflict, StoreUnavailable
 from hipq.job.model import queue_of
 from hipq.move.copy import Rows, TableCopy
 from hipq.move.moving import STEPS, MoveProgress, move
-from hipq.move.to_postgres import Arriving
+from hipq.move.to_postgres import PostgresTarget
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
 from hipq.stores.sqlite.connection import SAFE_VERSION
@@ -290,7 +290,7 @@ def test_opening_and_closing_while_the_file_is_locked(app: Hipq, target: str, mo
 
 def test_patience_has_an_end(app: Hipq, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.1)
-    monkeypatch.setattr("hipq.stores.relocated.PATIENCE", 0.5)
+    monkeypatch.setattr("hipq.stores.relocated.LONGEST_MOVE", 0.5)
     queue = app.queue("orders")
     queue.enqueue("note", 1)
     took: list[float] = []
@@ -433,13 +433,13 @@ def test_tables_of_somebody_else_in_the_way(source: str, target: str, before: An
 def test_what_did_not_arrive_as_it_was_sent_is_not_moved(
     source: str, target: str, before: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Arriving.rows
+    whole = PostgresTarget.rows
 
-    def damaged(self: Arriving, table: TableCopy) -> Iterator[Rows]:
+    def damaged(self: PostgresTarget, table: TableCopy) -> Iterator[Rows]:
         for page in whole(self, table):
             yield [page[0][:-1] + (f"{page[0][-1]} ",), *page[1:]] if table.table == "shop_mails" else page
 
-    monkeypatch.setattr(Arriving, "rows", damaged)
+    monkeypatch.setattr(PostgresTarget, "rows", damaged)
     with pytest.raises(HipqError, match=r"shop_mails has arrived with 2512 rows .* were sent: nothing was moved"):
         move(source, target)
     with opened(source) as store:

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from hipq import DuplicateKey, Failed, Hipq, Invalid, Job, Progress, Queue, Retry, Wait, fixed
-from hipq.engine.launch import Execution
+from hipq.executors.execution import Execution
 from hipq.job.meta import traceparent_in
 from hipq.job.model import HISTORY_LIMIT
 from hipq.observe.traces import PROMISED, trace, traceparent_of

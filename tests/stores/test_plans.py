@@ -203,8 +203,8 @@ CASES: Final = {
 }
 """What is run, and the indexes it may use besides primary keys."""
 FILES: Final = {
-    "sqlite": "admitted answer_ended answer_late answer_left answer_live answer_pending answer_place answer_twins "
-    "answer_used claim finish peek held orphans others owned parked pick_ready pick_todo running "
+    "sqlite": "admitted answer_ended answer_late answer_left answer_pending answer_place answer_twins "
+    "answer_used claim finish key_holders peek held orphans others owned parked pick_ready pick_todo running "
     "ready_outside_window stage "
     "claim_group claim_groups tokens prune newest unpark update",
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "

@@ -97,7 +97,7 @@ def test_its_patience_ends_too_and_nothing_is_added(
 def test_a_renewal_that_is_not_committed_yet_does_not_end_a_lease(store: PostgresStore, queue: QueueTables) -> None:
     """The time an orphan is judged by is that of the statement, which no evaluation inside it moves on."""
     for name in ("orphans", "take_lease"):
-        text = store._statements._files[name]
+        text = store._statements.files[name]
         assert "lease_until > clock_timestamp()" not in text, name
         assert "lease_until <= clock_timestamp()" not in text, name
     assert store.owned([queue.number], None, 10) == []

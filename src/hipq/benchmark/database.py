@@ -1,4 +1,4 @@
-"""Which database is measured: the one that was named, or a new file that is removed afterwards."""
+"""The database that is measured: the one that was named, or a new file that is removed afterwards."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hipq.stores.open import url_of
 _PREFIX: Final = "hipq-bench-"
 _FILE: Final = "bench.db"
 _FILES: Final = {_FILE, *(f"{_FILE}-{kind}" for kind in ("wal", "shm", "hipq", "journal"))}
-"""All that a run makes. A folder that has anything else in it is somebody's own."""
+"""All files that a run creates. A folder with other files in it is somebody's own."""
 
 
 class BenchmarkDatabase(NamedTuple):
@@ -28,7 +28,7 @@ class BenchmarkDatabase(NamedTuple):
 
 @contextmanager
 def chosen_database(db: str | None) -> Iterator[BenchmarkDatabase]:
-    """`db`, or what the environment says, or a new SQLite file in the current directory: its disk is measured."""
+    """`db`, or the environment's, or a new SQLite file in the current directory, whose disk is measured."""
     named = db or os.environ.get("HIPQ_DATABASE_URL")
     if named:
         url = url_of(named)
@@ -41,7 +41,7 @@ def chosen_database(db: str | None) -> Iterator[BenchmarkDatabase]:
         raise Invalid(f"cannot make a database in {_here()}: {error.strerror}; name one with --db") from None
     held = os.open(folder, os.O_RDONLY)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX)  # as long as we live: it is not somebody's leftover
+        fcntl.flock(held, fcntl.LOCK_EX)  # held while the run lives, to show that it is not a leftover
         yield BenchmarkDatabase(f"sqlite:///{folder}/{_FILE}", folder / _FILE, temporary=True)
     finally:
         _remove(folder)
@@ -58,7 +58,7 @@ def _file_of(url: str) -> Path | None:
         there = file.exists()
     except OSError as error:
         raise Invalid(f"cannot look for the database file {file}: {error.strerror}") from None
-    if not there:  # opening it would make one, and leave it
+    if not there:  # opening it would create one, and leave it
         raise Invalid(f"there is no database file {_here() / file}; without --db a new one is made and removed")
     return file
 
@@ -71,12 +71,12 @@ def _here() -> Path:
 
 
 def _remove_leftovers() -> None:
-    """Folders of runs that were killed: nobody holds them any more."""
+    """Remove the folders of killed runs: their locks are free."""
     for folder in Path().glob(f"{_PREFIX}*"):
         try:
             held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         except OSError:
-            continue  # not ours, or just removed by another
+            continue  # not a run's, or just removed by another
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if (folder / _FILE).exists():
@@ -88,7 +88,7 @@ def _remove_leftovers() -> None:
 
 
 def _remove(folder: Path) -> None:
-    """With what a run made in it; not with anything else."""
+    """Remove a folder with the files that a run created, but not with others."""
     try:
         found = set(os.listdir(folder))
         if found <= _FILES:

@@ -1,4 +1,4 @@
-"""What the figures depend on: the versions, how far away the database is, and what its disk takes for a commit."""
+"""What the figures depend on: the versions, the distance of the database, and the time its disk takes for a commit."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BLOCK: Final = b"x" * 4096
 
 
 def surroundings(bench: Workbench, database: BenchmarkDatabase, seconds: float) -> dict[str, Any]:
-    """All of it, as JSON has it. Milliseconds are medians."""
+    """The surroundings as JSON. Milliseconds are medians."""
     found: dict[str, Any] = {
         "hipq": __version__,
         "python": platform.python_version(),
@@ -46,7 +46,7 @@ def _median(work: Callable[[], object], seconds: float) -> float:
 
 
 def _sync(folder: Path, seconds: float) -> float:
-    """Append a page to a file and wait until the disk has it: less than that no commit can take."""
+    """The time to append a page to a file and sync it: no commit can take less."""
     sync = getattr(os, "fdatasync", os.fsync)
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
 

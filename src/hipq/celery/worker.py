@@ -61,7 +61,7 @@ class WorkerEngine:
                     engine.run()
                 finally:
                     self._engine = None
-                    engine.hands.close()
+                    engine.executor.close()
                 if engine.unfit:
                     LOGGER.error("%s: publishing begins anew", engine.unfit)
             except Exception as error:

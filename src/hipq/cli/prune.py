@@ -26,6 +26,7 @@ from hipq.job.states import CODES
 @click.option("--keep", type=Whole("keep", 0, (1 << 31) - 1), help="All but the last so many that ended, a queue.")
 @click.option("-q", "--queue", help="Only this queue.")
 @click.option("--type", "job_type", help="Only this job type.")
+@click.option("--tenant", help="Only this tenant of a daemon.")
 @click.option("--code", type=click.Choice(CODES[1:]), help="Only those that ended so.")
 @yes_option
 @quiet_option
@@ -37,6 +38,7 @@ def prune(
     keep: int | None,
     queue: str | None,
     job_type: str | None,
+    tenant: str | None,
     code: str | None,
     yes: bool,
     quiet: bool,
@@ -57,16 +59,18 @@ def prune(
         raise click.UsageError("say what to delete: --older-than 30d, or --keep 100000", click.get_current_context())
     apps = instances(app, db)
     queues = [(one, each.name) for one, each in of_name(apps, queue)]
-    everything = queue is job_type is code is None
+    everything = queue is job_type is tenant is code is None
+    whose = f"of the tenant {tenant}" if tenant is not None else ""
     which = [f"ended longer ago than {_age(older_than)}" if older_than is not None else "",
              f"are not among the last {keep:,} of their queue" if keep is not None else ""]  # fmt: skip
-    confirm(
-        f"This will delete {code or ''} jobs that {' or '.join(filter(None, which))}. Go on?".replace("  ", " "), yes
-    )
+    jobs = " ".join(filter(None, (code, "jobs", whose)))
+    confirm(f"This will delete {jobs} that {' or '.join(filter(None, which))}. Go on?", yes)
     deleted = 0
     with progress("deleting", quiet=quiet or as_json) as bar:
         for one, name in queues:
-            deleted += one.prune(older_than, name, keep=keep, type=job_type, code=code, progress=bar.advance)
+            deleted += one.prune(
+                older_than, name, keep=keep, type=job_type, code=code, tenant=tenant, progress=bar.advance
+            )
     answers = sum(one.inbox.prune() for one in apps) if everything else 0
     if as_json:
         print_json({"deleted": deleted, "answers": answers})

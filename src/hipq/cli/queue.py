@@ -1,23 +1,26 @@
-"""`hipq queue`: the queues of an application or of a database; their limits, and their pauses."""
+"""`hipq queue`: list the queues of an application or of a database, pause them, change their limits."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import click
 
 from hipq import Hipq, Queue, limit, per_lane, rate, share
 from hipq.cli.commands import Commands, examples
+from hipq.cli.complain import note
 from hipq.cli.inputs import Duration, Units, Whole
 from hipq.cli.show import next_page, print_json, print_lines, print_table
 from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instances, json_option
 from hipq.errors import Invalid
+from hipq.job import names
 from hipq.job.units import Number, counted, number
 from hipq.job.when import to_datetime
 from hipq.limits.base import LEAST, MOST
 from hipq.limits.rules import AnyLimit, Rules
+from hipq.limits.tenants import BETWEEN
 from hipq.stores.claims import Peek
 from hipq.stores.values import Limits
 
@@ -42,14 +45,14 @@ def queue() -> None:
     epilog=examples("hipq queue list shop:app", "hipq queue list --db sqlite:///shop.db --json"),
 )
 @app_argument
-@click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: numbers above it.")
+@click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: queues with higher numbers.")
 @click.option("--limit", "most", type=Whole("limit", 1, 10_000), default=100, show_default=True,
-              help="At most so many.")  # fmt: skip
+              help="List at most this number of queues.")  # fmt: skip
 @db_option
 @json_option
 def list_queues(app: str, after: int, most: int, db: str | None, as_json: bool) -> None:
-    """Queues, the job types this program has code for, the limits in force, what is paused, and what each has to do:
-    now, and when next."""
+    """List queues: the job types that this program has code for, the limits in force, what is paused, whether jobs
+    are ready now, and when the next start and the next time-out are due."""
     found = [(each.number, one, each) for one in instances(app, db) for each in one.queues]
     found = sorted((one for one in found if one[0] > after), key=lambda one: one[0])
     page = found[:most]
@@ -97,7 +100,7 @@ def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
 
 
 def _ready(app: Hipq, queue: Queue, peek: Peek, served: tuple[str, ...]) -> bool:
-    """Whether there is something to do for this program; without code, for any."""
+    """Whether a job is ready for which this program has the code, or any job if it has no code at all."""
     return peek.ready if served else app.count(queue.name, most=1, live=True, phase="ready") > 0
 
 
@@ -106,8 +109,9 @@ def _moment(micros: int) -> Any:
 
 
 # -- pause, resume ---------------------------------------------------------------------------------------------------
-_lane_option = click.option("--lane", help="Only this lane of it.")
-_type_option = click.option("--type", "job_type", help="Only this job type of it.")
+_lane_option = click.option("--lane", help="Only this lane of the queue.")
+_type_option = click.option("--type", "job_type", help="Only this job type of the queue.")
+_tenant_option = click.option("--tenant", help="With --type: only this tenant of a daemon, whose lane is TENANT/TYPE.")
 
 
 @queue.command(
@@ -116,19 +120,25 @@ _type_option = click.option("--type", "job_type", help="Only this job type of it
     epilog=examples(
         "hipq queue pause shop:app orders",
         "hipq queue pause shop:app orders --type charge",
-        "hipq queue pause --db sqlite:///shop.db orders --lane east",
+        "hipq queue pause --db sqlite:///daemon.db jobs --tenant acme --type mail",
     ),
 )
 @app_argument
 @_queue_argument
 @_lane_option
 @_type_option
+@_tenant_option
 @db_option
 @json_option
-def pause(app: str, name: str, lane: str | None, job_type: str | None, db: str | None, as_json: bool) -> None:
-    """Start nothing more of QUEUE, of one of its lanes, or of one job type. What runs goes on."""
+def pause(
+    app: str, name: str, lane: str | None, job_type: str | None, tenant: str | None, db: str | None, as_json: bool
+) -> None:
+    """Start nothing more of QUEUE, of one of its lanes, of one job type, or of one job type of a daemon's tenant. What
+    runs goes on."""
+    lane, job_type = _paused_part(lane, job_type, tenant)
     target, found = chosen(app, db, name)
     target.pause(found.name, lane=lane, type=job_type)
+    _note_unmatched(target, found, [lane or ""])
     _print_pauses(target, found, as_json)
 
 
@@ -141,13 +151,36 @@ def pause(app: str, name: str, lane: str | None, job_type: str | None, db: str |
 @_queue_argument
 @_lane_option
 @_type_option
+@_tenant_option
 @db_option
 @json_option
-def resume(app: str, name: str, lane: str | None, job_type: str | None, db: str | None, as_json: bool) -> None:
+def resume(
+    app: str, name: str, lane: str | None, job_type: str | None, tenant: str | None, db: str | None, as_json: bool
+) -> None:
     """Take back a pause that was given with the same options."""
+    lane, job_type = _paused_part(lane, job_type, tenant)
     target, found = chosen(app, db, name)
+    before = _paused(target.store.limits(found.number).rules)
     target.resume(found.name, lane=lane, type=job_type)
+    if before == _paused(target.store.limits(found.number).rules):
+        note("there was no such pause: nothing was changed")
     _print_pauses(target, found, as_json)
+
+
+def _paused_part(lane: str | None, job_type: str | None, tenant: str | None) -> tuple[str | None, str | None]:
+    """The lane or the type that is meant."""
+    if tenant is None:
+        return lane, job_type
+    if lane is not None or job_type is None:
+        raise click.UsageError("--tenant goes with --type, and not with --lane: a tenant's lane is TENANT/TYPE")
+    return f"{names.tenant(tenant)}{BETWEEN}{names.job_type(job_type)}", None
+
+
+def _note_unmatched(app: Hipq, found: Queue, lanes: Iterable[str]) -> None:
+    """A misspelt lane is a rule that nothing comes under: say so."""
+    for lane in filter(None, lanes):
+        if not app.count(found.name, most=1, live=True, lane=lane):
+            note(f"no job in {found.name} has the lane {lane} now; the rule is kept for jobs to come")
 
 
 def _print_pauses(app: Hipq, found: Queue, as_json: bool) -> None:
@@ -182,7 +215,7 @@ def _pauses(state: dict[str, Any]) -> list[str]:
 @app_argument
 @_queue_argument
 @click.argument("n", metavar="[N]", required=False, type=Units("the limit", 0, MOST))
-@click.option("--per-lane", type=Units("per-lane", LEAST, MOST), help="At most so many units of each lane.")
+@click.option("--per-lane", type=Units("per-lane", LEAST, MOST), help="At most this number of units of each lane.")
 @click.option("--share", "shares", metavar="L=P,L=P", help="Parts of the limit, in percent: east=40,west=60.")
 @click.option("--other", type=Units("other", LEAST, 100), help="The part of all lanes that --share does not name.")
 @click.option("--rate", "rates", metavar="N/S", multiple=True, help="N units start in any S seconds: 50/1, or 1000/1h.")
@@ -219,6 +252,7 @@ def set_limit(
         target.set_limit(found.name, "none")
     elif given:
         target.set_limit(found.name, given)
+        _note_unmatched(target, found, _percentages(shares) if shares is not None else ())
     elif n is not None:
         target.set_limit(found.name, n)
     _print_limits(target, found, as_json)
@@ -227,7 +261,7 @@ def set_limit(
 def _given(
     n: float | None, lane: float | None, shares: str | None, other: float | None, rates: Sequence[str]
 ) -> list[AnyLimit]:
-    """The whole list, if anything but N is given."""
+    """The limits that replace all others; none if only N is given."""
     if other is not None and shares is None:
         raise click.UsageError("--other is for the lanes that --share does not name: give that, too")
     if shares is not None and not n:
@@ -260,7 +294,7 @@ def _rate(text: str) -> AnyLimit:
 def _print_limits(app: Hipq, found: Queue, as_json: bool) -> None:
     limits = app.store.limits(found.number)
     rules, lanes = limits.rules, _lanes(limits)
-    code = found.declared.limits or rules.limits  # this program's may be newer than what the last engine brought
+    code = found.declared.limits or rules.limits  # this program may be newer than the last engine that started
     state = {
         "app": app.name, "queue": found.name, "limits": list(rules.in_force), "changed": rules.changed is not None,
         "code": list(code), "code_is_newer": code != rules.limits, "used": number(sum(limits.held.values())),

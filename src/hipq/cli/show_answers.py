@@ -14,7 +14,7 @@ from hipq.cli.show import clock, print_lines, print_table
 from hipq.job.answer import BUFFERED, LATE, STATES, UNREADABLE, Answer, Answered
 from hipq.job.model import queue_of
 
-_BRIEF: Final = ("number", "queue", "type", "key", "state", "job", "copies", "arrived", "keep_until", "id")
+_BRIEF: Final = ("number", "queue", "tenant", "type", "key", "state", "job", "copies", "arrived", "keep_until", "id")
 _OF_A_JOB: Final = ("number", "state", "arrived", "id")
 FEW: Final = 100
 """Answers that are shown with their job, at most."""
@@ -29,6 +29,7 @@ def described(app: Hipq, queue: str, answers: Sequence[Answer]) -> list[dict[str
             "app": app.name,
             "queue": queue,
             "number": one.id,
+            "tenant": one.tenant,
             "type": one.type,
             "key": one.key,
             "state": LATE if one.state == BUFFERED and one.job in ended else one.state,
@@ -62,7 +63,9 @@ def answers_of(app: Hipq, job: int) -> dict[str, Any]:
 
 
 def print_answers(answers: Sequence[dict[str, Any]]) -> None:
-    print_table(_BRIEF, answers, none="answers", spare=("keep_until", "copies", "id", "queue"))
+    """With their tenants, if they have any: a library's queue has none."""
+    columns = [name for name in _BRIEF if name != "tenant" or any(one["tenant"] for one in answers)]
+    print_table(columns, answers, none="answers", spare=("keep_until", "copies", "id", "queue", "tenant"))
 
 
 def print_answer(answer: dict[str, Any]) -> None:
@@ -71,6 +74,7 @@ def print_answer(answer: dict[str, Any]) -> None:
         "number": answer["number"],
         "app": answer["app"],
         "queue": answer["queue"],
+        "tenant": answer["tenant"] or None,
         "type": answer["type"],
         "key": answer["key"],
         "state": f"{answer['state']}: {answer['meaning']}",

@@ -31,6 +31,7 @@ class Wanted(NamedTuple):
     key: str | None
     state: str | None
     job: int | None
+    tenant: str | None
     older_than: float | None
 
     @property
@@ -44,6 +45,7 @@ class Wanted(NamedTuple):
             "type": names.job_type(self.job_type) if self.job_type is not None else "",
             "key": names.key(self.key) if self.key is not None else "",
             "job": self.job or 0,
+            "tenant": names.tenant(self.tenant) if self.tenant is not None else "",
         }
 
 
@@ -62,6 +64,7 @@ def which_answers(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--key", help="Only to this key."),
         click.option("--state", type=click.Choice(list(STATES)), help="`answers count` says what each means."),
         click.option("--job", type=Whole("a job id", 1, (1 << 63) - 1), help="Only those that belong to this job."),
+        click.option("--tenant", help="Only to jobs of this tenant of a daemon."),
         click.option("--older-than", type=Duration("older-than"), help="Only those that came so long ago: 90s, 30d."),
     )):  # fmt: skip
         with_wanted = option(with_wanted)

@@ -169,7 +169,7 @@ def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, li
             engine.run(until_empty)
     finally:
         if not engine.torn:
-            engine.hands.close()
+            engine.executor.close()
     if engine.torn:
         complain(f"{engine.unfit}: this process ends, and its jobs run again once its lease has run out", STUCK)
     if engine.stopping > 1 or engine.unfit:

@@ -35,6 +35,7 @@ from hipq.engine.lanes import Guarded, Scheduler
 from hipq.engine.launch import Launcher
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
+from hipq.engine.setup import Setup
 from hipq.errors import HipqError, StoreUnavailable
 from hipq.job.model import New
 from hipq.job.states import READY
@@ -152,10 +153,10 @@ class Daemon:
             partial(store.notify, done=True), store.clear, options.concurrency,
             Chained(self.tenants, self.backlog, self.ended),
         )  # fmt: skip
-        return Engine(
+        return Engine(Setup(
             store, [queue], hands, self.app.events, self.app.steady, concurrency=options.concurrency,
             added=self._chained, spare=hands.spare,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _stored(self, jobs: Sequence[tuple[int, New]]) -> None:
         """Taken in: the engine need not look for them."""
@@ -206,7 +207,7 @@ class Daemon:
             if thread.ident is not None:
                 thread.join()
         self._ingest.stop()
-        self.engine.hands.close()
+        self.engine.executor.close()
         self.journal.close()
         self.app.close()
         if self._log:

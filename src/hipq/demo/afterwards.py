@@ -1,4 +1,4 @@
-"""What to try next: commands that can be pasted, about what has just happened."""
+"""What to try next: commands to paste, about what has just happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the demo's database is: a folder that was named, or a new one among the temporary files.
+"""The demo's database file: in a folder that was named, or in a new one among the temporary files.
 
 It stays, so that it can be looked at. What earlier runs left among the temporary files is removed after a day.
 """
@@ -17,12 +17,12 @@ from hipq.errors import Invalid
 FILE: Final = "demo.db"
 _PREFIX: Final = "hipq-demo-"
 _FILES: Final = {FILE, *(f"{FILE}-{kind}" for kind in ("wal", "shm", "hipq", "journal"))}
-"""All that a run makes. A folder that has anything else in it is somebody's own."""
+"""All files that a run creates. A folder with other files in it is somebody's own."""
 _DAY: Final = 86_400
 
 
 def chosen_file(keep: str | None) -> Path:
-    """The database file to make."""
+    """The database file to create."""
     if keep is None:
         _remove_old(Path(tempfile.gettempdir()))
     try:

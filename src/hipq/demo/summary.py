@@ -1,6 +1,6 @@
-"""Whether it adds up: what the shop added, what hipq has in its database, what its events said, what the bank counted.
+"""Whether all counts agree: the jobs the shop added, hipq's database, its events, and the bank's ledger.
 
-Every check compares what different parties counted on their own. One that does not hold is a bug: in hipq, or here.
+Every check compares what different parties counted on their own. A check that fails is a bug, in hipq or here.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class Check(NamedTuple):
 
 
 class DemoFacts(NamedTuple):
-    """All that was counted, by whom."""
+    """Everything that was counted, by whom."""
 
     jobs: Mapping[str, Sequence[Job[Any]]]
-    """As the database has them, by queue."""
+    """The jobs in the database, by queue."""
     added: int
-    """By the shop itself."""
+    """The number of jobs that the shop itself added."""
     events: Counter[str]
     """hipq's events."""
     tomorrow: int
@@ -41,16 +41,16 @@ class DemoFacts(NamedTuple):
     first: frozenset[int]
     opens: datetime
     held: Mapping[str, Number]
-    """The most that was held of the limits of payments at a time."""
+    """The most units of the limits of payments that were in use at a time."""
     left: int
-    """Units that are held still."""
+    """Units that are still in use."""
     passed: int
     bank: Mapping[str, Any]
-    """Its ledger."""
+    """The bank's ledger."""
     words: Mapping[str, int]
-    """What hipq said to answers."""
+    """hipq's outcomes of answers."""
     inbox: Mapping[str, int]
-    """Answers in its inbox by state, each as often as it came."""
+    """Answers in the inbox by state, each as often as it arrived."""
 
     @property
     def every(self) -> list[Job[Any]]:
@@ -181,7 +181,7 @@ def _limits(facts: DemoFacts) -> Iterator[Check]:
 
 # -- when ------------------------------------------------------------------------------------------------------------
 def _starts(jobs: Iterable[Job[Any]]) -> list[tuple[datetime, Job[Any]]]:
-    """When each of them first did; those that never did are left out."""
+    """The first start of each job, without those that never started."""
     found = [(next((entry["at"] for entry in job.history if entry["event"] == "claimed"), None), job) for job in jobs]
     return [(at, job) for at, job in found if at is not None]
 

@@ -1,4 +1,4 @@
-"""What operators and limits keep from starting: pauses, throttlers that fail, jobs that are too heavy."""
+"""What keeps jobs from starting by rule: pauses, failing throttlers, jobs heavier than their limit."""
 
 from __future__ import annotations
 
@@ -52,13 +52,14 @@ def _throttler(queue: QueueHealth, limits: Limits) -> list[Finding]:
     if not (limits.rules.throttled and limits.note):
         return []
     note = " ".join(limits.note.split())
-    advice = "mend the throttler's code, or what it asks; it is asked again by itself, and till then nothing starts"
+    advice = "fix the throttler, or what it depends on; hipq asks it again by itself, and starts nothing until then"
     sentence = f"the throttler could not be asked: {note}"
     return [Finding(CHECK, WARNING, sentence, advice, queue.name, {"note": limits.note})]
 
 
 def _heavy(queue: QueueHealth, limits: Limits, view: View) -> list[Finding]:
-    """They were added when the limit was higher, or another program's code says so."""
+    """Jobs heavier than their limit: they were added when the limit was higher, or another program's code has a
+    higher one."""
     found: dict[str, Sample] = {}
     for sample in [*queue.ready, *queue.parked]:
         if why := refusal(limits.rules, sample.row.lane, sample.row.throttle_factor):

@@ -12,12 +12,14 @@ from hipq.stores.values import EARLIEST, EndPlace
 STEP: Final = 1_000
 
 
-def prune(store: Store, queue: int, before: EndPlace, job_type: str = "", code: str = "") -> Iterator[int]:
-    """Delete final jobs that ended before a place, of one job_type or code if such are given; yields the count of each
-    step. What is not to be deleted is passed once, and not looked at again."""
+def prune(
+    store: Store, queue: int, before: EndPlace, job_type: str = "", code: str = "", tenant: str = ""
+) -> Iterator[int]:
+    """Delete final jobs that ended before a place, of one job_type, code or tenant if such are given; yields the count
+    of each step. What is not to be deleted is passed once, and not looked at again."""
     place: EndPlace | None = EARLIEST
     while place is not None:
-        deleted, place = store.prune(queue, before, STEP, place, job_type, code)
+        deleted, place = store.prune(queue, before, STEP, place, job_type, code, tenant)
         yield deleted
 
 

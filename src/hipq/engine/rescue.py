@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hipq.engine.launch import Execution
 from hipq.engine.queues import EngineQueue
+from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions
 from hipq.job.model import Change, queue_of
 from hipq.job.order import Order
@@ -55,8 +55,8 @@ def forgotten(
         if job_id not in in_flight
     ]
     taken = [
-        running
-        for job_id, running in in_flight.items()
-        if job_id not in owned or owned[job_id].token != running.row.token
+        execution
+        for job_id, execution in in_flight.items()
+        if job_id not in owned or owned[job_id].token != execution.row.token
     ]
     return back, taken

@@ -23,7 +23,7 @@ FACTOR_MAX: Final = 1_000_000
 
 
 def name(value: str, what: str) -> str:
-    """The name of an instance or a queue: lower case letters and underscores (seed 004)."""
+    """The name of an instance or a queue: lower case letters and underscores."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise Invalid(
             f"{what} must be 1 to 40 lower case letters and underscores, starting with a letter, not {shown(value)}"
@@ -75,6 +75,13 @@ def key(value: str) -> str:
         raise Invalid(f"a job key must have 1 to {KEY_LIMIT} characters, this one has {len(value)}")
     if not value.isprintable():
         raise Invalid(f"a job key must not contain control characters or broken Unicode: {shown(value)}")
+    return value
+
+
+def tenant(value: str) -> str:
+    """The name of a daemon's tenant, to choose what is the tenant's."""
+    if not isinstance(value, str) or not value or not value.isprintable():
+        raise Invalid(f"tenant must be a text that is not empty and can be printed, not {shown(value)}")
     return value
 
 

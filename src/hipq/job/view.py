@@ -29,7 +29,8 @@ Chain = Callable[[Any, Any, dict[str, Any]], None]
 class Wanted(Protocol):
     """The run of a handler, as far as the job it works on sees it."""
 
-    abandoned: bool
+    @property
+    def abandoned(self) -> bool: ...
 
     def traceparent(self) -> str:
         """Of the span it runs in at this moment; "" = it is not traced."""

@@ -62,7 +62,6 @@ class Admission:
     ) -> None:
         """`held`: the units that jobs hold, by lane; `lightest`: the least that one of these jobs holds. Both in
         thousandths of units."""
-        self._rules = rules
         self._critical = frozenset(critical)
         self._lightest = min(lightest, UNIT)
         self._now = now
@@ -74,7 +73,8 @@ class Admission:
         self._usage = Usage(held, self._before.rates, counted(rules.most), now)
         self._by_name: dict[str, Pool] = {}
         self._by_lane: dict[str, list[Pool]] = {}
-        self._whole = [self._pool(one.pool_name(""), one, "") for one in rules.in_force if one.of_whole_queue]
+        self._whole = [self._pool(one, "") for one in rules.in_force if one.of_whole_queue]
+        self._in_lanes = [one for one in rules.in_force if not one.of_whole_queue]
         self.again = 0
         """When to claim again: the first moment at which a rate lets more start."""
         self.refused = False
@@ -199,10 +199,12 @@ class Admission:
 
     def _pools(self, lane: str) -> list[Pool]:
         if lane not in self._by_lane:
-            self._by_lane[lane] = [self._pool(name, one, lane) for name, one in self._rules.by_pool(lane).items()]
+            own = [self._pool(one, lane) for one in self._in_lanes if one.applies(lane, self._usage.whole)]
+            self._by_lane[lane] = [*self._whole, *own]
         return self._by_lane[lane]
 
-    def _pool(self, name: str, one: AnyLimit, lane: str) -> Pool:
+    def _pool(self, one: AnyLimit, lane: str) -> Pool:
+        name = one.pool_name(lane)
         if name not in self._by_name:
             self._by_name[name] = one.pool(lane, self._usage)
         return self._by_name[name]

@@ -42,7 +42,7 @@ class BaseLimit(msgspec.Struct, frozen=True):
     reason: ClassVar[str] = "lane full"
     """The `reason` in `why` of a job for which this limit has no room."""
     of_whole_queue: ClassVar[bool] = False
-    """All jobs of the queue count in one pool, whatever their lane."""
+    """All jobs of the queue count in one pool, whatever their lane: `applies` is not asked."""
     counts_starts: ClassVar[bool] = False
     """Jobs take units when they start, and do not give them back when they end."""
     set_by_daemon: ClassVar[bool] = False

@@ -65,11 +65,9 @@ class Rules(msgspec.Struct, frozen=True, omit_defaults=True):
         return any(one.counts_starts for one in self.in_force)
 
     def by_pool(self, lane: str) -> dict[str, AnyLimit]:
-        """The limits that apply to jobs of this lane, by the pool in which each counts them; those of the whole queue
-        come first."""
-        limits, whole = self.in_force, counted(self.most)
-        ordered = sorted(limits, key=lambda one: not one.of_whole_queue)
-        return {one.pool_name(lane): one for one in ordered if one.applies(lane, whole)}
+        """The limits that apply to jobs of this lane, by the pool in which each counts them."""
+        whole = counted(self.most)
+        return {one.pool_name(lane): one for one in self.in_force if one.applies(lane, whole)}
 
     def dump(self) -> str:
         return msgspec.json.encode(self).decode()

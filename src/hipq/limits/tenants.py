@@ -1,4 +1,4 @@
-"""The daemon's quota of each tenant: at most so many units of all the tenant's lanes run at a time, over all engines.
+"""The daemon's quotas: how many units of all lanes of a tenant run at a time, over all engines.
 
 A lane belongs to the tenant that is named before its first `/`.
 """

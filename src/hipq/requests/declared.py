@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from hipq.errors import Invalid, shown
 from hipq.job import payload
+from hipq.job.json_path import steps
 from hipq.job.outcome import Failed, Ok, Retry, Wait
 from hipq.job.view import Job
 from hipq.requests.reply import ReplyKey, outcome
-from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate, steps
+from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate
 from hipq.transports import SECONDS, address, check, headers_of, sender
 from hipq.transports.base import CALLBACK_HEADER, Outgoing
 

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from hipq.errors import Invalid, shown
 from hipq.job import payload
+from hipq.job.json_path import reach, steps
 from hipq.job.outcome import Failed, Ok, Retry, ServiceError, Wait
-from hipq.requests.template import reach, steps
 from hipq.transports.base import Reply
 
 ReplyKey = str | Callable[[Reply], str]

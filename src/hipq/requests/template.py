@@ -13,36 +13,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from hipq.errors import Invalid, shown
 from hipq.job import payload
+from hipq.job.json_path import reach, steps
 
 NAMES: Final = ("key", "id", "attempt", "callback_url", "data")
 
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_STEP: Final = re.compile(r"[\w$@-]{1,200}")
-_INDEX: Final = re.compile(r"[0-9]{1,9}")
 _URL: Final = re.compile(r"(https?)://([^/?#]*)([^?]*)(\?.*)?", re.DOTALL)
 _HALF_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNSENDABLE: Final = re.compile(r"[\r\n\x00]")
-
-
-# -- paths into JSON --------------------------------------------------------------------------------------------------
-def steps(path: str) -> tuple[str, ...]:
-    """The steps of a path such as `customer.emails.0`."""
-    found = tuple(path.split(".")) if isinstance(path, str) else ("",)
-    if not all(_STEP.fullmatch(step) for step in found):
-        raise Invalid(f"a path into JSON is names with dots between, like customer.emails.0, not {shown(path)}")
-    return found
-
-
-def reach(value: Any, path: tuple[str, ...], what: str) -> Any:
-    """The value at the end of a path; Invalid, naming where the path ends too early, if there is none."""
-    for number, step in enumerate(path):
-        if isinstance(value, Mapping) and step in value:
-            value = value[step]
-        elif isinstance(value, (list, tuple)) and _INDEX.fullmatch(step) and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            raise Invalid(f"{what} has no {'.'.join(path[: number + 1])}")
-    return value
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------

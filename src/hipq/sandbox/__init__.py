@@ -1,4 +1,4 @@
-"""Contexts: processes in which handlers of strangers run, in several languages."""
+"""Contexts: processes that run other people's handlers, in several languages."""
 
 from hipq.sandbox.context import Context
 from hipq.sandbox.handler import ContextJob, Handler, JobReport, check

@@ -1,15 +1,15 @@
-"""One batch in one context, from its first preparation to its last report."""
+"""Running one batch in one context, from its first preparation to its last report."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from hipq.sandbox.handler import ContextJob, Handler, JobReport
+from hipq.sandbox.handler import ContextJob, Handler, JobReport, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone
 from hipq.sandbox.output import MOST_SPAWNED, Output, escaped
-from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, from_exit, how, judged
+from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, checked, from_exit, how
 
 if TYPE_CHECKING:
     from hipq.sandbox.context import Context
@@ -21,27 +21,22 @@ _LEAST_AFTER: Final = 1.0
 
 class ContextBatch:
     def __init__(
-        self,
-        context: Context,
-        handler: Handler,
-        tasks: Sequence[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
+        self, context: Context, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd
     ) -> None:
         self._context, self._handler, self._tasks = context, handler, list(tasks)
         self._started, self._ended = started, ended
         self._share = 0.0
-        """Of each job in what is done for all of them."""
+        """Each job's share of the time spent for all of them."""
 
     def run(self) -> list[ContextJob]:
-        """The tasks that never began."""
+        """Run the batch; returns the tasks that never began."""
         output, since, used = Output(), time.monotonic(), self._context.used
         try:
             wrong = self._context.prepare(self._handler, self._tasks[0].seconds, output)
             failed = _decided(JobReport("", 0), wrong) if wrong else None
             if wrong and wrong.retire:
                 self._context.retire()
-                if used:  # it may be what ran here before that is in its way: a new context will tell
+                if used:  # earlier jobs in this context may be the cause: a new context will tell
                     return self._tasks
         except Gone as gone:
             self._context.retire()
@@ -55,7 +50,7 @@ class ContextBatch:
         return self._each(output)
 
     def _fail_all(self, failed: JobReport, output: Output) -> list[ContextJob]:
-        """What they all need is not to be had: none of them can run, and each of them has to hear it."""
+        """Report a failed preparation to every task: none of them can run."""
         output.finish()
         for task in self._tasks:
             self._started(task)
@@ -81,7 +76,7 @@ class ContextBatch:
         return left
 
     def _one(self, task: ContextJob, output: Output, last: bool) -> bool:
-        """Whether it began."""
+        """Run one task; returns whether it began."""
         since, first = 0.0, self._context.untried
 
         def begun() -> None:
@@ -93,11 +88,11 @@ class ContextBatch:
             reply = self._context.execute(self._handler, task, output, begun)
             report = _decided(JobReport(task.id, 0), reply)
         except Gone as gone:
-            self._context.retire()  # before it is reported: it may run elsewhere the next moment
+            self._context.retire()  # before it is reported, because it may run elsewhere the next moment
             if not since:
                 if gone.innocent or not first:
                     return False
-                begun()  # a new context cannot even take it in: neither would the next
+                begun()  # a new context cannot even receive the job: neither would the next
             report = JobReport(task.id, gone.status, error=_short(gone.error), crashed=True)
         report.seconds = time.monotonic() - since + self._share
         if last and self._handler.afterEach and self._context.alive:
@@ -111,7 +106,7 @@ class ContextBatch:
         return True
 
     def _after(self, task: ContextJob, report: JobReport, output: Output) -> None:
-        """afterEach belongs to the last job: what it prints and how long it takes. It cannot change how that went."""
+        """Run afterEach, whose output and time belong to the last job. It cannot change that job's outcome."""
         since = time.monotonic()
         try:
             reply = self._context.conclude(self._handler, max(task.seconds - report.seconds, _LEAST_AFTER), output)
@@ -125,18 +120,18 @@ class ContextBatch:
 
 
 def _decided(report: JobReport, reply: ContextReply) -> JobReport:
-    """What a reply says about a job."""
+    """The report of a job, as its context replied."""
     if reply.kind == "exited":
         report.status = from_exit(reply.status)
         report.crashed = 128 < reply.status <= 192
         report.error = f"it {how(reply.status)}" if reply.status else ""
         return report
-    report.status, wrong = judged(reply.status)
+    report.status, wrong = checked(reply.status)
     report.data = reply.data
     report.error = _short(reply.error or wrong)
     return report
 
 
 def _short(text: str) -> str:
-    """One that fits in a table, and can be shown anywhere."""
+    """The text, short enough for a table and safe to show."""
     return escaped(text if len(text) <= _MOST_ERROR else text[: _MOST_ERROR - 3] + "...")

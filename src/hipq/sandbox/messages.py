@@ -1,4 +1,4 @@
-"""What is said to a context. A shell cannot read JSON: it gets words, and its sources where its payloads arrive."""
+"""Messages to a context. A shell cannot read JSON: it gets words, and its sources where its payloads arrive."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def job(lang: str, number: int, handler: Handler, task: ContextJob) -> Message:
 
 
 def part(lang: str, what: str, number: int) -> Message:
-    """`what` is begin, end or forget."""
+    """A message about a handler: `what` is begin, end or forget."""
     if lang == "shell":
         return _words(what, number), b""
     return msgspec.json.encode({"do": what, "handler": number}) + b"\n", b""
 
 
 def _words(*words: object) -> bytes:
-    """The last may be anything but a line end."""
+    """A line of words; the last may be anything but a line end."""
     return "\t".join(str(word) for word in words).replace("\n", " ").encode("utf-8", "replace") + b"\n"

@@ -64,14 +64,16 @@ class AnswerFilter(NamedTuple):
     after: int = 0
     """Numbers above this one only: the next page."""
     limit: int = 100
+    tenant: str = ""
 
     @property
     def given(self) -> dict[str, Any]:
         """Column and value of each that filters for one."""
-        columns = ("queue", "job_type", "job_key", "state", "job", "id")
+        columns = ("queue", "job_type", "job_key", "state", "job", "id", "tenant")
         return {name: getattr(self, name) for name in columns if getattr(self, name)}
 
     def condition(self, column: str, mark: str) -> str:
         """That a column has its value; spelled so that the index for it is found. `mark` is how a parameter looks."""
         wanted = f"{column} = {mark.format(column)}"
-        return f"{wanted} AND job <> 0" if column == "job" else wanted
+        beside = {"job": " AND job <> 0", "tenant": " AND tenant <> ''"}
+        return wanted + beside.get(column, "")

@@ -14,7 +14,7 @@ What every store promises, and the contract suite (`tests.contract`) checks:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, Protocol, overload
+from typing import Any, Final, Literal, Protocol, overload
 
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
@@ -111,10 +111,11 @@ class JobStore(Protocol):
         """Those of these jobs that are final: one statement for all of them."""
 
     def prune(
-        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
-    ) -> Pruned:
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
+        code: str = "", tenant: str = "",
+    ) -> Pruned:  # fmt: skip
         """Look at final jobs from one place on and up to another, oldest first, not more than so many, and delete
-        those that have this job_type and this code, if such are given."""
+        those that have this job_type, this code and this tenant, if such are given."""
 
     def newest(self, queue: int, count: int) -> EndPlace | None:
         """The place of the final job that so many are newer than; None = there are no more than those."""
@@ -122,6 +123,9 @@ class JobStore(Protocol):
 
 class EngineStore(Protocol):
     """The life of a job: what an engine's turn needs."""
+
+    changes_at_once: int
+    """How many changes one `turn` may be given: it locks the keys of their jobs."""
 
     def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
         """Make jobs ready that are scheduled and due, earliest first, or that are parked; how many."""
@@ -297,3 +301,9 @@ class Store(
     Protocol,
 ):
     """All that hipq asks of a database."""
+
+
+VERBS: Final = frozenset(
+    name for part in Store.__mro__[1:-1] for name, verb in vars(part).items() if callable(verb) and name[0] != "_"
+)
+"""The names of all verbs."""

@@ -114,7 +114,9 @@ class KafkaSource:
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         records = self._consume(1, seconds)
-        if not records and self._background.heard:  # librdkafka does not always report that the last server has gone
+        if (
+            not records and self._background.has_error
+        ):  # librdkafka does not always report that the last server has gone
             records = self._consume(1, RETURN_SECONDS)
             if not records:
                 self._background.look(self._consumer, LOOK_SECONDS)

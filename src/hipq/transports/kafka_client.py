@@ -87,7 +87,7 @@ class BackgroundError:
             self.down = self.down or error.code() == _E._AUTHENTICATION
 
     @property
-    def heard(self) -> bool:
+    def has_error(self) -> bool:
         """Whether librdkafka has reported an error since the last success."""
         return self.down or self._last is not None
 

@@ -127,7 +127,7 @@ class KinesisSource:
             if isinstance(answer, Exception):
                 problem = self._failed(shard, answer) or problem
                 continue
-            shard.took(answer, time.monotonic())
+            shard.advance(answer, time.monotonic())
             found += [self._message(shard, record) for record in answer.get("Records", ())]
             if shard.is_ended and shard.kept == shard.read:
                 self._shares.finish(shard)

@@ -46,7 +46,7 @@ class Shard:
         """The sequence number at which the shard was closed; None while it is open."""
         self.is_ended = False
 
-    def took(self, answer: Mapping[str, Any], now: float) -> None:
+    def advance(self, answer: Mapping[str, Any], now: float) -> None:
         """Take over the result of a read."""
         records = answer.get("Records", ())
         if records:

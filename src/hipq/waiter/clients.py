@@ -87,11 +87,13 @@ class AwsClients:
         return client
 
     def _sent(self, **_: Any) -> None:
-        self._clock.asked()
+        self._clock.call_began()
 
     def _received(self, response_dict: dict[str, Any] | None = None, **_: Any) -> None:
         if response_dict:
-            self._clock.heard({key.lower(): value for key, value in response_dict["headers"].items()}.get("date"))
+            self._clock.answer_received(
+                {key.lower(): value for key, value in response_dict["headers"].items()}.get("date")
+            )
 
 
 @contextmanager

@@ -29,11 +29,11 @@ class AwsClock:
         """The time at AWS, in microseconds since 1970."""
         return int((self._read() + self.offset) * SECOND)
 
-    def asked(self) -> None:
+    def call_began(self) -> None:
         """Note that a call begins in this thread."""
         self._asked.at = self._read()
 
-    def heard(self, date: str | None) -> None:
+    def answer_received(self, date: str | None) -> None:
         """Correct the clock by the Date header of an answer. AWS gives whole seconds, and the answer spent some time
         on the way: a clock that may be right is left alone, and a wrong one is moved no further than necessary."""
         if not self._corrected or not date:

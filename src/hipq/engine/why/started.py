@@ -87,8 +87,8 @@ def waits(row: Row, engines: Sequence[EngineSeen], now: int) -> Why:
         missed = f"no sign of life came for {wait.heartbeat:g} s, until" if sliding else _TIMED_OUT
         return Why("waiting", f"{missed} {until}: {noticed(row, engines)}", found)
     if sliding:
-        sign = f"it waits for its answer: a sign of life must come until {until}"
-        return Why("waiting", f"{sign}, and the last answer until {utc_text(wait.until)}", found)
+        sign = f"it waits for its answer: a sign of life must come by {until}"
+        return Why("waiting", f"{sign}, and the last answer by {utc_text(wait.until)}", found)
     return Why("waiting", f"it waits for its answer, until {until} at the latest", found)
 
 

@@ -97,5 +97,6 @@ def throttled(row: Row, limits: Limits) -> Why | None:
 
 
 def is_next(has_throttler: bool) -> Why:
-    leave = ", with the leave of its queue's throttler" if has_throttler else ""
-    return Why("next", f"nothing stands in its way: it starts when it is its turn and a hand is free{leave}", {})
+    admitted = ", and its queue's throttler admits it" if has_throttler else ""
+    sentence = f"nothing holds it up: it starts when its turn comes and an engine has a free slot{admitted}"
+    return Why("next", sentence, {})

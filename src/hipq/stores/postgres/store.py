@@ -23,7 +23,7 @@ from hipq.stores.claim_groups import RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
-from hipq.stores.inbox_transaction import close_out, match_waiting, sought
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE, close_out, keys_to_lock, match_waiting
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import (
@@ -35,12 +35,11 @@ from hipq.stores.postgres.connection import (
     patiently,
     translated,
 )
-from hipq.stores.postgres.inbox import AnswerVerbs, PostgresMail, given, lock_keys
+from hipq.stores.postgres.dialect import PostgresDialect
+from hipq.stores.postgres.inbox import AnswerVerbs, PostgresInbox, given, lock_keys
 from hipq.stores.postgres.insert import Insert, cursor
-from hipq.stores.postgres.lanes import LaneVerbs
 from hipq.stores.postgres.listing import condition, page, planned
 from hipq.stores.postgres.moment import DatabaseClock
-from hipq.stores.postgres.notes import NoteVerbs
 from hipq.stores.postgres.rule_claims import Rulebook
 from hipq.stores.postgres.rules import RuleVerbs
 from hipq.stores.postgres.scan_floor import BOTTOM, TOP, ScanFloor
@@ -53,8 +52,9 @@ from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned, QueueTabl
 from hipq.stores.waker import Waker
 
 
-class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
+class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
     at_once = POOL_SIZE
+    changes_at_once = KEYS_AT_ONCE
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         self._identity = identity
 
     def arrived(self, move: str) -> None:
-        """Jobs have moved here, and the old house says so: from now on they may be used."""
+        """Jobs have moved here, and the signpost says so: from now on they may be used."""
         query = "UPDATE hipq_meta SET identity = %s WHERE identity = %s"
         with self._db.using() as conn:
             arrived = schema.ARRIVED + move
@@ -180,7 +180,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             in_transaction(conn, lambda: schema.restored(conn, margin))
 
     def _table(self, queue: int) -> str:
-        return self._statements.table(queue).table
+        return self._statements.table(queue)
 
     # -- adding -----------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
@@ -270,15 +270,17 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                 self.notify()  # what was heard now, no later wait hears
 
             def work() -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
-                if keys := sought(changes):  # keys, then jobs, then answers: so do all
+                if keys := keys_to_lock(changes):  # keys, then jobs, then answers: so do all
                     lock_keys(conn, self._statements, keys)
                     self._settle.lock(conn, {change.before.id for change in changes})
-                mail = PostgresMail(conn, self._statements, self._settle)
-                met = match_waiting(mail, changes, now)
-                saved = self._settle.save(conn, met.changes)
-                placed = close_out(mail, saved.changes, met, now)
+                inbox = PostgresInbox(conn, self._statements, self._settle)
+                matched = match_waiting(inbox, changes, now)
+                saved = self._settle.save(conn, matched.changes)
+                placed = close_out(inbox, saved.changes, matched, now)
                 by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
-                turned = Turned(saved.lost, [*won], saved.children, answered=met.found(saved.lost), placed=placed)
+                turned = Turned(
+                    saved.lost, [*won], saved.children, answered=matched.answered(saved.lost), placed=placed
+                )
                 return turned, saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
 
             try:
@@ -317,11 +319,12 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         return self._select(self._statements.of(name, queue), {"now": now, "limit": limit})
 
     def prune(
-        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
-    ) -> Pruned:
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
+        code: str = "", tenant: str = "",
+    ) -> Pruned:  # fmt: skip
         values = {
             "before_time": before[0], "before_id": before[1], "after_time": after[0], "after_id": after[1],
-            "limit": limit, "job_type": job_type, "code": code,
+            "limit": limit, "job_type": job_type, "code": code, "tenant": tenant,
         }  # fmt: skip
         with self._using(LONG_SECONDS) as conn:
             found = conn.execute(self._statements.of("prune", queue), values).fetchone()

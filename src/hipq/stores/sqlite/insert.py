@@ -25,9 +25,9 @@ class Insert:
     def inside(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; a duplicate undoes our part of it and no more."""
         with inside(conn):
-            return self.jobs(conn, jobs, all_or_nothing)
+            return self.many(conn, jobs, all_or_nothing)
 
-    def jobs(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
+    def many(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         stored: dict[int, Stored] = {}
         todo: dict[int, list[int]] = {}
         for index, job in enumerate(jobs):

@@ -16,14 +16,13 @@ from hipq.stores import migrations
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock, SystemClock, boot_id
 from hipq.stores.filters import Filter
-from hipq.stores.inbox_transaction import close_out, match_waiting
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE, close_out, match_waiting
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
 from hipq.stores.sqlite.connection import Connection, signpost
-from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteMail, given
+from hipq.stores.sqlite.dialect import SqliteDialect
+from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteInbox, given
 from hipq.stores.sqlite.insert import Insert, checked
-from hipq.stores.sqlite.lanes import LaneVerbs
-from hipq.stores.sqlite.notes import NoteVerbs
 from hipq.stores.sqlite.rule_claims import Rulebook, texts
 from hipq.stores.sqlite.rules import RuleVerbs
 from hipq.stores.sqlite.statements import Statements
@@ -42,8 +41,9 @@ _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 
-class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
+class SqliteStore(SqliteDialect, RuleVerbs, AnswerVerbs):
     at_once = 1
+    changes_at_once = KEYS_AT_ONCE
 
     def __init__(self, path: str, clock: Clock | None = None, lent: Connection | None = None) -> None:
         """`lent`: somebody else's connection, in the place of one of ours; then nothing is migrated here."""
@@ -155,7 +155,7 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                 self.queues()  # which says if they have moved
                 raise
         with self._db.writing() as own:
-            stored = self._insert.jobs(own, jobs, all_or_nothing)
+            stored = self._insert.many(own, jobs, all_or_nothing)
         self.notify()
         return stored
 
@@ -167,11 +167,11 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         with self._db.writing() as conn:
-            mail = SqliteMail(conn, self._statements, self._settle)
-            met = match_waiting(mail, changes, now)
-            saved = self._settle.save(conn, met.changes)
-            placed = close_out(mail, saved.changes, met, now)
-            turned = Turned(saved.lost, [], saved.children, answered=met.found(saved.lost), placed=placed)
+            inbox = SqliteInbox(conn, self._statements, self._settle)
+            matched = match_waiting(inbox, changes, now)
+            saved = self._settle.save(conn, matched.changes)
+            placed = close_out(inbox, saved.changes, matched, now)
+            turned = Turned(saved.lost, [], saved.children, answered=matched.answered(saved.lost), placed=placed)
             if claims and self._alive(conn, engine_id):
                 for claim in claims:
                     if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, engine_id):
@@ -191,11 +191,12 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         return self._select(self._statements.of(name, queue), {"now": now, "limit": limit})
 
     def prune(
-        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "", code: str = ""
-    ) -> Pruned:
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
+        code: str = "", tenant: str = "",
+    ) -> Pruned:  # fmt: skip
         values = {
             "before_time": before[0], "before_id": before[1], "after_time": after[0], "after_id": after[1],
-            "limit": limit, "job_type": job_type, "code": code,
+            "limit": limit, "job_type": job_type, "code": code, "tenant": tenant,
         }  # fmt: skip
         with self._db.writing() as conn:
             gone, last, job_id = conn.execute(self._statements.of("prune", queue), values).fetchone()
@@ -251,12 +252,16 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
-        deciding = texts(("", *strategies))
+        deciding, now = texts(("", *strategies)), self.now()
         found: list[Peek] = []
         for start in range(0, len(queues), _MANY_QUEUES):
             some = queues[start : start + _MANY_QUEUES]
             parts = [self._statements.of("peek", queue) for queue, _ in some]
-            values = [value for _, types in some for value in (texts(types), texts(types), deciding, ANY_TYPE in types)]
+            values = [
+                value
+                for _, types in some
+                for value in (texts(types), now, texts(types), deciding, ANY_TYPE in types, now)
+            ]
             with self._db.reading() as conn:
                 rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
             found += [

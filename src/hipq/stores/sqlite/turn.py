@@ -55,7 +55,7 @@ class Settle:
             self._update(conn, queue, [change for change in kept if change.after.state != FINAL])
             saved |= {change.before.id: change for change in kept}
         children = [child for job_id, change in first.items() if job_id in saved for child in change.children]
-        stored = self._insert.jobs(
+        stored = self._insert.many(
             conn, children, all_or_nothing=False
         )  # last: a key that was freed above is free to them
         lost = {change.before.id for change in changes if change is not first[change.before.id]}

@@ -1,13 +1,14 @@
 -- Final rows from one place on, oldest first (index _time): those to be deleted are locked, and go with their payloads.
 -- Rows another prune has locked are left to it. How many went, and the last place of all that were looked at.
 WITH old AS MATERIALIZED (
-  SELECT id, update_time, job_type, code FROM {final}
+  SELECT id, update_time, job_type, code, tenant FROM {final}
   WHERE update_time >= %(after_time)s AND (update_time, id) > (%(after_time)s, %(after_id)s)
     AND update_time <= %(before_time)s AND (update_time, id) < (%(before_time)s, %(before_id)s)
   ORDER BY update_time, id LIMIT %(limit)s
 ), chosen AS MATERIALIZED (
   SELECT id FROM {final} WHERE id = ANY (ARRAY(
     SELECT id FROM old WHERE (%(job_type)s = '' OR job_type = %(job_type)s) AND (%(code)s = '' OR code = %(code)s)
+      AND (%(tenant)s = '' OR tenant = %(tenant)s)
   )) FOR UPDATE SKIP LOCKED
 ), payloads AS (
   DELETE FROM hipq_payloads WHERE id = ANY (ARRAY(SELECT id FROM chosen))

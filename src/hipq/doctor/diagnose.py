@@ -1,4 +1,4 @@
-"""All findings about a database, in the order in which they are told."""
+"""All findings about a database, in the order in which they are shown."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ from hipq.stores.health.facts import Health
 
 CHECKS: Final = ("database", "schema", "indexes", "clock", "engines", "jobs", "answers", "storage")
 SEVERAL: Final = ("database", "schema", "engines")
-"""Checks of several things, some of which may be well when others are not. Of the rest ok is said of all, or not."""
+"""Checks of several things, some of which may be well when others are not. The other checks are ok as a whole or
+not."""
 Judge = Callable[[Health, View], list[Finding]]
 SUBJECTS: Final[tuple[tuple[str, Judge], ...]] = (
     ("database", database),
@@ -35,11 +36,12 @@ SUBJECTS: Final[tuple[tuple[str, Judge], ...]] = (
     ("storage", server_storage),
 )
 WITHOUT_A_LOOK: Final = (database, file)
-"""What can be judged of a database that could not be read."""
+"""Checks that are possible for a database that could not be read."""
 
 
-def judge(health: Health, view: View) -> list[Finding]:
-    """If the database could not be read, or its jobs are elsewhere, only what is known of it all the same."""
+def diagnose(health: Health, view: View) -> list[Finding]:
+    """All findings. If the database could not be read, or its jobs are elsewhere, only those that are known all the
+    same."""
     subjects = [one for one in SUBJECTS if not (health.error or health.moved) or one[1] in WITHOUT_A_LOOK]
     found = [finding for check, subject in subjects for finding in _decided(check, subject, health, view)]
     found += _unread(health)
@@ -51,14 +53,14 @@ def judge(health: Health, view: View) -> list[Finding]:
 def _decided(check: str, subject: Judge, health: Health, view: View) -> list[Finding]:
     try:
         return subject(health, view)
-    except Exception as error:  # the rows of a damaged database say anything: that must not hide what else is found
+    except Exception as error:  # the rows of a damaged database may say anything: that must not hide other findings
         sentence = f"what was read makes no sense ({type(error).__name__}: {error})"
         advice = "on SQLite look again with --deep; if the database is not damaged, report this as a bug of hipq"
         return [Finding(check, PROBLEM, sentence, advice, facts={"error": repr(error)})]
 
 
 def _unread(health: Health) -> list[Finding]:
-    """What could not be looked at: that all is well is not known there."""
+    """Findings for the parts that could not be read: nobody knows that all is well there."""
     findings: dict[tuple[str, str, str], Finding] = {}
     for check, queue, reason in health.unread:
         damaged = "malformed" in reason or "not a database" in reason

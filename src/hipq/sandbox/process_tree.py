@@ -1,4 +1,4 @@
-"""A process and its descendants, as /proc shows them, and what they use up together."""
+"""A process and its descendants in /proc, and the resources they use together."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ import msgspec
 
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
 _TABLES: Final = "VmPTE:"
-"""The kernel's tables of a process's memory: a page for every 2 MB that is looked at, even where nothing is kept."""
+"""The kernel's page tables of a process: a page for every 2 MB that is touched, even where nothing is kept."""
 _OWN: Final = ("RssAnon:", "RssShmem:", _TABLES)
 _MOST: Final = 4096
-"""Processes that are looked at: a fork bomb must not keep us busy."""
+"""The most processes that are looked at, so that a fork bomb does not keep the daemon busy."""
 
 
 class ProcessUsage(msgspec.Struct, frozen=True):
     memory: int = 0
-    """Bytes, of all together."""
+    """Bytes of memory, of all processes together."""
     processes: int = 0
     cpu: float = 0.0
-    """Seconds, of those that are alive and of those they have waited for."""
+    """Seconds of processor time, of living processes and of the children they have waited for."""
 
 
-def family(first: int) -> list[int]:
-    """It and all below it, parents first."""
+def process_tree(first: int) -> list[int]:
+    """The process and all its descendants, parents first."""
     found = [first]
     for pid in found:
         if len(found) > _MOST:
@@ -35,8 +35,8 @@ def family(first: int) -> list[int]:
 
 
 def living(first: int) -> int:
-    """How many of them are more than an entry in a table."""
-    return sum(_state(pid) not in ("Z", "X", "") for pid in family(first))
+    """How many of the processes are not zombies."""
+    return sum(_state(pid) not in ("Z", "X", "") for pid in process_tree(first))
 
 
 def _state(pid: int) -> str:
@@ -47,8 +47,8 @@ def _state(pid: int) -> str:
 
 
 def usage(first: int) -> ProcessUsage:
-    """Memory that several have in common is counted for each: see `shared_memory`."""
-    memory, cpu, pids = 0, 0.0, family(first)
+    """The resources in use. Shared memory is counted for each process: see `shared_memory`."""
+    memory, cpu, pids = 0, 0.0, process_tree(first)
     for pid in pids:
         memory += _kilobytes(f"/proc/{pid}/status", *_OWN)
         try:
@@ -60,10 +60,10 @@ def usage(first: int) -> ProcessUsage:
 
 
 def at_rest(first: int) -> tuple[int, int]:
-    """How many of them are more than an entry in a table, and the memory of all. For those that have been stopped:
-    one file of each is read, as this is asked after every batch."""
+    """How many of the processes are not zombies, and the memory of all. For stopped processes: one file of each is
+    read, because this is called after every batch."""
     count = memory = 0
-    for pid in family(first):
+    for pid in process_tree(first):
         try:
             lines = Path(f"/proc/{pid}/status").read_text().splitlines()
         except OSError:
@@ -74,10 +74,10 @@ def at_rest(first: int) -> tuple[int, int]:
 
 
 def shared_memory(first: int) -> int:
-    """Bytes that all together use, exactly and slowly: what several have in common is counted once."""
+    """Bytes that all processes use, exactly and slowly: shared memory is counted once."""
     return sum(
         _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss_Anon:", "Pss_Shmem:") + _kilobytes(f"/proc/{pid}/status", _TABLES)
-        for pid in family(first)
+        for pid in process_tree(first)
     )
 
 
