@@ -36,7 +36,7 @@ suite: .venv/installed-dev
 	$(PYTEST) -m "not long"
 
 test-fast: .venv/installed-dev
-	$(PYTEST) -m "not long" -k "not postgres" $(FAST)
+	$(PYTEST) -m "not long" -k "not postgres and not crash and not locked and not blocked" $(FAST)
 
 # Also of processes that tests start, unless they are killed.
 coverage: .venv/installed-dev
