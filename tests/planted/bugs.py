@@ -112,9 +112,8 @@ BUGS = (
         "I2",
         (
             (
-                SETTLE,
-                "children = [child for job_id, change in first.items() if job_id in saved "
-                "for child in change.children]",
+                "stores/sql/settle.py",
+                "children = [child for change in saved for child in change.children]",
                 "children = [child for change in first.values() for child in change.children]",
             ),
         ),

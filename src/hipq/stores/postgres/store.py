@@ -45,9 +45,10 @@ from hipq.stores.postgres.rules import RuleVerbs
 from hipq.stores.postgres.scan_floor import BOTTOM, TOP, ScanFloor
 from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS, MIGRATION_SECONDS
 from hipq.stores.postgres.statements import READ, Statements
-from hipq.stores.postgres.turn import Saved, Settle, Take, listed, rows
+from hipq.stores.postgres.turn import Settle, Take, freed, listed, ready, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
 from hipq.stores.rule_claims import Picked
+from hipq.stores.sql.settle import Saved
 from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned, QueueTables, Stored
 from hipq.stores.waker import Waker
 
@@ -299,12 +300,13 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
                 for claim in claims:
                     self._floors.lower(claim.queue, BOTTOM)  # what it claimed is ready as before
                 raise
-            self._announce(conn, saved.ready)
-            for queue in saved.freed - saved.ready.keys():
+            due = ready(saved)
+            self._announce(conn, due)
+            for queue in freed(saved) - due.keys():
                 if self._rulebook.limited(queue) and self._rulebook.shared(queue):
                     self._announce(conn, {queue: TOP})  # others may have waited for that
             taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, engine_id)}
-            self._announce(conn, dict.fromkeys(taken - saved.ready.keys(), TOP))  # whose handlers need not go on
+            self._announce(conn, dict.fromkeys(taken - due.keys(), TOP))  # whose handlers need not go on
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
             return self._with_answers(conn, turned)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import Any, Final
 
 import msgspec
 from psycopg.rows import args_row
 
-from hipq.job.model import Brief, Change, New, Row, queue_of
+from hipq.job.model import Brief, Change, Row, queue_of
 from hipq.job.states import EXECUTING, FINAL, READY
 from hipq.job.units import UNIT
 from hipq.job.windows import ALWAYS
@@ -23,7 +23,7 @@ from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.rule_claims import Picked
-from hipq.stores.values import Stored
+from hipq.stores.sql.settle import Saved, Settling
 
 _FINISHED: Final = (
     "job_data", "priority", "scheduled_run_time", "attempt", "failures", "crashes", "error", "code", "exitcode",
@@ -49,54 +49,35 @@ def listed(conn: Connection, query: bytes, values: Any) -> list[Brief]:
     return cursor.execute(query, values, prepare=False, binary=True).fetchall()
 
 
-class Saved(NamedTuple):
-    lost: frozenset[int]
-    children: list[tuple[New, Stored]]
-    changes: list[Change]
-    """Those that were not lost."""
-    ready: dict[int, RankPosition]
+def ready(saved: Saved) -> dict[int, RankPosition]:
     """The queues that have something to do now, each with the place of the first."""
-    freed: set[int]
+    rows = [change.after for change in saved.changes if change.after.phase == READY]
+    children, stored = [child for child, _ in saved.children], [one for _, one in saved.children]
+    return lowest([*((queue_of(row.id), (row.rank, row.id)) for row in rows), *soon(children, stored)])
+
+
+def freed(saved: Saved) -> set[int]:
     """The queues in which jobs that counted against limits do so no more."""
+    return {queue_of(change.before.id) for change in saved.changes if change.before.held > change.after.held}
 
 
-class Settle:
-    """Saves changes: each happens only if its row still has the token it names."""
-
+class Settle(Settling):
     def __init__(self, statements: Statements, insert: Insert) -> None:
         self._statements = statements
         self._insert = insert
 
-    def save(self, conn: Connection, changes: Sequence[Change]) -> Saved:
-        first: dict[int, Change] = {}
-        for change in changes:
-            first.setdefault(change.before.id, change)
+    def _write(self, conn: Connection, changes: dict[int, Change]) -> set[int]:
         parts: dict[tuple[int, bool], list[Change]] = {}
-        for job_id in sorted(first):
-            parts.setdefault((queue_of(job_id), first[job_id].after.state == FINAL), []).append(first[job_id])
+        for job_id in sorted(changes):
+            change = changes[job_id]
+            parts.setdefault((queue_of(job_id), change.after.state == FINAL), []).append(change)
         if len(parts) > 1:
-            self.lock(conn, first)
+            self.lock(conn, changes)
         saved: set[int] = set()
-        ready: list[tuple[int, RankPosition]] = []
-        freed: set[int] = set()
-        for (queue, final), some in sorted(parts.items()):
-            written = self._finish(conn, queue, some) if final else self._update(conn, queue, some)
-            saved |= written
-            if any(change.before.held > change.after.held for change in some if change.before.id in written):
-                freed.add(queue)
-            if not final:
-                rows = [change.after for change in some if change.before.id in written]
-                ready += [(queue, (row.rank, row.id)) for row in rows if row.phase == READY]
-        children = [child for job_id, change in first.items() if job_id in saved for child in change.children]
-        stored = self._insert.many(conn, children, all_or_nothing=False) if children else []
-        lost = {change.before.id for change in changes if change is not first[change.before.id]}
-        return Saved(
-            frozenset(lost | (first.keys() - saved)),
-            list(zip(children, stored, strict=True)),
-            [change for job_id, change in first.items() if job_id in saved],
-            lowest([*ready, *soon(children, stored)]),
-            freed,
-        )
+        for queue, final in sorted(parts):
+            some = parts[queue, final]
+            saved |= self._finish(conn, queue, some) if final else self._update(conn, queue, some)
+        return saved
 
     def lock(self, conn: Connection, ids: Iterable[int]) -> None:
         by_queue: dict[int, list[int]] = {}

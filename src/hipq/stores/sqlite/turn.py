@@ -4,63 +4,43 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
-from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import FINAL
 from hipq.stores import large
 from hipq.stores.claims import Claim
 from hipq.stores.rule_claims import Picked
+from hipq.stores.sql.settle import Settling
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, keep, no_nul, read
 from hipq.stores.sqlite.insert import Insert
 from hipq.stores.sqlite.rule_claims import Rulebook, texts
 from hipq.stores.sqlite.statements import Statements
-from hipq.stores.values import Stored
 
 _MANY: Final = 400
 """SQLite joins at most 500 SELECTs in one statement."""
 _pairs = msgspec.json.Decoder(list[tuple[int, int]])
 
 
-class Saved(NamedTuple):
-    lost: frozenset[int]
-    """The ids that were lost,"""
-    children: list[tuple[New, Stored]]
-    """what became of the children of the others,"""
-    changes: list[Change]
-    """and those."""
-
-
-class Settle:
-    """Saves what stopped."""
-
+class Settle(Settling):
     def __init__(self, statements: Statements, insert: Insert) -> None:
         self._statements = statements
         self._insert = insert
 
-    def save(self, conn: sqlite3.Connection, changes: Sequence[Change]) -> Saved:
-        first: dict[int, Change] = {}
-        for change in changes:
-            first.setdefault(change.before.id, change)  # one write a row and turn
+    def _write(self, conn: sqlite3.Connection, changes: dict[int, Change]) -> set[int]:
         by_queue: dict[int, list[Change]] = {}
-        for job_id, change in first.items():
+        for job_id, change in changes.items():
             by_queue.setdefault(queue_of(job_id), []).append(change)
-        saved: dict[int, Change] = {}
+        saved: set[int] = set()
         for queue, some in by_queue.items():
             tokens = self._tokens(conn, queue, [change.before.id for change in some])
             kept = [change for change in some if tokens.get(change.before.id) == change.before.token]
             self._finish(conn, queue, [change for change in kept if change.after.state == FINAL])
             self._update(conn, queue, [change for change in kept if change.after.state != FINAL])
-            saved |= {change.before.id: change for change in kept}
-        children = [child for job_id, change in first.items() if job_id in saved for child in change.children]
-        stored = self._insert.many(
-            conn, children, all_or_nothing=False
-        )  # last: a key that was freed above is free to them
-        lost = {change.before.id for change in changes if change is not first[change.before.id]}
-        lost |= first.keys() - saved.keys()
-        return Saved(frozenset(lost), list(zip(children, stored, strict=True)), list(saved.values()))
+            saved |= {change.before.id for change in kept}
+        return saved
 
     def _tokens(self, conn: sqlite3.Connection, queue: int, ids: list[int]) -> dict[int, int]:
         """The tokens of live jobs as they are; nobody can change them before this transaction ends."""
