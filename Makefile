@@ -1,16 +1,21 @@
 # Everything a fresh machine needs is made here, in .venv: python3 (3.11 or later), make and pip are enough.
 PYTHON ?= python3
 BIN := .venv/bin
-WORKERS ?= 4
+# Tests mostly wait, for processes and servers: more of them at once than there are cores.
+WORKERS ?= 8
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal
+# What needs no server and starts few processes.
+FAST = tests/job tests/contract/test_sqlite.py tests/engine tests/journal tests/requests
 
-.PHONY: help demo test test-long test-pythons acceptance lint format docs proof-bugs bench bench-quick bench-growth bench-transports bench-daemon clean
+.PHONY: help demo test test-fast test-long test-pythons coverage suite style types acceptance lint format docs proof-bugs bench bench-quick bench-growth bench-transports bench-daemon clean
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
 help:
 	@echo "make demo        see what hipq does, in half a minute"
 	@echo "make test        lint, types and tests: what CI runs"
+	@echo "make test-fast   jobs, engine, journal and the contract on SQLite, in about a minute"
+	@echo "make coverage    which lines of src the tests run (TESTS=tests/engine: only those tests)"
 	@echo "make test-long   the same and minutes of simulation and crashes"
 	@echo "make test-pythons  the suite on every Python found here"
 	@echo "make acceptance  ten thousand requests and answers on every transport"
@@ -23,8 +28,21 @@ help:
 demo: .venv/installed
 	@$(BIN)/hipq demo
 
-test: lint
+# mypy runs while the tests wait for servers.
+test: style
+	$(MAKE) --no-print-directory -j2 types suite
+
+suite: .venv/installed-dev
 	$(PYTEST) -m "not long"
+
+test-fast: .venv/installed-dev
+	$(PYTEST) -m "not long" -k "not postgres" $(FAST)
+
+# Also of processes that tests start, unless they are killed.
+coverage: .venv/installed-dev
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist=worksteal -m "not long" $(TESTS); status=$$?; \
+	$(BIN)/coverage combine -q && $(BIN)/coverage report --skip-covered --sort=cover; exit $$status
 
 # What `make test` repeats some hundred times is repeated a thousand times here. Each fault of tests/crash/test_campaign.py
 # lasts half a minute; HIPQ_CAMPAIGN_SECONDS=540: nine.
@@ -40,9 +58,13 @@ test-pythons:
 acceptance: .venv/installed-dev
 	HIPQ_ACCEPTANCE_JOBS=10000 $(BIN)/python -m pytest --timeout 3600 tests/acceptance --durations=0
 
-lint: .venv/installed-dev
+lint: style types
+
+style: .venv/installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+
+types: .venv/installed-dev
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
@@ -78,7 +100,7 @@ bench-daemon: .venv/installed-dev
 	$(BIN)/python -m bench.daemon --json docs/daemon-bench.json
 
 clean:
-	rm -rf .venv .pythons .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf .venv .pythons .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Some systems ship Python without the pip that `venv` wants to copy; theirs can still install one.
 $(BIN)/python:

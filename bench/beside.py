@@ -16,9 +16,9 @@ from hipq.job import transitions
 from hipq.job.model import Change, New, Row
 from hipq.job.when import to_datetime
 from hipq.job.windows import ALWAYS, dump
-from hipq.limits.limit import PerLane
+from hipq.limits.per_lane import PerLane
 from hipq.limits.rules import Rules
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 
 TARGET = 1.5
 FUTURE_TARGET = 1.2
@@ -55,7 +55,7 @@ def beside_future_jobs(bench: Bench, order: Any, name: str, future: int) -> Line
             won = store.turn(engine_id, [], [claim], now).won
             times[queue.number].append(time.perf_counter() - began)
             assert len(won) == WANTED
-    store.drop_lease(engine_id)
+    store.renew_lease(engine_id, 0)
     empty, full = (statistics.median(times[queue.number][5:]) * 1000 for queue in queues)
     what = f"claim {WANTED} beside {future:,} future jobs, {name} order"
     return Line(what, full, empty, FUTURE_TARGET, "ms", WITHOUT)
@@ -88,7 +88,7 @@ class Beside:
         queues = self._pair(phase="parked")
         self._set(queues, Rules(throttled=True))
         yield self._line("a throttler refused", queues, self._ask_and_claim, asked=True)
-        self._store.drop_lease(self._sysid)
+        self._store.renew_lease(self._sysid, 0)
 
     # -- what is there ----------------------------------------------------------------------------------------------
     def _pair(self, **blocked: Any) -> tuple[Queue, Queue]:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from hipq.sandbox import Contexts, Handler, Report, Settings, Task, languages
+from hipq.sandbox import ContextJob, ContextPool, ContextSettings, Handler, JobReport, languages
 
 BODIES: Final = {
     "python": "return 'got ' + payload",
@@ -34,12 +34,12 @@ BATCH: Final = 100
 
 def here() -> list[str]:
     """The languages there are interpreters for."""
-    return [name for name in languages(Settings()) if name in BODIES]
+    return [name for name in languages(ContextSettings()) if name in BODIES]
 
 
 def in_contexts(language: str, count: int) -> float:
     """Jobs a second through one context, a hundred at a time; its start is not counted."""
-    contexts = Contexts(Settings())
+    contexts = ContextPool(ContextSettings())
     handler = Handler("1", "acme", "bench", language, BODIES[language])
     try:
         _run(contexts, handler, BATCH)
@@ -48,10 +48,10 @@ def in_contexts(language: str, count: int) -> float:
         contexts.close()
 
 
-def _run(contexts: Contexts, handler: Handler, count: int) -> None:
-    reports: list[Report] = []
+def _run(contexts: ContextPool, handler: Handler, count: int) -> None:
+    reports: list[JobReport] = []
     for start in range(0, count, BATCH):
-        tasks = [Task(str(n), b"payload %d" % n, 1, 60.0) for n in range(start, start + BATCH)]
+        tasks = [ContextJob(str(n), b"payload %d" % n, 1, 60.0) for n in range(start, start + BATCH)]
         left = contexts.run(handler, tasks, lambda _task: None, reports.append)
         assert not left, f"{len(left)} were not run"
     assert len(reports) == count
@@ -61,7 +61,7 @@ def _run(contexts: Contexts, handler: Handler, count: int) -> None:
 def in_a_loop(language: str, count: int) -> float:
     """The same in a program that does nothing else. Its start is in it, so it gets many."""
     text = b"".join(b"payload %d\n" % n for n in range(count))
-    command = [languages(Settings())[language], _CODE[language], LOOPS[language]]
+    command = [languages(ContextSettings())[language], _CODE[language], LOOPS[language]]
     assert shutil.which(command[0])
 
     def run() -> None:

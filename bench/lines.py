@@ -146,7 +146,7 @@ class Bench:
         try:
             yield engine
         finally:
-            engine.hands.close()
+            engine.executor.close()
 
     def drain(self, queue: Queue) -> float:
         """Seconds the engine runs."""

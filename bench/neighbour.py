@@ -26,7 +26,7 @@ from bench.lines import PAYLOAD
 from bench.measure import percentile
 from bench.snapshot import held_open
 from hipq import Hipq, Job
-from hipq.stores.base import Turned
+from hipq.stores.claims import Turned
 
 RATE = 3_000
 """Jobs a second: some of what a worker can do, so that it need not fall behind."""
@@ -121,7 +121,7 @@ def watch(url: str, steps: int, rate: int, limit: int = 0) -> list[Step]:
         adding.join()
         engine.stop()
         running.join()
-    engine.hands.close()
+    engine.executor.close()
     app.close()
     return found
 

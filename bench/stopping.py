@@ -13,7 +13,7 @@ from hipq import Hipq, Job, Queue, Wait
 from hipq.engine.loop import Engine
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 
 
 class Counted:
@@ -48,7 +48,7 @@ class Counted:
         try:
             took = seconds(engine.run)
         finally:
-            engine.hands.close()
+            engine.executor.close()
         ran = next(self._numbers) - 1
         if kind == "work":
             self.worked += ran
@@ -89,5 +89,5 @@ def claim_times(app: Hipq, queue: int, rounds: int, wanted: int = 100) -> list[f
         assert not store.turn(
             engine_id, [Change(row, transitions.succeeded(row, "null", 0, now)) for row in won], [], now
         ).lost
-    store.drop_lease(engine_id)
+    store.renew_lease(engine_id, 0)
     return found

@@ -11,9 +11,10 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, settings
 
-pytest.register_assert_rewrite("tests.contract")
+pytest.register_assert_rewrite("tests.contract", "tests.transports.contract", "tests.transports.link")
 
-from hipq.stores.base import QueueTables, Store  # noqa: E402
+from hipq.stores.protocols import Store  # noqa: E402
+from hipq.stores.values import QueueTables  # noqa: E402
 from hipq.testing.clock import HandClock  # noqa: E402
 from tests.contract.database import Database  # noqa: E402
 from tests.ending import end_all  # noqa: E402

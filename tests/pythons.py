@@ -53,7 +53,7 @@ def tested(version: str, python: Path) -> tuple[str, float]:
     print(f"\n== Python {version}", flush=True)
     environment = ROOT / ".pythons" / version
     inside = environment / "bin" / "python"
-    pytest = sys.argv[1:] or ["-n", "4", "--dist=worksteal"]
+    pytest = sys.argv[1:] or ["-n", "8", "--dist=worksteal"]
     steps: dict[str, list[str | Path]] = {
         "cannot be installed": [inside, "-m", "pip", "install", "--quiet", "-e", f"{ROOT}[dev]"],
         "failed": [inside, "-m", "pytest", *pytest, "-m", "not long"],

@@ -216,7 +216,7 @@ def everything() -> Iterator[None]:
         finally:
             engine.stop()
             thread.join()
-            engine.hands.close()
+            engine.executor.close()
             pretended.stdin.close()
             app.close()
 

@@ -236,7 +236,7 @@ def everything(delay: float) -> Iterator[None]:
             callbacks.shutdown()
             for thread in threads:
                 thread.join()
-            engine.hands.close()
+            engine.executor.close()
             callbacks.server_close()
             pretended.stdin.close()
             app.close()

@@ -25,7 +25,8 @@ from hipq.job.why import Why
 from hipq.job.windows import window
 from hipq.job_type import JobType
 from hipq.limits.code import admit, defer, reject
-from hipq.limits.limit import limit, per_lane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
 from hipq.limits.rate import rate
 from hipq.limits.share import share
 from hipq.queue import Queue

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hipq.answering import Answering
@@ -24,13 +25,14 @@ from hipq.job.order import Aged, order
 from hipq.job.retries import RESERVED, RetryHandler
 from hipq.job.spec import takes
 from hipq.job.when import seconds
-from hipq.job_type import JobType
+from hipq.job_type import JobType, retry_handler
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.queue import Queue
 from hipq.signals import each_meant
-from hipq.stores.base import Store, Stored
 from hipq.stores.clock import Clock, SystemClock
 from hipq.stores.open import located, open_store, url_of, without_password
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.answers.listening import Listener
@@ -67,6 +69,8 @@ class Hipq(Changing, Answering):
         self._clock = clock
         self.steady = (clock or SystemClock()).steady
         self._queues: dict[str, Queue] = {}
+        self._tables: dict[str, str] = {}
+        """The tables of those that were declared."""
         self.strategies: dict[str, RetryHandler] = {}
         """Registered by `retry_strategy`."""
         self._callback_url = callback_url
@@ -140,8 +144,10 @@ class Hipq(Changing, Answering):
             seconds(early_window, "early_window"),
             seconds(answer_memory, "answer_memory"),
         )
+        table = self._free_table(name)
         declared = Rules(checked(limits, throttle_limit), lanes=lanes, throttled=throttler is not None, keeping=keeping)
         self._queues[name] = Queue(self, name, _order(order, grain), declared, throttler, lane_by)
+        self._tables[name] = table
         return self._queues[name]
 
     def retry_strategy(self, name: str) -> Callable[[RetryHandler], RetryHandler]:
@@ -152,7 +158,7 @@ class Hipq(Changing, Answering):
             raise Invalid(f"{name} is the name of a ready-made retry strategy: choose another")
 
         def register(handler: RetryHandler) -> RetryHandler:
-            takes(handler, "a retry strategy", "job, fault")
+            retry_handler(handler, "a retry strategy")
             if name in self.strategies:
                 raise Invalid(f"a retry strategy is registered under the name {name} already")
             self.strategies[name] = handler
@@ -165,9 +171,20 @@ class Hipq(Changing, Answering):
         self._queues[name] = Queue(self, name, None)
         return self._queues[name]
 
+    def _table(self, queue: str) -> str:
+        return names.table(self._naming(self.name, queue))
+
+    def _free_table(self, queue: str) -> str:
+        """The queue's table; NameClash, if another queue of this instance stands in its way."""
+        from hipq.stores.migrations import check_apart  # with a second queue, and then the store needs it, too
+
+        table = self._table(queue)
+        for other, their_table in self._tables.items():
+            check_apart(queue, table, other, their_table)
+        return table
+
     def register(self, queue: str) -> int:
-        table = names.table(self._naming(self.name, queue))
-        return self.store.queue(self.name, queue, table).number
+        return self.store.queue(self.name, queue, self._table(queue)).number
 
     # -- running ----------------------------------------------------------------------------------------------------
     def run(
@@ -185,6 +202,10 @@ class Hipq(Changing, Answering):
         `lease`: seconds this process may be silent (dead, or stopped) before its jobs are given to others. `drain`:
         seconds a stop may take; then handlers that still run are given back. Without it they are waited for; a database
         that is away then, for 30 seconds.
+
+        A database that is away when this begins raises StoreUnavailable at once, as every other call does: a program
+        hears of a wrong URL, and tries again as it likes. One that goes away later is waited for. `hipq worker`, which
+        nobody looks at when it starts, waits in both cases.
         """
         engine = self.engine(queues, concurrency, poll, lease, drain)
         try:
@@ -192,7 +213,7 @@ class Hipq(Changing, Answering):
                 engine.run(until_empty)
         finally:
             if not engine.torn:
-                engine.hands.close()
+                engine.executor.close()
         if engine.unfit:
             raise RuntimeError(f"{engine.unfit}: this process must be replaced")
 
@@ -206,7 +227,8 @@ class Hipq(Changing, Answering):
     ) -> Iterator[None]:
         """Work in a thread until the end of the block, beside whatever else this program does. Handlers that are
         running then may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the
-        error is logged at once, and the block ends with that error."""
+        error is logged at once, and the block ends with that error. A database that is away when this begins raises
+        StoreUnavailable, as with `run`."""
         engine = self.engine(queues, concurrency, poll, lease)
         failed: list[BaseException] = []
 
@@ -228,7 +250,7 @@ class Hipq(Changing, Answering):
             engine.stop()
             thread.join()
             if not engine.torn:
-                engine.hands.close()
+                engine.executor.close()
             if failed:
                 raise failed[0]
 
@@ -244,6 +266,7 @@ class Hipq(Changing, Answering):
         from hipq.engine.executor import LocalExecutor  # a program that only adds jobs need not load any of this
         from hipq.engine.launch import Launcher, bare
         from hipq.engine.loop import Engine
+        from hipq.engine.setup import Setup
         from hipq.executors.processes import ForkServer
 
         unknown = set(queues or ()) - set(self._queues)
@@ -269,11 +292,12 @@ class Hipq(Changing, Answering):
         )
         try:
             served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
-            hands = LocalExecutor(fork_server, launcher, concurrency, self.store.notify_done, self.store.clear)
+            notify_done = partial(self.store.notify, done=True)
+            hands = LocalExecutor(fork_server, launcher, concurrency, notify_done, self.store.clear)
         except BaseException:
             fork_server.close()
             raise
-        return Engine(
+        setup = Setup(
             self.store,
             served,
             hands,
@@ -284,8 +308,9 @@ class Hipq(Changing, Answering):
             lease=lease,
             drain=None if drain is None else seconds(drain, "drain"),
             added=self.added,
-            bring=lambda kept: self.inbox.bring(kept),
+            bring=lambda kept: self.inbox.deliver_inserted(kept),
         )
+        return Engine(setup)
 
     # -- its database -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:

@@ -1,10 +1,10 @@
-"""Changing jobs, one and many, and the rules of queues; deleting what is old. What an operator does."""
+"""What an operator does: change jobs, one or many, change the rules of queues, delete old jobs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Literal, Unpack
 
 from msgspec.structs import replace
 
@@ -15,7 +15,7 @@ from hipq.job.model import Row
 from hipq.job.names import whole
 from hipq.job.states import CODES
 from hipq.job.when import later, moment, seconds
-from hipq.limits.limit import Limit, limit
+from hipq.limits.limit import limit, without_limit
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.looking import Looking, Wanted
 
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from hipq.operate import Changed, Operator
 
 Progress = Callable[["Changed"], None] | None
-"""Told after every page of many jobs what became of those."""
+"""Called after every page of jobs, with what became of the jobs of that page."""
 
 
 class Changing(Looking):
-    """The part of `Hipq` that changes what is there."""
+    """The part of `Hipq` that changes jobs and rules."""
 
     def cancel(self, job_id: int, reason: str = "cancelled") -> None:
-        """End a job that is not final. If its handler is running, that is told (`job.cancelled`, a cancelled task, a
-        signal), and what it comes to is not kept. One that waits for its answer and has a cancel handler ends when an
-        engine has run that."""
+        """End a job that is not final. A running handler is told (`job.cancelled`, a cancelled task, a signal), and its
+        result is not kept. A job that waits for its answer and has a cancel handler ends when an engine has run that
+        handler."""
         names.reason(reason)
         self._operator.one(self._row(job_id).id, self._operator.cancel(reason), "cancelled")
 
     def retry_now(self, job_id: int) -> None:
         """Let a job that waits for its time, first or again, run now."""
-        self._operator.one(self._row(job_id).id, self._operator.hurry, "hurried")
+        self._operator.one(self._row(job_id).id, self._operator.run_now, "hurried")
 
     def change(
         self,
@@ -51,9 +51,10 @@ class Changing(Looking):
         """Give a job that has not started another time, or another priority."""
         self._operator.one(self._row(job_id).id, self._changing(at, delay, priority), "changed")
 
-    def again(self, job_id: int) -> int:
-        """Add a job like one that has ended: the same type, data, key, lane, priority; its id. Final is final."""
-        return self._operator.again(self._row(job_id).id)
+    def requeue(self, job_id: int) -> int:
+        """Add a job like one that has ended, with the same type, data, key, lane and priority, and return its id. The
+        ended job stays as it is."""
+        return self._operator.requeue(self._row(job_id).id)
 
     def cancel_all(
         self, queue: str, reason: str = "cancelled", *, progress: Progress = None, **wanted: Unpack[Wanted]
@@ -66,7 +67,7 @@ class Changing(Looking):
     def retry_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`retry_now` for all jobs of a queue that `jobs` would find with these filters."""
         found = self._filter(queue, **wanted)
-        return _total(self._operator.many(found, self._operator.hurry, "hurried"), progress)
+        return _total(self._operator.many(found, self._operator.run_now, "hurried"), progress)
 
     def change_all(
         self,
@@ -82,9 +83,9 @@ class Changing(Looking):
         move = self._changing(at, delay, priority)
         return _total(self._operator.many(self._filter(queue, **wanted), move, "changed"), progress)
 
-    def again_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
-        """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. Where a live
-        job has the key, none is added."""
+    def requeue_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
+        """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. No job
+        is added whose key a live job has."""
         return _total(self._operator.all_again(self._filter(queue, **wanted)), progress)
 
     def _changing(
@@ -105,9 +106,10 @@ class Changing(Looking):
 
         return Operator(self.store, self.events, {queue.number: queue for queue in self.queues}, self.added)
 
-    def set_limit(self, queue: str, to: float | Sequence[AnyLimit] | None) -> None:
-        """Change a queue's limits while it runs: a number replaces its `limit` (0 = none) and leaves the others,
-        a list replaces them all, None goes back to what the code says. Every engine's next claim goes by it."""
+    def set_limit(self, queue: str, to: float | Literal["none"] | Sequence[AnyLimit] | None) -> None:
+        """Change a queue's limits while it runs: a number replaces its `limit`, "none" removes that, and both leave the
+        others; a list replaces them all, None goes back to what the code says. Every engine's next claim
+        goes by the new limits."""
 
         declared = self._queue(queue).declared.limits
 
@@ -116,10 +118,15 @@ class Changing(Looking):
                 return replace(rules, changed=None)
             if isinstance(to, bool):
                 raise Invalid(f"a limit is a number or a list of limits, not {to}")
-            if isinstance(to, (int, float)):
+            if to == 0:
+                raise Invalid(
+                    f'a limit of 0 lets nothing run: set_limit({queue!r}, "none") removes the limit, '
+                    f"pause({queue!r}) stops the queue"
+                )
+            if to == "none" or isinstance(to, (int, float)):
                 before = rules.in_force if rules.changed is not None else declared or rules.limits
-                others = [one for one in before if not isinstance(one, Limit)]
-                if to <= 0:  # shares stay, for when there is a limit again
+                others = without_limit(before)
+                if to == "none":  # shares stay, for when there is a limit again
                     return replace(rules, changed=tuple(others))
                 return replace(rules, changed=checked([limit(to), *others]))
             return replace(rules, changed=checked(to))
@@ -128,16 +135,23 @@ class Changing(Looking):
 
     def pause(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
         """Start nothing more of a queue, of one of its lanes, or of one job type. What runs goes on."""
-        if type is not None and lane is None and not (paused := self._queue(queue)).is_known(type):
-            raise Invalid(
-                f"queue {queue} has no job type {shown(type)}, neither in this code nor in an engine's, and no job "
-                f"of it; there are {', '.join(one.name for one in paused.job_types) or 'none'}"
-            )
+        if type is not None and lane is None:
+            self._check_known(queue, type)
         self._change_rules(queue, lambda rules: _paused(rules, lane, type, True))
 
     def resume(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
-        """Take back the `pause` that was given in the same words."""
+        """Take back the `pause` that was given with the same arguments."""
+        if type is not None and lane is None and type not in self.store.rules(self._queue(queue).number).paused_types:
+            self._check_known(queue, type)
         self._change_rules(queue, lambda rules: _paused(rules, lane, type, False))
+
+    def _check_known(self, queue: str, job_type: str) -> None:
+        found = self._queue(queue)
+        if not found.is_known(job_type):
+            raise Invalid(
+                f"queue {queue} has no job type {shown(job_type)}, neither in this code nor in an engine's, and no job "
+                f"of it; there are {', '.join(one.name for one in found.job_types) or 'none'}"
+            )
 
     def _change_rules(self, queue: str, change: Callable[[Rules], Rules]) -> None:
         changed = self._queue(queue)
@@ -155,8 +169,8 @@ class Changing(Looking):
         tenant: str | None = None,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> int:
-        """Delete jobs that have been final for longer than this, and of each queue those that `keep` others ended
-        after; with `type`, `code` or `tenant`, of them only such. How many."""
+        """Delete jobs that have been final for longer than `older_than`, and of each queue all final jobs but the last
+        `keep`; with `type`, `code` or `tenant`, only such jobs of these. Returns the number of deleted jobs."""
         if older_than is None and keep is None:
             raise Invalid("say what to delete: jobs that ended longer ago than older_than=, or all but the last keep=")
         only = (

@@ -14,9 +14,9 @@ from hipq.job.answer import Answer, Answered
 from hipq.job.model import New
 from hipq.job.outcome import UNSET
 from hipq.job.retries import RetryHandler, Strategy, backoff, fixed, schedule
-from hipq.job.spec import Handler, Spec, takes
+from hipq.job.spec import Handler, Spec, ends
 from hipq.job.windows import Window
-from hipq.stores.base import Stored
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
@@ -54,13 +54,13 @@ class JobType:
     def answered(self, handler: AnswerHandler) -> AnswerHandler:
         """Decorator: this function looks at the answer of a job that waits, and returns what a handler does, or
         `Progress` if more answers will come. If it raises, it is called again with the same answer."""
-        self.spec.answered = takes(handler, "an answer handler", "job, answer")
+        self.spec.answered = ends(handler, "an answer handler", "job, answer")
         return handler
 
     def cancelled(self, handler: Handler) -> Handler:
         """Decorator: this function tells whoever works on a job that waits that it is given up: it timed out, or was
         cancelled. What it returns is not looked at."""
-        self.spec.cancelled = takes(handler, "a cancel handler", "job")
+        self.spec.cancelled = ends(handler, "a cancel handler", "job")
         return handler
 
     def on_late(self, handler: AnswerHandler) -> AnswerHandler:
@@ -213,18 +213,21 @@ class JobType:
         return f"<JobType {self.queue.name}.{self.name}>"
 
 
-def retry_handler(handler: Any) -> RetryHandler:
+def retry_handler(handler: Any, what: str = "a retry handler") -> RetryHandler:
     if handler in (backoff, fixed, schedule) or not callable(handler):
         raise Invalid(
             f"retry takes a policy, like retry=backoff(attempts=3), or a function (job, fault); not {shown(handler)}"
         )
     if inspect.iscoroutinefunction(handler):
-        raise Invalid("a retry handler must be a plain function: write def, not async def")
-    found: RetryHandler = takes(handler, "a retry handler", "job, fault")
+        raise Invalid(f"{what} must be a plain function: write def, not async def")
+    if isinstance(handler, type):
+        example = f"backoff(on={handler.__name__})" if issubclass(handler, BaseException) else "backoff(attempts=3)"
+        raise Invalid(f"retry takes a policy, like retry={example}, or a function (job, fault); not a class")
+    found: RetryHandler = ends(handler, what, "job, fault")
     return found
 
 
 def plain(handler: AnswerHandler) -> AnswerHandler:
-    if inspect.iscoroutinefunction(takes(handler, "on_late", "job, answer")):
+    if inspect.iscoroutinefunction(ends(handler, "on_late", "job, answer")):
         raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
     return handler

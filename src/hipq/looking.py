@@ -12,11 +12,14 @@ from hipq.events import Events
 from hipq.job import names
 from hipq.job.model import New, Row, queue_of
 from hipq.job.names import whole
-from hipq.job.states import CODES, MOVES, PHASES
+from hipq.job.states import CODES, PHASES, TRANSITIONS
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds
 from hipq.job.why import Why
-from hipq.stores.base import Claim, Filter, Store, Stored
+from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.limits.code import DryRun, Throttler
@@ -54,7 +57,11 @@ def as_filter(queue: int, now: int, wanted: Wanted) -> Filter:
     for name in ("error", "key", "lane", "tenant", "type", "state", "phase", "code"):
         if name in wanted and not (isinstance(wanted.get(name), str) and wanted.get(name)):
             raise Invalid(f"{name} must be a text that is not empty, not {shown(wanted.get(name))}; or leave it out")
-    choices = {"state": list(MOVES), "phase": [name for some in PHASES.values() for name in some], "code": CODES[1:]}
+    choices = {
+        "state": list(TRANSITIONS),
+        "phase": [name for some in PHASES.values() for name in some],
+        "code": CODES[1:],
+    }
     for name, allowed in choices.items():
         if value := wanted.get(name):
             names.one_of(str(value), name, allowed)
@@ -110,7 +117,7 @@ class Looking:
         return self.listed(self._filter(queue, after, limit, **wanted))
 
     def listed(self, wanted: Filter) -> list[Job[Any]]:
-        return [Job(row, look=self._row) for row in self.store.listed(wanted)]
+        return [Job(row, look=self._row) for row in self.store.find(wanted, brief=True)]
 
     def count(self, queue: str, *, most: int = 10_000, live: bool | None = None, **wanted: Unpack[Wanted]) -> int:
         """How many jobs `jobs` would find; counting stops at `most`. `live`: only those that are, or are not, final."""

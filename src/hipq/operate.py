@@ -1,4 +1,4 @@
-"""What an operator does to jobs: end them, hurry them, put them elsewhere in the order, add them again; one job, or
+"""What an operator does to jobs: end them, run them now, put them elsewhere in the order, add them again; one job, or
 many by filter. Each is a move of a stored row like those of the engine, and like those it names the row's token."""
 
 from __future__ import annotations
@@ -15,7 +15,9 @@ from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import ANSWERED, CANCELLING, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import to_datetime
 from hipq.job.windows import is_open, opening
-from hipq.stores.base import Filter, Store, Stored
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.queue import Queue
@@ -64,7 +66,7 @@ class Operator:
 
         return cancelled
 
-    def hurry(self, row: Row, now: int) -> Row:
+    def run_now(self, row: Row, now: int) -> Row:
         """It waits for its time, first or again, and runs now instead; or it looks at its answer again, if its answer
         handler has failed."""
         if row.phase == WAITING and waiting.load(row.wait).tries:
@@ -75,7 +77,7 @@ class Operator:
                 f"{to_datetime(row.deadline).isoformat()}: bring its answer, or cancel it"
             )
         if row.phase != SCHEDULED:
-            raise Conflict(f"job {row.id} is {row.state} ({row.phase}); only a scheduled job can be hurried")
+            raise Conflict(f"job {row.id} is {row.state} ({row.phase}); only a scheduled job can be run now")
         if not is_open(row.time_windows, now):
             opens = to_datetime(opening(row.time_windows, now)).isoformat()
             raise Conflict(f"job {row.id} may not start now: its window opens at {opens}")
@@ -100,7 +102,7 @@ class Operator:
             row, now = self._row(job_id), self._store.now()
             if row.state == FINAL:
                 raise Conflict(
-                    f"job {job_id} is final ({row.code}); that never changes. `hipq job again` adds another one like it"
+                    f"job {job_id} is final ({row.code}) and stays so; `hipq job requeue` adds another one like it"
                 )
             after = move(row, now)
             if after is None:
@@ -112,7 +114,7 @@ class Operator:
                 return
         raise Conflict(f"job {job_id} moved on while it was being changed; look at it again")
 
-    def again(self, job_id: int) -> int:
+    def requeue(self, job_id: int) -> int:
         """Add a job like one that has ended; the new one's id."""
         row = self._row(job_id)
         if row.state != FINAL:

@@ -20,7 +20,7 @@ from hipq.job.model import New
 from hipq.job.order import AnyOrder
 from hipq.job.payload import ANY
 from hipq.job.retries import RetryHandler
-from hipq.job.spec import Handler, Spec, payload_of, takes
+from hipq.job.spec import Handler, Spec, ends, payload_of
 from hipq.job.units import Number
 from hipq.job.view import Job
 from hipq.job.when import seconds, to_datetime
@@ -28,7 +28,7 @@ from hipq.job.windows import Window, dump
 from hipq.job_type import AnswerHandler, JobType, plain, retry_handler
 from hipq.limits.code import Throttler
 from hipq.limits.rules import NO_RULES, Rules
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 
 if TYPE_CHECKING:
     from hipq.answers.reading import Read
@@ -175,7 +175,7 @@ class Queue:
         hours = dump(windows)
 
         def declare(fn: Handler) -> JobType:
-            takes(fn, "a handler", "job")
+            ends(fn, "a handler", "job")
             found = self._type(name if isinstance(name, str) else getattr(fn, "__name__", ""))
             spec = found.spec
             if spec.fn is not None:

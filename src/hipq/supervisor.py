@@ -86,9 +86,9 @@ class Supervisor:
             )
         except OSError as error:  # no room for another process just now
             pause = place.ended(now)
-            logs.LOGGER.warning(logs.Line("worker not started", {"error": error.strerror, "after": pause}))
+            logs.LOGGER.warning(logs.LogLine("worker not started", {"error": error.strerror, "after": pause}))
             return
-        logs.LOGGER.info(logs.Line("worker started", {"worker": place.process.pid}))
+        logs.LOGGER.info(logs.LogLine("worker started", {"worker": place.process.pid}))
 
     def _reap(self, place: WorkerSlot, pid: int, status: int, now: float) -> None:
         pause = place.ended(now)
@@ -98,11 +98,11 @@ class Supervisor:
             place.status = USAGE
             self._stop(signal.SIGTERM)  # it has said what is wrong, and another one would say the same
         else:
-            logs.LOGGER.warning(logs.Line("worker replaced", {"worker": pid, "ended": _how(status), "after": pause}))
+            logs.LOGGER.warning(logs.LogLine("worker replaced", {"worker": pid, "ended": _how(status), "after": pause}))
 
     def _stop(self, number: int) -> None:
         self._stopping += 1
-        logs.LOGGER.info(logs.Line("supervisor stopping", {"signal": signal.Signals(number).name}))
+        logs.LOGGER.info(logs.LogLine("supervisor stopping", {"signal": signal.Signals(number).name}))
         for place in self._places:
             if place.process is not None:
                 place.process.send_signal(number)

@@ -22,7 +22,7 @@ import pytest
 
 from hipq import Answered, Hipq, Job
 from hipq.answers.reports import streams
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from tests.acceptance.rigs import RIGS, Rig
 from tests.acceptance.service import answer_to
 from tests.servers import free_port, fresh_database

@@ -148,9 +148,8 @@ def test_a_retry_handler_that_takes_too_long_over_an_answer_ends_the_job(app: Hi
 def test_many_answers_to_other_attempts_do_not_hide_the_right_one(
     app: Hipq, queue: Queue, run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inbox_transaction, "LOOKED_AT", 3)
-    for store in ("sqlite", "postgres"):
-        monkeypatch.setattr(f"hipq.stores.{store}.inbox.LOOKED_AT", 3)
+    for file in ("inbox_transaction", "sql.inbox"):
+        monkeypatch.setattr(f"hipq.stores.{file}.LOOKED_AT", 3)
     ask = queue.job("ask", fence="attempt")(lambda _: Wait())
     for n in range(7):
         ask.answer("k", n, attempt=7)
@@ -205,8 +204,7 @@ def test_a_key_that_another_job_has_is_an_error_for_the_retry_handler(
 def test_no_turn_locks_more_keys_than_it_may_also_after_the_store_was_away(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.loop.KEYS_AT_ONCE", 10)
-    monkeypatch.setattr("hipq.engine.settle.KEYS_AT_ONCE", 10)
+    monkeypatch.setattr(app.store, "changes_at_once", 10)
     ask = queue.job("ask")(lambda _: Wait())
     ask.enqueue_many([None] * 50)
     engine = app.engine(concurrency=50)
@@ -214,7 +212,7 @@ def test_no_turn_locks_more_keys_than_it_may_also_after_the_store_was_away(
     turn = app.store.turn
 
     def away(engine_id: int, changes: Any, claims: Any, now: int) -> Any:
-        seen.append(len(inbox_transaction.sought(changes)))
+        seen.append(len(inbox_transaction.keys_to_lock(changes)))
         if seen[-1] > 0 and sum(count > 0 for count in seen) <= 4:
             raise StoreUnavailable("away")
         return turn(engine_id, changes, claims, now)
@@ -233,7 +231,7 @@ def _drive(engine: Engine, done: Callable[[], bool]) -> None:
         except StoreUnavailable:
             pass
         time.sleep(0.005)
-    engine.hands.close()
+    engine.executor.close()
 
 
 def test_engines_delete_old_answers_faster_than_they_come(
@@ -246,7 +244,7 @@ def test_engines_delete_old_answers_faster_than_they_come(
     engine = app.engine()
     for _ in range(10):
         engine.turn()  # no time passes
-    engine.hands.close()
+    engine.executor.close()
     assert app.inbox.list() == []
 
 

@@ -8,12 +8,12 @@ import pytest
 
 from hipq import Answer, Hipq, Job, JobType, Progress, Queue, Retry, Wait, fixed
 from hipq.engine import rescue
-from hipq.engine.launch import Execution
 from hipq.engine.settle import settle
+from hipq.executors.execution import Execution
 from hipq.job.fault import Fault
 from hipq.job.model import Row
 from hipq.job.run_result import Crashed, Decided, Rerun, RunResult
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.testing.clock import HandClock
 from tests.answers.helping import Bank, Run, kept, told
@@ -48,7 +48,7 @@ class ByHand:
         assert not self._store.turn(self._sysid, changes, [], now).lost
 
     def die(self) -> None:
-        self._store.drop_lease(self._sysid)
+        self._store.renew_lease(self._sysid, 0)
 
     def end(self, row: Row, ending: RunResult) -> None:
         answer = next((one._kept for one in self._app.inbox.list(state="matched")), None)

@@ -122,7 +122,7 @@ def test_answers_find_their_jobs_and_are_acknowledged(app: Hipq, charge: JobType
     [
         ({}, message("{}"), "the message has no hipq-key header and no key of its own: give `listen` a key="),
         ({"key": "ref"}, message("{}"), "key: the message has no field ref"),
-        ({"key": "ref.0.a"}, message('{"ref": []}'), "key: the message has no field ref.0.a"),
+        ({"key": "ref.0.a"}, message('{"ref": []}'), "key: the message has no field ref.0"),
         ({"key": "ref"}, message("{no"), "the message is not JSON: "),
         ({"key": "ref"}, message(b"\xff\xfe"), "the message is not UTF-8 text"),
         ({"key": "ref"}, message(""), "key: the message has no field ref"),
@@ -454,7 +454,7 @@ def test_what_came_is_counted_for_all_to_see(
     assert as_rows(streams(app.store, "shop"), [])[0]["listening"] == 0
 
 
-# -- places ----------------------------------------------------------------------------------------------------------
+# -- checkpoints -----------------------------------------------------------------------------------------------------
 def test_a_part_is_one_readers_at_a_time(app: Hipq, clock: HandClock) -> None:
     app.queue("orders")
     one, two = StoredCheckpoints(app.store, "stream"), StoredCheckpoints(app.store, "stream")
@@ -479,7 +479,8 @@ def test_the_part_of_a_process_that_died_is_free_at_once(app: Hipq, clock: HandC
     app.queue("orders")
     program = (
         "import sys, time; from hipq.answers.checkpoints import *; from hipq.stores.open import open_store\n"
-        "places = StoredCheckpoints(open_store(sys.argv[1]), 'stream'); places.take('a'); places.keep('a', '5')\n"
+        "checkpoints = StoredCheckpoints(open_store(sys.argv[1]), 'stream')\n"
+        "checkpoints.take('a'); checkpoints.keep('a', '5')\n"
         "print(flush=True); time.sleep(60)"
     )
     with subprocess.Popen([sys.executable, "-c", program, app.url], stdout=subprocess.PIPE) as other:

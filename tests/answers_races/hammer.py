@@ -23,8 +23,10 @@ from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
 from hipq.job.run_result import FailedRun, Rerun
 from hipq.job.states import EXECUTING
-from hipq.stores.base import AnswerFilter, Claim, Store
+from hipq.stores.claims import Claim
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 from tests.answers_races import scene
 from tests.answers_races.scene import ORDER, answer, begins_to_wait, ends_by, executing, waiting
 

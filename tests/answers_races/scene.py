@@ -14,7 +14,9 @@ from hipq.job.run_result import Chosen
 from hipq.job.states import ANSWERED, EXECUTING, FINAL, READY
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
-from hipq.stores.base import AnswerFilter, Claim, Filter, Store
+from hipq.stores.claims import Claim
+from hipq.stores.filters import AnswerFilter, Filter
+from hipq.stores.protocols import Store
 
 ORDER: Final = ByTime()
 TYPE: Final = "charge"

@@ -16,6 +16,7 @@ from tests.planted.bug import Bug
 from tests.servers import postgres_url
 
 ROOT: Final = Path(__file__).parents[2]
+READ: Final = "        candidates = read_candidates(inbox, _one_of_each_key(left), now, instead_of)\n"
 
 POSTGRES_ANSWER: Final = (
     (
@@ -25,62 +26,63 @@ POSTGRES_ANSWER: Final = (
     ),
     (
         "stores/postgres/inbox.py",
-        "                return deliver(mail, answers, now, instead_of), mail.stirred\n",
+        "                return deliver(inbox, answers, now, instead_of), inbox.changed\n",
         "                keys = [*before, *(one.whole_key for one in answers)]\n"
-        "                mail.lock = lambda: lock_keys(conn, self._statements, keys)\n"
-        "                return deliver(mail, answers, now, instead_of), mail.stirred\n",
+        "                inbox.lock = lambda: lock_keys(conn, self._statements, keys)\n"
+        "                return deliver(inbox, answers, now, instead_of), inbox.changed\n",
     ),
     (
         "stores/inbox_transaction.py",
-        "    found = _found(mail, answers, now, instead_of)\n",
-        "    found = _found(mail, answers, now, instead_of)\n    getattr(mail, 'lock', int)()\n",
+        READ,
+        f"{READ}        getattr(inbox, 'lock', int)()\n",
     ),
 )
 POSTGRES_WAIT: Final = (
     (
         "stores/postgres/store.py",
-        "                if keys := sought(changes):  # keys, then jobs, then answers: so do all\n"
+        "                if keys := keys_to_lock(changes):  # keys, then jobs, then answers: so do all\n"
         "                    lock_keys(conn, self._statements, keys)\n"
         "                    self._settle.lock(conn, {change.before.id for change in changes})\n",
         "",
     ),
     (
         "stores/postgres/store.py",
-        "                met = meet(mail, changes, now)\n",
-        "                met = meet(mail, changes, now)\n"
-        "                lock_keys(conn, self._statements, sought(changes))\n",
+        "                matched = match_waiting(inbox, changes, now)\n",
+        "                matched = match_waiting(inbox, changes, now)\n"
+        "                lock_keys(conn, self._statements, keys_to_lock(changes))\n",
     ),
 )
 SQLITE_ANSWER: Final = (
     (
         "stores/sqlite/inbox.py",
         "        with self._db.writing() as conn:\n"
-        "            delivered = deliver(SqliteMail(conn, self._statements, self._settle), answers, now, instead_of)\n",
+        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
+        "            delivered = deliver(inbox, answers, now, instead_of)\n",
         "        with self._db.reading() as conn:\n"
-        "            from hipq.stores.inbox_transaction import _found\n"
-        "            mail = SqliteMail(conn, self._statements, self._settle)\n"
-        "            seen = _found(mail, list(enumerate(answers)), now, 0)\n"
+        "            from hipq.stores.inbox_transaction import read_candidates\n"
+        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
+        "            seen = read_candidates(inbox, dict(enumerate(answers)), now)\n"
         "        with self._db.writing() as conn:\n"
-        "            mail = SqliteMail(conn, self._statements, self._settle)\n"
-        "            mail.seen = seen\n"
-        "            delivered = deliver(mail, answers, now, instead_of)\n",
+        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
+        "            inbox.seen = seen\n"
+        "            delivered = deliver(inbox, answers, now, instead_of)\n",
     ),
     (
         "stores/inbox_transaction.py",
-        "    found = _found(mail, answers, now, instead_of)\n",
-        "    found = mail.seen if hasattr(mail, 'seen') else _found(mail, answers, now, instead_of)\n",
+        READ,
+        f"{READ}        candidates = getattr(inbox, 'seen', candidates)\n",
     ),
 )
 SQLITE_WAIT: Final = (
     (
         "stores/sqlite/store.py",
         "        with self._db.writing() as conn:\n"
-        "            mail = SqliteMail(conn, self._statements, self._settle)\n"
-        "            met = meet(mail, changes, now)\n",
+        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
+        "            matched = match_waiting(inbox, changes, now)\n",
         "        with self._db.reading() as conn:\n"
-        "            met = meet(SqliteMail(conn, self._statements, self._settle), changes, now)\n"
+        "            matched = match_waiting(SqliteInbox(conn, self._statements, self._settle), changes, now)\n"
         "        with self._db.writing() as conn:\n"
-        "            mail = SqliteMail(conn, self._statements, self._settle)\n",
+        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n",
     ),
 )
 POSTGRES_NO_LOCK: Final = POSTGRES_ANSWER[:1]

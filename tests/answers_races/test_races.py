@@ -26,12 +26,14 @@ from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
 from hipq.job.run_result import FailedRun, Rerun
 from hipq.job.states import ANSWERED, EXECUTING
-from hipq.stores.base import Claim, Delivered, Store, Turned
+from hipq.stores.claims import Claim, Turned
 from hipq.stores.inbox_transaction import lock_number
 from hipq.stores.open import open_store
-from hipq.stores.postgres.inbox import PostgresMail
+from hipq.stores.postgres.inbox import PostgresInbox
 from hipq.stores.postgres.store import PostgresStore
-from hipq.stores.sqlite.inbox import SqliteMail
+from hipq.stores.protocols import Store
+from hipq.stores.sqlite.inbox import SqliteInbox
+from hipq.stores.values import Delivered
 from tests.answers_races import hammer, scene
 from tests.answers_races.scene import (
     ORDER,
@@ -164,12 +166,12 @@ def held(patch: pytest.MonkeyPatch, name: str, *classes: type, after: bool = Fal
 
 def looked_answer(patch: pytest.MonkeyPatch) -> Any:
     """An answer that has looked for its job, and not written yet."""
-    return held(patch, "live", PostgresMail, SqliteMail, after=True)
+    return held(patch, "live", PostgresInbox, SqliteInbox, after=True)
 
 
 def looked_job(patch: pytest.MonkeyPatch) -> Any:
     """A job that begins to wait and has looked for its answer, and not written yet."""
-    return held(patch, "pending", PostgresMail, SqliteMail, after=True)
+    return held(patch, "pending", PostgresInbox, SqliteInbox, after=True)
 
 
 def meet(holding: Any, first: Callable[[], T], second: Callable[[], Any]) -> tuple[T, Any]:
@@ -231,7 +233,7 @@ class TestForced:
         """It ends the job, so the answer is late."""
         final = FailedRun(Fault("failed", "nobody answered"), 504)
         row = two.waiting("a", final)
-        with held(monkeypatch, "left", PostgresMail, SqliteMail) as hold:
+        with held(monkeypatch, "place_leftovers", PostgresInbox, SqliteInbox) as hold:
             turned, came = meet(_same(hold), lambda: two.times_out(row), lambda: two.answer("a"))
         assert turned.lost == frozenset()
         assert (came.outcome, came.job) == (Answered.LATE, row.id)
@@ -422,7 +424,7 @@ class TestPostgresLocks:
             answer(two.queue, "a", data, now, answer_id=job_id) for data, job_id in (("first", "1"), ("second", "2"))
         ]
         before = deadlocks(url)
-        with held(monkeypatch, "used", PostgresMail) as hold, ThreadPoolExecutor(2) as pool:
+        with held(monkeypatch, "mark_used", PostgresInbox) as hold, ThreadPoolExecutor(2) as pool:
             saving = pool.submit(two.save, change)
             assert hold.there.wait(60)
             coming = pool.submit(two.other.answer, batch, now)

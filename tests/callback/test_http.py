@@ -216,7 +216,7 @@ def test_what_a_client_was_told_is_kept_if_the_server_is_killed(
     server = Served(folder, url, *hipq_callbacks("--rate", "0"))
     told: list[str] = []
 
-    def bring(token: str, number: int) -> None:
+    def deliver(token: str, number: int) -> None:
         connection = server.connection()
         try:
             for count in range(100_000):
@@ -226,7 +226,7 @@ def test_what_a_client_was_told_is_kept_if_the_server_is_killed(
         except (OSError, http.client.HTTPException):
             return
 
-    threads = [threading.Thread(target=bring, args=(token, number)) for number, token in enumerate(tokens(8))]
+    threads = [threading.Thread(target=deliver, args=(token, number)) for number, token in enumerate(tokens(8))]
     for thread in threads:
         thread.start()
     while len(told) < 100 and server.process.poll() is None:

@@ -12,8 +12,8 @@ import pytest
 
 from hipq import Hipq
 from hipq.callback.asgi import callbacks
-from hipq.callback.buckets import ADDRESSES, Buckets
-from hipq.callback.gather import MOST, Gathering, Overloaded
+from hipq.callback.batches import MOST, AnswerBatches, Overloaded
+from hipq.callback.rate_buckets import ADDRESSES, RateBuckets
 from hipq.errors import StoreRefused, StoreUnavailable
 from hipq.job.answer import Answered, NewAnswer
 from tests.callback.conftest import call
@@ -52,16 +52,16 @@ def new(data: str) -> NewAnswer:
     return NewAnswer(1, "charge", "key", data, 0, 0, 0, 0, 0)
 
 
-def outcomes(gathering: Gathering, makes: Sequence[Callable[[], NewAnswer]]) -> list[Any]:
+def outcomes(batches: AnswerBatches, makes: Sequence[Callable[[], NewAnswer]]) -> list[Any]:
     async def every() -> list[Any]:
-        return await asyncio.gather(*(gathering.bring(make) for make in makes), return_exceptions=True)
+        return await asyncio.gather(*(batches.deliver(make) for make in makes), return_exceptions=True)
 
     return asyncio.run(every())
 
 
 @pytest.mark.parametrize("error", [StoreRefused, ZeroDivisionError])
 def test_a_bad_one_does_not_spoil_the_others(error: type[Exception]) -> None:
-    def bring(news: Sequence[NewAnswer]) -> Sequence[Answered]:
+    def deliver(news: Sequence[NewAnswer]) -> Sequence[Answered]:
         if any(one.data == "bad" for one in news):
             raise error("one of them")
         return [Answered.MATCHED] * len(news)
@@ -70,7 +70,7 @@ def test_a_bad_one_does_not_spoil_the_others(error: type[Exception]) -> None:
         raise ValueError
 
     makes = [lambda number=number: new("bad" if number == 7 else "good") for number in range(50)]
-    found = outcomes(Gathering(bring), [*makes, unreadable])
+    found = outcomes(AnswerBatches(deliver), [*makes, unreadable])
     assert [number for number, one in enumerate(found) if one != "matched"] == [7, 50]
     assert isinstance(found[7], error)
     assert isinstance(found[50], ValueError)
@@ -79,11 +79,11 @@ def test_a_bad_one_does_not_spoil_the_others(error: type[Exception]) -> None:
 def test_while_the_database_is_away_nobody_tries_one_by_one() -> None:
     calls = []
 
-    def bring(news: Sequence[NewAnswer]) -> Sequence[Answered]:
+    def deliver(news: Sequence[NewAnswer]) -> Sequence[Answered]:
         calls.append(len(news))
         raise StoreUnavailable
 
-    found = outcomes(Gathering(bring), [lambda: new("good")] * 50)
+    found = outcomes(AnswerBatches(deliver), [lambda: new("good")] * 50)
     assert all(isinstance(one, StoreUnavailable) for one in found)
     assert sum(calls) == 50, "each of them was tried once"
 
@@ -91,17 +91,17 @@ def test_while_the_database_is_away_nobody_tries_one_by_one() -> None:
 def test_more_than_a_thousand_do_not_wait() -> None:
     goes_on = threading.Event()
 
-    def bring(news: Sequence[NewAnswer]) -> Sequence[Answered]:
+    def deliver(news: Sequence[NewAnswer]) -> Sequence[Answered]:
         goes_on.wait(60)
         return [Answered.MATCHED] * len(news)
 
-    gathering = Gathering(bring)
+    batches = AnswerBatches(deliver)
 
     async def many() -> Counter[str]:
-        first = asyncio.create_task(gathering.bring(lambda: new("first")))
-        while gathering._gathered or not gathering._bringing:
+        first = asyncio.create_task(batches.deliver(lambda: new("first")))
+        while batches._gathered or not batches._delivery:
             await asyncio.sleep(0.001)
-        tasks = [asyncio.create_task(gathering.bring(lambda: new("next"))) for _ in range(MOST + 5)]
+        tasks = [asyncio.create_task(batches.deliver(lambda: new("next"))) for _ in range(MOST + 5)]
         await asyncio.sleep(0)
         goes_on.set()
         found = await asyncio.gather(first, *tasks, return_exceptions=True)
@@ -113,14 +113,14 @@ def test_more_than_a_thousand_do_not_wait() -> None:
 def test_one_who_goes_while_it_waits_does_not_hold_up_the_others() -> None:
     goes_on = threading.Event()
 
-    def bring(news: Sequence[NewAnswer]) -> Sequence[Answered]:
+    def deliver(news: Sequence[NewAnswer]) -> Sequence[Answered]:
         goes_on.wait(60)
         return [Answered.MATCHED] * len(news)
 
-    gathering = Gathering(bring)
+    batches = AnswerBatches(deliver)
 
     async def many() -> list[Any]:
-        tasks = [asyncio.create_task(gathering.bring(lambda: new("good"))) for _ in range(3)]
+        tasks = [asyncio.create_task(batches.deliver(lambda: new("good"))) for _ in range(3)]
         await asyncio.sleep(0)
         tasks[1].cancel()
         goes_on.set()
@@ -141,7 +141,7 @@ class Seconds:
 
 def test_an_address_may_call_so_often() -> None:
     steady = Seconds()
-    buckets = Buckets(10, steady)
+    buckets = RateBuckets(10, steady)
     assert [buckets.take("a") for _ in range(21)] == [True] * 20 + [False]
     assert buckets.take("b")
     steady.now += 0.5
@@ -149,20 +149,20 @@ def test_an_address_may_call_so_often() -> None:
     steady.now += 1000
     assert sum(buckets.take("a") for _ in range(100)) == 20
     steady.now += 2
-    buckets.fine("a", 9)
+    buckets.charge("a", 9)
     assert sum(buckets.take("a") for _ in range(100)) == 11
 
 
 def test_half_a_call_in_a_second_is_one_in_two() -> None:
     steady = Seconds()
-    buckets = Buckets(0.5, steady)
+    buckets = RateBuckets(0.5, steady)
     assert [buckets.take("a"), buckets.take("a")] == [True, False]
     steady.now += 2
     assert buckets.take("a")
 
 
 def test_memory_for_addresses_is_bounded_and_an_ipv6_network_is_one() -> None:
-    buckets = Buckets(1, Seconds())
+    buckets = RateBuckets(1, Seconds())
     for number in range(ADDRESSES + 50):
         buckets.take(f"10.0.{number >> 8}.{number & 255}")
     assert len(buckets._left) == ADDRESSES
@@ -174,16 +174,16 @@ def test_memory_for_addresses_is_bounded_and_an_ipv6_network_is_one() -> None:
 
 
 def test_no_rate_is_no_limit() -> None:
-    buckets = Buckets(0, Seconds())
+    buckets = RateBuckets(0, Seconds())
     assert all(buckets.take("a") for _ in range(10_000))
-    buckets.fine("a", 10)
+    buckets.charge("a", 10)
     assert buckets._left == {}
 
 
 def test_who_calls_too_often_is_told_so_and_forgeries_cost_ten(
     app: Hipq, charge: Any, sign: Sign, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.callback.asgi.Buckets", lambda rate: Buckets(rate, Seconds()))  # no time passes
+    monkeypatch.setattr("hipq.callback.asgi.RateBuckets", lambda rate: RateBuckets(rate, Seconds()))  # no time passes
     token = sign(charge.enqueue())
 
     async def statuses(calls: Sequence[tuple[str, str]]) -> Counter[int]:

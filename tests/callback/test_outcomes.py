@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from hipq import Hipq, Job, Ok, Progress, Queue, Retry, Wait, fixed
 from hipq.callback.asgi import callbacks
-from hipq.callback.bringing import Bringing
-from hipq.callback.request import Request
+from hipq.callback.deliver import AnswerDelivery
+from hipq.callback.request import CallbackRequest
 from hipq.errors import StoreUnavailable
 from hipq.job.model import Row
 from hipq.testing.clock import HandClock
@@ -319,12 +319,12 @@ def test_a_job_that_waits_under_another_key_meanwhile_gets_its_answer(
     job_id = kind.enqueue(key="ours")
     row = app.store.get(job_id)
     assert row
-    bringing = Bringing(app)
+    delivery = AnswerDelivery(app)
     claims = app.signer.read(app.signer.sign(row, 1 << 52))
-    new = bringing.made(claims, Request({"headers": [], "query_string": b""}), b"1")
+    new = delivery.made(claims, CallbackRequest({"headers": [], "query_string": b""}), b"1")
     run()
     assert app.job(job_id).wait_key == "the bank's"
-    assert bringing.bring([new]) == ["matched"]
+    assert delivery.deliver([new]) == ["matched"]
     assert app.result(job_id) == 1
     assert [(one.key, one.state) for one in app.inbox.list()] == [("ours", "settled")]
 

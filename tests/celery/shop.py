@@ -19,7 +19,7 @@ from celery import Celery
 from celery.signals import task_received
 
 import hipq.celery
-from hipq.celery.message import Message
+from hipq.celery.message import TaskMessage
 from hipq.celery.publisher import Publisher
 
 FAR = 0.0
@@ -86,7 +86,7 @@ def second(self: Any, word: str) -> str:
 if how := _environment.get("SHOP_KILL"):
     _publish, _killed = Publisher.publish, Path(f"{_environment['SHOP_BOOK']}.killed")
 
-    def publish(self: Publisher, message: Message) -> None:
+    def publish(self: Publisher, message: TaskMessage) -> None:
         if how == "after":
             _publish(self, message)
         if not _killed.exists():

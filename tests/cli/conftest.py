@@ -88,9 +88,9 @@ def settled(job: Job, answer):
 
 
 HURRY = """
-import hipq.engine.loop
+import hipq.engine.pulse
 
-hipq.engine.loop.TIDYING = 500_000  # else a handler that does not end is borne for five seconds more
+hipq.engine.pulse.TIDYING = 500_000  # else a handler that does not end is borne for five seconds more
 """
 """To be written behind SHOP."""
 

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hipq import Hipq, Invalid, Job, JobType, Queue, aged, backoff, fixed, limit, schedule, share
+from hipq import Hipq, Invalid, Job, JobType, NameClash, Queue, aged, backoff, fixed, limit, schedule, share
 from tests.cli.bad_input import BAD_KEYS, BAD_NAMES
 
 HUGE = 10**5_000
@@ -232,6 +232,18 @@ def _two_parameters(_job: Any, _more: Any) -> None: ...
 def _three_parameters(_job: Any, _more: Any, _most: Any) -> None: ...
 def _only_named(*, job: Any) -> None: ...
 async def _async_retry(_job: Any, _fault: Any) -> None: ...
+def _yields(_job: Any) -> Any:
+    yield
+
+
+def _yields_two(_job: Any, _more: Any) -> Any:
+    yield
+
+
+async def _yields_async(_job: Any) -> Any:
+    yield
+
+
 def _of_nowhere(_job: Job[Nowhere]) -> None: ...  # type: ignore[name-defined]  # noqa: F821
 def _of_lost(_job: Job[Lost]) -> None: ...
 def _of_odd(_job: Job[Odd]) -> None: ...
@@ -247,6 +259,19 @@ DECLARED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a number of retries": (lambda queue: queue.job(retry=3)(_fresh), "retry=backoff(attempts=3)"),
     "a policy that is not called": (lambda queue: queue.job(retry=backoff)(_fresh), "retry=backoff(attempts=3)"),
     "another one": (lambda queue: queue.job(retry=fixed)(_fresh), "retry=backoff(attempts=3)"),
+    "an exception for retry": (lambda queue: queue.job(retry=ValueError)(_fresh), "like retry=backoff(on=ValueError)"),
+    "a class for retry": (lambda queue: _charge(queue).retry(dict), "like retry=backoff(attempts=3)"),
+    "a class for a strategy": (lambda queue: queue.app.retry_strategy("a")(KeyError), "backoff(on=KeyError)"),
+    "a generator for a handler": (lambda queue: queue.job(_yields), "write return, not yield, in _yields"),
+    "an async generator": (lambda queue: queue.job(_yields_async), "write return, not yield"),
+    "a generator for an answer": (lambda queue: _charge(queue).answered(_yields_two), "write return, not yield"),
+    "a generator to cancel": (lambda queue: _charge(queue).cancelled(_yields), "write return, not yield"),
+    "a generator that retries": (lambda queue: _charge(queue).retry(_yields_two), "write return, not yield"),
+    "a generator for late ones": (lambda queue: _charge(queue).on_late(_yields_two), "write return, not yield"),
+    "a limit of nothing": (lambda queue: queue.app.set_limit("orders", 0), "pause('orders') stops the queue"),
+    "a limit below nothing": (lambda queue: queue.app.set_limit("orders", -1), "from 0.001"),
+    "a limit of another word": (lambda queue: queue.app.set_limit("orders", "no"), "limit"),
+    "to resume a type": (lambda queue: queue.app.resume("orders", type="typo"), "no job type 'typo'"),
     "a retry of one parameter": (lambda queue: queue.job(retry=_quick)(_fresh), "write def _quick(job, fault)"),
     "a retry handler of one": (lambda queue: _charge(queue).retry(_quick), "write def _quick(job, fault)"),
     "an async retry handler": (lambda queue: _charge(queue).retry(_async_retry), "write def, not async def"),
@@ -313,7 +338,7 @@ def test_what_can_work_is_taken(app: Hipq) -> None:
     orders.enqueue("unknown_here")
     app.pause("orders", type="unknown_here")
     app.pause("orders", type="type0")
-    app.resume("orders", type="never_heard_of")
+    app.resume("orders", type="type1")
     assert Hipq("hipq", table_naming=lambda _hipq, queue: f"jobs_{queue}").queue("orders").name == "orders"
     app.queue("b", limits=[limit(34), share({"east": 97, "west": 3})])
 
@@ -375,3 +400,11 @@ def test_what_is_easily_forgotten_is_refused_too(folder: Path, ask: Callable[[Jo
             ask(app.queue("orders").job(_quick))
     finally:
         app.close()
+
+
+@pytest.mark.parametrize(("first", "second"), [("q_set", "q_set_key"), ("q_set_key", "q_set"), ("a", "a_final")])
+def test_a_queue_whose_table_would_clash_is_refused_where_it_is_declared(app: Hipq, first: str, second: str) -> None:
+    app.queue(first)
+    with pytest.raises(NameClash, match=f"queue {second} wants the table .*, and queue {first} has the table"):
+        app.queue(second)
+    assert second not in [queue.name for queue in app.queues]

@@ -23,7 +23,7 @@ from hipq.benchmark.picture import Ink, histogram
 from hipq.benchmark.rates import RATES
 from hipq.benchmark.workbench import APP, Workbench
 from hipq.errors import HipqError
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 from tests.cli.conftest import HipqCommand, alive, eventually
 from tests.servers import fresh_database
 
@@ -205,9 +205,9 @@ def test_a_count_that_is_wrong_is_exit_1(hipq: HipqCommand, folder: Path, monkey
 
     def lazy(self: Engine, until_empty: bool = False) -> None:
         real(self, until_empty)
-        (number,) = self.queues
-        queue = next(queue for queue in self.store.queues() if queue.number == number)
-        app = Hipq(queue.app, self.store.url, table_naming=lambda *_: queue.table)
+        (served,), store = self.setup.queues, self.setup.store
+        queue = next(queue for queue in store.queues() if queue.number == served.number)
+        app = Hipq(queue.app, store.url, table_naming=lambda *_: queue.table)
         app.queue(queue.name).enqueue("work")
         app.close()
 

@@ -85,7 +85,7 @@ def test_commands_options_and_choices(bash: Bash) -> None:
         "hipq worker shop:app --log-format ": ["text", "json"],
         "hipq job list shop:app --state fi": ["final"],
         "hipq job list shop:app --phase wai": ["waiting"],
-        "hipq job list shop:app --phase call": ["'cancelling'"],
+        "hipq job list shop:app --phase canc": ["cancelling"],
         "hipq completion ": ["bash", "zsh", "fish"],
     }
     commands, states, *found = bash.offers("hipq ", "hipq answers list shop:app --state ", *expected)

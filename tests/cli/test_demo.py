@@ -24,14 +24,15 @@ import pytest
 from hipq import Hipq, Job
 from hipq.benchmark.interruption import Interruption
 from hipq.demo import shop, summary
-from hipq.demo.place import FILE, chosen_file
+from hipq.demo.files import FILE, chosen_file
 from hipq.demo.reception import Reception
 from hipq.demo.run import Run
-from hipq.demo.summary import Facts, checked
+from hipq.demo.summary import DemoFacts, checked
 from hipq.demo.tally import Tally
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.errors import Invalid
 from hipq.events import Events
+from hipq.executors.execution import Execution
 from hipq.limits.limit import Limit, limit
 from tests.cli.conftest import HipqCommand, Ran, alive, eventually
 
@@ -46,7 +47,7 @@ def _temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="module")
-def facts(tmp_path_factory: pytest.TempPathFactory) -> Facts:
+def facts(tmp_path_factory: pytest.TempPathFactory) -> DemoFacts:
     """What a real run has counted."""
     run = Run(tmp_path_factory.mktemp("demo") / FILE, 3)
     with Interruption() as interruption:
@@ -67,7 +68,7 @@ def bank_of(pid: int) -> int:
 
     def found() -> int:
         for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
-            if b"demonstration/bank.py" in Path(f"/proc/{child}/cmdline").read_bytes():
+            if b"demo/bank.py" in Path(f"/proc/{child}/cmdline").read_bytes():
                 return int(child)
         return 0
 
@@ -96,7 +97,7 @@ def test_every_kind_of_answer_and_of_ending_is_there_and_all_of_it_adds_up(hipq:
     assert set(report["jobs"]) == {"ok", "failed", "error", "scheduled"}
     assert sum(report["jobs"].values()) > 400
     bank = report["bank"]
-    assert min(bank[name] for name in ("refused", "never", "cancel handler ended", "copies")) > 0
+    assert min(bank[name] for name in ("refused", "never", "called off", "copies")) > 0
     assert report["limits"] == {"all": 20, "north": 10, "south": 6, "islands": 4}
     assert bank["most"].keys() == report["limits"].keys()
     assert report["database"] == f"sqlite:///{folder}/here/demo.db"
@@ -186,8 +187,10 @@ def test_on_a_terminal_it_draws_a_picture_that_fits(folder: Path, columns: int, 
     assert status == 0, written
     picture = drawn(written.partition("Does it add up?")[0])
     assert any(re.search(r"payments +[█▏▎▍▌▋▊▉░]+ +20 of 20", line) for line in picture)
-    told = [line for line in picture if re.match(r" *\d+\.\d s order-\d+ +\w", line)]  # which ones, is a matter of luck
-    assert bool(told) == (columns == 80)
+    events = [
+        line for line in picture if re.match(r" *\d+\.\d s order-\d+ +\w", line)
+    ]  # which ones, is a matter of luck
+    assert bool(events) == (columns == 80)
     frames = [line.rpartition("\r")[2] for line in picture if not line.startswith("database")]
     assert max(map(len, frames)) <= columns
     moves = [int(count) for count in re.findall(r"((?:\x1b\[2K\x1b\[1A)+)", written) for count in [len(count) // 8]]
@@ -270,7 +273,7 @@ def test_a_job_that_is_lost_is_missed(hipq: HipqCommand, monkeypatch: pytest.Mon
     """Its row goes from the database; nothing that hipq told of it says so."""
     gather = summary.gathered
 
-    def losing(one: shop.Shop, *others: Any) -> Facts:
+    def losing(one: shop.Shop, *others: Any) -> DemoFacts:
         lost = one.app.jobs("mails", limit=7)[-1].id
         with sqlite3.connect(one.app.url.removeprefix("sqlite:///")) as connection:
             connection.execute("DELETE FROM demo_mails_final WHERE id = ?", (lost,))
@@ -284,13 +287,13 @@ def more(counts: Any, name: str, by: int = 1) -> dict[str, int]:
     return dict(counts) | {name: counts.get(name, 0) + by}
 
 
-def but(facts: Facts, job_type: str) -> Facts:
+def but(facts: DemoFacts, job_type: str) -> DemoFacts:
     """Without one of its jobs of this type."""
     lost = facts.of_type(job_type)[0].id
     return facts._replace(jobs={name: [job for job in jobs if job.id != lost] for name, jobs in facts.jobs.items()})
 
 
-def changed(facts: Facts, job_id: int, **columns: Any) -> Facts:
+def changed(facts: DemoFacts, job_id: int, **columns: Any) -> DemoFacts:
     from msgspec.structs import replace
 
     def one(job: Job[Any]) -> Job[Any]:
@@ -299,10 +302,10 @@ def changed(facts: Facts, job_id: int, **columns: Any) -> Facts:
     return facts._replace(jobs={name: [one(job) for job in jobs] for name, jobs in facts.jobs.items()})
 
 
-Spoil = Callable[[Facts], Facts]
+Spoil = Callable[[DemoFacts], DemoFacts]
 SPOILT: list[tuple[str, Spoil]] = [
     ("jobs", lambda facts: facts._replace(added=facts.added + 1)),
-    ("jobs", lambda facts: facts._replace(told=facts.told + facts.told)),
+    ("jobs", lambda facts: facts._replace(events=facts.events + facts.events)),
     ("jobs", lambda facts: changed(facts, facts.tomorrow, attempt=1)),
     ("jobs", lambda facts: changed(facts, facts.of_type("freeze")[0].id, state="running")),
     ("orders", lambda facts: but(facts, "charge")),
@@ -331,18 +334,18 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("failed", lambda facts: but(facts, "audit")),
     ("cancelled", lambda facts: changed(facts, facts.cancelled, attempt=1)),
     ("crashed", lambda facts: changed(facts, facts.of_type("reconcile")[0].id, failures=0)),
-    ("crashed", lambda facts: facts._replace(told=type(facts.told)({"added": facts.told["added"]}))),
+    ("crashed", lambda facts: facts._replace(events=type(facts.events)({"added": facts.events["added"]}))),
 ]
 
 
-def test_whatever_is_miscounted_is_found_out(facts: Facts) -> None:
+def test_whatever_is_miscounted_is_found_out(facts: DemoFacts) -> None:
     """In one test: each process that has one of them would have to play it all first."""
     assert all(check.holds for check in checked(facts))
     for number, (about, spoil) in enumerate(SPOILT):
         assert about in {check.about for check in checked(spoil(facts)) if not check.holds}, number
 
 
-def test_what_two_threads_tell_in_the_wrong_order_is_counted_once(facts: Facts) -> None:
+def test_what_two_threads_tell_in_the_wrong_order_is_counted_once(facts: DemoFacts) -> None:
     """The thread that brings an answer may tell so when the engine has already told of the job's end."""
     row = facts.of_type("charge")[0]._carried
     events = Events()

@@ -94,9 +94,9 @@ def test_retry(hipq: HipqCommand, ids: list[str]) -> None:
     assert hipq("job", "retry", "shop:app", ids[0], "--json").json["phase"] == "ready"
     again = hipq("job", "retry", "shop:app", ids[0])
     assert again.status == 1
-    assert "only a scheduled job can be hurried" in again.err
+    assert "only a scheduled job can be run now" in again.err
     done = hipq("job", "retry", "shop:app", "--queue", "orders", "--yes")
-    assert done.out == "hurry: 2 of 3 done; 1 were at a point where it cannot be done\n"
+    assert done.out == "run now: 2 of 3 done; 1 were at a point where it cannot be done\n"
 
 
 def test_change(hipq: HipqCommand, ids: list[str]) -> None:
@@ -120,14 +120,14 @@ def test_change(hipq: HipqCommand, ids: list[str]) -> None:
 
 
 def test_again(hipq: HipqCommand, ids: list[str]) -> None:
-    live = hipq("job", "again", "shop:app", ids[0])
+    live = hipq("job", "requeue", "shop:app", ids[0])
     assert live.status == 1
     assert "it has not ended" in live.err
     hipq("job", "cancel", "shop:app", "--queue", "orders", "--yes")
-    new = hipq("job", "again", "shop:app", ids[0], "--json").json
+    new = hipq("job", "requeue", "shop:app", ids[0], "--json").json
     assert (new["state"], new["type"]) == ("initial", "quick")
     assert str(new["id"]) not in ids
-    done = hipq("job", "again", "shop:app", "--code", "failed", "--yes", "--json").json
+    done = hipq("job", "requeue", "shop:app", "--code", "failed", "--yes", "--json").json
     assert done == {"found": 3, "changed": 3, "skipped": 0}
     assert len(states(hipq)) == 5 + 4
 

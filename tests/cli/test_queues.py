@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hipq import Hipq, limit, per_lane, rate, share, window
 from hipq.engine.throttle import HEAD
 from hipq.limits.rules import Rules
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.cli.conftest import HipqCommand, Worker, eventually, started
 
 
@@ -235,7 +235,7 @@ def test_why_cannot_play_tricks_on_a_terminal(hipq: HipqCommand, other: Hipq, wh
     other.cancel(job_id, "why not")
     engine_id = other.store.take_lease(60, "a\x1b[2J\nb")
     assert "\\x1b[2J\\nb" in hipq("job", "why", *where, str(orders.enqueue("quick"))).out
-    other.store.drop_lease(engine_id)
+    other.store.renew_lease(engine_id, 0)
     assert "it ended with failed" in hipq("job", "why", *where, str(job_id)).out
 
 

@@ -15,7 +15,7 @@ import pytest
 from hipq import Hipq, Job
 from hipq.daemon.ids import KIND, Ids
 from hipq.job.model import sequence_of
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 from tests.servers import fresh_database
 
 Restore = Callable[[], None]
@@ -62,7 +62,7 @@ def adds(url: str, count: int) -> tuple[list[int], int, int, int]:
     ids = queue.enqueue_many("work", range(count))
     store: Store = app.store
     engine_id = store.take_lease(60, "a machine")
-    store.drop_lease(engine_id)
+    store.renew_lease(engine_id, 0)
     app.answer("orders", "work", "nobody", {"n": count})
     answer = max(one.id for one in app.inbox.list("orders"))
     daemon = Ids(store, queue.number)
@@ -112,7 +112,7 @@ def test_what_ran_runs_again_under_another_token_and_new_queues_get_other_number
     alive = app.store.take_lease(60, "a machine")
     refused = hipq("restored", "--db", url, "--yes")
     assert (refused.returncode, "(a machine) is alive" in refused.stderr) == (1, True)
-    app.store.drop_lease(alive)
+    app.store.renew_lease(alive, 0)
     app.close()
     assert hipq("restored", "--db", url, "--margin", "500", "--yes", "--json").returncode == 0
     assert app.job(job_id)._row.token == before.token + 500

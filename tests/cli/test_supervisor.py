@@ -91,7 +91,7 @@ def test_workers_end_when_their_supervisor_was_killed(shop: Hipq, worker: Start)
     running.ended()
     eventually(lambda: not any(map(alive, workers)))
     assert {line["pid"] for line in running.log("engine stopped")} == set(workers)
-    assert shop.store.orphans([queue.number for queue in shop.queues], 10) == []
+    assert shop.store.owned([queue.number for queue in shop.queues], None, 10) == []
 
 
 def test_a_terminal_reaches_workers_through_their_supervisor_only(worker: Start) -> None:

@@ -255,7 +255,7 @@ def test_release_sysid(locking: Components) -> None:
     told, store = Told(), locking.daemon.store
     locking.state.release_sysid(locking.state.sysid, told)
     assert told.said == (None, None)
-    assert [one.id for one in store.orphans([locking.daemon.queue.number], 10)] == [int(job_id)], (
+    assert [one.id for one in store.owned([locking.daemon.queue.number], None, 10)] == [int(job_id)], (
         "others reset its lock"
     )
     assert locking.store.get_waiting_jobs("acme-resize", 1) == []

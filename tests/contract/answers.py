@@ -13,8 +13,11 @@ from hipq.job.answer import Kept
 from hipq.job.model import Change, Row
 from hipq.job.run_result import Rerun
 from hipq.job.when import SECOND
-from hipq.stores.base import AnswerFilter, Claim, Delivered, QueueTables, Store, Turned
+from hipq.stores.claims import Claim, Turned
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE, LOOKED_AT
+from hipq.stores.protocols import Store
+from hipq.stores.values import Delivered, QueueTables
 from tests.contract.jobs import (
     FAULT,
     LATER,

@@ -9,8 +9,11 @@ import pytest
 
 from hipq.job import transitions
 from hipq.job.model import Change, Row
+from hipq.job.states import PARKED
 from hipq.limits.limit import limit
-from hipq.stores.base import Asked, Claim, EngineSeen, QueueTables, Store
+from hipq.stores.claims import Asked, Claim
+from hipq.stores.protocols import Store
+from hipq.stores.values import EngineSeen, QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import LATER, NOW, TYPE, add, add_one, bring, new, row_of, waits
 from tests.contract.rules import OPEN, SHUT, set_rules
@@ -107,7 +110,7 @@ class TestTickets:
         assert ask(store, engine, throttled) is not None
         rival = other.take_lease(60, "rival")
         assert ask(other, rival, throttled) is None
-        store.drop_lease(engine)
+        store.renew_lease(engine, 0)
         assert ask(other, rival, throttled) is not None
 
     def test_a_ticket_that_is_over_claims_nothing_and_is_free(
@@ -138,7 +141,7 @@ class TestTickets:
         (job_id,) = add(store, [new(throttled)])
         asked = ask(store, engine, throttled)
         assert asked is not None
-        store.drop_lease(engine)
+        store.renew_lease(engine, 0)
         assert claim_admitted(store, engine, throttled, asked.ticket, [job_id]) == []
 
 
@@ -201,9 +204,9 @@ class TestPages:
         ids = add(store, [new(throttled, rank=n) for n in range(3)])
         park(store, ids)
         assert store.peek([(throttled, (TYPE,))])[0].parked
-        assert store.unpark(throttled, 2) == 2
+        assert store.stage(throttled, PARKED, 0, 2) == 2
         assert [row_of(store, job_id).phase for job_id in ids] == ["ready", "ready", "parked"]
-        assert store.unpark(throttled, 9) == 1
+        assert store.stage(throttled, PARKED, 0, 9) == 1
         set_rules(store, throttled, throttled=False)
         assert [row.id for row in store.turn(engine, [], [Claim(throttled, (TYPE,), 9)], NOW).won] == ids
 
@@ -263,7 +266,7 @@ class TestEngines:
             EngineSeen(mine, "here:1", {"1": ["charge", "alarm"]}, {"1": ["alarm"]}),
             EngineSeen(theirs, "there:2", {}, {}),
         ]
-        store.drop_lease(mine)
+        store.renew_lease(mine, 0)
         assert mine not in {one.engine_id for one in other.engines()}
 
 

@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from hipq.errors import StoreRefused
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim, QueueTables, Store
+from hipq.stores.claims import Claim
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.jobs import NOW, TYPE, add, claim, everything, new, waits
 
 NUL: Final = "a\x00b"

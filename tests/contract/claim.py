@@ -10,11 +10,13 @@ from msgspec.structs import replace
 
 from hipq.job import transitions
 from hipq.job.model import HISTORY_LIMIT, Change, Row
-from hipq.job.states import READY
+from hipq.job.states import READY, SCHEDULED
 from hipq.job.when import LONGEST, SECOND
 from hipq.limits.limit import Limit
 from hipq.limits.rules import AnyLimit
-from hipq.stores.base import Claim, QueueTables, Store
+from hipq.stores.claims import Claim
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database
 from tests.contract.jobs import (
     FAULT,
@@ -75,7 +77,7 @@ class TestClaim:
         self, store: Store, engine: int, queue: QueueTables, place: str
     ) -> None:
         row = bring(store, engine, queue.number, place)
-        assert store.stage(queue.number, LATER, 10) == (place == "retry scheduled")
+        assert store.stage(queue.number, SCHEDULED, LATER, 10) == (place == "retry scheduled")
         row = row_of(store, row.id)
         (won,) = claim(store, engine, queue.number, now=LATER)
         assert won == transitions.claimed(row, engine, LATER)
@@ -149,7 +151,7 @@ class TestClaim:
         quiet(store)
         save(other, row, transitions.given_back(row, "stopping", True, NOW))
         assert first() == given_back
-        other.stage(queue.number, LATER, 10)
+        other.stage(queue.number, SCHEDULED, LATER, 10)
         assert first() == scheduled
         added = add_one(other, new(queue.number, rank=-3))
         assert first() == added
@@ -196,7 +198,7 @@ class TestClaim:
 
     def test_a_calendar_set_back_starts_no_job_early(self, store: Store, engine: int, queue: QueueTables) -> None:
         row = bring(store, engine, queue.number, "initial scheduled")
-        store.stage(queue.number, LATER, 10)
+        store.stage(queue.number, SCHEDULED, LATER, 10)
         due = add_one(store, new(queue.number))
         assert [row.id for row in claim(store, engine, queue.number, now=LATER - 1)] == [due]
         assert row_of(store, row.id).phase == READY
@@ -237,27 +239,27 @@ class TestClaim:
 class TestStage:
     def test_only_what_is_due_becomes_ready(self, store: Store, queue: QueueTables) -> None:
         ids = add(store, [new(queue.number, scheduled_run_time=LATER + n) for n in range(4)])
-        assert store.stage(queue.number, LATER - 1, 10) == 0
-        assert store.stage(queue.number, LATER + 1, 10) == 2
+        assert store.stage(queue.number, SCHEDULED, LATER - 1, 10) == 0
+        assert store.stage(queue.number, SCHEDULED, LATER + 1, 10) == 2
         assert [row_of(store, job_id).phase for job_id in ids] == ["ready", "ready", "scheduled", "scheduled"]
 
     def test_the_earliest_go_first_up_to_the_limit(self, store: Store, queue: QueueTables) -> None:
         offsets = [5, 3, 9, 1, 7, 2]
         ids = add(store, [new(queue.number, scheduled_run_time=LATER + n) for n in offsets])
         for staged in ({1, 2}, {1, 2, 3, 5}, {1, 2, 3, 5, 7, 9}):
-            assert store.stage(queue.number, LATER + 100, 2) == 2
+            assert store.stage(queue.number, SCHEDULED, LATER + 100, 2) == 2
             ready = {n for n, job_id in zip(offsets, ids, strict=True) if row_of(store, job_id).phase == READY}
             assert ready == staged
-        assert store.stage(queue.number, LATER + 100, 2) == 0
+        assert store.stage(queue.number, SCHEDULED, LATER + 100, 2) == 0
 
     def test_staging_changes_the_phase_and_the_token(self, store: Store, queue: QueueTables) -> None:
         row = row_of(store, add_one(store, new(queue.number, scheduled_run_time=LATER)))
-        assert store.stage(queue.number, LATER, 10) == 1
+        assert store.stage(queue.number, SCHEDULED, LATER, 10) == 1
         assert row_of(store, row.id) == replace(row, phase=READY, token=row.token + 1)
 
     def test_a_change_decided_before_the_staging_is_lost(self, store: Store, queue: QueueTables) -> None:
         row = row_of(store, add_one(store, new(queue.number, scheduled_run_time=LATER)))
-        store.stage(queue.number, LATER, 10)
+        store.stage(queue.number, SCHEDULED, LATER, 10)
         turned = store.turn(0, [Change(row, transitions.cancelled(row, "too late", LATER))], [], LATER)
         assert turned.lost == {row.id}
         assert row_of(store, row.id).phase == READY
@@ -267,10 +269,10 @@ class TestStage:
             bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
             for place in ("initial ready", "executing", "waiting", "deciding", "retry ready")
         ]
-        assert store.stage(queue.number, LATER + SECOND, 100) == 0
+        assert store.stage(queue.number, SCHEDULED, LATER + SECOND, 100) == 0
         assert [row_of(store, row.id) for row in rows] == rows
 
     def test_one_queue_does_not_stage_another(self, store: Store, queue: QueueTables, queue2: QueueTables) -> None:
         row = row_of(store, add_one(store, new(queue2.number, scheduled_run_time=LATER)))
-        assert store.stage(queue.number, LATER, 10) == 0
+        assert store.stage(queue.number, SCHEDULED, LATER, 10) == 0
         assert row_of(store, row.id) == row

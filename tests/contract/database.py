@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from hipq.stores.base import Store
 from hipq.stores.clock import Clock
+from hipq.stores.protocols import Store
 
 
 class UserConnection(Protocol):

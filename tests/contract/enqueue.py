@@ -11,7 +11,8 @@ from hipq.job.model import COLUMNS, Change, New, blank, queue_of
 from hipq.job.names import FACTOR_MAX
 from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.job.when import LATEST, LONGEST
-from hipq.stores.base import QueueTables, Store, Stored
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables, Stored
 from tests.contract.database import Database, raw
 from tests.contract.jobs import NOW, TYPE, add, add_one, bring, claim, everything, finish, new, row_of
 

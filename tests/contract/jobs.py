@@ -15,7 +15,9 @@ from hipq.job.states import READY, SCHEDULED
 from hipq.job.units import counted
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
-from hipq.stores.base import Claim, Filter, Store
+from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
 from hipq.testing.clock import START
 
 NOW: Final = START

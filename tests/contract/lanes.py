@@ -11,8 +11,13 @@ from hipq.errors import DuplicateKey, Invalid, NotFound, StoreError, StoreRefuse
 from hipq.job import names, transitions
 from hipq.job.model import Change, New, numbered
 from hipq.job.when import SECOND
-from hipq.limits.limit import limit, per_lane
-from hipq.stores.base import ANY_TYPE, JOURNALS, TOP, UNCHOSEN, Claim, QueueTables, Store, Usage, WaitingLane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
+from hipq.stores.claims import ANY_TYPE, Claim
+from hipq.stores.notes import note
+from hipq.stores.protocols import Store
+from hipq.stores.refusals import UNCHOSEN
+from hipq.stores.values import JOURNALS, TOP, QueueTables, Usage, WaitingLane
 from tests.contract.jobs import (
     LATER,
     NOW,
@@ -159,15 +164,15 @@ class TestLaneClaims:
 
 class TestWhatIsKept:
     def test_answers_that_no_job_has_taken_are_counted(self, store: Store, engine: int, queue: QueueTables) -> None:
-        assert store.usage_answers(queue.number, ["acme"]) == {}
+        assert store.usage(queue.number, ["acme"], of="answers") == {}
         waiting = bring(store, engine, queue.number, "waiting", key="taken", tenant="acme")
         early = [answer(queue.number, f"early {n}", tenant="acme", data=f'"{"ä" * 10}"') for n in range(3)]
         taken = answer(queue.number, waiting.job_key, tenant="acme", job_type=waiting.job_type)
         outcomes = store.answer([*early, taken, answer(queue.number, "x", tenant="bcme", data="1")], NOW)
         assert [one.outcome for one in outcomes] == ["buffered"] * 3 + ["matched", "buffered"]
-        assert store.usage_answers(queue.number, ["acme", "nobody"]) == {"acme": Usage(3, 66)}
-        assert store.usage_answers(queue.number, ["acme", "bcme"]) == {"acme": Usage(3, 66), "bcme": Usage(1, 1)}
-        assert store.usage_answers(queue.number, []) == {}
+        assert store.usage(queue.number, ["acme", "nobody"], of="answers") == {"acme": Usage(3, 66)}
+        assert store.usage(queue.number, ["acme", "bcme"], of="answers") == {"acme": Usage(3, 66), "bcme": Usage(1, 1)}
+        assert store.usage(queue.number, [], of="answers") == {}
 
     def test_what_has_ended_is_counted_step_by_step(self, store: Store, engine: int, queue: QueueTables) -> None:
         for tenant in ("acme", "bcme"):
@@ -193,7 +198,7 @@ class TestIngest:
         for n in (0, 299):
             row = row_of(store, jobs[n][0])
             assert (row.job_data, row.job_key, row.state) == (f'"{n}"', str(row.id), "initial")
-        assert store.note(JOURNALS, app) == "1:100"
+        assert note(store, JOURNALS, app) == "1:100"
 
     def test_what_is_read_twice_is_stored_once(self, store: Store, queue: QueueTables, app: str) -> None:
         def jobs(first: int) -> list[tuple[int, New]]:
@@ -225,7 +230,7 @@ class TestIngest:
         assert store.ingest([(job_id, new(queue.number))], app, "", "1:1")
         with pytest.raises(StoreError):
             store.ingest([(job_id, new(queue.number, key="other"))], app, "1:1", "1:2")
-        assert store.note(JOURNALS, app) == "1:1"
+        assert note(store, JOURNALS, app) == "1:1"
 
     def test_an_id_of_a_live_or_an_ended_job_is_refused_whole(
         self, store: Store, engine: int, queue: QueueTables, app: str
@@ -239,7 +244,7 @@ class TestIngest:
             with pytest.raises(StoreRefused, match="ids that other jobs have"):
                 store.ingest([jobs[2], taken, jobs[3]], f"{app}-other", "", "1:1")
         assert [store.get(job_id) for job_id, _ in jobs[2:]] == [None, None]
-        assert store.note(JOURNALS, f"{app}-other") == ""
+        assert note(store, JOURNALS, f"{app}-other") == ""
 
     def test_a_key_that_is_taken_stores_nothing(self, store: Store, queue: QueueTables, app: str) -> None:
         holder = add_one(store, new(queue.number, "mine"))
@@ -280,7 +285,7 @@ class TestRefusals:
         assert "ids that other jobs have" in found[taken]
         assert all(found.values())
         assert everything(store, queue.number) == before
-        assert store.note(JOURNALS, app) == "1:1"
+        assert note(store, JOURNALS, app) == "1:1"
         assert store.ingest([job for job in jobs if job[0] not in found], app, "1:1", "1:2")
         assert len(everything(store, queue.number)) == len(before) + 294
         assert row_of(store, jobs[7][0]).job_data == large
@@ -319,6 +324,6 @@ class TestUsage:
 
 class TestOneNote:
     def test_it_is_read_alone(self, store: Store, app: str) -> None:
-        assert store.note(app, "sky") == ""
+        assert note(store, app, "sky") == ""
         store.change_note(app, "sky", lambda _: "blue")
-        assert (store.note(app, "sky"), store.note(app, "sea")) == ("blue", "")
+        assert (note(store, app, "sky"), note(store, app, "sea")) == ("blue", "")

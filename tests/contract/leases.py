@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim, QueueTables, Store, Turned
+from hipq.stores.claims import Claim, Turned
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import (
     LATER,
@@ -28,7 +30,7 @@ class TestLeases:
         for n in range(6):
             taken.append((store, other)[n % 2].take_lease(60, f"engine {n}"))
             if n % 3 == 0:
-                store.drop_lease(taken[-1])
+                store.renew_lease(taken[-1], 0)
         assert all(engine_id > 0 for engine_id in taken)
         assert taken == sorted(set(taken))
 
@@ -46,14 +48,14 @@ class TestLeases:
         expired = store.take_lease(0, "expired")
         assert not store.renew_lease(expired, 60)
         cut_short = store.take_lease(60, "cut short")
-        assert store.renew_lease(cut_short, 0)
+        assert store.renew_lease(cut_short, 1e-9)
         assert not store.renew_lease(cut_short, 60)
         assert not store.renew_lease(cut_short, 60)
 
     def test_a_dropped_lease_cannot_be_renewed(self, store: Store) -> None:
         engine_id = store.take_lease(60, "engine")
-        store.drop_lease(engine_id)
-        store.drop_lease(engine_id)
+        store.renew_lease(engine_id, 0)
+        store.renew_lease(engine_id, 0)
         assert not store.renew_lease(engine_id, 60)
 
     def test_an_engine_nobody_knows_has_no_lease(self, store: Store, queue: QueueTables) -> None:
@@ -66,9 +68,9 @@ class TestLeases:
         row = row_of(store, add_one(store, new(queue.number)))
         expired = store.take_lease(0, "expired")
         cut_short = store.take_lease(60, "cut short")
-        store.renew_lease(cut_short, 0)
+        store.renew_lease(cut_short, 1e-9)
         dropped = store.take_lease(60, "dropped")
-        store.drop_lease(dropped)
+        store.renew_lease(dropped, 0)
         for engine_id in (expired, cut_short, dropped):
             assert claim(store, engine_id, queue.number) == []
         assert row_of(store, row.id) == row
@@ -95,51 +97,53 @@ class TestOrphans:
     def test_jobs_of_a_live_engine_are_no_orphans(self, store: Store, engine: int, queue: QueueTables) -> None:
         for place in ("executing", "being decided", "waiting", "deciding", "initial ready", "retry ready"):
             bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
-        assert store.orphans([queue.number], 100) == []
+        assert store.owned([queue.number], None, 100) == []
 
     def test_jobs_of_an_expired_engine_are(self, store: Store, other: Store, engine: int, queue: QueueTables) -> None:
         executing = bring(store, engine, queue.number, "executing", job_type="a")
         judged = bring(store, engine, queue.number, "being decided", job_type="b")
         for place in ("waiting", "deciding", "initial ready", "retry ready"):
             bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"))
-        store.renew_lease(engine, 0)
-        assert other.orphans([queue.number], 100) == [executing, judged]
+        store.renew_lease(engine, 1e-9)
+        assert other.owned([queue.number], None, 100) == [executing, judged]
         assert claim(other, other.take_lease(60, "next"), queue.number, types=("a", "b")) == []  # not before a rescue
 
     def test_jobs_of_an_engine_that_vanished_are(self, store: Store, engine: int, queue: QueueTables) -> None:
         row = bring(store, engine, queue.number, "executing")
-        store.drop_lease(engine)
+        store.renew_lease(engine, 0)
         store.take_lease(60, "next")
-        assert store.orphans([queue.number], 100) == [row]
+        assert store.owned([queue.number], None, 100) == [row]
 
     def test_orphans_are_found_in_the_queues_asked_for_up_to_a_limit(
         self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables
     ) -> None:
         add(store, [new(queue.number)] * 5 + [new(queue2.number)] * 5)
         first, second = claim(store, engine, queue.number), claim(store, engine, queue2.number)
-        store.renew_lease(engine, 0)
-        assert store.orphans([queue.number], 100) == first
-        assert {row.id for row in store.orphans([queue2.number, queue.number], 100)} == {r.id for r in first + second}
-        assert len(store.orphans([queue.number], 3)) == 3
-        assert store.orphans([], 100) == []
+        store.renew_lease(engine, 1e-9)
+        assert store.owned([queue.number], None, 100) == first
+        assert {row.id for row in store.owned([queue2.number, queue.number], None, 100)} == {
+            r.id for r in first + second
+        }
+        assert len(store.owned([queue.number], None, 3)) == 3
+        assert store.owned([], None, 100) == []
 
     def test_many_queues_are_one_look(self, store: Store, engine: int, queue: QueueTables, queue2: QueueTables) -> None:
         add(store, [new(queue.number)] * 3 + [new(queue2.number)] * 2)
         rows = claim(store, engine, queue.number) + claim(store, engine, queue2.number)
         both = [queue.number, queue2.number]
         assert sorted(row.id for row in store.owned(both * 130, engine)) == sorted(row.id for row in rows * 130)
-        store.renew_lease(engine, 0)
-        assert sorted(row.id for row in store.orphans(both * 130, 100)) == sorted(row.id for row in rows * 130)
-        assert len(store.orphans(both, 2)) == 4
+        store.renew_lease(engine, 1e-9)
+        assert sorted(row.id for row in store.owned(both * 130, None, 100)) == sorted(row.id for row in rows * 130)
+        assert len(store.owned(both, None, 2)) == 4
 
     def test_a_rescued_job_runs_again_and_its_first_engine_comes_too_late(
         self, store: Store, other: Store, engine: int, queue: QueueTables
     ) -> None:
         row = bring(store, engine, queue.number, "executing")
-        store.renew_lease(engine, 0)
-        (orphan,) = other.orphans([queue.number], 10)
+        store.renew_lease(engine, 1e-9)
+        (orphan,) = other.owned([queue.number], None, 10)
         save(other, orphan, transitions.rescued(orphan, LATER))
-        assert other.orphans([queue.number], 10) == []
+        assert other.owned([queue.number], None, 10) == []
         rival = other.take_lease(60, "rival")
         (again,) = claim(other, rival, queue.number, now=LATER)
         assert (again.id, again.owner, again.attempt) == (row.id, rival, 2)
@@ -152,8 +156,8 @@ class TestOrphans:
         self, store: Store, other: Store, engine: int, queue: QueueTables
     ) -> None:
         bring(store, engine, queue.number, "executing")
-        store.renew_lease(engine, 0)
-        (mine,), (theirs,) = store.orphans([queue.number], 10), other.orphans([queue.number], 10)
+        store.renew_lease(engine, 1e-9)
+        (mine,), (theirs,) = store.owned([queue.number], None, 10), other.owned([queue.number], None, 10)
         rescued = save(store, mine, transitions.rescued(mine, NOW))
         assert other.turn(0, [Change(theirs, transitions.rescued(theirs, NOW))], [], NOW).lost == {mine.id}
         assert row_of(store, mine.id) == rescued

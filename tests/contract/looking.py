@@ -8,8 +8,12 @@ import pytest
 
 from hipq.job import transitions
 from hipq.job.model import LISTED, Brief, Row
+from hipq.job.states import SCHEDULED, WAITING
 from hipq.job.when import SECOND
-from hipq.stores.base import Filter, Peek, QueueTables, Store
+from hipq.stores.claims import Peek
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import (
     FAULT,
@@ -98,7 +102,7 @@ class TestFind:
         for wanted in filters:
             expected = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
             assert store.find(Filter(queue.number, **wanted)) == expected, wanted
-            assert store.listed(Filter(queue.number, **wanted)) == [_brief(row) for row in expected], wanted
+            assert store.find(Filter(queue.number, **wanted), brief=True) == [_brief(row) for row in expected], wanted
         assert (
             store.find(Filter(queue.number, tenant="acme", after=rows[5].id, limit=3))
             == [row for row in rows[6:] if row.tenant == "acme"][:3]
@@ -120,7 +124,7 @@ class TestFind:
             assert store.reach(wanted._replace(job_type="nobody", after=there[0]), 3) == there[3], "whatever they are"
             assert store.reach(wanted, len(there)) == there[-1]
             assert store.reach(wanted, len(there) + 1) == 0
-            assert [one.id for one in store.listed(wanted._replace(until=there[2]))] == there[:3]
+            assert [one.id for one in store.find(wanted._replace(until=there[2]), brief=True)] == there[:3]
         assert store.reach(acme, 3) == min(store.reach(acme._replace(table=table), 3) for table in ("live", "final"))
         assert store.reach(acme._replace(state="final", phase="ready"), 3) == 0
 
@@ -175,12 +179,15 @@ class TestGlance:
         claim(store, engine, queue.number)
         assert not store.peek([(queue.number, (TYPE,))])[0].ready
 
-    def test_it_shows_when_the_first_scheduled_job_is_due(self, store: Store, engine: int, queue: QueueTables) -> None:
+    def test_it_shows_when_the_first_scheduled_job_is_due(
+        self, store: Store, engine: int, queue: QueueTables, clock: HandClock
+    ) -> None:
         add(store, [new(queue.number, scheduled_run_time=LATER + n) for n in (50, 20, 70)])
         assert store.peek([(queue.number, ())]) == [Peek(queue.number, False, LATER + 20, 0, False)]
         row = bring(store, engine, queue.number, "retry scheduled", job_type="mail")
         assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, False, row.scheduled_run_time, 0, False)]
-        store.stage(queue.number, LATER + 60, 100)
+        store.stage(queue.number, SCHEDULED, LATER + 60, 100)
+        clock.advance(hours=1, seconds=1)
         assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, True, LATER + 70, 0, False)]
 
     def test_it_shows_when_the_first_waiting_job_times_out(self, store: Store, engine: int, queue: QueueTables) -> None:
@@ -221,9 +228,9 @@ class TestOverdue:
             n: save(store, row, waits(row, LATER + n, NOW))
             for row, n in zip(claim(store, engine, queue.number), offsets, strict=True)
         }
-        assert store.overdue(queue.number, LATER + 9, 10) == []
-        assert store.overdue(queue.number, LATER + 30, 10) == [rows[10], rows[20], rows[30]]
-        assert store.overdue(queue.number, LATER + 99, 2) == [rows[10], rows[20]]
+        assert store.due(queue.number, WAITING, LATER + 9, 10) == []
+        assert store.due(queue.number, WAITING, LATER + 30, 10) == [rows[10], rows[20], rows[30]]
+        assert store.due(queue.number, WAITING, LATER + 99, 2) == [rows[10], rows[20]]
 
     def test_only_waiting_jobs_are_overdue(self, store: Store, engine: int, queue: QueueTables) -> None:
         for place in PLACES:
@@ -231,7 +238,7 @@ class TestOverdue:
                 bring(store, engine, queue.number, place, job_type=place.replace(" ", "_"), timeout=1.0)
         row = bring(store, engine, queue.number, "waiting")
         finish(store, row)
-        assert store.overdue(queue.number, LATER + 10 * 86_400 * SECOND, 100) == []
+        assert store.due(queue.number, WAITING, LATER + 10 * 86_400 * SECOND, 100) == []
 
 
 class TestPrune:

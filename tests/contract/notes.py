@@ -6,7 +6,9 @@ import pytest
 from msgspec.structs import replace
 
 from hipq.job.when import SECOND
-from hipq.stores.base import AnswerFilter, QueueTables, Store
+from hipq.stores.filters import AnswerFilter
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.jobs import NOW, add_one, answer, bring, finish, new, row_of
 from tests.contract.together import at_once
 

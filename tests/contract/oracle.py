@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 from hipq.job.model import Row
 from hipq.job.units import UNIT, counted
-from hipq.limits.limit import Limit, PerLane
+from hipq.limits.limit import Limit
+from hipq.limits.per_lane import PerLane
 from hipq.limits.rules import AnyLimit, Rules
 from hipq.limits.share import Share
 

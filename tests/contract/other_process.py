@@ -13,8 +13,9 @@ import msgspec
 
 from hipq.job import transitions
 from hipq.job.model import Change, Row
-from hipq.stores.base import Claim, Store
+from hipq.stores.claims import Claim
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 from tests.contract.jobs import NOW, TYPE, add, claim, new
 
 JOBS: Final = 1000

@@ -10,8 +10,12 @@ from msgspec.structs import replace
 from hipq.job import transitions
 from hipq.job.model import Change, blank
 from hipq.job.run_result import Rerun
-from hipq.stores.base import Claim, Filter, QueueTables, Store
+from hipq.job.states import WAITING
+from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
 from hipq.stores.large import PAYLOAD_LIMIT
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
 from tests.contract.jobs import FAULT, NOW, ORDER, add, add_one, bring, claim, finish, new, row_of, save, waits
 
@@ -62,10 +66,10 @@ class TestLargePayloads:
         row = bring(store, engine, queue.number, "executing", job_data=text(30_000))
         assert store.owned([queue.number], engine) == [row]
         waiting = save(store, row, waits(row, NOW, NOW))
-        assert store.overdue(queue.number, NOW, 10) == [waiting]
+        assert store.due(queue.number, WAITING, NOW, 10) == [waiting]
         orphan = bring(store, engine, queue.number, "executing", job_type="refund", job_data=text(40_000))
-        store.drop_lease(engine)
-        assert store.orphans([queue.number], 10) == [orphan]
+        store.renew_lease(engine, 0)
+        assert store.owned([queue.number], None, 10) == [orphan]
 
     @pytest.mark.parametrize(
         ("before", "after"), [(100, 30_000), (30_000, 100), (30_000, 40_000)], ids=["grows", "shrinks", "changes"]

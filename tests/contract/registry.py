@@ -11,8 +11,13 @@ from msgspec.structs import replace
 from hipq.engine.throttle import HEAD
 from hipq.errors import Conflict, NameClash, NotFound
 from hipq.job.model import Change, queue_of
-from hipq.stores.base import AnswerFilter, Claim, Filter, QueueTables, Store
+from hipq.job.states import SCHEDULED, WAITING
+from hipq.stores.claims import Claim
+from hipq.stores.filters import AnswerFilter, Filter
 from hipq.stores.large import PAYLOAD_LIMIT
+from hipq.stores.migrations import relations
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
 from tests.contract.jobs import (
     LATER,
@@ -96,6 +101,24 @@ class TestQueues:
         for queue in queues:
             add(store, [new(queue.number, "a")])
 
+    @pytest.mark.parametrize("longer_first", [False, True])
+    def test_a_queue_named_like_an_index_is_refused_by_the_name_of_the_other(
+        self, store: Store, shop: str, longer_first: bool
+    ) -> None:
+        first, second = sorted(["q_set", "q_set_key"], reverse=longer_first)
+        store.queue(shop, first, f"{shop}_{first}")
+        with pytest.raises(NameClash, match=f"queue {shop}.{first} has the table .* something named {shop}_q_set_key;"):
+            store.queue(shop, second, f"{shop}_{second}")
+
+    def test_every_name_that_a_queue_takes_is_known(self, store: Store, shop: str, database: Database) -> None:
+        store.queue(shop, "orders", f"{shop}_orders")
+        catalogue = (
+            "SELECT name FROM sqlite_master" if database.url.startswith("sqlite") else "SELECT relname FROM pg_class"
+        )
+        found = {name for (name,) in raw(database, catalogue) if name.startswith(f"{shop}_orders")}
+        assert found
+        assert found <= relations(f"{shop}_orders")
+
     def test_another_naming_strategy_for_a_queue_is_refused(self, store: Store, other: Store, shop: str) -> None:
         kept = store.queue(shop, "orders", f"{shop}_orders")
         with pytest.raises(NameClash, match=f"{shop}_orders"):
@@ -145,11 +168,11 @@ class TestQueues:
                 fresh.close()
 
         knows(lambda fresh: add(fresh, [new(number)]))
-        knows(lambda fresh: fresh.stage(number, NOW, 10))
+        knows(lambda fresh: fresh.stage(number, SCHEDULED, NOW, 10))
         knows(lambda fresh: fresh.turn(engine_id, [], [Claim(number, (TYPE,), 1)], NOW))
         knows(lambda fresh: finish(fresh, row))
-        knows(lambda fresh: fresh.overdue(number, NOW, 10))
-        knows(lambda fresh: fresh.orphans([number], 10))
+        knows(lambda fresh: fresh.due(number, WAITING, NOW, 10))
+        knows(lambda fresh: fresh.owned([number], None, 10))
         knows(lambda fresh: fresh.owned([number], engine_id))
         knows(lambda fresh: fresh.peek([(number, (TYPE,))]))
         knows(lambda fresh: fresh.find(Filter(number)))
@@ -166,11 +189,11 @@ class TestQueues:
         verbs: list[Callable[[], object]] = [
             lambda: store.enqueue([new(nobody)]),
             lambda: store.enqueue([new(queue.number), new(nobody)]),
-            lambda: store.stage(nobody, NOW, 10),
+            lambda: store.stage(nobody, SCHEDULED, NOW, 10),
             lambda: store.turn(store.take_lease(60, "engine"), [], [Claim(nobody, (TYPE,), 1)], NOW),
             lambda: store.turn(0, [Change(strange, strange)], [], NOW),
-            lambda: store.overdue(nobody, NOW, 10),
-            lambda: store.orphans([queue.number, nobody], 10),
+            lambda: store.due(nobody, WAITING, NOW, 10),
+            lambda: store.owned([queue.number, nobody], None, 10),
             lambda: store.owned([nobody], 1),
             lambda: store.peek([(nobody, (TYPE,))]),
             lambda: store.find(Filter(nobody)),
@@ -195,7 +218,7 @@ def fill(store: Store, queue: int) -> list[int]:
     store.answer([answer(queue, "early"), answer(queue, done.job_key)], NOW)
     assert store.ask(engine, Claim(queue, (TYPE,), 10), HEAD, 60, 10, NOW) is not None
     assert store.cron(queue, "daily", NOW) == NOW
-    store.drop_lease(engine)
+    store.renew_lease(engine, 0)
     return [row.id for row in (*rows, done)]
 
 
@@ -263,7 +286,7 @@ class TestDroppedQueues:
         with pytest.raises(Conflict, match=r"orders.*a machine"):
             store.drop_queue(queue.number)
         assert sorted(row.id for row in everything(store, queue.number)) == sorted(ids)
-        other.drop_lease(engine)
+        other.renew_lease(engine, 0)
         store.drop_queue(queue.number)
         assert store.queues(shop) == []
 
@@ -281,7 +304,7 @@ class TestDroppedQueues:
         queue = store.queue(shop, "orders", f"{shop}_orders")
         engine = store.take_lease(3600, "a machine", f'{{"{queue.number}": ["{TYPE}"]}}')
         bring(store, engine, queue.number, "executing")
-        store.drop_lease(engine)
+        store.renew_lease(engine, 0)
         store.drop_queue(queue.number)
         assert store.queues(shop) == []
 

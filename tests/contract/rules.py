@@ -11,11 +11,15 @@ from hipq.job import transitions, windows
 from hipq.job.model import Row
 from hipq.job.units import UNIT
 from hipq.job.windows import window
-from hipq.limits.limit import limit, per_lane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
 from hipq.limits.rate import rate
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.limits.share import share
-from hipq.stores.base import Claim, Filter, QueueTables, Store
+from hipq.stores.claims import Claim
+from hipq.stores.filters import Filter
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import NOW, add, add_one, bring, claim, everything, new, ranked, save, waits
 from tests.contract.oracle import Oracle

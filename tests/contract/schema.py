@@ -11,9 +11,12 @@ import pytest
 from hipq.errors import SchemaError
 from hipq.job import transitions
 from hipq.job.model import COLUMNS, Change
-from hipq.job.states import CODES, ERROR, FINAL, INITIAL, NONE, PHASES, RETRY, RUNNING, check
-from hipq.stores.base import Filter, Peek, QueueTables, Store, Turned
+from hipq.job.states import CODES, ERROR, FINAL, INITIAL, NONE, PHASES, RETRY, RUNNING, SCHEDULED, WAITING, check
+from hipq.stores.claims import Peek, Turned
+from hipq.stores.filters import Filter
 from hipq.stores.migrations import Migration, migrations
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
 from tests.contract.jobs import LATER, TYPE, add, bring, claim, everything, finish, new, save, waits
 
@@ -187,19 +190,19 @@ def live_through(store: Store, queue: QueueTables) -> None:
     add(store, [new(queue.number, "one")])
     add(store, [new(queue.number, job_data='"' + "x" * 20_000 + '"'), new(queue.number, scheduled_run_time=LATER)])
     add(store, [new(queue.number) for _ in range(300)])
-    assert store.stage(queue.number, LATER, 10) == 1
+    assert store.stage(queue.number, SCHEDULED, LATER, 10) == 1
     rows = claim(store, engine_id, queue.number, limit=400, now=LATER)
     assert len(store.owned([queue.number], engine_id)) == len(rows) == 303
     assert everything(store, queue.number) == sorted(rows, key=lambda row: row.id)
     rows[0] = save(store, rows[0], waits(rows[0], LATER, LATER))
-    assert store.overdue(queue.number, LATER, 10) == rows[:1]
+    assert store.due(queue.number, WAITING, LATER, 10) == rows[:1]
     assert store.peek([(queue.number, (TYPE,))]) == [Peek(queue.number, False, 0, LATER, True)]
     changes = [Change(row, transitions.succeeded(row, "null", 200, LATER)) for row in rows]
     assert store.turn(engine_id, changes, [], LATER) == Turned(frozenset(), [])
     assert [row.id for row in store.find(Filter(queue.number, job_key="one"))] == [rows[0].id]
     assert store.get(rows[0].id) == changes[0].after
-    assert store.orphans([queue.number], 10) == []
-    store.drop_lease(engine_id)
+    assert store.owned([queue.number], None, 10) == []
+    store.renew_lease(engine_id, 0)
     assert store.prune(queue.number, (LATER + 1, 0), 1000).deleted == 303
 
 

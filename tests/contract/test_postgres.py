@@ -11,9 +11,10 @@ import pytest
 from psycopg.rows import dict_row, tuple_row
 
 from hipq.errors import Invalid, SchemaError, StoreError
-from hipq.stores.base import QueueTables, Store
 from hipq.stores.clock import Clock
 from hipq.stores.postgres.store import PostgresStore
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.database import Database, raw
 from tests.contract.jobs import add, everything, new
 from tests.contract.schema import migrated, use

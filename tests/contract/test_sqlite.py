@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from hipq.errors import Invalid
-from hipq.stores.base import QueueTables, Store
 from hipq.stores.clock import Clock
+from hipq.stores.protocols import Store
 from hipq.stores.sqlite.store import SqliteStore
+from hipq.stores.values import QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.database import Database
 from tests.contract.jobs import add, bring, claim, everything, new, row_of
@@ -85,10 +86,10 @@ class TestSqlite:
         row = bring(store, engine_id, queue.number, "executing")
         add(store, [new(queue.number)])
         clock.advance(seconds=29.9)
-        assert store.orphans([queue.number], 10) == []
+        assert store.owned([queue.number], None, 10) == []
         assert store.renew_lease(engine_id, 30)
         clock.advance(seconds=30)
-        assert store.orphans([queue.number], 10) == [row]
+        assert store.owned([queue.number], None, 10) == [row]
         assert not store.renew_lease(engine_id, 30)
         assert claim(store, engine_id, queue.number) == []
 

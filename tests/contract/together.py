@@ -15,8 +15,10 @@ import pytest
 
 from hipq.job import transitions
 from hipq.job.model import Change, Row
-from hipq.job.states import FINAL
-from hipq.stores.base import Claim, QueueTables, Store, Stored
+from hipq.job.states import FINAL, SCHEDULED
+from hipq.stores.claims import Claim
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables, Stored
 from hipq.testing.clock import HandClock
 from tests.contract import other_process
 from tests.contract.database import Database
@@ -164,7 +166,7 @@ class TestThreads:
 
     def test_a_row_is_staged_once(self, stores: list[Store], queue: QueueTables) -> None:
         ids = add(stores[0], [new(queue.number, scheduled_run_time=LATER)] * 100)
-        staged = at_once(lambda n: sum(stores[n].stage(queue.number, LATER, 10) for _ in range(20)), 4)
+        staged = at_once(lambda n: sum(stores[n].stage(queue.number, SCHEDULED, LATER, 10) for _ in range(20)), 4)
         assert sum(staged) == 100
         assert {row_of(stores[0], job_id).token for job_id in ids} == {1}
 

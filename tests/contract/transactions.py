@@ -10,7 +10,8 @@ import pytest
 
 from hipq.errors import DuplicateKey, Invalid, StoreRefused
 from hipq.job.model import New, blank
-from hipq.stores.base import QueueTables, Store, Stored
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables, Stored
 from tests.contract.database import Database, raw
 from tests.contract.jobs import add, add_one, claim, everything, new, row_of
 

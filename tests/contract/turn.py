@@ -13,10 +13,12 @@ from hipq.job import transitions, wait_transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
 from hipq.job.run_result import Edits, Rerun
-from hipq.job.states import FINAL
+from hipq.job.states import FINAL, SCHEDULED
 from hipq.job.waiting import Waiting
 from hipq.job.when import SECOND
-from hipq.stores.base import Claim, QueueTables, Store, Stored, Turned
+from hipq.stores.claims import Claim, Turned
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables, Stored
 from tests.contract.database import Database, raw
 from tests.contract.jobs import (
     FAULT,
@@ -205,7 +207,7 @@ class TestTokens:
                 change = Change(before, move(before, SOON), (new(queue.number, "child"),))
                 assert store.turn(engine, [change], [], SOON).lost == {row.id}, f"{name} - {place}"
             finals.append(final)
-        assert store.stage(queue.number, LATER, 100) == 0
+        assert store.stage(queue.number, SCHEDULED, LATER, 100) == 0
         assert claim(store, engine, queue.number, types=[row.job_type for row in finals]) == []
         assert everything(store, queue.number) == finals
 
@@ -267,7 +269,7 @@ class TestTurn:
     ) -> None:
         add(store, [new(queue.number)] * 2)
         (row,) = claim(store, engine, queue.number, limit=1)
-        store.drop_lease(engine)
+        store.renew_lease(engine, 0)
         turned = store.turn(engine, [ok(row)], [Claim(queue.number, (TYPE,), 10)], NOW)
         assert turned == Turned(frozenset(), [])
         assert [row.state for row in everything(store, queue.number)] == ["final", "initial"]

@@ -11,7 +11,8 @@ from typing import Final
 
 import pytest
 
-from hipq.stores.base import QueueTables, Store
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract import other_process
 from tests.contract.database import Database
 from tests.contract.jobs import TYPE, everything, new

@@ -33,7 +33,7 @@ import hipq.stores.sqlite.store  # noqa: F401
 from hipq import Failed, Hipq, Job, Ok, Progress, Retry, Wait
 from hipq.answers import inbox
 from hipq.job.model import Row
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 
 AT_ONCE: Final = 12
 PATIENCE: Final = 120.0

@@ -10,7 +10,7 @@ from pathlib import Path
 from hipq import Hipq
 from hipq.job.model import Row
 from hipq.job.transitions import CANCELLED
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 
 PAGE = 5_000
 MINUTE = 60_000_000

@@ -293,7 +293,7 @@ def test_an_answer_to_what_can_be_no_job_is_refused(bob: Tenant, path: str, stat
 # -- queues and handlers ---------------------------------------------------------------------------------------------
 def test_queues_say_what_waits(acme: Tenant) -> None:
     found = acme("GET", "/v1/{}/queues").json["queues"]
-    assert all(set(one) == {"type", "waiting", "running"} for one in found)
+    assert all({"type", "waiting", "running"} <= set(one) for one in found)
     acme.handler("slow", "import time; time.sleep(30)")
     acme.add("slow", b"x\n" * 40)
 

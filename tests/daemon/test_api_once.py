@@ -12,8 +12,11 @@ from hipq.daemon.http.add import Wanted
 from hipq.daemon.http.idempotency import Asked, Once
 from hipq.daemon.job_factory import PLAIN, Options
 from hipq.errors import StoreUnavailable
-from hipq.stores.base import JOURNALS, Filter, Store, Stored
+from hipq.stores.filters import Filter
+from hipq.stores.notes import note
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS, Stored
 from hipq.testing.clock import HandClock
 from tests.daemon.api_serving import Daemon, Tenant, site
 
@@ -142,4 +145,4 @@ def test_it_is_forgotten_after_a_day_and_so_is_what_it_takes() -> None:
     rig.clock.advance(seconds=2)
     assert rig.add() != first
     asked = Asked("acme", "mail", b"k", b"x")
-    assert rig.store.note(JOURNALS, asked.note).count(asked.key) == 1, "the old one is gone"
+    assert note(rig.store, JOURNALS, asked.note).count(asked.key) == 1, "the old one is gone"

@@ -12,8 +12,8 @@ import pytest
 from hipq.daemon.tenancy.authenticator import Authenticator
 from hipq.daemon.tenancy.tenants import ADMIN, Tenants
 from hipq.errors import StoreUnavailable
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from hipq.errors import DuplicateKey, HipqError, Invalid, JournalError, NotFound
 from hipq.job.model import sequence_of
 from hipq.job.states import EXECUTING, SCHEDULED, WAITING
 from hipq.journal import Batch
-from hipq.stores.base import Turned
+from hipq.stores.claims import Turned
 from tests.daemon.working import add, daemon, ended, made, python, refuse, row
 from tests.engine.conftest import url
 from tests.engine.working import until
@@ -195,7 +195,7 @@ def test_outcomes_are_kept_while_the_store_is_away(tmp_path: Path) -> None:
 
         store.turn, store.now = failing(store.turn), failing(store.now)  # type: ignore[method-assign]
         (job_id,) = add(served, "work", then="child")
-        until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].ending)
+        until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].run.result)
         assert away.is_set()
         store.turn, store.now = real, real_now  # type: ignore[method-assign]
         found = ended(served, job_id)

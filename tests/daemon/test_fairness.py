@@ -15,7 +15,7 @@ from hipq.engine.lanes import BATCH, KNOWN, Round
 from hipq.engine.lanes import LANES as LOOKED_AT
 from hipq.job.model import Change, Row
 from hipq.job.transitions import succeeded
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 from tests.servers import fresh_database
 
 LANES = 300

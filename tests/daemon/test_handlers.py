@@ -11,8 +11,8 @@ import pytest
 from hipq.daemon.handlers import space
 from hipq.daemon.handlers.handlers import FRESH, KEPT, OLD, Handlers
 from hipq.errors import Conflict, Invalid, NotFound, StoreUnavailable
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 from tests.engine.conftest import url
 from tests.engine.working import until
 
@@ -40,11 +40,11 @@ class Watched:
         self.asked = 0
         self.away = False
 
-    def note(self, kind: str, name: str) -> str:
-        self.asked += 1
-        if self.away:
+    def notes(self, kind: str, start: str = "", *, exact: bool = False) -> dict[str, str]:
+        self.asked += exact
+        if self.away and exact:
             raise StoreUnavailable
-        return self._store.note(kind, name)
+        return self._store.notes(kind, start, exact=exact)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)

@@ -179,7 +179,7 @@ def test_who_takes_longer_than_it_may_is_ended_with_504(tmp_path: Path) -> None:
 def test_a_job_that_is_cancelled_is_killed(served: Daemon) -> None:
     python(served, "hang", "import time\nif payload == 'hang': time.sleep(600)\nreturn payload")
     (job_id,) = add(served, "hang", b"hang")
-    until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].started)
+    until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].run.started)
     served.jobs.cancel("acme", job_id, "enough")
     assert ended(served, job_id).code == "failed"
     until(lambda: job_id not in served.engine.in_flight)
@@ -192,13 +192,13 @@ def test_a_daemon_that_stops_lets_jobs_finish_and_when_told_again_gives_them_bac
     with daemon(tmp_path) as served:
         python(served, "nap", body)
         (job_id,) = add(served, "nap", b"1.5")
-        until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].started)
+        until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].run.started)
         served.stop()
         served.stop()  # as often as one likes
     with daemon(tmp_path) as served:
         assert row(served, job_id).code == "ok", "it was let finish"
         (job_id,) = add(served, "nap", b"600")
-        until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].started)
+        until(lambda: job_id in served.engine.in_flight and served.engine.in_flight[job_id].run.started)
         served.stop()
         served.stop_now()
     with daemon(tmp_path) as served:
@@ -283,7 +283,7 @@ def test_then_follows_when_the_history_is_lost_and_when_the_job_is_run_again(ser
     assert not served.app.store.turn(0, [Change(before, without)], [], before.update_time).lost
     served.app.retry_now(job_id)
     ended(served, job_id)
-    ended(served, served.app.again(job_id))
+    ended(served, served.app.requeue(job_id))
     until(lambda: len(served.jobs.list("acme", type="kept").rows) == 2)
 
 

@@ -12,28 +12,33 @@ from hipq.daemon.job_factory import PLAIN, job
 from hipq.daemon.sandbox_executor import SandboxExecutor
 from hipq.daemon.tenancy.fair_queue import BATCH
 from hipq.engine.lanes import Spare
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.errors import CannotRun, StoreUnavailable
+from hipq.executors.execution import Execution
 from hipq.job.model import blank, numbered
 from hipq.job.retries import fixed
 from hipq.job.run_result import Decided, Errored, GivenBack, Succeeded
 from hipq.job.spec import Spec
 from hipq.job.states import EXECUTING, RUNNING
-from hipq.sandbox import Handler, Report, Task
+from hipq.sandbox import ContextJob, Handler, JobReport
 from tests.engine.working import until
 
 
 class Scripted:
     """Contexts that do as a test says, and remember the batches they were given."""
 
-    def __init__(self, act: Callable[[Sequence[Task]], list[Report]]) -> None:
+    def __init__(self, act: Callable[[Sequence[ContextJob]], list[JobReport]]) -> None:
         self.act = act
         self.batches: list[list[str]] = []
         self.homes: list[str] = []
 
     def run(
-        self, handler: Handler, tasks: Sequence[Task], started: Callable[[Task], None], ended: Callable[[Report], None]
-    ) -> list[Task]:
+        self,
+        handler: Handler,
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]:
         self.batches.append([task.payload.decode() for task in tasks])
         self.homes.append(handler.home[-1])
         reports = self.act(tasks)
@@ -50,8 +55,8 @@ class Scripted:
     def close(self) -> None: ...
 
 
-def ok(tasks: Sequence[Task]) -> list[Report]:
-    return [Report(task.id, 200) for task in tasks]
+def ok(tasks: Sequence[ContextJob]) -> list[JobReport]:
+    return [JobReport(task.id, 200) for task in tasks]
 
 
 class Unlimited:
@@ -62,7 +67,7 @@ class Unlimited:
 class Bench:
     """Executor with nothing around them."""
 
-    def __init__(self, act: Callable[[Sequence[Task]], list[Report]] = ok, concurrency: int = 1) -> None:
+    def __init__(self, act: Callable[[Sequence[ContextJob]], list[JobReport]] = ok, concurrency: int = 1) -> None:
         self.contexts = Scripted(act)
         self.handler: Callable[[str, str], Handler | None] = lambda tenant, name: Handler("1", tenant, name, "php", "x")
         self.now = 1_000
@@ -127,9 +132,9 @@ def test_tenants_take_turns_at_the_hands_however_many_lanes_each_has() -> None:
 def test_left_over_jobs_are_given_back_and_none_that_began_is() -> None:
     bench = Bench()
     bench.hands._unstarted._prefetch["a/x"] = 1e-6
-    bench.contexts.act = lambda tasks: [Report(tasks[0].id, 509, crashed=True)]
+    bench.contexts.act = lambda tasks: [JobReport(tasks[0].id, 509, crashed=True)]
     found = {one.row.id: one for one in bench.run(*(bench.running(str(n)) for n in range(5)))}
-    endings = [found[job_id].ending for job_id in sorted(found)]
+    endings = [found[job_id].run.result for job_id in sorted(found)]
     assert type(endings[0]).__name__ == "Crashed"
     assert all(isinstance(one, GivenBack) and not one.started for one in endings[1:])
     bench.hands.close()
@@ -141,7 +146,8 @@ def test_a_job_that_is_not_wanted_any_more_costs_the_others_of_its_batch_nothing
     some = [bench.running(str(n)) for n in range(3)]
     bench.hands._unstarted._prefetch["a/x"] = 1e-6
 
-    def ended(_tasks: object) -> list[Report]:
+    def ended(_tasks: object) -> list[JobReport]:
+        some[0].abandon()
         bench.hands.abandon(some[0])
         return []
 
@@ -149,29 +155,29 @@ def test_a_job_that_is_not_wanted_any_more_costs_the_others_of_its_batch_nothing
     bench.hands.launch(some)
     found = bench.stopped(2)
     assert {one.row.id for one in found} == {one.row.id for one in some[1:]}
-    assert all(isinstance(one.ending, GivenBack) and not one.ending.started for one in found)
+    assert all(isinstance(one.run.result, GivenBack) and not one.run.result.started for one in found)
     bench.hands.close()
 
 
 def test_if_no_context_can_be_had_it_is_an_error_and_not_tried_at_once() -> None:
     bench = Bench(lambda _tasks: [])
     (found,) = bench.run(bench.running("x"))
-    assert isinstance(found.ending, Decided)
-    assert found.ending.again
-    assert found.ending.again.delay == 60
+    assert isinstance(found.run.result, Decided)
+    assert found.run.result.again
+    assert found.run.result.again.delay == 60
     bench.hands.close()
 
 
 def test_what_cannot_run_on_this_machine_is_tried_later_and_not_over_and_over() -> None:
     bench = Bench()
 
-    def refuse(_tasks: Sequence[Task]) -> list[Report]:
+    def refuse(_tasks: Sequence[ContextJob]) -> list[JobReport]:
         raise CannotRun("handlers in php need its interpreter, which is not installed here")
 
     bench.contexts.act = refuse
     (found,) = bench.run(bench.running("x"))
-    assert isinstance(found.ending, Decided)
-    assert (found.ending.exitcode, found.ending.again is not None) == (501, True)
+    assert isinstance(found.run.result, Decided)
+    assert (found.run.result.exitcode, found.run.result.again is not None) == (501, True)
     bench.hands.close()
 
 
@@ -183,20 +189,20 @@ def test_while_the_store_is_away_and_no_handler_is_known_jobs_are_given_back() -
 
     bench.handler = away
     (found,) = bench.run(bench.running("x"))
-    assert found.ending == GivenBack("the database is away", started=False)
+    assert found.run.result == GivenBack("the database is away", started=False)
     bench.hands.close()
 
 
 def test_a_bug_of_ours_costs_neither_the_hand_nor_the_jobs() -> None:
     bench = Bench()
 
-    def broken(_tasks: Sequence[Task]) -> list[Report]:
+    def broken(_tasks: Sequence[ContextJob]) -> list[JobReport]:
         raise RuntimeError("a bug")
 
     bench.contexts.act = broken
-    assert isinstance(bench.run(bench.running("x"))[0].ending, (Decided, Errored))
+    assert isinstance(bench.run(bench.running("x"))[0].run.result, (Decided, Errored))
     bench.contexts.act = ok
-    assert isinstance(bench.run(bench.running("y"))[0].ending, Succeeded)
+    assert isinstance(bench.run(bench.running("y"))[0].run.result, Succeeded)
     bench.hands.close()
 
 
@@ -216,7 +222,9 @@ def test_what_is_not_started_can_be_taken_back_and_what_is_abandoned_is_not_told
     some = [bench.running(str(n)) for n in range(4)]
     bench.hands.launch(some)
     until(lambda: bench.contexts.batches)
+    some[0].abandon()
     bench.hands.abandon(some[0])
+    some[1].abandon()
     bench.hands.abandon(some[1])
     assert bench.hands.unstarted() == some[1:]
     assert bench.hands.unstarted() == []

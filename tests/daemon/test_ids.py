@@ -14,8 +14,8 @@ import pytest
 from hipq.daemon.ids import BLOCK, FIRST, Ids
 from hipq.errors import StoreUnavailable
 from hipq.job.model import numbered, queue_of
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 from tests.engine.conftest import url
 
 __all__ = ["url"]

@@ -29,7 +29,8 @@ from hipq.job.states import READY, SCHEDULED
 from hipq.journal import Batch, Journal
 from hipq.journal.folder import synced
 from hipq.journal.refused import kept
-from hipq.stores.base import JOURNALS, Filter
+from hipq.stores.filters import Filter
+from hipq.stores.values import JOURNALS
 from tests.daemon.working import refuse
 from tests.engine.conftest import url
 from tests.engine.working import until
@@ -672,7 +673,7 @@ def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_onc
             assert [one.batch.payloads for one in kept(part.journal._folder) if one.batch] == [(b"bad",)]
         if not died:
             break
-    assert {"before set_aside", "after set_aside", "before ingest", "after ingest", "after rsync"} <= seen
+    assert {"before quarantine", "after quarantine", "before ingest", "after ingest", "after rsync"} <= seen
 
 
 def test_a_crash_at_any_step_of_setting_a_part_aside_loses_nothing_and_stores_nothing_twice(
@@ -704,7 +705,7 @@ def test_a_crash_at_any_step_of_setting_a_part_aside_loses_nothing_and_stores_no
                 assert len(part.journal.found) == 2
         if not died:
             break
-    verbs = ("refusals", "set_aside", "ingest", "rsync")
+    verbs = ("refusals", "quarantine", "ingest", "rsync")
     assert {f"{when} {verb}" for when in ("before", "after") for verb in verbs} <= seen
 
 

@@ -15,7 +15,7 @@ from hipq.daemon import job_factory, jobs
 from hipq.errors import NotFound
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.daemon.working import made as unstarted
 from tests.servers import fresh_database
 
@@ -26,15 +26,16 @@ LOOK = """
 import json, re, sys
 from pathlib import Path
 from hipq import Hipq
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 def peak():  # in kilobytes; what getrusage says may be the peak of the process that started this one
     return int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1])
 app = Hipq("daemon", sys.argv[1])
 queue = app.queue("jobs")
 number = queue.number
-assert app.store.listed(Filter(number, tenant="acme", limit=1)) == app.store.listed(Filter(number, limit=1))
+first = Filter(number, limit=1)
+assert app.store.find(first._replace(tenant="acme"), brief=True) == app.store.find(first, brief=True)
 before = peak()
-count = len(app.jobs("jobs")) + len(app.store.listed(Filter(number, tenant="acme")))
+count = len(app.jobs("jobs")) + len(app.store.find(Filter(number, tenant="acme"), brief=True))
 count += len(queue.running_jobs)
 listed = peak()
 len(app.store.find(Filter(number, tenant="acme")))

@@ -15,7 +15,7 @@ import pytest
 
 from hipq.daemon.hidden_paths import hidden
 from hipq.errors import Invalid
-from hipq.sandbox import Settings
+from hipq.sandbox import ContextSettings
 from tests.daemon.working import add, daemon, ended, python
 
 LOOK = """
@@ -58,10 +58,10 @@ def test_every_folder_it_uses_is_hidden(tmp_path: Path, monkeypatch: pytest.Monk
     (tmp_path / "link.db").symlink_to(database / "daemon.db")
     monkeypatch.chdir(here)
     monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    found = hidden(Settings(), f"sqlite:///{tmp_path}/link.db", "journal", str(logs / "jobs.jsonl"))
+    found = hidden(ContextSettings(), f"sqlite:///{tmp_path}/link.db", "journal", str(logs / "jobs.jsonl"))
     wanted = (database, here / "journal", logs, tmp_path / "here", here, temporary)
     assert {str(folder) for folder in wanted} <= set(found)
-    assert str(database) not in hidden(Settings(), "postgresql://ann@localhost/hipq", "journal", "")
+    assert str(database) not in hidden(ContextSettings(), "postgresql://ann@localhost/hipq", "journal", "")
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_what_cannot_be_hidden_is_refused_and_named(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Invalid, match=f"^handlers would see {what} also where their interpreters"):
-        hidden(Settings(), url, journal, job_log)
-    assert hidden(Settings(trust=True), url, journal, job_log)
+        hidden(ContextSettings(), url, journal, job_log)
+    assert hidden(ContextSettings(trust=True), url, journal, job_log)
 
 
 def test_a_daemon_that_is_started_in_usr_refuses_in_one_sentence_and_makes_nothing() -> None:

@@ -12,7 +12,7 @@ from hipq.daemon import daemon as module
 from hipq.daemon.tenancy import tenants as tenants_module
 from hipq.daemon.tenancy.tenants import Quotas
 from hipq.limits.tenants import PerTenant
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from tests.daemon.working import add, daemon, ended, python
 from tests.engine.conftest import url
 from tests.engine.working import until

@@ -12,8 +12,8 @@ from hipq.daemon.tenancy.backlog import Backlog
 from hipq.daemon.tenancy.quotas import Chained, Gate, TooMuchAtOnce
 from hipq.daemon.tenancy.tenants import Quotas, Tenants
 from hipq.errors import OverQuota, StoreUnavailable
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 
 
 @pytest.fixture

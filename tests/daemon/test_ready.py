@@ -18,7 +18,7 @@ from hipq.daemon import daemon as module
 from hipq.daemon import ready as ready_module
 from hipq.daemon.http.api import app
 from hipq.errors import JournalBroken, JournalRefused, StoreUnavailable
-from hipq.journal.finding import Finding
+from hipq.journal.finding import JournalFinding
 from tests.daemon.api_serving import Daemon as Served
 from tests.daemon.api_serving import Site, eventually
 from tests.daemon.test_api_behind import call
@@ -64,7 +64,7 @@ def test_ready_says_whether_it_accepts_stores_and_runs_and_why_not(
             status, found = said(served)
             assert status == 200
             assert "disk of the journal is low" in found["reasons"][0]
-        served.journal.found.append(Finding("damage", "x", 0, 10, "rubbish"))
+        served.journal.found.append(JournalFinding("damage", "x", 0, 10, "rubbish"))
         status, found = said(served)
         assert status == 200
         assert "journal is damaged" in found["reasons"][0]

@@ -90,7 +90,7 @@ def test_the_page_for_people_has_every_route_and_takes_nothing_from_elsewhere() 
 
 def test_a_token_that_is_entered_there_is_sent_with_what_the_page_asks(tmp_path: Path) -> None:
     """The page's own script, in Node: with as much of a page as it looks at, and its real fetch."""
-    from hipq.sandbox import Settings, languages
+    from hipq.sandbox import ContextSettings, languages
 
     tenant = site().tenant()
     tenant.handler("shout", "return payload.upper()")
@@ -108,7 +108,7 @@ globalThis.fetch = (path, options) => fetched("{tenant.daemon.address}" + path, 
 {script}
 button.onclick().then(() => console.log(shown.textContent));
 """)
-    node = languages(Settings())["node"]
+    node = languages(ContextSettings())["node"]
     done = subprocess.run([node, str(tmp_path / "page.js")], capture_output=True, text=True, check=True, timeout=60)
     status, said = done.stdout.split("\n", 1)
     assert status == "200", done.stdout

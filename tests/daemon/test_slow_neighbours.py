@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hipq.daemon.daemon import Daemon, Options
-from hipq.sandbox import Contexts, Handler, Report, Task
+from hipq.sandbox import ContextJob, ContextPool, Handler, JobReport
 from tests.daemon.working import SETTINGS, add, daemon, ended, python, row
 from tests.engine.conftest import url
 from tests.engine.working import until
@@ -54,7 +54,7 @@ def test_sleepers_of_one_tenant_do_not_keep_another_waiting(url: str, tmp_path: 
             for job_id in add(served, "work", b"warm", *[b"quick"] * quick, tenant=tenant):
                 ended(served, job_id)
         sleepers = add(served, "work", *[b"slow"] * 40)
-        until(lambda: sum(one.started > 0 for one in served.engine.in_flight.values()) == Options().concurrency)
+        until(lambda: sum(one.run.started > 0 for one in served.engine.in_flight.values()) == Options().concurrency)
         took = []
         for tenant in ("other", "third") * 5:
             began = time.monotonic()
@@ -74,7 +74,7 @@ def test_what_fails_is_tried_again_while_another_tenant_has_every_hand(tmp_path:
         python(served, "work", BODY)
         python(served, "work", "if job.attempt < 3: raise ValueError('not yet')\nreturn payload", tenant="other")
         add(served, "work", *[b"slow"] * 10)
-        until(lambda: sum(one.started > 0 for one in served.engine.in_flight.values()) == 2)
+        until(lambda: sum(one.run.started > 0 for one in served.engine.in_flight.values()) == 2)
         (job_id,) = add(served, "work", b"x", tenant="other")
         assert ended(served, job_id).code == "ok"
         served.stop_now()
@@ -85,7 +85,7 @@ def test_a_daemon_of_which_one_tenant_has_every_hand_rests(tmp_path: Path) -> No
     with daemon(tmp_path, concurrency=2) as served:
         python(served, "work", BODY)
         add(served, "work", *[b"slow"] * 300)
-        until(lambda: sum(one.started > 0 for one in served.engine.in_flight.values()) == 2)
+        until(lambda: sum(one.run.started > 0 for one in served.engine.in_flight.values()) == 2)
         time.sleep(1.5)  # what was claimed ahead is given back
         turns = 0
         turn = served.engine.turn
@@ -107,7 +107,9 @@ def test_a_stop_does_not_begin_what_waits_behind_it(tmp_path: Path) -> None:
         quick = add(served, "work", *(b"quick" for _ in range(60)))
         until(lambda: all(row(served, job_id).code == "ok" for job_id in quick))
         ids = add(served, "work", b"slow", *(b"quick" for _ in range(40)))
-        until(lambda: (slow := served.engine.in_flight.get(ids[0])) is not None and slow.started)  # not only claimed
+        until(
+            lambda: (slow := served.engine.in_flight.get(ids[0])) is not None and slow.run.started
+        )  # not just claimed
         served.stop()
         until(lambda: row(served, ids[0]).code == "ok")
         assert sum(row(served, job_id).attempt for job_id in ids[1:]) < 40
@@ -115,16 +117,16 @@ def test_a_stop_does_not_begin_what_waits_behind_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("lang", ["python", "http"])
 def test_what_has_begun_cannot_be_withdrawn_and_what_has_not_never_begins(lang: str) -> None:
-    contexts = Contexts(SETTINGS)
+    contexts = ContextPool(SETTINGS)
     body = "http://127.0.0.1:1/" if lang == "http" else "import time; time.sleep(0.01)"
     handler = Handler("1", "acme", "work", lang, body)
-    tasks = [Task(str(n), b"", 1, 60.0) for n in range(60)]
+    tasks = [ContextJob(str(n), b"", 1, 60.0) for n in range(60)]
     began: list[str] = []
     ended: list[str] = []
     withdrawn: list[str] = []
     first = threading.Event()
 
-    def started(task: Task) -> None:
+    def started(task: ContextJob) -> None:
         began.append(task.id)
         first.set()
 
@@ -144,5 +146,5 @@ def test_what_has_begun_cannot_be_withdrawn_and_what_has_not_never_begins(lang: 
         contexts.close()
 
 
-def _note(ended: list[str], report: Report) -> None:
+def _note(ended: list[str], report: JobReport) -> None:
     ended.append(report.id)

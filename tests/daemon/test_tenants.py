@@ -9,8 +9,8 @@ import pytest
 
 from hipq.daemon.tenancy.tenants import ADMIN, TOKENS, Quotas, Tenants, described, tenant_name
 from hipq.errors import Conflict, Invalid, NotFound
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 from tests.engine.conftest import url
 
 __all__ = ["url"]

@@ -16,12 +16,12 @@ from hipq.daemon.daemon import Daemon, Options
 from hipq.daemon.job_factory import Options as JobOptions
 from hipq.job.model import Row
 from hipq.job.states import FINAL
-from hipq.sandbox import Settings
+from hipq.sandbox import ContextSettings
 from hipq.sandbox.bubblewrap import why_no_sandbox
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 from tests.engine.working import until
 
-SETTINGS = Settings(trust=bool(why_no_sandbox()))
+SETTINGS = ContextSettings(trust=bool(why_no_sandbox()))
 
 
 def made(folder: Path, url: str = "", scheduler: Any = None, **options: Any) -> Daemon:

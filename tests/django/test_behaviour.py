@@ -70,10 +70,10 @@ def django_6() -> str:
 def newer_python() -> str | None:
     """The newest one here, whether it is in the path or pyenv has it."""
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
-    places = [*map(Path, os.environ.get("PATH", "").split(os.pathsep)), *sorted(pyenv.glob("*/bin"), reverse=True)]
+    chosen = [*map(Path, os.environ.get("PATH", "").split(os.pathsep)), *sorted(pyenv.glob("*/bin"), reverse=True)]
     for minor in (14, 13, 12):
-        for place in places:
-            python = place / f"python3.{minor}"
+        for location in chosen:
+            python = location / f"python3.{minor}"
             if python.exists() and subprocess.run([python, "-c", "import venv"], capture_output=True).returncode == 0:
                 return str(python)
     return None

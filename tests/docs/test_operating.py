@@ -46,7 +46,7 @@ def test_every_command_for_operators(shop: Path) -> None:
         ran = hipq(*words[1:])
         assert ran.returncode in ((0, 1) if words[1] == "doctor" else (0,)), (words, ran.stderr)
         assert "Traceback" not in ran.stderr
-    named = re.findall(r"`(hipq job again [^`]*)`", (DOCS / "operating.md").read_text())
+    named = re.findall(r"`(hipq job requeue [^`]*)`", (DOCS / "operating.md").read_text())
     for line in named:
         if "shop:app" in line:
             ran = hipq(*shlex.split(line)[1:], "--yes")

@@ -34,7 +34,7 @@ def queue(**options: Any) -> Callable[[Hipq], object]:
 def engine(**options: Any) -> Callable[[Hipq], object]:
     def made(app: Hipq) -> None:
         app.queue("orders")
-        app.engine(**options).hands.close()
+        app.engine(**options).executor.close()
         app.close()
 
     return made

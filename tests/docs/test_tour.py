@@ -8,12 +8,13 @@ from typing import Any
 
 from hipq import Hipq, Job, Wait, fixed
 from hipq.engine import rescue
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.engine.prune import prune
 from hipq.engine.settle import settle
 from hipq.engine.stage import stage
+from hipq.executors.execution import Execution
 from hipq.job.model import Row
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from hipq.testing.clock import HandClock
 
 ROOT = Path(__file__).parents[2]
@@ -29,11 +30,12 @@ def test_the_tour_visits_every_file_of_the_engine_in_the_order_of_the_steps() ->
         "stage.py",
         "tick.py",
         "claim.py",
-        "admit.py",
+        "throttle.py",
         "launch.py",
         "settle.py",
         "rescue.py",
         "prune.py",
+        "turn.py",
         "loop.py",
     ]
     assert [name for name in visited if name in steps] == steps

@@ -8,14 +8,13 @@ import pytest
 
 from hipq.doctor.clock import clock
 from hipq.doctor.database import database
+from hipq.doctor.diagnose import diagnose
 from hipq.doctor.file import file
 from hipq.doctor.finding import Finding, View
 from hipq.doctor.indexes import indexes
-from hipq.doctor.judge import judge
 from hipq.doctor.schema import schema
 from hipq.doctor.storage import server_storage
 from hipq.doctor.words import lasting, several, size
-from hipq.stores.base import QueueTables
 from hipq.stores.health.facts import (
     POSTGRESQL,
     SQLITE,
@@ -33,6 +32,7 @@ from hipq.stores.health.facts import (
 from hipq.stores.health.parts import expected
 from hipq.stores.migrations import Migration
 from hipq.stores.sqlite.health_file import file_system
+from hipq.stores.values import QueueTables
 
 VIEW = View("shop:app", "shop:app", 300.0)
 FILE = FileHealth("/data/shop.db", 5_000_000, 0, (), "ext4", 50_000_000_000, 100_000_000_000)
@@ -228,10 +228,10 @@ def test_what_later_migrations_drop_is_not_expected() -> None:
 def test_what_could_not_be_read_is_never_called_good() -> None:
     health = Health(SQLITE, (3, 52, 0), now=NOW, here=NOW, level=Level(1, 1, 1), file=FILE)
     health.queues = [QueueHealth(ORDERS, 1)]
-    good = {finding.check for finding in judge(health, VIEW) if finding.level == "ok"}
+    good = {finding.check for finding in diagnose(health, VIEW) if finding.level == "ok"}
     assert {"jobs", "answers", "clock"} <= good
     health.unread = [Unread("jobs", "shop.orders", "no such index"), Unread("answers", "", "denied")]
-    found = judge(health, VIEW)
+    found = diagnose(health, VIEW)
     assert not {"jobs", "answers"} & {finding.check for finding in found if finding.level == "ok"}
     assert ("warning", "this could not be checked: denied") in bad(found)
 
@@ -239,14 +239,17 @@ def test_what_could_not_be_read_is_never_called_good() -> None:
 def test_rows_that_make_no_sense_do_not_hide_what_else_is_found() -> None:
     health = Health(SQLITE, (3, 52, 0), now=NOW, here=NOW, level=Level(1, 1, 1), file=FILE._replace(disk_free=0))
     health.queues = [QueueHealth(ORDERS, 1, latest=1 << 62)]  # a moment no calendar has
-    found = judge(health, VIEW)
+    found = diagnose(health, VIEW)
     assert {one.check for one in found if one.level == "problem"} == {"clock", "storage"}
     assert any("makes no sense (OverflowError" in one.sentence for one in found)
 
 
 def test_of_a_database_that_cannot_be_read_only_the_file_is_judged() -> None:
     health = Health(SQLITE, (3, 52, 0), "SQLite: disk I/O error", now=NOW, file=FILE._replace(disk_free=0))
-    assert [(one.check, one.level) for one in judge(health, VIEW)] == [("database", "problem"), ("storage", "problem")]
+    assert [(one.check, one.level) for one in diagnose(health, VIEW)] == [
+        ("database", "problem"),
+        ("storage", "problem"),
+    ]
 
 
 # -- words -----------------------------------------------------------------------------------------------------------

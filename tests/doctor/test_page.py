@@ -7,8 +7,8 @@ import shlex
 from pathlib import Path
 
 from hipq.cli.doctor import doctor
+from hipq.doctor.diagnose import CHECKS
 from hipq.doctor.finding import LEVELS
-from hipq.doctor.judge import CHECKS
 
 PAGE = (Path(__file__).parents[2] / "docs/doctor.md").read_text()
 

@@ -265,7 +265,7 @@ def test_an_engine_that_ended_without_a_word_is_a_note(doctor: Doctor, shop: Hip
     found = eventually(doctor.news)
     assert [(one["check"], one["level"]) for one in found] == [("engines", "note")]
     assert f"engine {engine_id} (a worker) ended without a word" in found[0]["sentence"]
-    shop.store.drop_lease(shop.store.take_lease(10, "the next", "{}"))
+    shop.store.renew_lease(shop.store.take_lease(10, "the next", "{}"), 0)
     assert doctor.news() == []
 
 
@@ -371,7 +371,7 @@ def test_a_pause_is_a_note_and_with_due_jobs_a_warning(doctor: Doctor, shop: Hip
     doctor.follow(found)
     rules = shop.store.rules(number_of(shop, "orders"))
     assert (rules.paused, rules.paused_lanes, rules.paused_types) == (False, (), ())
-    shop.store.drop_lease(lease)
+    shop.store.renew_lease(lease, 0)
     shop.cancel(job_id)
     assert doctor.news() == []
 
@@ -401,7 +401,7 @@ def test_a_throttler_that_cannot_be_asked_is_quoted(doctor: Doctor, url: str) ->
     finally:
         engine.stop()
         running.join()
-        engine.hands.close()
+        engine.executor.close()
         app.close()
     assert doctor.news() == []
 
@@ -427,7 +427,7 @@ def test_a_limit_that_has_been_full_for_long_is_a_note_that_names_who_holds_it(d
     assert (found["level"], found["facts"]["reason"]) == ("note", "limit full")
     assert f"taken by job {first}" in found["sentence"]
     doctor.follow(found)  # which only shows it
-    shop.store.drop_lease(lease)
+    shop.store.renew_lease(lease, 0)
 
 
 # -- answers ---------------------------------------------------------------------------------------------------------

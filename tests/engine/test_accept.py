@@ -12,6 +12,7 @@ import msgspec
 import pytest
 
 from hipq import DuplicateKey, Hipq, Invalid, Job, JobType, Queue
+from hipq.job.states import SCHEDULED
 from hipq.testing.clock import HandClock
 
 Run = Callable[[], None]
@@ -207,7 +208,7 @@ def test_a_clock_set_back_starts_nothing_early(app: Hipq, queue: Queue, run: Run
     queue.job("work")(lambda _: seen.append(1))
     queue.enqueue("work", delay=10)
     clock.step(10)
-    assert app.store.stage(queue.number, clock.now(), 10) == 1
+    assert app.store.stage(queue.number, SCHEDULED, clock.now(), 10) == 1
     clock.step(-10)
     run_briefly(app)
     assert seen == []
@@ -222,7 +223,7 @@ def run_briefly(app: Hipq) -> None:
         for _ in range(5):
             engine.turn()
     finally:
-        engine.hands.close()
+        engine.executor.close()
 
 
 def test_a_type_unknown_here_is_registered_by_its_first_job(make_app: Callable[[], Hipq]) -> None:

@@ -44,7 +44,7 @@ def test_a_throttler_that_refuses_is_asked_about_once_a_second(app: Hipq) -> Non
     took = time.monotonic() - began
     engine.stop()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     assert 3 <= len(asked) <= 2 + 2 * took, (asked, took)
 
 
@@ -86,7 +86,7 @@ def test_jobs_behind_the_first_page_have_their_turn_though_jobs_end_all_the_time
         time.sleep(0.05)
     engine.stop()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     assert all(app.job(job_id).state == "final" for job_id in late)
     before = ran[: max(n for n, data in enumerate(ran) if data == "two")].count("one")
     assert before < 400, "they did not have to wait for all others"
@@ -121,7 +121,7 @@ def test_an_answer_that_finds_no_free_hand_gives_the_ticket_back(app: Hipq) -> N
     release.set()
     engine.stop()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     again.close()
 
 
@@ -151,9 +151,9 @@ def test_a_child_process_does_not_ask_for_the_time(app: Hipq, monkeypatch: pytes
     queue.job("work", process=True, windows=[window("00:00", "24:00")])(lambda job: job.data)
     job_id = queue.enqueue("work", 5)
     engine = app.engine()
-    monkeypatch.setattr(engine.hands._launcher, "_now", lambda: (_ for _ in ()).throw(StoreUnavailable("away")))  # type: ignore[attr-defined]
+    monkeypatch.setattr(engine.executor._launcher, "_now", lambda: (_ for _ in ()).throw(StoreUnavailable("away")))  # type: ignore[attr-defined]
     engine.run(until_empty=True)
-    engine.hands.close()
+    engine.executor.close()
     assert (app.job(job_id).code, app.job(job_id).result) == ("ok", 5)
 
 

@@ -45,7 +45,7 @@ def test_an_open_transaction_in_the_way_of_one_job_delays_only_that_one() -> Non
         finally:
             engine.stop()
             thread.join(20)
-            engine.hands.close()
+            engine.executor.close()
             app.close()
 
 

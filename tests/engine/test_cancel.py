@@ -105,7 +105,7 @@ def test_a_cancel_that_only_the_sweep_notices_is_a_cancel(
     app.events.subscribe(lambda event: names.append(event.name), "told to stop", "lost", "handler stuck")
     job_id = queue.enqueue(kind)
     with working(app, concurrency=1, lease=1.0) as (engine,):
-        monkeypatch.setattr(engine, "_call_back", lambda _now, _steady: None)
+        monkeypatch.setattr(engine.lease, "part_with_cancelled", lambda _now, _steady: None)
         until(says(told, f"{kind}-began"))
         app.cancel(job_id)
         until(says(told, f"{kind}-ended"))
@@ -128,7 +128,7 @@ def test_the_only_hand_of_a_worker_may_be_deaf_to_a_cancel(
     queue.job("quick")(lambda _: None)
     job_id = deaf.enqueue()
     with working(app, concurrency=1, lease=1.0) as (engine,):
-        monkeypatch.setattr(engine, "_call_back", lambda _now, _steady: None)
+        monkeypatch.setattr(engine.lease, "part_with_cancelled", lambda _now, _steady: None)
         until(says(told, "began"))
         app.cancel(job_id)
         until(lambda: not engine.in_flight)
@@ -148,7 +148,7 @@ def test_a_cancel_that_is_noticed_with_a_new_lease_is_a_cancel(
     app.events.subscribe(lambda event: names.append(event.name), "told to stop", "lost")
     job_id = queue.enqueue("process")
     with working(app, lease=1.0) as (engine,):
-        monkeypatch.setattr(engine, "_call_back", lambda _now, _steady: None)
+        monkeypatch.setattr(engine.lease, "part_with_cancelled", lambda _now, _steady: None)
         until(says(told, "process-began"))
         with monkeypatch.context() as lost:
             lost.setattr(app.store, "renew_lease", lambda _sysid, _seconds: False)
@@ -232,7 +232,7 @@ def test_a_handler_that_overran_is_told_too(app: Hipq, queue: Queue, told: Path)
     with working(app) as (engine,):
         assert until(says(told, "ended")) < SOON
         until(lambda: app.job(job_id).state == "final")
-        until(lambda: engine.hands.stuck(engine.steady()) == 0)
+        until(lambda: engine.executor.stuck(engine.setup.steady()) == 0)
     assert "ran longer than 0.3 s" in str(app.job(job_id).fault)
 
 
@@ -296,8 +296,8 @@ def test_as_many_as_there_are_hands(app: Hipq, queue: Queue, told: Path) -> None
         job_id = queue.enqueue("quick")
         until(lambda: app.job(job_id).state == "final")
         assert engine.unfit == ""
-        assert engine.hands.stuck(engine.steady()) == 0
-        assert engine.hands.stuck(engine.steady() + 31_000_000) == 2
+        assert engine.executor.stuck(engine.setup.steady()) == 0
+        assert engine.executor.stuck(engine.setup.steady() + 31_000_000) == 2
         go_on.set()
     assert [app.job(job_id).exitcode for job_id in ids] == [499, 499]
 
@@ -375,7 +375,7 @@ def test_handlers_that_overran_have_a_moment_to_end(app: Hipq, queue: Queue) -> 
         until(lambda: app.count("orders", live=False) == 2)
         job_id = queue.enqueue("quick")
         until(lambda: app.job(job_id).state == "final")
-        until(lambda: engine.hands.stuck(engine.steady() + 60_000_000) == 0)
+        until(lambda: engine.executor.stuck(engine.setup.steady() + 60_000_000) == 0)
         assert engine.unfit == ""
 
 

@@ -13,7 +13,7 @@ import pytest
 from hipq import Answer, Fault, Hipq, Job, Queue, Retry, Wait, backoff, fixed
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from hipq.testing.clock import HandClock
 from tests.engine.working import one_store, real_time, until, working
 

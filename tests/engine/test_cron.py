@@ -120,7 +120,7 @@ def test_a_tick_is_skipped_while_the_job_before_it_is_not_final(app: Hipq, queue
     release.set()
     engine.stop()
     engine.run()
-    engine.hands.close()
+    engine.executor.close()
 
 
 def test_with_overlap_every_tick_adds_its_job(app: Hipq, queue: Queue, clock: HandClock) -> None:
@@ -134,7 +134,7 @@ def test_with_overlap_every_tick_adds_its_job(app: Hipq, queue: Queue, clock: Ha
         engine.turn()
         clock.advance(minutes=1)
     engine.turn()
-    engine.hands.close()
+    engine.executor.close()
     assert ticks(app) == ["08:01", "08:02", "08:03", "08:04"]
 
 
@@ -155,7 +155,7 @@ def test_each_tick_is_added_once_by_many_engines(make_app: Callable[[], Hipq], c
         for thread in threads:
             thread.join()
     for engine in engines:
-        engine.hands.close()
+        engine.executor.close()
     assert ticks(app) == [f"08:{minute:02}" for minute in range(1, 11)]
 
 
@@ -184,7 +184,7 @@ def test_a_tick_whose_acknowledgement_is_lost_is_added_once(
             engine.turn()
     engine.turn()
     engine.turn()
-    engine.hands.close()
+    engine.executor.close()
     assert ticks(app) == ["08:01"]
 
 
@@ -275,7 +275,7 @@ def test_a_clock_set_back_adds_no_tick_twice_and_is_said(app: Hipq, queue: Queue
     assert len(set(found)) == len(found) == 13
     assert (found[0], found[-1]) == ("08:05", "09:05")
     assert said == [1800]
-    engine.hands.close()
+    engine.executor.close()
 
 
 def test_engines_whose_clocks_differ_add_each_tick_once(url: str, clock: HandClock) -> None:
@@ -294,5 +294,5 @@ def test_engines_whose_clocks_differ_add_each_tick_once(url: str, clock: HandClo
     found = ticks(apps[0])
     assert len(set(found)) == len(found) >= 14
     for app, engine in zip(apps, engines, strict=True):
-        engine.hands.close()
+        engine.executor.close()
         app.close()

@@ -13,7 +13,7 @@ from hipq.engine import rescue
 from hipq.engine.pulse import LONGEST_REST, SHARE, PollBudget
 from hipq.job import transitions
 from hipq.job.model import Change
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.engine.working import real_time, until, working
 
 DEAR = 0.05
@@ -57,15 +57,15 @@ def test_the_jobs_of_a_dead_engine_come_back_at_once_however_many_and_dear(app: 
     taken = app.store.turn(app.store.take_lease(60, "alive"), [], [Claim(queue.number, ("work",), count)], now).won
     changes = [Change(row, transitions.adopted(row, dead, now), (), "claimed") for row in taken]
     app.store.turn(dead, changes, [], now)
-    orphans = app.store.orphans
-    slow(app.store, "orphans")
+    owned = app.store.owned
+    slow(app.store, "owned")
     with working(app, lease=60):  # it sweeps every twenty seconds
-        took = until(lambda: not orphans([queue.number], 1))
+        took = until(lambda: not owned([queue.number], None, 1))
     assert took < 35, "not some at each sweep: that would be at 0, 20 and 40 s"
 
 
 @real_time
-@pytest.mark.parametrize(("verb", "most"), [("peek", 5), ("orphans", 5)])
+@pytest.mark.parametrize(("verb", "most"), [("peek", 5), ("owned", 5)])
 def test_looks_that_became_dear_are_few_and_work_goes_on(app: Hipq, queue: Queue, verb: str, most: int) -> None:
     @queue.job
     def work(_: Job[Any]) -> None: ...

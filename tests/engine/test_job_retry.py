@@ -162,7 +162,7 @@ def test_what_is_left_for_others_holds_nobody_up_and_is_explained(
     finally:
         engine.stop()
         engine.run()
-        engine.hands.close()
+        engine.executor.close()
 
 
 def test_a_wait_that_timed_out_is_judged_by_the_named_code(
@@ -233,9 +233,9 @@ def test_it_outlives_a_history_that_is_lost_and_comes_along_when_the_job_is_run_
     run()
     execute(url, "UPDATE shop_orders SET history = '[]'")
     assert ended_after(app, job_id, clock, run) == 2
-    again = app.again(job_id)
+    again = app.requeue(job_id)
     assert app.job(again).retry == app.job(job_id).retry
     assert ended_after(app, again, clock, run) == 2
-    assert app.again_all("orders", key="a").changed == 1
+    assert app.requeue_all("orders", key="a").changed == 1
     (third,) = app.jobs("orders", key="a", state="initial")
     assert ended_after(app, third.id, clock, run) == 2

@@ -16,14 +16,15 @@ from hipq.daemon.scheduler import FairShare
 from hipq.engine import lanes as module
 from hipq.engine.claim import ClaimPlanner
 from hipq.engine.lanes import BATCH, Guarded, Round, Spare
-from hipq.engine.launch import Execution
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
+from hipq.engine.setup import Setup
+from hipq.executors.execution import Execution
 from hipq.job.fault import Fault
 from hipq.job.run_result import Decided, Errored, Succeeded
 from hipq.job.states import FINAL
 from hipq.limits.tenants import PerTenant, tenant_of
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from hipq.testing.clock import HandClock
 
 
@@ -62,16 +63,16 @@ class Executor:
         self._held: list[Execution] = []
 
     def launch(self, batch: Iterable[Execution]) -> None:
-        for running in batch:
-            running.started = running.stopped = 1
-            self.ran.append("judged" if running.only_decides else running.row.lane)
-            if running.only_decides:
-                running.ending = Decided(Fault("error", "no"), 500)
-            elif running.row.job_type in self.fails:
-                running.ending = Errored(Fault("error", "no"), 500)
+        for execution in batch:
+            execution.run.started = execution.run.stopped = 1
+            self.ran.append("judged" if execution.only_decides else execution.row.lane)
+            if execution.only_decides:
+                execution.run.result = Decided(Fault("error", "no"), 500)
+            elif execution.row.job_type in self.fails:
+                execution.run.result = Errored(Fault("error", "no"), 500)
             else:
-                running.ending = Succeeded("null")
-            (self._held if self.hold else self.ended).append(running)
+                execution.run.result = Succeeded("null")
+            (self._held if self.hold else self.ended).append(execution)
 
     def release(self) -> None:
         self.ended += self._held
@@ -83,7 +84,7 @@ class Executor:
     def unstarted(self) -> list[Execution]:
         return []
 
-    def abandon(self, running: Execution, gently: bool = False) -> None: ...
+    def abandon(self, execution: Execution) -> None: ...
     def wait_for_told(self, seconds: float) -> None: ...
     def stuck(self, steady: int) -> int:  # noqa: ARG002
         return 0
@@ -104,7 +105,7 @@ class Bench:
             self.number, "jobs", ORDER, AnySpecs(Options()), scheduler=scheduler or FairShare()
         )  # fmt: skip
         self.engine = Engine(
-            self.store, [queue], self.hands, app.events, clock.steady, concurrency=concurrency, lease=3600
+            Setup(self.store, [queue], self.hands, app.events, clock.steady, concurrency=concurrency, lease=3600)
         )  # fmt: skip  # PostgreSQL's leases go by real time, and this clock never says that one must be renewed
 
     def add(self, tenant: str, name: str, count: int = 1) -> None:
@@ -144,7 +145,7 @@ def test_lanes_that_come_and_go_are_served_at_once(app: Hipq, clock: HandClock) 
 
 def test_a_lane_with_more_than_there_is_room_for_is_not_looked_for_again_each_time(app: Hipq, clock: HandClock) -> None:
     bench = Bench(app, clock, concurrency=1)
-    bench.engine._prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
+    bench.engine.batch.prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
     bench.add("a", "x", 60)
     bench.turns()
     assert bench.left() == 0
@@ -157,7 +158,7 @@ def test_a_tenant_with_more_lanes_than_can_be_known_hides_nobody(
     monkeypatch.setattr(module, "LANES", 4)
     monkeypatch.setattr(module, "KNOWN", 8)
     bench = Bench(app, clock, concurrency=2)
-    bench.engine._prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
+    bench.engine.batch.prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
     now = app.store.now()
     app.store.enqueue([job(bench.number, "hog", f"a{n:02}", b"x", PLAIN, now) for n in range(30) for _ in range(40)])
     app.store.enqueue([job(bench.number, "small", "z", b"x", PLAIN, now)])
@@ -168,7 +169,7 @@ def test_a_tenant_with_more_lanes_than_can_be_known_hides_nobody(
 
 def test_a_noticed_lane_comes_before_any_look(app: Hipq, clock: HandClock) -> None:
     bench = Bench(app, clock, concurrency=2)
-    bench.engine._prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
+    bench.engine.batch.prefetch.room = lambda free: free  # type: ignore[method-assign]  # claims nothing ahead
     now = app.store.now()
     app.store.enqueue([job(bench.number, "hog", f"t{n:03}", b"x", PLAIN, now) for n in range(600)])
     bench.engine.turn()
@@ -339,10 +340,8 @@ def test_a_plain_queue_beside_one_with_a_scheduler_gets_its_part(app: Hipq, cloc
     plain = app.queue("plain")
     plain.job("work")(lambda job: done.append(job.id))
     bench = Bench(app, clock)
-    queues = [bench.engine.queues[bench.number], plain.for_engine()]
-    bench.engine = Engine(
-        bench.store, queues, bench.hands, app.events, clock.steady, concurrency=4, lease=3600
-    )  # fmt: skip
+    queues = [*bench.engine.setup.queues, plain.for_engine()]
+    bench.engine = Engine(Setup(bench.store, queues, bench.hands, app.events, clock.steady, concurrency=4, lease=3600))
     bench.add("a", "x", 200)
     plain.enqueue_many("work", range(50))
     bench.engine.wake()
@@ -385,12 +384,11 @@ def test_where_there_is_no_room_only_newcomers_are_claimed_one_lane_each(app: Hi
 def test_a_scheduler_that_wants_nothing_on_spare_hands_is_left_alone_until_something_changes(
     app: Hipq, clock: HandClock
 ) -> None:
-    bench = Bench(app, clock)
+    bench = Bench(app, clock, scheduler=Asleep())
     bench.add("new", "x", 5)
-    queue = EngineQueue(bench.number, "jobs", ORDER, AnySpecs(Options()), scheduler=Asleep())
-    hunger, spare = ClaimPlanner([queue], app.store), Spare(2, frozenset({"busy"}))
-    while hunger.wants(0, spare):
-        assert hunger.claims(0, 0, spare) == []
-    assert hunger.wants(1, spare), "what there is room for is another matter"
-    hunger.notice(bench.number, [("x", "new/x")])
-    assert hunger.wants(0, spare)
+    planner, spare = ClaimPlanner(bench.engine.watches), Spare(2, frozenset({"busy"}))
+    while planner.wants(0, spare):
+        assert planner.claims(0, 0, spare) == []
+    assert planner.wants(1, spare), "what there is room for is another matter"
+    bench.engine.notice(bench.number, [("x", "new/x")])
+    assert planner.wants(0, spare)

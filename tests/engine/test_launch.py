@@ -17,14 +17,15 @@ import pytest
 from msgspec.structs import replace
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff, fixed
-from hipq.engine.launch import Execution, Launcher
-from hipq.engine.loop import TIDYING
+from hipq.engine.launch import Launcher
+from hipq.engine.pulse import TIDYING
 from hipq.engine.settle import settle
+from hipq.executors.execution import Execution
 from hipq.job import transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change
 from hipq.job.run_result import Crashed, Decided, Errored, RunResult
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.engine.working import one_store
 
 Run = Callable[[], None]
@@ -91,7 +92,7 @@ def test_an_odd_outcome_costs_no_hand(app: Hipq, queue: Queue, value: Callable[[
     try:
         engine.run(until_empty=True)
     finally:
-        engine.hands.close()
+        engine.executor.close()
     assert app.job(plain).result == "fine"
     assert all(app.job(job_id).phase != "executing" for job_id in odd)
 
@@ -113,7 +114,7 @@ def test_an_async_handler_that_raises_cancelled_by_itself_is_an_error(app: Hipq,
 def test_async_handlers_that_ignore_their_cancellation_are_replaced_and_counted(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.loop.TIDYING", 1_000_000)
+    monkeypatch.setattr("hipq.engine.pulse.TIDYING", 1_000_000)
     release = threading.Event()
 
     @queue.job(run_timeout=0.2)
@@ -132,31 +133,31 @@ def test_async_handlers_that_ignore_their_cancellation_are_replaced_and_counted(
     engine = app.engine(concurrency=2)
     try:
         engine.run(until_empty=True)
-        assert engine.hands.stuck(engine.steady() + TIDYING) == 1
+        assert engine.executor.stuck(engine.setup.steady() + TIDYING) == 1
         assert [app.job(job_id).exitcode for job_id in ids] == [504, 200]
         stubborn.enqueue_many(range(1))
         engine.run()
         assert "outlived its time-out" in engine.unfit
     finally:
         release.set()
-        engine.hands.close()
+        engine.executor.close()
 
 
 def test_closing_one_engine_does_not_wait_for_another(app: Hipq, queue: Queue) -> None:
     queue.job("work")(lambda _: None)
     first, second = app.engine(), app.engine()
-    closed = threading.Thread(target=first.hands.close, daemon=True)
+    closed = threading.Thread(target=first.executor.close, daemon=True)
     closed.start()
     closed.join(30)
     assert not closed.is_alive()
-    second.hands.close()
+    second.executor.close()
 
 
 def test_a_retry_handler_that_kills_its_process_ends_alone(app: Hipq, queue: Queue, run: Run) -> None:
     """A suspect's retry handler runs apart as well."""
     from hipq.job import transitions
     from hipq.job.model import Change
-    from hipq.stores.base import Claim
+    from hipq.stores.claims import Claim
 
     @queue.job
     def work(_: Job[Any]) -> None:
@@ -181,7 +182,7 @@ def test_a_retry_handler_that_kills_its_process_ends_alone(app: Hipq, queue: Que
 
 
 def test_until_empty_waits_for_what_a_crashed_worker_left(app: Hipq, queue: Queue) -> None:
-    from hipq.stores.base import Claim
+    from hipq.stores.claims import Claim
 
     queue.job("work")(lambda _: "done")
     job_id = queue.enqueue("work")
@@ -267,7 +268,7 @@ def test_a_process_a_handler_forked_answers_for_nobody(app: Hipq, queue: Queue) 
     until(lambda: app.job(ids[-1]).state == "final", "all are done")
     engine.stop()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     assert app.job(first).result == "parent"
     assert [app.job(job_id).result for job_id in ids] == [0, 1, 2]
 
@@ -290,7 +291,7 @@ def test_a_child_that_died_while_idle_is_not_blamed_on_the_next_job(app: Hipq, q
     finally:
         engine.stop()
         thread.join(60)
-        engine.hands.close()
+        engine.executor.close()
     assert (app.job(first).code, app.job(second).code) == ("ok", "ok")
     assert (app.job(second).attempt, app.job(second).crashes) == (1, 0)
 
@@ -356,7 +357,7 @@ def test_slow_retry_handlers_of_async_jobs_hold_up_nobody(app: Hipq, queue: Queu
         release.set()
         engine.stop()
         thread.join(60)
-        engine.hands.close()
+        engine.executor.close()
 
 
 async def _fails(_: Job[Any]) -> None:
@@ -367,10 +368,10 @@ def test_a_nursery_that_died_costs_its_jobs_nothing_and_ends_the_worker(app: Hip
     queue.job("work", process=True)(lambda _: "done")
     job_id = queue.enqueue("work")
     engine = app.engine()
-    os.kill(engine.hands._fork_server.pid, signal.SIGKILL)  # type: ignore[attr-defined]
-    os.waitpid(engine.hands._fork_server.pid, 0)  # type: ignore[attr-defined]
+    os.kill(engine.executor._fork_server.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    os.waitpid(engine.executor._fork_server.pid, 0)  # type: ignore[attr-defined]
     engine.run()
-    engine.hands.close()
+    engine.executor.close()
     assert "no child process" in engine.unfit
     job = app.job(job_id)
     assert (job.state, job.attempt, job.failures, job.crashes) == ("retry", 0, 0, 0)
@@ -394,9 +395,9 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
         engine = app.engine(concurrency=2)
         try:
             engine.run(until_empty=True)
-            assert engine.hands.stuck(engine.steady() + TIDYING) == 1
+            assert engine.executor.stuck(engine.setup.steady() + TIDYING) == 1
         finally:
-            engine.hands.close()
+            engine.executor.close()
         job = app.job(slow)
         assert (job.state, job.code, job.exitcode) == ("final", "error", 504)
         assert job.fault is not None
@@ -410,7 +411,7 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
 def test_when_every_thread_is_stuck_the_process_asks_to_be_replaced(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.loop.TIDYING", 1_000_000)
+    monkeypatch.setattr("hipq.engine.pulse.TIDYING", 1_000_000)
     release = threading.Event()
     queue.job("stuck", run_timeout=0.1)(lambda _: release.wait(60) and None)
     queue.enqueue_many("stuck", range(2))
@@ -492,7 +493,7 @@ def test_jobs_that_found_no_free_hand_are_given_back_once_not_again_and_again(ap
         release.set()
         engine.stop()
         thread.join(60)
-        engine.hands.close()
+        engine.executor.close()
 
 
 def until(condition: Callable[[], object], what: str) -> None:

@@ -16,7 +16,7 @@ from hipq import Hipq, Invalid, Job, JobType, Queue, Wait, limit, per_lane, rate
 from hipq.job.units import UNIT, Number
 from hipq.job.units import number as units
 from hipq.limits.rules import AnyLimit
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from hipq.testing.clock import HandClock
 from tests.engine.working import real_time, until, until_empty, working
 
@@ -336,7 +336,7 @@ def test_a_changed_limit_is_seen_by_the_engines_of_other_programs(app: Hipq, mak
         operator.set_limit("orders", None)
         assert until(lambda: len(gate.inside) == 2) < 30
         gate.holds(2)
-        operator.set_limit("orders", 0)
+        operator.set_limit("orders", "none")
         until(lambda: len(gate.inside) == 20)
         operator.set_limit("orders", [per_lane(3)])
         gate.open()
@@ -373,7 +373,7 @@ def test_a_number_replaces_the_limit_and_leaves_the_rest(app: Hipq) -> None:
     assert in_force() == {"limit 20", str(parts), "8 a lane"}, "before any engine has brought the code's limits"
     until_empty(app)
     assert in_force() == {"limit 20", str(parts), "8 a lane"}
-    app.set_limit("orders", 0)
+    app.set_limit("orders", "none")
     assert in_force() == {"8 a lane", str(parts)}  # shares stay, for when there is a limit again
     app.set_limit("orders", [limit(3)])
     assert in_force() == {"limit 3"}

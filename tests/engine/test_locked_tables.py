@@ -48,7 +48,7 @@ def working(app: Hipq, **more: Any) -> Iterator[list[Event]]:
     finally:
         engine.stop()
         thread.join(60)
-        engine.hands.close()
+        engine.executor.close()
 
 
 @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ def test_a_stop_while_its_jobs_cannot_be_saved_is_bounded(app: Hipq, url: str) -
         engine.stop()
         thread.join(60)
         assert not thread.is_alive()
-        engine.hands.close()
+        engine.executor.close()
 
 
 def _until_renewed(conn: psycopg.Connection[Any]) -> None:
@@ -192,13 +192,13 @@ def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
     engine.turn()
     number = work.queue.number
     with monkeypatch.context() as patched:
-        patched.setattr(engine.store, "locked", set)
-        assert engine._leave_out_locked()
+        patched.setattr(engine.setup.store, "locked", set)
+        assert engine.watches.leave_out_locked(engine.timetable.now)
         clock.advance(seconds=600)
         engine.turn()
-    assert (number in engine._locked, engine.in_flight[job_id].row.owner != engine.engine_id) == (True, True)
+    assert (number in engine.watches.locked, engine.in_flight[job_id].row.owner != engine.engine_id) == (True, True)
 
-    turn = engine.store.turn
+    turn = engine.setup.store.turn
 
     def away(*given: Any) -> Any:
         if is_done:
@@ -206,11 +206,11 @@ def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
         raise StoreUnavailable("away")
 
     with monkeypatch.context() as patched:
-        patched.setattr(engine.store, "turn", away)
+        patched.setattr(engine.setup.store, "turn", away)
         clock.advance(seconds=1)
         with pytest.raises(StoreUnavailable):
             engine.turn()
-    assert number in engine._locked
+    assert number in engine.watches.locked
     go.set()
 
     def wait(seconds: float) -> bool:
@@ -218,10 +218,10 @@ def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
         time.sleep(0.01)
         return False
 
-    monkeypatch.setattr(engine.store, "wait", wait)
+    monkeypatch.setattr(engine.setup.store, "wait", wait)
     engine.run(until_empty=True)
-    assert number not in engine._locked
-    engine.hands.close()
+    assert number not in engine.watches.locked
+    engine.executor.close()
     assert (app.job(job_id).code, app.job(job_id).attempt) == ("ok", 2 if is_done else 1)
     # Where its token is another one by now, it is dropped, and rescued from a lease that nobody has.
     assert [event.name for event in seen] == (["lost", "rescued"] if is_done else [])
@@ -239,7 +239,7 @@ def test_a_stop_waits_for_a_job_that_cannot_be_saved_for_a_moment(
     engine = app.engine(lease=600)
     engine.turn()
     engine.stop()
-    began, turn = clock.steady(), engine.store.turn
+    began, turn = clock.steady(), engine.setup.store.turn
 
     def busy(engine_id: int, changes: Any, *more: Any) -> Any:
         if changes and clock.steady() < began + 42_000_000:
@@ -250,14 +250,14 @@ def test_a_stop_waits_for_a_job_that_cannot_be_saved_for_a_moment(
         clock.advance(seconds=1)
         if clock.steady() >= began + 36_000_000 and not gone.is_set():
             go.set()
-            while not engine.in_flight[job_id].stopped:
+            while not engine.in_flight[job_id].run.stopped:
                 time.sleep(0.01)
             gone.set()
         return False
 
-    monkeypatch.setattr(engine.store, "turn", busy)
-    monkeypatch.setattr(engine.store, "wait", wait)
+    monkeypatch.setattr(engine.setup.store, "turn", busy)
+    monkeypatch.setattr(engine.setup.store, "wait", wait)
     engine.run()
-    engine.hands.close()
+    engine.executor.close()
     assert (app.job(job_id).code, app.job(job_id).attempt, engine.stopping) == ("ok", 1, 1)
     app.close()

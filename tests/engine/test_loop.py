@@ -43,7 +43,7 @@ def test_the_first_stop_lets_handlers_finish_and_gives_back_what_did_not_start(a
 
     ids = work.enqueue_many(range(6))
     engine = app.engine(concurrency=2)
-    engine._prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead
+    engine.batch.prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead
     thread = in_thread(engine)
     started.acquire()
     started.acquire()
@@ -53,7 +53,7 @@ def test_the_first_stop_lets_handlers_finish_and_gives_back_what_did_not_start(a
     assert thread.is_alive()
     release.set()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     jobs = [app.job(job_id) for job_id in ids]
     assert [job.result for job in jobs[:2]] == ["finished", "finished"]
     for job in jobs[2:]:
@@ -83,7 +83,7 @@ def test_the_second_stop_gives_the_rest_back_at_no_cost(app: Hipq, queue: Queue)
         assert (job.state, job.phase, job.attempt, job.failures, job.crashes) == ("retry", "ready", 1, 0, 0)
     finally:
         release.set()
-        engine.hands.close()
+        engine.executor.close()
 
 
 def test_a_cancelled_job_keeps_nothing_of_what_its_handler_comes_to(app: Hipq, queue: Queue) -> None:
@@ -109,7 +109,7 @@ def test_a_cancelled_job_keeps_nothing_of_what_its_handler_comes_to(app: Hipq, q
     until(lambda: lost)
     engine.stop()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     after = app.job(job_id)
     assert (after.state, after.code, after.exitcode) == ("final", "failed", 499)
     assert after.fault is not None
@@ -203,7 +203,7 @@ def test_jobs_nobody_took_go_on_when_the_lease_is_lost(app: Hipq, queue: Queue, 
         engine.turn()
         until(lambda: runs)
         first = engine.engine_id
-        app.store.drop_lease(first)
+        app.store.renew_lease(first, 0)
         clock.advance(seconds=30)
         engine.turn()
         assert len(lost) == 1
@@ -213,7 +213,7 @@ def test_jobs_nobody_took_go_on_when_the_lease_is_lost(app: Hipq, queue: Queue, 
         until(lambda: engine.turn() >= 0 and app.job(job_id).state == "final")
     finally:
         release.set()
-        engine.hands.close()
+        engine.executor.close()
     job = app.job(job_id)
     assert (runs, job.result, job.attempt, job.crashes) == ([1], "once", 1, 0)
 
@@ -233,7 +233,7 @@ def test_an_adoption_that_was_not_confirmed_takes_no_attempt_back(
     try:
         engine.turn()
         assert started.wait(60)
-        app.store.drop_lease(engine.engine_id)
+        app.store.renew_lease(engine.engine_id, 0)
         turn = app.store.turn
 
         def unconfirmed(*args: Any) -> Any:
@@ -252,7 +252,7 @@ def test_an_adoption_that_was_not_confirmed_takes_no_attempt_back(
         assert all(entry["event"] != "given back" for entry in app.job(job_id).history)
     finally:
         release.set()
-        engine.hands.close()
+        engine.executor.close()
 
 
 def test_a_worker_with_nothing_to_do_stops_although_the_store_is_away(
@@ -268,11 +268,11 @@ def test_a_worker_with_nothing_to_do_stops_although_the_store_is_away(
 
     for verb in ("turn", "peek", "renew_lease"):
         monkeypatch.setattr(app.store, verb, away)
-    engine._next_peek = 0
+    engine.timetable.peek = 0
     engine.stop()
     thread.join(30)
     assert not thread.is_alive()
-    engine.hands.close()
+    engine.executor.close()
 
 
 def test_work_is_shared_between_queues(app: Hipq) -> None:
@@ -310,12 +310,12 @@ def test_twenty_queues_cost_one_look(app: Hipq, monkeypatch: pytest.MonkeyPatch)
     engine.turn()
     engine.turn()
     calls: Counter[str] = Counter()
-    for verb in ("turn", "peek", "stage", "overdue", "orphans", "owned", "renew_lease"):
+    for verb in ("turn", "peek", "stage", "due", "owned", "renew_lease"):
         monkeypatch.setattr(app.store, verb, _counting(getattr(app.store, verb), verb, calls))
-    engine._next_peek = 0
+    engine.timetable.peek = 0
     assert engine.turn() > 0
     assert calls == {"peek": 1}
-    engine.hands.close()
+    engine.executor.close()
 
 
 def _counting(verb: Callable[..., Any], name: str, calls: Counter[str]) -> Callable[..., Any]:

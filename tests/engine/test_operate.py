@@ -114,15 +114,15 @@ def test_a_job_like_one_that_has_ended(app: Hipq, queue: Queue, run: Run) -> Non
 
     first = queue.enqueue("refused", {"large": "x" * 20_000}, key="order-1", lane="east")
     run()
-    second = app.again(first)
+    second = app.requeue(first)
     with pytest.raises(Conflict, match="has not ended"):
-        app.again(second)
+        app.requeue(second)
     run()
     assert ran == [(job_id, {"large": "x" * 20_000}, "order-1", 33) for job_id in (first, second)]
     assert (app.job(second).timeout, app.job(second).throttle_factor) == (7, 2)
     keyless = queue.enqueue("refused", 1)
     run()
-    assert app.job(app.again(keyless)).key != str(keyless)
+    assert app.job(app.requeue(keyless)).key != str(keyless)
 
 
 # -- many --------------------------------------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def test_many_are_changed(app: Hipq, some: dict[str, list[int]]) -> None:
 
 
 def test_many_are_added_again_once(app: Hipq, some: dict[str, list[int]], run: Run) -> None:
-    assert app.again_all("orders", error="the bank") == Changed(3, 0)
+    assert app.requeue_all("orders", error="the bank") == Changed(3, 0)
     run()
     assert len(app.jobs("orders", type="bad")) == 2 * len(some["bad"])
 
@@ -222,7 +222,7 @@ def test_one_that_has_a_live_twin_is_not_added_again(app: Hipq, queue: Queue, ru
     queue.enqueue("bad", key="a")
     run()
     queue.enqueue("bad", key="a")
-    assert app.again_all("orders", code="failed") == Changed(0, 1)
+    assert app.requeue_all("orders", code="failed") == Changed(0, 1)
 
 
 def test_more_than_a_page(app: Hipq, queue: Queue, done: list[int], run: Run) -> None:
@@ -269,8 +269,8 @@ def test_what_is_added_again_is_told(app: Hipq, queue: Queue) -> None:
     app.cancel_all("orders")
     told: list[int] = []
     app.events.subscribe(lambda event: told.append(event.job.id if event.job else 0), "added")
-    new = app.again(ids[0])
-    assert app.again_all("orders", code="failed") == Changed(3, 0)
+    new = app.requeue(ids[0])
+    assert app.requeue_all("orders", code="failed") == Changed(3, 0)
     assert len(told) == 4
     assert told[0] == new
 

@@ -19,7 +19,7 @@ from hipq.engine import throttle as step
 from hipq.events import Event
 from hipq.job.when import to_datetime
 from hipq.job.windows import Window
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 from tests.engine.working import one_store, real_time, until, until_empty, working
 
 MakeApp = Callable[[], Hipq]
@@ -354,6 +354,22 @@ def test_a_throttler_sees_every_page_of_what_is_parked(app: Hipq) -> None:
 
 
 @real_time
+def test_it_is_shown_500_due_jobs_at_a_time_parked_ones_included(app: Hipq) -> None:
+    seen: list[int] = []
+
+    def nothing_yet(due: Jobs, _running: Jobs, _now: Any) -> list[Any]:
+        seen.append(len(due))
+        return []
+
+    queue = app.queue("asked", throttler=nothing_yet)
+    work = queue.job("work")(lambda _: None)
+    for _ in range(2):  # first they are new, then there are parked ones beside those that are
+        work.enqueue_many([None] * 600)
+        until_empty(app)
+    assert max(seen) == 500
+
+
+@real_time
 def test_without_its_throttler_a_queue_starts_what_was_parked(app: Hipq, make_app: MakeApp) -> None:
     app.queue("orders", throttler=lambda *_: None).job("work")(lambda _: None)
     ids = app.queues[0].enqueue_many("work", range(5))
@@ -545,7 +561,7 @@ def test_an_engine_without_a_lease_loses_its_ticket_to_others(app: Hipq, make_ap
     job_id = app.queues[0].enqueue("work")
     with working(app, lease=600) as engines:
         assert slow.asked.wait(60)
-        app.store.drop_lease(engines[0].engine_id)  # as if it had been killed a lease ago
+        app.store.renew_lease(engines[0].engine_id, 0)  # as if it had been killed a lease ago
         other.queue("orders", throttler=admit_all).job("work")(lambda _: "the second")
         with working(other):
             assert until(lambda: other.job(job_id).code == "ok") < 40, "a ticket is for a minute"

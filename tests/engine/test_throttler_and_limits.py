@@ -159,4 +159,4 @@ def test_times_of_an_engine_may_be_timedeltas(app: Hipq, option: str) -> None:
     app.queue("orders").job("work")(lambda _: None)
     engine = app.engine(**{option: timedelta(seconds=30)})  # type: ignore[arg-type]
     assert getattr(engine, option) == 30.0
-    engine.hands.close()
+    engine.executor.close()

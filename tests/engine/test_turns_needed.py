@@ -8,7 +8,8 @@ import pytest
 
 from hipq import Hipq, Job, limit
 from hipq.job.model import Change
-from hipq.stores.base import Claim, Store, Turned
+from hipq.stores.claims import Claim, Turned
+from hipq.stores.protocols import Store
 from tests.servers import clean_database
 
 JOBS, UNITS = 400, 20

@@ -34,11 +34,13 @@ from hipq import (
     window,
 )
 from hipq.engine.loop import Engine
-from hipq.engine.why import HOLDERS, why
+from hipq.engine.why import why
+from hipq.engine.why.limits import HOLDERS
 from hipq.job.model import Row, queue_of
 from hipq.job.when import SECOND
 from hipq.limits.rules import AnyLimit, Rules
-from hipq.stores.base import Claim, EngineSeen, Limits
+from hipq.stores.claims import Claim
+from hipq.stores.values import EngineSeen, Limits
 from hipq.testing.clock import HandClock
 
 START = datetime(2027, 1, 15, 8, tzinfo=UTC)  # a Friday, and where the clock stands at first
@@ -57,7 +59,7 @@ def work(app: Hipq) -> Iterator[Work]:
 
     yield start
     for engine in engines:
-        engine.hands.close()
+        engine.executor.close()
 
 
 @pytest.fixture
@@ -89,7 +91,7 @@ def running(app: Hipq, engine: Engine, ids: Sequence[int]) -> None:
 
 
 def label(engine: Engine) -> str:
-    (found,) = [one.label for one in engine.store.engines() if one.engine_id == engine.engine_id]
+    (found,) = [one.label for one in engine.setup.store.engines() if one.engine_id == engine.engine_id]
     return found
 
 
@@ -134,7 +136,7 @@ def test_executing_in_an_engine_that_died_says_so(app: Hipq, queue: Queue, work:
     engine = work()
     job_id = hold.enqueue()
     running(app, engine, [job_id])
-    app.store.drop_lease(engine.engine_id)
+    app.store.renew_lease(engine.engine_id, 0)
     found = app.why(job_id)
     assert found.reason == "executing"
     assert f"engine {engine.engine_id} had it since" in found.sentence
@@ -142,7 +144,7 @@ def test_executing_in_an_engine_that_died_says_so(app: Hipq, queue: Queue, work:
     assert (found.details["alive"], found.details["label"]) == (False, None)
     other = app.store.take_lease(60, "other", f'{{"{queue.number}": []}}')
     assert "an engine will notice that soon" in app.why(job_id).sentence
-    app.store.drop_lease(other)
+    app.store.renew_lease(other, 0)
 
 
 def test_waiting_says_until_when(app: Hipq, queue: Queue, clock: HandClock) -> None:
@@ -203,8 +205,8 @@ def test_a_heartbeat_says_until_when_a_sign_of_life_must_come(app: Hipq, queue: 
     found = app.why(job_id)
     assert (found.reason, found.sentence) == (
         "waiting",
-        "it waits for its answer: a sign of life must come until 2027-01-15 08:01:30 UTC, "
-        "and the last answer until 2027-01-15 09:00:00 UTC",
+        "it waits for its answer: a sign of life must come by 2027-01-15 08:01:30 UTC, "
+        "and the last answer by 2027-01-15 09:00:00 UTC",
     )
     assert found.details == {
         "since": START, "deadline": START + timedelta(seconds=90), "attempt": 1, "heartbeat": 90.0,
@@ -213,7 +215,7 @@ def test_a_heartbeat_says_until_when_a_sign_of_life_must_come(app: Hipq, queue: 
     clock.advance(seconds=60)
     ask.answer("k")
     app.run(until_empty=True)
-    assert "must come until 2027-01-15 08:02:30 UTC" in app.why(job_id).sentence
+    assert "must come by 2027-01-15 08:02:30 UTC" in app.why(job_id).sentence
 
 
 def test_a_heartbeat_that_was_missed(app: Hipq, queue: Queue, clock: HandClock) -> None:
@@ -348,7 +350,7 @@ def test_an_answer_that_is_being_looked_at_names_the_engine(
         "since 2027-01-15 08:00:06 UTC (its answer handler has failed once, the last time with ValueError: two lines)"
     )
     assert again.details["tries"] == 1
-    app.store.drop_lease(engine.engine_id)
+    app.store.renew_lease(engine.engine_id, 0)
     assert f"engine {engine.engine_id} had it since" in app.why(first).sentence
 
 
@@ -554,7 +556,7 @@ def test_no_code_names_the_engines_that_are_there(app: Hipq, queue: Queue) -> No
     assert found.details["engines"][1] == {"engine_id": here, "label": "here:2"}
     able = app.store.take_lease(60, "able:3", f'{{"{queue.number}": ["other", "unheard_of"]}}')
     assert app.why(job_id).reason == "next"
-    app.store.drop_lease(able)
+    app.store.renew_lease(able, 0)
     assert app.why(job_id).reason == "no code"
 
 
@@ -649,7 +651,7 @@ def test_next_when_nothing_stands_in_its_way(app: Hipq, queue: Queue, work: Work
     running(app, engine, ids[:1])
     found = app.why(ids[1])
     assert (found.reason, found.details) == ("next", {})
-    assert found.sentence == "nothing stands in its way: it starts when it is its turn and a hand is free"
+    assert found.sentence == "nothing holds it up: it starts when its turn comes and an engine has a free slot"
 
 
 # -- limits ----------------------------------------------------------------------------------------------------------

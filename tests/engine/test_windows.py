@@ -101,7 +101,7 @@ def test_a_window_that_closes_before_a_hand_is_free_is_checked_again_at_launch(
 
     blocker.enqueue()
     engine = app.engine(concurrency=1, lease=36_000)
-    engine._prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead of free hands
+    engine.batch.prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead of free hands
     engine.turn()
     assert started.wait(30)
     job_id = work.enqueue()
@@ -113,7 +113,7 @@ def test_a_window_that_closes_before_a_hand_is_free_is_checked_again_at_launch(
     thread = threading.Thread(target=engine.run, args=(True,))
     thread.start()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     job = app.job(job_id)
     assert (job.attempt, job.phase, job.scheduled_run_time) == (0, "scheduled", at(7, 0, 16))
 
@@ -205,5 +205,5 @@ def test_a_zone_only_the_producer_knows_holds_up_nothing_else(
     finally:
         engine.stop()
         thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     assert (app.job(plain).code, app.job(strange).phase) == ("ok", "ready")

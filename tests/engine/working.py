@@ -38,7 +38,7 @@ def working(*apps: Hipq, **options: Any) -> Iterator[list[Engine]]:
         for thread in threads:
             thread.join(60)
         for engine in engines:
-            engine.hands.close()
+            engine.executor.close()
     assert not any(thread.is_alive() for thread in threads)
 
 
@@ -70,7 +70,7 @@ def until_empty(app: Hipq, seconds: float = 60.0, **options: Any) -> float:
     engine.stop()
     engine.stop()
     thread.join(60)
-    engine.hands.close()
+    engine.executor.close()
     if raised:
         raise raised[0]
     assert not hangs, f"it was still working after {seconds} s"

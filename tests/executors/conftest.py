@@ -6,19 +6,19 @@ from collections.abc import Iterator
 
 import pytest
 
-from hipq.sandbox import Contexts
+from hipq.sandbox import ContextPool
 from tests.executors.running import pool
 
 
 @pytest.fixture(scope="session")
-def contexts() -> Iterator[Contexts]:
+def contexts() -> Iterator[ContextPool]:
     """With the sandbox and the usual limits."""
     with pool() as contexts:
         yield contexts
 
 
 @pytest.fixture(scope="session")
-def trusted() -> Iterator[Contexts]:
+def trusted() -> Iterator[ContextPool]:
     """Without a sandbox."""
     with pool(trust=True) as contexts:
         yield contexts

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from hipq.sandbox import Contexts, Handler, Report, Settings, Task, languages
+from hipq.sandbox import ContextJob, ContextPool, ContextSettings, Handler, JobReport, languages
 from hipq.sandbox.bubblewrap import why_no_sandbox
-from hipq.sandbox.family import usage
+from hipq.sandbox.process_tree import usage
 
 HANG = {
     "python": "import os, time\nif not os.fork():\n os.setsid()\n os.execlp('sleep', 'sleep', payload)\ntime.sleep(99)",
@@ -35,46 +35,46 @@ TRY = {
 }
 
 
-def become(user: int) -> Settings:
+def become(user: int) -> ContextSettings:
     """Some other user, and the interpreters that this user can reach."""
     os.setgroups([])
     os.setresgid(user, user, user)
     os.setresuid(user, user, user)
-    found = {lang: path for lang, path in languages(Settings()).items() if path}
+    found = {lang: path for lang, path in languages(ContextSettings()).items() if path}
     path = shutil.which("python3", path="/usr/bin:/usr/local/bin")
     if "python" not in found and path:
         found["python"] = path
-    return Settings(interpreters=found)
+    return ContextSettings(interpreters=found)
 
 
 def main(what: str, trust: str, user: str = "") -> None:
-    settings = become(int(user)) if user else Settings(trust=bool(int(trust)))
+    settings = become(int(user)) if user else ContextSettings(trust=bool(int(trust)))
     if not settings.trust and why_no_sandbox():
         print(json.dumps({"why": why_no_sandbox()}))
         return
     if what == "run":
         told(json.load(sys.stdin), settings)
         return
-    contexts = Contexts(settings)
+    contexts = ContextPool(settings)
     if what == "hang":
         hang(contexts, sys.stdin.readline().strip())
     reports: dict[str, object] = {}
     for lang, body in TRY.items():
         if lang in languages(settings):
             given = Handler(lang, "acme", lang, lang, body)
-            contexts.run(given, [Task(lang, b"", 1, 60.0)], lambda _: None, lambda report: keep(reports, report))
+            contexts.run(given, [ContextJob(lang, b"", 1, 60.0)], lambda _: None, lambda report: keep(reports, report))
     contexts.close()
     print(json.dumps(reports))
 
 
-def told(told: dict[str, Any], settings: Settings) -> None:
+def told(told: dict[str, Any], settings: ContextSettings) -> None:
     given = told["settings"]
     given["hidden"] = tuple(given.get("hidden", ()))
     given["interpreters"] = {**settings.interpreters, **given.get("interpreters", {})}
-    contexts = Contexts(msgspec.structs.replace(settings, **given))
-    reports: list[Report] = []
+    contexts = ContextPool(msgspec.structs.replace(settings, **given))
+    reports: list[JobReport] = []
     for number, (lang, body) in enumerate(told["handlers"]):
-        task = Task(str(number), b"", 1, 60.0)
+        task = ContextJob(str(number), b"", 1, 60.0)
         contexts.run(Handler(f"h{number}", "acme", f"t{number}", lang, body, eid=f"e{number}"), [task], ignore,
                      reports.append)  # fmt: skip
     firsts = [context._process._first for _, _, context in contexts._idle]
@@ -90,19 +90,19 @@ def told(told: dict[str, Any], settings: Settings) -> None:
     print(json.dumps(said))
 
 
-def ignore(_task: Task) -> None:
+def ignore(_task: ContextJob) -> None:
     pass
 
 
-def keep(reports: dict[str, object], report: Report) -> None:
+def keep(reports: dict[str, object], report: JobReport) -> None:
     reports[report.id] = json.loads(report.data) if report.status == 200 else report.error + report.log
 
 
-def hang(contexts: Contexts, seconds: str) -> None:
+def hang(contexts: ContextPool, seconds: str) -> None:
     begun = threading.Semaphore(0)
     for lang, body in HANG.items():
         given = Handler(lang, "acme", lang, lang, body)
-        task = Task(lang, seconds.encode(), 1, 3000.0)
+        task = ContextJob(lang, seconds.encode(), 1, 3000.0)
         threading.Thread(target=contexts.run, args=(given, [task], lambda _: begun.release(), print)).start()
     for _ in HANG:
         begun.acquire()

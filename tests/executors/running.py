@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from hipq.sandbox import Contexts, Handler, Report, Settings, Task
+from hipq.sandbox import ContextJob, ContextPool, ContextSettings, Handler, JobReport
 
 LANGUAGES = ("python", "node", "php", "shell")
 _numbers = count(1)
@@ -33,11 +33,11 @@ class Ran:
 
     def __init__(self) -> None:
         self.started: list[str] = []
-        self.reports: list[Report] = []
-        self.left: list[Task] = []
+        self.reports: list[JobReport] = []
+        self.left: list[ContextJob] = []
 
     @property
-    def only(self) -> Report:
+    def only(self) -> JobReport:
         (report,) = self.reports
         return report
 
@@ -47,24 +47,26 @@ class Ran:
 
 
 def run(
-    contexts: Contexts,
+    contexts: ContextPool,
     given: Handler,
     *payloads: bytes,
     seconds: float | Mapping[bytes, float] = 60.0,
-    on_start: Callable[[Task], None] = lambda _: None,
+    on_start: Callable[[ContextJob], None] = lambda _: None,
 ) -> Ran:
     """Every promise about the two callbacks is checked here, for every test. `seconds` may be of some payloads: then
     the others have a minute."""
     ran = Ran()
     limits = seconds if isinstance(seconds, Mapping) else dict.fromkeys(payloads or (b"",), seconds)
-    tasks = [Task(f"job-{next(_numbers)}", payload, 1, limits.get(payload, 60.0)) for payload in payloads or (b"",)]
+    tasks = [
+        ContextJob(f"job-{next(_numbers)}", payload, 1, limits.get(payload, 60.0)) for payload in payloads or (b"",)
+    ]
 
-    def started(task: Task) -> None:
+    def started(task: ContextJob) -> None:
         assert task in tasks
         ran.started.append(task.id)
         on_start(task)
 
-    def ended(report: Report) -> None:
+    def ended(report: JobReport) -> None:
         assert report.id in ran.started
         assert report.id not in [other.id for other in ran.reports]
         assert 100 <= report.status <= 599
@@ -125,9 +127,9 @@ def as_user(user: int, *handlers: tuple[str, str], idle_seconds: float = 0.0, **
 
 
 @contextmanager
-def pool(**settings: Any) -> Iterator[Contexts]:
+def pool(**settings: Any) -> Iterator[ContextPool]:
     """Closed in the end, with nothing left."""
-    contexts = Contexts(Settings(**settings))
+    contexts = ContextPool(ContextSettings(**settings))
     try:
         yield contexts
     finally:

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from hipq.sandbox import Contexts, Settings
+from hipq.sandbox import ContextPool, ContextSettings
 from hipq.sandbox.handler import MOST_DATA
 from hipq.sandbox.output import MOST_LINE, MOST_LOG, MOST_SPAWNED
 from tests.executors.running import LANGUAGES, handler, run
@@ -19,7 +19,7 @@ FENCES = {"python": "python", "node": "js", "php": "php", "shell": "sh"}
 
 
 @pytest.mark.parametrize("lang", LANGUAGES)
-def test_the_four_handlers_do_the_same(contexts: Contexts, lang: str) -> None:
+def test_the_four_handlers_do_the_same(contexts: ContextPool, lang: str) -> None:
     (body,) = re.findall(rf"```{FENCES[lang]}\n(.*?)```", PAGE, flags=re.DOTALL)
     ran = run(contexts, handler(lang, body), b'{"id":"17","amount":5}', b'{"id":"18","amount":5000}')
     good, bad = ran.reports
@@ -37,9 +37,9 @@ def test_the_numbers_it_names_are_the_code_s() -> None:
 def test_every_limit_is_in_the_page_on_the_sandbox() -> None:
     page = (DOCS / "sandbox.md").read_text()
     inside = {"trust", "interpreters", "start_seconds", "http_together"}
-    for name in {field.name for field in msgspec.structs.fields(Settings)} - inside:
+    for name in {field.name for field in msgspec.structs.fields(ContextSettings)} - inside:
         assert f"| `{name}` |" in page, name
-    usual = Settings()
+    usual = ContextSettings()
     assert (usual.memory >> 20, usual.cpu, usual.processes, usual.files) == (512, 600, 64, 256)
     assert (usual.scratch >> 20, usual.output >> 20, usual.idle_seconds) == (64, 16, 60)
     assert (usual.most_tasks, usual.most_contexts) == (10_000, 32)

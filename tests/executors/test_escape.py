@@ -15,14 +15,14 @@ from pathlib import Path
 import pytest
 
 import hipq
-from hipq.sandbox import Contexts, Report
+from hipq.sandbox import ContextPool, JobReport
 from tests.executors.running import handler, pool, run
 
 CANARY = f"canary-{uuid.uuid4().hex}"
 
 
 @pytest.fixture(scope="module")
-def boxed() -> Iterator[Contexts]:
+def boxed() -> Iterator[ContextPool]:
     """With a secret in the daemon's environment from before it was made."""
     os.environ["HIPQ_TEST_SECRET"] = CANARY
     try:
@@ -32,11 +32,11 @@ def boxed() -> Iterator[Contexts]:
         del os.environ["HIPQ_TEST_SECRET"]
 
 
-def python(boxed: Contexts, body: str) -> Report:
+def python(boxed: ContextPool, body: str) -> JobReport:
     return run(boxed, handler("python", body, eid="escape")).only
 
 
-def denied(boxed: Contexts, body: str, *errors: str) -> None:
+def denied(boxed: ContextPool, body: str, *errors: str) -> None:
     """It raises, and for the reason it should: else a mistake in a test would look like a wall."""
     report = python(boxed, body)
     assert report.status == 500, report
@@ -49,11 +49,11 @@ GONE, FORBIDDEN, READ_ONLY = "FileNotFoundError", "PermissionError", "Read-only 
 @pytest.mark.parametrize(
     "path", ["/etc/passwd", "/etc/shadow", "/etc/hostname", "/etc/ssh", "/root/.ssh", "/home", "/var", "/run"]
 )
-def test_the_system_s_files_are_not_there(boxed: Contexts, path: str) -> None:
+def test_the_system_s_files_are_not_there(boxed: ContextPool, path: str) -> None:
     denied(boxed, f"import os\nos.listdir({path!r}) if os.path.isdir({path!r}) else open({path!r}).read()", GONE)
 
 
-def test_the_project_and_a_database_are_not_there(boxed: Contexts, tmp_path: Path) -> None:
+def test_the_project_and_a_database_are_not_there(boxed: ContextPool, tmp_path: Path) -> None:
     database = tmp_path / "jobs.db"
     database.write_text("secret")
     denied(boxed, f"return open({str(database)!r}).read()", GONE)
@@ -62,7 +62,7 @@ def test_the_project_and_a_database_are_not_there(boxed: Contexts, tmp_path: Pat
     denied(boxed, "import msgspec", "ModuleNotFoundError")
 
 
-def test_there_is_nothing_at_the_top_but_what_is_needed(boxed: Contexts) -> None:
+def test_there_is_nothing_at_the_top_but_what_is_needed(boxed: ContextPool) -> None:
     seen = set(json.loads(python(boxed, "import os; return sorted(os.listdir('/'))").data))
     needed = {"bin", "dev", "etc", "hipq", "lib", "lib32", "lib64", "libx32", "proc", "sbin", "tmp", "usr"}
     of_python = {Path(prefix).parts[1] for prefix in (sys.base_prefix, sys.base_exec_prefix)}
@@ -71,7 +71,7 @@ def test_there_is_nothing_at_the_top_but_what_is_needed(boxed: Contexts) -> None
         assert len(json.loads(python(boxed, f"import os; return os.listdir('/{name}') + ['', '']").data)) == 3
 
 
-def test_the_environment_of_the_daemon_is_nowhere(boxed: Contexts) -> None:
+def test_the_environment_of_the_daemon_is_nowhere(boxed: ContextPool) -> None:
     body = f"""
 import os
 found = []
@@ -91,7 +91,7 @@ return [found, dict(os.environ), 0]
     assert b"HIPQ_TEST" not in report.data
 
 
-def test_other_processes_cannot_be_seen_or_signalled(boxed: Contexts) -> None:
+def test_other_processes_cannot_be_seen_or_signalled(boxed: ContextPool) -> None:
     report = python(
         boxed, "import os; return ['pids'] + sorted(int(n) for n in os.listdir('/proc') if n.isdigit())[:9]"
     )
@@ -100,7 +100,7 @@ def test_other_processes_cannot_be_seen_or_signalled(boxed: Contexts) -> None:
     assert python(boxed, "import os; os.kill(-1, 0); return 'survived'").status in (200, 500)
 
 
-def test_a_local_server_cannot_be_reached(boxed: Contexts) -> None:
+def test_a_local_server_cannot_be_reached(boxed: ContextPool) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         denied(boxed, f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)", "Error")
@@ -110,7 +110,7 @@ def test_a_local_server_cannot_be_reached(boxed: Contexts) -> None:
             server.accept()
 
 
-def test_unix_sockets_of_the_machine_cannot_be_reached(boxed: Contexts, tmp_path: Path) -> None:
+def test_unix_sockets_of_the_machine_cannot_be_reached(boxed: ContextPool, tmp_path: Path) -> None:
     name = f"hipq-{uuid.uuid4().hex}"
     with socket.socket(socket.AF_UNIX) as abstract, socket.socket(socket.AF_UNIX) as named:
         abstract.bind("\0" + name)
@@ -122,7 +122,7 @@ def test_unix_sockets_of_the_machine_cannot_be_reached(boxed: Contexts, tmp_path
 
 
 @pytest.mark.parametrize("family", [17, 38, 40], ids=["packet", "crypto", "virtual machine"])
-def test_odd_kinds_of_sockets_cannot_be_made(boxed: Contexts, family: int) -> None:
+def test_odd_kinds_of_sockets_cannot_be_made(boxed: ContextPool, family: int) -> None:
     denied(boxed, f"import socket; socket.socket({family}, 1, 0)", "Address family not supported")
 
 
@@ -147,7 +147,7 @@ if c.{0} < 0: raise OSError(ctypes.get_errno(), 'denied')
         "syscall(0x40000000 + 101, 0, 0, 0, 0)", "sethostname(b'x', 1)", "setuid(0)", "setgid(0)",
     ],
 )  # fmt: skip
-def test_system_calls_that_lead_out_are_refused(boxed: Contexts, call: str) -> None:
+def test_system_calls_that_lead_out_are_refused(boxed: ContextPool, call: str) -> None:
     if os.uname().machine != "x86_64" and "syscall" in call:
         call = "unshare(0x10000000)"  # the numbers above are those of another machine
     denied(boxed, CALL.format(call), FORBIDDEN, "Errno 38", "Errno 22", "Errno 1]")
@@ -165,7 +165,7 @@ def test_system_calls_that_lead_out_are_refused(boxed: Contexts, call: str) -> N
         "/proc/sys/kernel/hostname",
     ],
 )
-def test_nothing_can_be_written_but_in_the_scratch(boxed: Contexts, path: str) -> None:
+def test_nothing_can_be_written_but_in_the_scratch(boxed: ContextPool, path: str) -> None:
     denied(boxed, f"open({path!r}, 'w').write('x')", READ_ONLY, FORBIDDEN, GONE)
 
 
@@ -181,7 +181,7 @@ finally:
 """
 
 
-def test_the_scratch_is_its_own_and_has_its_size(boxed: Contexts) -> None:
+def test_the_scratch_is_its_own_and_has_its_size(boxed: ContextPool) -> None:
     mark = f"hipq-{uuid.uuid4().hex}"
     assert python(boxed, f"import os; open('/tmp/{mark}', 'w').write('x'); return os.getcwd()").data == b"/tmp"
     assert not Path("/tmp", mark).exists()
@@ -190,7 +190,7 @@ def test_the_scratch_is_its_own_and_has_its_size(boxed: Contexts) -> None:
     denied(boxed, "open('/tmp/file', 'wb').truncate(1 << 40)", "File too large")
 
 
-def test_it_is_nobody_and_has_no_rights(boxed: Contexts) -> None:
+def test_it_is_nobody_and_has_no_rights(boxed: ContextPool) -> None:
     status = python(boxed, "import os; return [os.getuid(), open('/proc/self/status').read(), 0]").data.decode()
     assert "CapEff:\\t0000000000000000" in status
     assert "CapPrm:\\t0000000000000000" in status
@@ -201,7 +201,7 @@ def test_it_is_nobody_and_has_no_rights(boxed: Contexts) -> None:
     assert not python(boxed, run_su).data.startswith(b"[0,")
 
 
-def test_descriptors_of_the_daemon_are_not_there(boxed: Contexts) -> None:
+def test_descriptors_of_the_daemon_are_not_there(boxed: ContextPool) -> None:
     seen = python(boxed, "import os; return sorted(int(n) for n in os.listdir('/proc/self/fd'))[:20]").data
     assert seen == b"[0, 1, 2, 3, 4, 5, 6]"  # 6 is the folder itself
     child = "import subprocess; return subprocess.check_output(['ls', '/proc/self/fd'], text=True)"
@@ -226,7 +226,7 @@ return [os.path.exists('/tmp/{0}'), seen, os.getuid()]
 """
 
 
-def test_another_context_is_another_world(boxed: Contexts) -> None:
+def test_another_context_is_another_world(boxed: ContextPool) -> None:
     mark = uuid.uuid4().hex
     one = handler("python", CONNECT.format(mark), before=LISTEN.format(mark))
     file, seen, user = json.loads(run(boxed, one).only.data)
@@ -237,7 +237,7 @@ def test_another_context_is_another_world(boxed: Contexts) -> None:
     assert (user != other_user) == (os.geteuid() == 0)
 
 
-def test_a_fork_bomb_leaves_others_their_processes(boxed: Contexts) -> None:
+def test_a_fork_bomb_leaves_others_their_processes(boxed: ContextPool) -> None:
     body = """
 import os, time
 try:
@@ -258,7 +258,7 @@ except BlockingIOError:
     bomb.join()
 
 
-def test_interpreters_of_other_languages_are_as_boxed(boxed: Contexts) -> None:
+def test_interpreters_of_other_languages_are_as_boxed(boxed: ContextPool) -> None:
     node = handler("node", "return [require('fs').existsSync('/etc/passwd'), Object.keys(process.env).sort(), 0]")
     assert run(boxed, node).only.data == b'[false,["HOME","LANG","PATH","PWD","TMPDIR"],0]'
     php = handler("php", "return [file_exists('/etc/passwd'), file_exists('/work'), 0];")

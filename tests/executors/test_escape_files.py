@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from hipq.sandbox import Settings
+from hipq.sandbox import ContextSettings
 from hipq.sandbox.bubblewrap import covered
 from hipq.sandbox.hiding import cannot_hide
 from tests.executors.running import ORDINARY, USERS, as_user
@@ -90,7 +90,7 @@ def test_what_interpreters_need_cannot_be_hidden(tmp_path: Path) -> None:
     libc = next(path for path in Path("/usr/lib").rglob("libc.so.6"))
     for folder in ("/usr", "/usr/bin", "/usr/lib", "/usr/local", "/usr/local/lib", "/bin", "/lib", str(libc.parent)):
         if os.path.isdir(folder):
-            assert cannot_hide(folder, Settings()), folder
-            assert not cannot_hide(folder, Settings(trust=True))
+            assert cannot_hide(folder, ContextSettings()), folder
+            assert not cannot_hide(folder, ContextSettings(trust=True))
     for folder in ("/", "/home", "/var/lib/hipq", "/usr/src/app", "/usr/local/lib/app", "/opt/app", str(tmp_path)):
-        assert not cannot_hide(folder, Settings()), folder
+        assert not cannot_hide(folder, ContextSettings()), folder

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hipq.sandbox import Contexts, Task, http_network
+from hipq.sandbox import ContextJob, ContextPool, http_network
 from tests.executors.running import handler, pool, run
 
 
@@ -101,7 +101,7 @@ def serving(made: Any) -> Iterator[Any]:
 
 
 @pytest.fixture
-def local() -> Iterator[Contexts]:
+def local() -> Iterator[ContextPool]:
     with pool(http_allow=("127.0.0.1",)) as contexts:
         yield contexts
 
@@ -110,7 +110,7 @@ def url(server: Any, path: str, host: str = "127.0.0.1", scheme: str = "http") -
     return f"{scheme}://{host}:{server.server_port}/{path}"
 
 
-def test_the_payload_is_posted_and_the_answer_is_the_result(server: Any, local: Contexts) -> None:
+def test_the_payload_is_posted_and_the_answer_is_the_result(server: Any, local: ContextPool) -> None:
     payload = bytes(range(256))
     given = handler("http", url(server, "status/201"), type="resize.v2")
     report = run(local, given, payload).only
@@ -122,57 +122,57 @@ def test_the_payload_is_posted_and_the_answer_is_the_result(server: Any, local: 
 
 
 @pytest.mark.parametrize("status", [200, 202, 204, 400, 404, 409, 500, 503])
-def test_the_status_is_the_job_s(server: Any, local: Contexts, status: int) -> None:
+def test_the_status_is_the_job_s(server: Any, local: ContextPool, status: int) -> None:
     assert run(local, handler("http", url(server, f"status/{status}"))).only.status == status
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-def test_redirects_are_errors_and_not_followed(server: Any, local: Contexts, status: int) -> None:
+def test_redirects_are_errors_and_not_followed(server: Any, local: ContextPool, status: int) -> None:
     report = run(local, handler("http", url(server, f"redirect/{status}"))).only
     assert report.status == 500
     assert report.error == f"it answered {status}, and redirects are not followed"
     assert len(server.seen) == 1
 
 
-def test_hints_before_an_answer_are_no_answer(server: Any, local: Contexts) -> None:
+def test_hints_before_an_answer_are_no_answer(server: Any, local: ContextPool) -> None:
     assert run(local, handler("http", url(server, "informed")), b"x").only.data == b"x"
 
 
-def test_an_answer_has_a_size(server: Any, local: Contexts) -> None:
+def test_an_answer_has_a_size(server: Any, local: ContextPool) -> None:
     assert len(run(local, handler("http", url(server, f"large/{16 << 20}"))).only.data) == 16 << 20
     report = run(local, handler("http", url(server, f"large/{(16 << 20) + 1}"))).only
     assert (report.status, report.data) == (413, b"")
 
 
-def test_what_is_packed_stays_packed(server: Any, local: Contexts) -> None:
+def test_what_is_packed_stays_packed(server: Any, local: ContextPool) -> None:
     assert len(run(local, handler("http", url(server, "bomb"))).only.data) < 100_000
 
 
 @pytest.mark.parametrize("path", ["drip", "hang"])
-def test_an_answer_has_a_time_however_it_is_spent(server: Any, local: Contexts, path: str) -> None:
+def test_an_answer_has_a_time_however_it_is_spent(server: Any, local: ContextPool, path: str) -> None:
     report = run(local, handler("http", url(server, path)), seconds=0.5).only
     assert (report.status, report.error) == (504, "no complete answer within 0.5 s")
 
 
 @pytest.mark.parametrize("path", ["garbage", "half"])
-def test_what_is_no_answer_is_an_error(server: Any, local: Contexts, path: str) -> None:
+def test_what_is_no_answer_is_an_error(server: Any, local: ContextPool, path: str) -> None:
     report = run(local, handler("http", url(server, path))).only
     assert (report.status, report.error) == (502, "what it answered is not HTTP, or it hung up in the middle")
 
 
-def test_a_server_that_is_not_there_is_an_error(server: Any, local: Contexts) -> None:
+def test_a_server_that_is_not_there_is_an_error(server: Any, local: ContextPool) -> None:
     server.server_close()
     report = run(local, handler("http", url(server, "status/200"))).only
     assert report.status in (502, 504)
     assert report.error
 
 
-def test_many_are_posted_at_the_same_time_and_all_are_told(server: Any, local: Contexts) -> None:
+def test_many_are_posted_at_the_same_time_and_all_are_told(server: Any, local: ContextPool) -> None:
     ran = run(local, handler("http", url(server, "status/200")), *[str(n).encode() for n in range(50)])
     assert sorted(int(report.data.removeprefix(b"got ")) for report in ran.reports) == list(range(50))
 
 
-def test_a_slow_one_does_not_hold_up_the_others(server: Any, local: Contexts) -> None:
+def test_a_slow_one_does_not_hold_up_the_others(server: Any, local: ContextPool) -> None:
     order: list[str] = []
 
     def run_one(path: str) -> None:
@@ -264,8 +264,8 @@ def certificate(name: str, folder: Path) -> Path:
     return file
 
 
-def test_abandoning_a_request_ends_it(server: Any, local: Contexts) -> None:
-    def on_start(task: Task) -> None:
+def test_abandoning_a_request_ends_it(server: Any, local: ContextPool) -> None:
+    def on_start(task: ContextJob) -> None:
         threading.Timer(0.1, local.abandon, (task.id,)).start()
 
     report = run(local, handler("http", url(server, "hang")), on_start=on_start).only
@@ -288,7 +288,7 @@ def test_closing_ends_requests_and_gives_the_rest_back(server: Any) -> None:
 
 
 def test_proxies_of_the_environment_are_not_asked(
-    server: Any, local: Contexts, monkeypatch: pytest.MonkeyPatch
+    server: Any, local: ContextPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")

@@ -7,7 +7,7 @@ import os
 
 import pytest
 
-from hipq.sandbox import Contexts
+from hipq.sandbox import ContextPool
 from tests.executors.running import LANGUAGES, handler, run
 
 # What to write in each language to get the same.
@@ -97,7 +97,7 @@ def test_every_language_is_here() -> None:
     [b"hello", b"", "Grüße, 世界".encode(), BINARY, b"\n", b"x" * (1 << 20), b"{}\n" * 1000],
     ids=["text", "empty", "unicode", "binary", "newline", "a megabyte", "lines"],
 )
-def test_what_goes_in_comes_out(contexts: Contexts, lang: str, body: str, payload: bytes) -> None:
+def test_what_goes_in_comes_out(contexts: ContextPool, lang: str, body: str, payload: bytes) -> None:
     report = run(contexts, handler(lang, body, eid="shared"), payload).only
     assert (report.status, report.error, report.log) == (200, "", "")
     assert report.data == payload
@@ -105,21 +105,21 @@ def test_what_goes_in_comes_out(contexts: Contexts, lang: str, body: str, payloa
 
 
 @each(NOTHING)
-def test_nothing_is_ok(contexts: Contexts, lang: str, body: str) -> None:
+def test_nothing_is_ok(contexts: ContextPool, lang: str, body: str) -> None:
     report = run(contexts, handler(lang, body, eid="shared")).only
     assert (report.status, report.data, report.spawned, report.log) == (200, b"", [], "")
 
 
 @each(STATUS)
 @pytest.mark.parametrize("status", [100, 175, 200, 204, 299, 400, 404, 499, 500, 503, 599])
-def test_a_number_is_its_status(contexts: Contexts, lang: str, body: str, status: int) -> None:
+def test_a_number_is_its_status(contexts: ContextPool, lang: str, body: str, status: int) -> None:
     report = run(contexts, handler(lang, body.format(status), eid="shared")).only
     assert (report.status, report.data, report.error) == (status, b"", "")
 
 
 @each(STATUS)
 @pytest.mark.parametrize("status", [0, 1, 99, 300, 302, 399, 600, 1000, 99999999999])
-def test_a_number_that_is_no_status_is_an_error(contexts: Contexts, lang: str, body: str, status: int) -> None:
+def test_a_number_that_is_no_status_is_an_error(contexts: ContextPool, lang: str, body: str, status: int) -> None:
     report = run(contexts, handler(lang, body.format(status), eid="shared")).only
     assert report.status == 500
     assert "status" in report.error
@@ -128,20 +128,20 @@ def test_a_number_that_is_no_status_is_an_error(contexts: Contexts, lang: str, b
 
 @each(BOTH)
 @pytest.mark.parametrize("status", [200, 171, 422, 503])
-def test_status_and_data(contexts: Contexts, lang: str, body: str, status: int) -> None:
+def test_status_and_data(contexts: ContextPool, lang: str, body: str, status: int) -> None:
     report = run(contexts, handler(lang, body.format(status), eid="shared")).only
     assert (report.status, report.data) == (status, b"why")
 
 
 @each(JOB)
-def test_a_handler_knows_its_job(contexts: Contexts, lang: str, body: str) -> None:
+def test_a_handler_knows_its_job(contexts: ContextPool, lang: str, body: str) -> None:
     given = handler(lang, body, eid="shared")
     report = run(contexts, given).only
     assert json.loads(report.data) == [report.id, given.type, 1, "x"]
 
 
 @each(RAISE)
-def test_an_exception_is_an_error_with_its_message(contexts: Contexts, lang: str, body: str) -> None:
+def test_an_exception_is_an_error_with_its_message(contexts: ContextPool, lang: str, body: str) -> None:
     report = run(contexts, handler(lang, body, eid="shared")).only
     assert report.status == (503 if lang == "shell" else 500)
     assert "no such thing" in (report.log if lang == "shell" else report.error)
@@ -150,7 +150,7 @@ def test_an_exception_is_an_error_with_its_message(contexts: Contexts, lang: str
 
 
 @each(WRONG)
-def test_code_that_is_none_is_an_error_of_each_job(contexts: Contexts, lang: str, body: str) -> None:
+def test_code_that_is_none_is_an_error_of_each_job(contexts: ContextPool, lang: str, body: str) -> None:
     ran = run(contexts, handler(lang, body), b"1", b"2")
     assert all(report.status >= 500 for report in ran.reports)
     assert len(ran.reports) == 2
@@ -159,7 +159,7 @@ def test_code_that_is_none_is_an_error_of_each_job(contexts: Contexts, lang: str
 
 @each(EXIT)
 @pytest.mark.parametrize(("code", "status"), [(0, 200), (1, 501), (65, 465), (75, 175), (99, 599), (120, 599)])
-def test_exit_codes(contexts: Contexts, lang: str, body: str, code: int, status: int) -> None:
+def test_exit_codes(contexts: ContextPool, lang: str, body: str, code: int, status: int) -> None:
     report = run(contexts, handler(lang, body.format(code))).only
     assert report.status == status
     assert not report.crashed
@@ -167,20 +167,20 @@ def test_exit_codes(contexts: Contexts, lang: str, body: str, code: int, status:
 
 
 @each(SPAWN)
-def test_lines_with_the_mark_are_jobs_and_others_log(contexts: Contexts, lang: str, body: str) -> None:
+def test_lines_with_the_mark_are_jobs_and_others_log(contexts: ContextPool, lang: str, body: str) -> None:
     report = run(contexts, handler(lang, body, eid="shared")).only
     assert report.spawned == [("next.v2", b"a|b c"), ("last", b"end")]
     assert report.log == "seen"
 
 
 @each(STDERR)
-def test_only_standard_output_asks_for_jobs(contexts: Contexts, lang: str, body: str) -> None:
+def test_only_standard_output_asks_for_jobs(contexts: ContextPool, lang: str, body: str) -> None:
     report = run(contexts, handler(lang, body, eid="shared")).only
     assert (report.spawned, report.log) == ([], "J: not|this")
 
 
 @each(PRINT_PAYLOAD)
-def test_a_payload_that_is_printed_asks_for_jobs_of_its_own_tenant(contexts: Contexts, lang: str, body: str) -> None:
+def test_a_payload_that_is_printed_asks_for_jobs_of_its_own_tenant(contexts: ContextPool, lang: str, body: str) -> None:
     given = handler(lang, body, eid="shared")
     report = run(contexts, given, b"J: other-tenant/x|1\nJ: mine|2\nJ: |3\nJ: no bar").only
     assert report.spawned == [("mine", b"2")]
@@ -188,35 +188,35 @@ def test_a_payload_that_is_printed_asks_for_jobs_of_its_own_tenant(contexts: Con
 
 
 @each(INVALID)
-def test_output_that_is_not_utf8_is_shown_escaped(contexts: Contexts, lang: str, body: str) -> None:
+def test_output_that_is_not_utf8_is_shown_escaped(contexts: ContextPool, lang: str, body: str) -> None:
     report = run(contexts, handler(lang, body, eid="shared")).only
     assert report.log == "\\xff\\xfe ok \\x1b[2J"
 
 
 @each(STDIN)
 def test_a_handler_that_reads_standard_input_finds_nothing_of_the_next_job(
-    contexts: Contexts, lang: str, body: str
+    contexts: ContextPool, lang: str, body: str
 ) -> None:
     ran = run(contexts, handler(lang, body), b"first", b"second")
     assert [json.loads(report.data) for report in ran.reports] == [[0, "x", 0], [0, "x", 0]]
 
 
 @each(LARGE)
-def test_data_has_a_limit(contexts: Contexts, lang: str, body: str) -> None:
+def test_data_has_a_limit(contexts: ContextPool, lang: str, body: str) -> None:
     ran = run(contexts, handler(lang, body), b"0", b"1", b"0")
     assert ran.statuses == [200, 413, 200]
     assert [len(report.data) for report in ran.reports] == [16 << 20, 0, 16 << 20]
 
 
 @each(ECHO)
-def test_a_batch_is_in_order_and_each_is_told_at_once(contexts: Contexts, lang: str, body: str) -> None:
+def test_a_batch_is_in_order_and_each_is_told_at_once(contexts: ContextPool, lang: str, body: str) -> None:
     payloads = [f"{number}".encode() for number in range(30)]
     ran = run(contexts, handler(lang, body, eid="shared"), *payloads)
     assert [report.data for report in ran.reports] == payloads
     assert ran.left == []
 
 
-def test_python_returns_json_for_what_is_neither_text_nor_bytes(contexts: Contexts) -> None:
+def test_python_returns_json_for_what_is_neither_text_nor_bytes(contexts: ContextPool) -> None:
     for body, data in [
         ("return {'a': [1, None, 'ü']}", '{"a": [1, null, "ü"]}'.encode()),
         ("return True", b"true"),
@@ -233,13 +233,13 @@ def test_python_returns_json_for_what_is_neither_text_nor_bytes(contexts: Contex
 @pytest.mark.parametrize(
     "body", ["return object()", "return float('nan')", "return '\\ud800'", "x = []; x.append(x); return x"]
 )
-def test_python_that_returns_what_cannot_be_stored_is_an_error(contexts: Contexts, body: str) -> None:
+def test_python_that_returns_what_cannot_be_stored_is_an_error(contexts: ContextPool, body: str) -> None:
     report = run(contexts, handler("python", body, eid="shared")).only
     assert report.status == 500
     assert report.error
 
 
-def test_node_returns_json_for_what_is_neither_text_nor_bytes(contexts: Contexts) -> None:
+def test_node_returns_json_for_what_is_neither_text_nor_bytes(contexts: ContextPool) -> None:
     for body, status, data in [
         ("return {a: [1, null, 'ü']}", 200, '{"a":[1,null,"ü"]}'.encode()),
         ("return true", 200, b"true"),
@@ -252,50 +252,50 @@ def test_node_returns_json_for_what_is_neither_text_nor_bytes(contexts: Contexts
         assert (report.status, report.data) == (status, data), body
 
 
-def test_php_returns_json_for_what_is_not_text(contexts: Contexts) -> None:
+def test_php_returns_json_for_what_is_not_text(contexts: ContextPool) -> None:
     for body, data in [("return ['a' => 1];", b'{"a":1}'), ("return true;", b"true"), ("return 1.0;", b"1.0")]:
         assert run(contexts, handler("php", body, eid="shared")).only.data == data
 
 
-def test_bodies_may_await(contexts: Contexts) -> None:
+def test_bodies_may_await(contexts: ContextPool) -> None:
     python = "import asyncio; await asyncio.sleep(0.001); return 'slept'"
     assert run(contexts, handler("python", python, eid="shared")).only.data == b"slept"
     node = "await new Promise(done => setTimeout(done, 1)); return 'slept'"
     assert run(contexts, handler("node", node, eid="shared")).only.data == b"slept"
 
 
-def test_a_promise_that_nobody_keeps_is_an_error_and_not_a_hang(contexts: Contexts) -> None:
+def test_a_promise_that_nobody_keeps_is_an_error_and_not_a_hang(contexts: ContextPool) -> None:
     ran = run(contexts, handler("node", "if (payload) await new Promise(() => {}); return 'ok'"), b"x", b"")
     assert ran.statuses[0] == 500
     assert "never" in ran.reports[0].error
 
 
-def test_an_error_behind_the_back_of_a_node_handler_is_its_error(contexts: Contexts) -> None:
+def test_an_error_behind_the_back_of_a_node_handler_is_its_error(contexts: ContextPool) -> None:
     body = "setTimeout(() => { throw new Error('astray') }, 1); await new Promise(done => setTimeout(done, 60000))"
     report = run(contexts, handler("node", body)).only
     assert (report.status, report.error) == (500, "Error: astray")
 
 
-def test_a_body_may_be_indented_and_have_strings_of_several_lines(contexts: Contexts) -> None:
+def test_a_body_may_be_indented_and_have_strings_of_several_lines(contexts: ContextPool) -> None:
     body = "    x = '''a\n    b'''\n    return x"
     assert run(contexts, handler("python", body, eid="shared")).only.data in (b"a\n    b", b"a\nb")
     plain = "x = '''a\n    b'''\nreturn x"
     assert run(contexts, handler("python", plain, eid="shared")).only.data == b"a\n    b"
 
 
-def test_an_error_says_where(contexts: Contexts) -> None:
+def test_an_error_says_where(contexts: ContextPool) -> None:
     log = run(contexts, handler("python", "x = 1\nraise ValueError(x)", eid="shared")).only.log
     assert "line 2" in log
     assert "raise ValueError(x)" in log
     assert "bootstrap" not in log
 
 
-def test_the_scope_of_php_handlers_has_no_names_of_ours(contexts: Contexts) -> None:
+def test_the_scope_of_php_handlers_has_no_names_of_ours(contexts: ContextPool) -> None:
     given = handler("php", "return array_keys(get_defined_vars());", eid="shared")
     assert json.loads(run(contexts, given).only.data) == ["payload", "job", "hipq_scope"]
 
 
-def test_handlers_run_without_a_sandbox_too_if_they_are_trusted(trusted: Contexts) -> None:
+def test_handlers_run_without_a_sandbox_too_if_they_are_trusted(trusted: ContextPool) -> None:
     for lang in LANGUAGES:
         assert run(trusted, handler(lang, ECHO[lang]), BINARY).only.data == BINARY
         assert run(trusted, handler(lang, EXIT[lang].format(75))).only.status == 175

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from hipq.sandbox import Contexts, Task
+from hipq.sandbox import ContextJob, ContextPool
 from tests.executors.running import LANGUAGES, handler, pool, processes, run
 
 SEGFAULT = {
@@ -69,14 +69,14 @@ def each(bodies: dict[str, str]) -> pytest.MarkDecorator:
 
 
 @pytest.fixture(scope="module")
-def small() -> Iterator[Contexts]:
+def small() -> Iterator[ContextPool]:
     """With little of everything."""
     with pool(memory=160 << 20, output=1 << 20, processes=24, scratch=1 << 20, cpu=30.0) as contexts:
         yield contexts
 
 
 @each(SEGFAULT)
-def test_a_crash_is_told_of_the_job_that_crashed_and_of_no_other(contexts: Contexts, lang: str, body: str) -> None:
+def test_a_crash_is_told_of_the_job_that_crashed_and_of_no_other(contexts: ContextPool, lang: str, body: str) -> None:
     ran = run(contexts, handler(lang, body), b"1", b"2", b"3", seconds=30)
     assert (ran.only.status, ran.only.crashed) == (511, True)
     assert "SIGSEGV" in ran.only.error
@@ -84,7 +84,7 @@ def test_a_crash_is_told_of_the_job_that_crashed_and_of_no_other(contexts: Conte
 
 
 @each(HANG)
-def test_a_job_over_its_time_is_ended_and_its_neighbours_come_back(contexts: Contexts, lang: str, body: str) -> None:
+def test_a_job_over_its_time_is_ended_and_its_neighbours_come_back(contexts: ContextPool, lang: str, body: str) -> None:
     since = time.monotonic()
     ran = run(contexts, handler(lang, body), b"fine", b"hang", b"waits", seconds={b"hang": 0.5})
     assert ran.statuses == [200, 504]
@@ -95,19 +95,19 @@ def test_a_job_over_its_time_is_ended_and_its_neighbours_come_back(contexts: Con
 
 
 @each(DEAF)
-def test_who_ignores_signals_is_ended_all_the_same(contexts: Contexts, lang: str, body: str) -> None:
+def test_who_ignores_signals_is_ended_all_the_same(contexts: ContextPool, lang: str, body: str) -> None:
     assert run(contexts, handler(lang, body), seconds=0.5).only.status == 504
 
 
 @each(FLOOD)
-def test_who_floods_is_ended(small: Contexts, lang: str, body: str) -> None:
+def test_who_floods_is_ended(small: ContextPool, lang: str, body: str) -> None:
     report = run(small, handler(lang, body)).only
     assert (report.status, report.crashed, report.error) == (509, True, "it printed more than 1,048,576 bytes")
     assert len(report.log) < 10_000
 
 
 @each(LINE)
-def test_a_line_without_an_end_is_ended(small: Contexts, lang: str, body: str) -> None:
+def test_a_line_without_an_end_is_ended(small: ContextPool, lang: str, body: str) -> None:
     report = run(small, handler(lang, body)).only
     assert (report.status, report.crashed) == (509, True)
     assert len(report.log) < 10_000
@@ -116,7 +116,7 @@ def test_a_line_without_an_end_is_ended(small: Contexts, lang: str, body: str) -
 @each(LEAVE)
 @pytest.mark.parametrize("trust", [False, True], ids=["sandboxed", "trusted"])
 def test_what_a_job_leaves_running_is_ended_with_its_batch(
-    contexts: Contexts, trusted: Contexts, lang: str, body: str, trust: bool
+    contexts: ContextPool, trusted: ContextPool, lang: str, body: str, trust: bool
 ) -> None:
     mark = f"left-{uuid.uuid4().hex}"
     seen: list[int] = []
@@ -128,13 +128,13 @@ def test_what_a_job_leaves_running_is_ended_with_its_batch(
 
 
 @each(EAT)
-def test_who_eats_memory_gets_no_more(small: Contexts, lang: str, body: str) -> None:
+def test_who_eats_memory_gets_no_more(small: ContextPool, lang: str, body: str) -> None:
     report = run(small, handler(lang, body)).only
     assert report.status >= 500
     assert report.status != 504
 
 
-def test_memory_of_many_processes_is_counted_together(small: Contexts) -> None:
+def test_memory_of_many_processes_is_counted_together(small: ContextPool) -> None:
     body = """
 import os, time
 for _ in range(8):
@@ -148,7 +148,7 @@ time.sleep(600)
     assert report.error == "its processes used more than 160 MB of memory together"
 
 
-def test_memory_that_is_shared_is_counted_too(small: Contexts) -> None:
+def test_memory_that_is_shared_is_counted_too(small: ContextPool) -> None:
     body = """
 import mmap, time
 x = mmap.mmap(-1, 400_000_000)
@@ -182,7 +182,7 @@ except BlockingIOError:
 
 
 @each(BOMB)
-def test_a_fork_bomb_comes_to_its_limit_and_is_ended(small: Contexts, lang: str, body: str) -> None:
+def test_a_fork_bomb_comes_to_its_limit_and_is_ended(small: ContextPool, lang: str, body: str) -> None:
     ran = run(small, handler(lang, body), seconds=1 if lang == "shell" else 60)
     if lang == "python":
         _, made, _ = json.loads(ran.only.data)
@@ -200,14 +200,14 @@ def test_a_fork_bomb_without_a_sandbox_is_ended_too() -> None:
 
 
 @each(CLOSE)
-def test_who_closes_its_output_is_believed_but_not_used_again(contexts: Contexts, lang: str, body: str) -> None:
+def test_who_closes_its_output_is_believed_but_not_used_again(contexts: ContextPool, lang: str, body: str) -> None:
     ran = run(contexts, handler(lang, body.format(1, 3)), b"1", b"2")
     assert ran.statuses[0] in (200, 500)
     assert len(ran.left) == 1
 
 
 @each(CLOSE)
-def test_who_closes_its_private_channel_has_crashed(contexts: Contexts, lang: str, body: str) -> None:
+def test_who_closes_its_private_channel_has_crashed(contexts: ContextPool, lang: str, body: str) -> None:
     wait = {"python": "; import time; time.sleep(600)", "node": "; await new Promise(d => setTimeout(d, 6e5))"}[lang]
     ran = run(contexts, handler(lang, body.format(3, 20) + wait), b"1", b"2")
     assert ran.only.crashed
@@ -222,7 +222,7 @@ def test_who_closes_its_private_channel_has_crashed(contexts: Contexts, lang: st
         b'{"kind":"begun"}\n', b'{"kind":7}\n', b"[" * 50_000 + b"\n", b'{"kind":"what"}\n',
     ],
 )  # fmt: skip
-def test_who_writes_on_its_private_channel_is_ended(contexts: Contexts, garbage: bytes) -> None:
+def test_who_writes_on_its_private_channel_is_ended(contexts: ContextPool, garbage: bytes) -> None:
     body = f"import os, time; os.write(5, {garbage!r}); time.sleep(600)"
     ran = run(contexts, handler("python", body), b"1", b"2")
     assert (ran.only.status, ran.only.crashed) == (509, True)
@@ -233,7 +233,7 @@ def test_an_answer_forged_by_a_handler_is_its_own_and_a_context_that_stops_readi
     body = """import os, time; os.write(5, b'{"kind":"done","status":299}\\n'); time.sleep(600)"""
     with pool() as contexts:
 
-        def hurry(task: Task) -> None:  # now that it has started, which takes a busy machine seconds
+        def hurry(task: ContextJob) -> None:  # now that it has started, which takes a busy machine seconds
             context = contexts._running[task.name]
             assert context
             context._link._settings = msgspec.structs.replace(context._link._settings, start_seconds=0.5)
@@ -243,17 +243,17 @@ def test_an_answer_forged_by_a_handler_is_its_own_and_a_context_that_stops_readi
         assert len(ran.left) == 1  # and it did not take another job
 
 
-def test_a_child_that_comes_back_from_a_handler_answers_nothing(contexts: Contexts) -> None:
+def test_a_child_that_comes_back_from_a_handler_answers_nothing(contexts: ContextPool) -> None:
     ran = run(contexts, handler("python", "import os; os.fork(); return payload"), b"1", b"2", b"3")
     assert [report.data for report in ran.reports] == [b"1", b"2", b"3"]
 
 
-def test_a_handler_that_stops_itself_is_over_its_time(contexts: Contexts) -> None:
+def test_a_handler_that_stops_itself_is_over_its_time(contexts: ContextPool) -> None:
     body = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
     assert run(contexts, handler("python", body), seconds=0.5).only.status == 504
 
 
-def test_an_aftereach_that_never_ends_costs_only_the_context(contexts: Contexts) -> None:
+def test_an_aftereach_that_never_ends_costs_only_the_context(contexts: ContextPool) -> None:
     given = handler("python", "return 'ok'", afterEach="import time; time.sleep(600)")
     ran = run(contexts, given, b"1", seconds=1.5)
     assert (ran.only.status, ran.only.data) == (200, b"ok")
@@ -261,7 +261,7 @@ def test_an_aftereach_that_never_ends_costs_only_the_context(contexts: Contexts)
     assert given.home not in contexts.idle()
 
 
-def test_scratch_has_a_limit_and_the_job_after_it_gets_another_context(small: Contexts) -> None:
+def test_scratch_has_a_limit_and_the_job_after_it_gets_another_context(small: ContextPool) -> None:
     body = "if payload == 'fill':\n  open('/tmp/x', 'wb').write(b'y' * 2_000_000)\nreturn 'ok'"
     ran = run(small, handler("python", body), b"fill", b"next")
     assert ran.statuses == [500, 200]
@@ -273,13 +273,13 @@ def test_scratch_has_a_limit_and_the_job_after_it_gets_another_context(small: Co
     assert len(both.left) == 1  # it cannot even be taken in: that costs it nothing
 
 
-def test_who_makes_endless_empty_files_is_ended(contexts: Contexts) -> None:
+def test_who_makes_endless_empty_files_is_ended(contexts: ContextPool) -> None:
     body = "n = 0\nwhile True:\n  n += 1\n  open(f'/tmp/{n}', 'w').close()"
     report = run(contexts, handler("python", body)).only
     assert (report.status, report.error) == (509, "it made more than 100,000 files")
 
 
-def test_deep_recursion_and_huge_numbers_are_errors(contexts: Contexts) -> None:
+def test_deep_recursion_and_huge_numbers_are_errors(contexts: ContextPool) -> None:
     for body in (
         "f = lambda: f()\nf()",
         "return 10 ** 100_000 + 1",
@@ -289,7 +289,7 @@ def test_deep_recursion_and_huge_numbers_are_errors(contexts: Contexts) -> None:
         assert report.status == 500
 
 
-def test_nothing_of_any_test_is_left(contexts: Contexts, small: Contexts, trusted: Contexts) -> None:
+def test_nothing_of_any_test_is_left(contexts: ContextPool, small: ContextPool, trusted: ContextPool) -> None:
     for one in (contexts, small, trusted):
         for lang in LANGUAGES:
             run(one, handler(lang, "true" if lang == "shell" else ";" if lang != "python" else "pass"))

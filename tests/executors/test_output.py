@@ -8,7 +8,7 @@ import tracemalloc
 import pytest
 
 from hipq.sandbox.output import CUT, MOST_LINE, MOST_LOG, MOST_SPAWNED, Output
-from hipq.sandbox.statuses import from_exit, judged
+from hipq.sandbox.statuses import checked, from_exit
 
 
 def printed(*blocks: bytes, stream: int = 0) -> Output:
@@ -117,8 +117,8 @@ def test_exit_codes_as_statuses(code: int, status: int) -> None:
 
 def test_statuses_that_are_none() -> None:
     for status in (100, 299, 400, 599):
-        assert judged(status) == (status, "")
+        assert checked(status) == (status, "")
     for status in (0, 99, 300, 399, 600, -200):
-        assert judged(status)[0] == 500
-        assert str(status) in judged(status)[1]
-    assert judged(True)[0] == judged("200")[0] == 500
+        assert checked(status)[0] == 500
+        assert str(status) in checked(status)[1]
+    assert checked(True)[0] == checked("200")[0] == 500

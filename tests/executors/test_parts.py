@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hipq.sandbox import Contexts
+from hipq.sandbox import ContextPool
 from tests.executors.running import LANGUAGES, handler, pool, run
 
 
@@ -13,7 +13,7 @@ def each_language() -> pytest.MarkDecorator:
 
 
 @each_language()
-def test_before_beforeeach_and_aftereach_run_in_their_order(contexts: Contexts, lang: str) -> None:
+def test_before_beforeeach_and_aftereach_run_in_their_order(contexts: ContextPool, lang: str) -> None:
     said = {
         "python": "print('{0}')", "node": "console.log('{0}')", "php": "echo \"{0}\\n\";", "shell": "echo {0}",
     }[lang]  # fmt: skip
@@ -28,7 +28,7 @@ def test_before_beforeeach_and_aftereach_run_in_their_order(contexts: Contexts, 
 
 
 @each_language()
-def test_what_before_defines_is_there_for_the_body(contexts: Contexts, lang: str) -> None:
+def test_what_before_defines_is_there_for_the_body(contexts: ContextPool, lang: str) -> None:
     parts = {
         "python": ("import math\ndef double(x): return 2 * x", "each = double(4)",
                    "return [each, math.floor(1.5), 'x']"),
@@ -43,7 +43,7 @@ def test_what_before_defines_is_there_for_the_body(contexts: Contexts, lang: str
 
 @each_language()
 @pytest.mark.parametrize("part", ["before", "beforeEach"])
-def test_a_preparation_that_fails_is_an_error_of_each_job(contexts: Contexts, lang: str, part: str) -> None:
+def test_a_preparation_that_fails_is_an_error_of_each_job(contexts: ContextPool, lang: str, part: str) -> None:
     wrong = {
         "python": "raise ValueError('not ready')", "node": "throw new Error('not ready')",
         "php": "throw new Exception('not ready');", "shell": "echo not ready; (exit 7)",
@@ -56,14 +56,14 @@ def test_a_preparation_that_fails_is_an_error_of_each_job(contexts: Contexts, la
     assert not ran.reports[0].crashed
 
 
-def test_a_preparation_that_crashes_or_hangs_is_an_error_of_each_job(contexts: Contexts) -> None:
+def test_a_preparation_that_crashes_or_hangs_is_an_error_of_each_job(contexts: ContextPool) -> None:
     ran = run(contexts, handler("python", "pass", before="import os; os._exit(3)"), b"1", b"2")
     assert [(report.status, report.crashed) for report in ran.reports] == [(503, True)] * 2
     ran = run(contexts, handler("python", "pass", beforeEach="while True: pass"), b"1", b"2", seconds=0.5)
     assert [(report.status, report.crashed) for report in ran.reports] == [(504, True)] * 2
 
 
-def test_an_aftereach_that_fails_changes_nothing_but_the_context(contexts: Contexts) -> None:
+def test_an_aftereach_that_fails_changes_nothing_but_the_context(contexts: ContextPool) -> None:
     given = handler("python", "return 'done'", afterEach="raise ValueError('late')")
     ran = run(contexts, given, b"1", b"2")
     assert [(report.status, report.data) for report in ran.reports] == [(200, b"done")] * 2

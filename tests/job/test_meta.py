@@ -9,7 +9,7 @@ import hipq
 
 SHOWS_IT = {
     "job/view.py": "Job.history",
-    "engine/why.py": "the sentences of `hipq job why`",
+    "engine/why/words.py": "the sentences of `hipq job why`",
     "observe/logs.py": "the text of a log line",
     "observe/traces.py": "where the span of a wait begins on the time line",
     "daemon/joblog.py": "the log of jobs",

@@ -15,7 +15,8 @@ from hipq import Invalid, limit, per_lane, rate, share
 from hipq.job.names import FACTOR_MAX
 from hipq.job.units import UNIT, counted, number, thousandths
 from hipq.limits.admission import Admission
-from hipq.limits.limit import LEAST, MOST, Limit
+from hipq.limits.base import LEAST, MOST
+from hipq.limits.limit import Limit
 from hipq.limits.rules import Rules, checked, load
 
 UNITS = st.integers(1, MOST * UNIT)

@@ -281,7 +281,7 @@ def test_a_limit_on_files_is_a_full_disk_and_later_it_is_not(folder: Path) -> No
     assert 1 <= len(full) <= 5, "the next one goes into a new file"
     batches, found = examined(folder)
     assert [one.first for one in batches] == acknowledged
-    assert found.troubles == []
+    assert found.problems == []
 
 
 def test_somebody_else_who_writes_to_it_ends_it(folder: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from hipq.journal import Batch, Finding
+from hipq.journal import Batch, JournalFinding
 from tests.journal.helpers import batch, copy, drain, ends, examined, file, opened
 
 FIRST = [batch(1, b"1", b"", b"3"), batch(4, b"a\nb", b"\x00\xff", options='{"at":1}')]
@@ -27,7 +27,7 @@ def written(in_memory: Path) -> Path:
     return folder
 
 
-def recovered(folder: Path) -> tuple[list[Batch], list[Finding]]:
+def recovered(folder: Path) -> tuple[list[Batch], list[JournalFinding]]:
     """What opening it finds; and that it can be written to afterwards, as if nothing had been."""
     with opened(folder) as journal:
         found = list(journal.found)
@@ -88,7 +88,7 @@ def test_a_flipped_bit_costs_one_batch_at_most_and_is_always_reported(
             batches, found = examined(folder)
             hit = sum(end <= place for end in boundaries)
             survivors = [] if place < start else [one for index, one in enumerate(hit_ones) if index != hit]
-            reported = found.troubles[0].finding
+            reported = found.problems[0].finding
             assert reported.offset <= place < reported.offset + reported.length
             if reported.kind == "note":
                 assert batches == FIRST + SECOND, "only the mark behind a batch was hit"
@@ -126,4 +126,4 @@ def test_a_byte_that_is_gone_or_one_too_many_costs_one_batch_at_most(written: Pa
             batches, found = examined(folder)
             whole = sum(end - MARK <= place for end in boundaries)
             assert batches == FIRST + SECOND[:whole], place
-            assert found.troubles
+            assert found.problems

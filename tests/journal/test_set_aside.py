@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from hipq.journal import Finding, Journal, RefusedJob, Reserved
-from hipq.journal.refused import Kept, kept
+from hipq.journal import Journal, JournalFinding, RefusedJob, Reserved
+from hipq.journal.refused import RefusedFile, kept
 from tests.journal.helpers import batch, opened
 
 REFUSED = [
@@ -29,7 +29,7 @@ def quarantined(folder: Path) -> Path:
     return found
 
 
-def read(folder: Path) -> list[Kept]:
+def read(folder: Path) -> list[RefusedFile]:
     with opened(folder) as journal:
         found = kept(journal._folder)
         assert [one.finding for one in found] == [one for one in journal.found if one.kind == "refused"]
@@ -38,7 +38,7 @@ def read(folder: Path) -> list[Kept]:
 
 def test_each_is_kept_with_its_reason(folder: Path) -> None:
     with opened(folder) as journal:
-        journal.set_aside(reserved(journal), REFUSED)
+        journal.quarantine(reserved(journal), REFUSED)
         assert [one.why for one in journal.found] == ["the first reason", "", "ü" * 1000]
         before = journal.found[:]
     found = read(folder)
@@ -50,8 +50,8 @@ def test_each_is_kept_with_its_reason(folder: Path) -> None:
 def test_set_aside_again_it_is_there_and_said_once(folder: Path) -> None:
     with opened(folder) as journal:
         token = reserved(journal)
-        journal.set_aside(token, REFUSED[:1])
-        journal.set_aside(token, REFUSED)
+        journal.quarantine(token, REFUSED[:1])
+        journal.quarantine(token, REFUSED)
         assert len(journal.found) == 3
     assert [one.batch for one in read(folder)] == [one.batch for one in REFUSED]
 
@@ -64,13 +64,13 @@ def test_of_several_batches_nothing_is_set_aside(folder: Path) -> None:
         token = journal.read_reserve(2, 60)
         assert token
         with pytest.raises(ValueError, match="too many values"):
-            journal.set_aside(token, REFUSED)
+            journal.quarantine(token, REFUSED)
     assert not (folder / "quarantine").exists()
 
 
 def test_damaged_or_cut_anywhere_nothing_else_is_read(folder: Path) -> None:
     with opened(folder) as journal:
-        journal.set_aside(reserved(journal), REFUSED[:2])
+        journal.quarantine(reserved(journal), REFUSED[:2])
         path, original = quarantined(folder), [one.batch for one in REFUSED[:2]]
         data = path.read_bytes()
         for at in range(len(data)):
@@ -95,8 +95,8 @@ def test_what_was_set_aside_before_costs_the_next_nothing(folder: Path, monkeypa
     with opened(folder) as journal:
         token = reserved(journal)
         some = [RefusedJob(batch(n, b"x"), f"the job {n}") for n in range(300)]
-        journal.set_aside(token, some[:150])
-        monkeypatch.setattr(Finding, "__eq__", equal)
-        journal.set_aside(token, some[150:])
+        journal.quarantine(token, some[:150])
+        monkeypatch.setattr(JournalFinding, "__eq__", equal)
+        journal.quarantine(token, some[150:])
         assert len(journal.found) == 300
         assert compared < 150

@@ -14,8 +14,10 @@ from msgspec.structs import replace
 
 from hipq.job.model import Row
 from hipq.limits.limit import limit
-from hipq.stores.base import AnswerFilter, QueueTables, Store
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.contract.jobs import NOW, PLACES, add, answer, bring, everything, finish, new
 from tests.servers import clean_database
 
@@ -72,7 +74,7 @@ def source(path: Path) -> str:
         store.answer([replace(answer(orders, f"early {n}"), answer_id=f"id {n}") for n in range(20)], NOW)
         store.change_rules(orders, lambda rules: replace(rules, changed=(limit(7),), paused_lanes=("west",)))
         store.cron(orders, "nightly", NOW)
-        store.drop_lease(engine_id)
+        store.renew_lease(engine_id, 0)
     return url
 
 

@@ -10,12 +10,12 @@ import signal
 import sys
 from typing import Final
 
-from hipq.move.moving import STEPS, Told, move
+from hipq.move.moving import STEPS, MoveProgress, move
 
 POINTS: Final = (*STEPS, "copying", "verifying")
 
 
-class Doomed(Told):
+class Doomed(MoveProgress):
     def __init__(self, point: str) -> None:
         self._point = point
         self._step = ""
@@ -31,4 +31,4 @@ class Doomed(Told):
 
 
 if __name__ == "__main__":
-    move(sys.argv[1], sys.argv[2], told=Doomed(sys.argv[3]))
+    move(sys.argv[1], sys.argv[2], progress=Doomed(sys.argv[3]))

@@ -20,10 +20,10 @@ from hipq import Hipq, HipqError, Invalid, Job
 from hipq.errors import Conflict, StoreUnavailable
 from hipq.job.model import queue_of
 from hipq.move.copy import Rows, TableCopy
-from hipq.move.moving import STEPS, Told, move
-from hipq.move.to_postgres import Arriving
-from hipq.stores.base import Store
+from hipq.move.moving import STEPS, MoveProgress, move
+from hipq.move.to_postgres import PostgresTarget
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 from hipq.stores.sqlite.connection import SAFE_VERSION
 from hipq.stores.sqlite.moving import only_mover
 from hipq.testing.clock import HandClock
@@ -192,7 +192,7 @@ def test_running_handlers_are_waited_for(app: Hipq, target: str) -> None:
         until(lambda: go_on)
         return "done"
 
-    class Watching(Told):
+    class Watching(MoveProgress):
         def running(self, ids: list[int]) -> None:
             assert ids == [first]
             assert app.job(second).phase == "ready"
@@ -202,7 +202,7 @@ def test_running_handlers_are_waited_for(app: Hipq, target: str) -> None:
         first = queue.enqueue("slow")
         until(lambda: app.job(first).phase == "executing")
         second = queue.enqueue("slow")
-        move(app.url, target, told=Watching())
+        move(app.url, target, progress=Watching())
         until(lambda: app.job(second).state == "final")
     assert (app.job(first).attempt, app.job(second).attempt) == (1, 1)
     assert app.job(first).result == "done"
@@ -237,14 +237,14 @@ def test_what_is_added_while_the_file_is_locked_waits(app: Hipq, target: str, mo
     ids: list[int] = []
     adding = threading.Thread(target=lambda: ids.append(queue.enqueue("note", 2)))
 
-    class Slow(Told):
+    class Slow(MoveProgress):
         def step(self, name: str) -> None:
             if name == "copy":
                 adding.start()
                 time.sleep(1)
                 assert not ids
 
-    move(app.url, target, told=Slow())
+    move(app.url, target, progress=Slow())
     adding.join(20)
     with opened(target) as store:
         assert [row.job_data for row in contents(store).jobs] == ["1", "2"]
@@ -275,14 +275,14 @@ def test_opening_and_closing_while_the_file_is_locked(app: Hipq, target: str, mo
     states: list[str] = []
     opening = threading.Thread(target=lambda: states.append(late.job(job_id).state))
 
-    class Slow(Told):
+    class Slow(MoveProgress):
         def step(self, name: str) -> None:
             if name == "copy":
                 app.close()
                 opening.start()
                 time.sleep(1)
 
-    move(app.url, target, told=Slow())
+    move(app.url, target, progress=Slow())
     opening.join(20)
     late.close()
     assert states == ["initial"]
@@ -290,12 +290,12 @@ def test_opening_and_closing_while_the_file_is_locked(app: Hipq, target: str, mo
 
 def test_patience_has_an_end(app: Hipq, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hipq.stores.sqlite.connection.BUSY_SECONDS", 0.1)
-    monkeypatch.setattr("hipq.stores.relocated.PATIENCE", 0.5)
+    monkeypatch.setattr("hipq.stores.relocated.LONGEST_MOVE", 0.5)
     queue = app.queue("orders")
     queue.enqueue("note", 1)
     took: list[float] = []
 
-    class Slow(Told):
+    class Slow(MoveProgress):
         def step(self, name: str) -> None:
             if name == "copy":
                 began = time.monotonic()
@@ -303,7 +303,7 @@ def test_patience_has_an_end(app: Hipq, target: str, monkeypatch: pytest.MonkeyP
                     queue.enqueue("note", 2)
                 took.append(time.monotonic() - began)
 
-    move(app.url, target, told=Slow())
+    move(app.url, target, progress=Slow())
     assert 0.4 < took[0] < 20
 
 
@@ -323,7 +323,7 @@ def test_a_program_that_is_started_over_there_too_early_waits_or_says_so(source:
 
     registering = threading.Thread(target=register)
 
-    class Racing(Told):
+    class Racing(MoveProgress):
         def step(self, name: str) -> None:
             if name == "verify":
                 registering.start()
@@ -333,7 +333,7 @@ def test_a_program_that_is_started_over_there_too_early_waits_or_says_so(source:
                 raise Invalid("stopped here")
 
     with pytest.raises(Invalid, match="stopped here"):
-        move(source, target, told=Racing())
+        move(source, target, progress=Racing())
     early.close()
     assert [type(error) for error in refused] == [StoreUnavailable]
     assert "run `hipq move` to its end" in str(refused[0])
@@ -411,13 +411,13 @@ def test_a_target_that_will_not_do_is_refused_before_anybody_waits(source: str, 
         store.queue("other", "things", "other_things")
     steps: list[str] = []
 
-    class Watching(Told):
+    class Watching(MoveProgress):
         def step(self, name: str) -> None:
             steps.append(name)
 
     for url in (target, "postgresql://postgres@127.0.0.1:1/nothing"):
         with pytest.raises(HipqError):
-            move(source, url, told=Watching())
+            move(source, url, progress=Watching())
     assert steps == []
 
 
@@ -433,13 +433,13 @@ def test_tables_of_somebody_else_in_the_way(source: str, target: str, before: An
 def test_what_did_not_arrive_as_it_was_sent_is_not_moved(
     source: str, target: str, before: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    whole = Arriving.rows
+    whole = PostgresTarget.rows
 
-    def damaged(self: Arriving, table: TableCopy) -> Iterator[Rows]:
+    def damaged(self: PostgresTarget, table: TableCopy) -> Iterator[Rows]:
         for page in whole(self, table):
             yield [page[0][:-1] + (f"{page[0][-1]} ",), *page[1:]] if table.table == "shop_mails" else page
 
-    monkeypatch.setattr(Arriving, "rows", damaged)
+    monkeypatch.setattr(PostgresTarget, "rows", damaged)
     with pytest.raises(HipqError, match=r"shop_mails has arrived with 2512 rows .* were sent: nothing was moved"):
         move(source, target)
     with opened(source) as store:

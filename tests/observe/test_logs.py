@@ -26,7 +26,7 @@ class Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(self.format(record))
-        if isinstance(record.msg, logs.Line):
+        if isinstance(record.msg, logs.LogLine):
             self.levels[record.msg.event] = record.levelname
 
 
@@ -126,7 +126,9 @@ def test_nothing_in_a_job_can_forge_a_line(logger: logging.Logger, form: str) ->
 
 def test_text_values_can_be_told_apart(logger: logging.Logger) -> None:
     lines = listening(logger, logging.DEBUG)
-    logger.info(logs.Line("store down", {"empty": "", "space": "a b", "quote": 'a"b', "equals": "a=b", "plain": "a-b"}))
+    logger.info(
+        logs.LogLine("store down", {"empty": "", "space": "a b", "quote": 'a"b', "equals": "a=b", "plain": "a-b"})
+    )
     assert lines.lines[0].split("store down ")[1] == 'empty="" space="a b" quote="a\\"b" equals="a=b" plain=a-b'
 
 
@@ -186,7 +188,7 @@ def test_configure_writes_to_standard_error_only(capsys: pytest.CaptureFixture[s
     try:
         logs.configure("warning", "json")
         logs.LOGGER.info("not this")
-        logs.LOGGER.warning(logs.Line("lost", {"job": 1}))
+        logs.LOGGER.warning(logs.LogLine("lost", {"job": 1}))
         out, err = capsys.readouterr()
         assert out == ""
         assert json.loads(err)["event"] == "lost"

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
 from hipq import DuplicateKey, Failed, Hipq, Invalid, Job, Progress, Queue, Retry, Wait, fixed
-from hipq.engine.launch import Execution
+from hipq.executors.execution import Execution
 from hipq.job.meta import traceparent_in
 from hipq.job.model import HISTORY_LIMIT
 from hipq.observe.traces import PROMISED, trace, traceparent_of
@@ -590,7 +590,7 @@ def test_the_trace_outlives_a_long_history(app: Hipq, queue: Queue, seen: Seen) 
 def test_a_job_that_is_run_again_is_in_the_trace_of_the_first(app: Hipq, queue: Queue, seen: Seen) -> None:
     first = queue.job("work")(lambda _: None).enqueue()
     app.run(until_empty=True)
-    second = app.again(first)
+    second = app.requeue(first)
     app.run(until_empty=True)
     assert app.job(second).traceparent == app.job(first).traceparent != ""
     assert (len(seen.all("hipq run work")), len(seen.traces)) == (2, 1)

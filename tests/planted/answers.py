@@ -9,19 +9,23 @@ RULES = "job/matching.py"
 MATCHING = "stores/inbox_transaction.py"
 STORE = "stores/sqlite/store.py"
 INBOX = "stores/sqlite/inbox.py"
+SQL_INBOX = "stores/sql/inbox.py"
 SETTLE = "engine/settle.py"
 TURN = "stores/sqlite/turn.py"
 PENDING = "stores/sqlite/sql/answer_pending.sql"
 ENDED = "stores/sqlite/sql/answer_ended.sql"
 TAKEN = "phase=ANSWERED, owner=0, error=NONE,"
 
-DELIVER = "delivered = deliver(SqliteMail(conn, self._statements, self._settle), answers, now, instead_of)"
+DELIVER = (
+    "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
+    "            delivered = deliver(inbox, answers, now, instead_of)\n"
+)
 
 ANSWER_BUGS = (
     Bug(
         "a wait does not look into the inbox",
         "answer lost",
-        ((MATCHING, "    pending = _pending(inbox, list(seeking.values()), {}, now, applied)\n",
+        ((MATCHING, "    pending = _pending(inbox, list(looks.values()), {}, now, applied)\n",
           "    pending: dict[int, list[Pending]] = {}\n"),),
     ),
     Bug(
@@ -32,7 +36,7 @@ ANSWER_BUGS = (
     Bug(
         "a copy of an answer that was applied is given to the job too",
         "duplicate",
-        ((RULES, "        if one.copy:\n", "        if False:\n"),),
+        ((RULES, "        if one.copy:  # case 3\n", "        if False:\n"),),
     ),
     Bug(
         "a wait looks into the inbox before it has the lock",
@@ -41,11 +45,11 @@ ANSWER_BUGS = (
             (
                 STORE,
                 "        with self._db.writing() as conn:\n"
-                "            mail = SqliteMail(conn, self._statements, self._settle)\n"
-                "            met = match_waiting(mail, changes, now)\n",
+                "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
+                "            matched = match_waiting(inbox, changes, now)\n",
                 "        with self._db.reading() as conn:\n"
-                "            mail = SqliteMail(conn, self._statements, self._settle)\n"
-                "            met = match_waiting(mail, changes, now)\n"
+                "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
+                "            matched = match_waiting(inbox, changes, now)\n"
                 "        with self._db.writing() as conn:\n",
             ),
         ),
@@ -56,12 +60,10 @@ ANSWER_BUGS = (
         (
             (
                 INBOX,
-                "        with self._db.writing() as conn:\n"
-                f"            {DELIVER}\n",
+                f"        with self._db.writing() as conn:\n{DELIVER}",
                 "        from hipq.errors import StoreError\n"
                 "        try:\n"
-                "          with self._db.writing() as conn:\n"
-                f"            {DELIVER}\n"
+                f"          with self._db.writing() as conn:\n{DELIVER}"
                 "        except StoreError:\n"
                 "            pass\n",
             ),
@@ -83,12 +85,12 @@ ANSWER_BUGS = (
     Bug(
         "what comes after a job's end is left for the next",
         "late",
-        ((RULES, "    if ended is None:\n", "    if ended is None or not ended.settled:\n"),),
+        ((RULES, "    if ended is None:  #", "    if ended is None or not ended.settled:  #"),),
     ),
     Bug(
         "what came too long before its job is given to it",
         "late",
-        ((PENDING, " AND b.early_until >= json_extract(wanted.value, '$[4]')", ""),),
+        ((PENDING, " AND b.early_until >= json_extract(wanted.value, '$.create_time')", ""),),
     ),
     Bug(
         "the key of a wait takes the place of the job's own",
@@ -112,7 +114,7 @@ ANSWER_BUGS = (
     Bug(
         "a wait does not look under its own key",
         "answer lost",
-        ((INBOX, "(row.id, row.answer_keys, row.job_type,", "(row.id, (row.job_key,), row.job_type,"),),
+        ((SQL_INBOX, "row.job_type, row.answer_keys,", "row.job_type, (row.job_key,),"),),
     ),
     Bug(
         "what comes under the key of a wait that is over is early again",
@@ -120,18 +122,22 @@ ANSWER_BUGS = (
         ((ENDED, "AND wait_key <> ''\n", "AND wait_key <> '' AND 0\n"),),
         "tests/answers/test_cases.py::test_case_08_the_predecessor_may_have_the_key_only_from_its_wait",
     ),
-    Bug("a used answer is not marked", "I15", ((MATCHING, "    if used:\n", "    if not used:\n"),)),
+    Bug(
+        "a used answer is not marked",
+        "I15",
+        ((MATCHING, "for one in verdicts if one.used]", "for one in verdicts if not one.change]"),),
+    ),
     Bug(
         "what a job has not looked at stays its own after its end",
         "I15",
-        ((MATCHING, "inbox.left(left) if left else []", "[]"),),
+        ((MATCHING, "inbox.place_leftovers(ended)", "inbox.place_leftovers([])"),),
     ),
     Bug(
         "when its answer handler fails the request is sent again",
         "I15",
         (
-            (SETTLE, 'after, event = wait_transitions.unread(row, ending.fault, now), "answer failed"',
-             'after, event = transitions.errored(row, ending.fault, 500, now), "error"'),
+            (SETTLE, 'return _Settled(wait_transitions.unread(execution.row, result.fault, now), "answer failed")',
+             'return _Settled(transitions.errored(execution.row, result.fault, 500, now), "error")'),
         ),
     ),
     Bug(
@@ -142,7 +148,7 @@ ANSWER_BUGS = (
     Bug(
         "the ids of answers are forgotten",
         "I15",
-        ((MATCHING, "twins = inbox.twins(named, now) if named else {}", "twins: dict[int, Kept] = {}"),),
+        ((MATCHING, "    twins = _twins(inbox, answers, now)\n", "    twins: dict[int, Pending] = {}\n"),),
     ),
     Bug(
         "an answer is an attempt",
@@ -157,12 +163,12 @@ ANSWER_BUGS = (
     Bug(
         "answers are given in reverse order",
         "order",
-        ((INBOX, "key=lambda hit: hit[1].id)", "key=lambda hit: -hit[1].id)"),),
+        ((SQL_INBOX, "sorted(some)", "sorted(some, reverse=True)"),),
     ),
     Bug(
         "nothing is fenced off",
         "fence",
-        ((RULES, "attempt != row.attempt and (fence or", "not row.id and (fence or"),),
+        ((RULES, "attempt != row.attempt and (bool(fence) or", "not row.id and (bool(fence) or"),),
     ),
     Bug(
         "old answers are good until they are swept",
@@ -177,8 +183,7 @@ ANSWER_BUGS = (
     Bug(
         "another answer takes the place of the one a job ended with",
         "I15",
-        ((RULES, "return Verdict(Answered.CONFLICT, CONFLICT, ended.job)",
-          "return Verdict(Answered.MATCHED, SETTLED, ended.job)"),),
+        ((RULES, "return Verdict(Answered.CONFLICT, ended.job)", "return Verdict(Answered.MATCHED, ended.job)"),),
     ),
     Bug(
         "a second answer is given to a job that has one",
@@ -203,9 +208,9 @@ ANSWER_BUGS = (
         "a failing cancel handler is called for ever",
         "I1|I13",
         (
-            (SETTLE, "after = wait_transitions.cancel_handled(row, ending.fault, order, now)",
-             'after = transitions.given_back(row, "", False, now) if ending.fault else '
-             "wait_transitions.cancel_handled(row, None, order, now)"),
+            (SETTLE, "    return _Settled(wait_transitions.cancel_handled(row, fault, order, now), event)",
+             '    if fault:\n        return _Settled(transitions.given_back(row, "", False, now), event)\n'
+             "    return _Settled(wait_transitions.cancel_handled(row, None, order, now), event)"),
         ),
     ),
     Bug(

@@ -30,13 +30,11 @@ BUGS = (
         "I1|I5",
         (
             (
-                "engine/loop.py",
-                "            turned = self._save(changes, claims, now)\n"
-                "            self._forget(self._stopped)  # saved first: from here on only the store knows them\n"
-                "            self._stopped = []\n",
-                "            self._forget(self._stopped)\n"
-                "            self._stopped = []\n"
-                "            turned = self._save(changes, claims, now)\n",
+                "engine/turn.py",
+                "            saved = self._save(changes, claims, now)\n"
+                "            self._batch.forget_stopped()",
+                "            self._batch.forget_stopped()\n"
+                "            saved = self._save(changes, claims, now)",
             ),
         ),
     ),
@@ -59,9 +57,9 @@ BUGS = (
             (
                 SQLITE,
                 "        with self._db.writing() as own:\n"
-                "            stored = self._insert.jobs(own, jobs, all_or_nothing)\n",
+                "            stored = self._insert.many(own, jobs, all_or_nothing)\n",
                 "        try:\n            with self._db.writing() as own:\n"
-                "                stored = self._insert.jobs(own, jobs, all_or_nothing)\n"
+                "                stored = self._insert.many(own, jobs, all_or_nothing)\n"
                 "        except StoreError:\n            pass\n",
             ),
             (
@@ -102,10 +100,10 @@ BUGS = (
         "I5|throttler",
         (
             (
-                "engine/loop.py",
-                "            self._launch(turned, claims, now)\n",
-                "            turned.won.extend(change.before for change in changes if change.event == 'again')\n"
-                "            self._launch(turned, claims, now)\n",
+                "engine/turn.py",
+                "            self._launch(saved, now)\n",
+                "            saved.turned.won.extend(one.before for one in saved.changes if one.event == 'again')\n"
+                "            self._launch(saved, now)\n",
             ),
         ),
     ),

@@ -6,7 +6,7 @@ from tests.planted.bug import Bug
 
 SETTLE = "engine/settle.py"
 LAUNCH = "engine/launch.py"
-LOOP = "engine/loop.py"
+LEASE = "engine/lease.py"
 ROUGH = "tests/cli/test_rough_handlers.py"
 
 HANDLER_BUGS = (
@@ -16,8 +16,8 @@ HANDLER_BUGS = (
         (
             (
                 SETTLE,
-                "    return transitions.crashed(row, ending.fault, ending.exitcode, now, judged)\n\n\ndef _is_judged",
-                "    return transitions.suspected(row, ending.fault, now)\n\n\ndef _is_judged",
+                "after = transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))",
+                "after = transitions.suspected(row, result.fault, now)",
             ),
         ),
     ),
@@ -58,7 +58,7 @@ HANDLER_BUGS = (
     Bug(
         "what a retry handler changes is dropped",
         "I3",
-        ((SETTLE, "copy = transitions.edited(errored, ending.edits) if ending.edits else errored", "copy = errored"),),
+        ((SETTLE, "copy = transitions.edited(errored, result.edits) if result.edits else errored", "copy = errored"),),
     ),
     Bug(
         "a retry handler's copy is the handler's own job",
@@ -67,14 +67,14 @@ HANDLER_BUGS = (
             (
                 "engine/launch.py",
                 "job: Job[Any] = Job(copy, spec, is_draft=True)",
-                "job = running.job; job._edits = {}",
+                "job = execution.run.job; job._edits = {}",
             ),
             (
                 "engine/launch.py",
                 "        _ = job.data  # read now",
-                "        running.job = job; _ = job.data  # read now",
+                "        execution.run.job = job; _ = job.data  # read now",
             ),
-            ("engine/launch.py", '"abandoned", "answer",', '"job", "abandoned", "answer",'),
+            ("executors/execution.py", '("children", "note",', '("job", "children", "note",'),
         ),
         "tests/engine/test_retry_copy.py::test_changed_data_is_saved",
     ),
@@ -88,11 +88,11 @@ HANDLER_BUGS = (
         "test",
         (
             (
-                LOOP,
-                "told = running.ending is None and running.row.id not in tokens",
-                "told = given and running.ending is None and running.row.id not in tokens",
+                LEASE,
+                "is_cancelled = execution.run.result is None and",
+                "is_cancelled = given and execution.run.result is None and",
             ),
-            (LOOP, "        if tokens is None:\n", "        given = tokens is not None\n        if tokens is None:\n"),
+            (LEASE, "        if tokens is None:\n", "        given = tokens is not None\n        if tokens is None:\n"),
         ),
         "tests/engine/test_cancel.py::test_a_cancel_that_only_the_sweep_notices_is_a_cancel",
     ),

@@ -6,7 +6,6 @@ from tests.planted.bug import Bug
 
 STORE = "stores/sqlite/store.py"
 READER = "stores/sqlite/rule_claims.py"
-RULES = "stores/sqlite/rules.py"
 ADMIT = "stores/rule_claims.py"
 ADMISSION = "limits/admission.py"
 CLAIM_GROUPS = "stores/claim_groups.py"
@@ -38,7 +37,7 @@ RULE_BUGS = (
     Bug(
         "the share of a lane is forgotten",
         "I9",
-        (("limits/share.py", "limit * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "limit"),),
+        (("limits/share.py", "whole * counted(self.percent.get(lane, self.other)) // (100 * UNIT)", "whole"),),
     ),
     Bug(
         "a changed limit is not heard of",
@@ -85,7 +84,7 @@ RULE_BUGS = (
     Bug(
         "a launch does not look at windows",
         "I10",
-        (("engine/launch.py", "if is_open(running.row.time_windows, self._now()):", "if running:"),),
+        (("engine/launch.py", "if is_open(execution.row.time_windows, self._now()):", "if execution:"),),
     ),
     Bug(
         "a job whose window closed is charged an attempt",
@@ -111,7 +110,7 @@ RULE_BUGS = (
     Bug(
         "a tick does not look at the last one",
         "cron",
-        ((RULES, "AND name = ? AND last = ?", "AND name = ? AND ? > 0"),),
+        (("stores/sqlite/sql/tick.sql", "AND name = :name AND last = :last", "AND name = :name AND :last > 0"),),
     ),
     Bug(
         "ticks come early",
@@ -144,6 +143,6 @@ RULE_BUGS = (
     Bug(
         "jobs stay parked when their throttler is gone",
         "I1|I13",
-        (("engine/loop.py", "self.store.unpark(peek.queue, STEP) > 0", "peek.queue < 0"),),
+        (("engine/peek.py", "self._setup.store.stage(peek.queue, PARKED, 0, STEP) > 0", "peek.queue < 0"),),
     ),
 )  # fmt: skip

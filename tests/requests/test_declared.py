@@ -105,7 +105,7 @@ def test_data_that_does_not_fill_a_template_is_a_failure_for_good(app: Hipq, que
     charge = queue.request("charge", to=f"{service.url}/{{data.customer}}", retry=fixed(0))
     job_id = charge.enqueue({"amount": 5})
     run(app)
-    assert (app.job(job_id).code, str(app.job(job_id).fault)) == ("failed", "the job's data has no customer")
+    assert (app.job(job_id).code, str(app.job(job_id).fault)) == ("failed", "the job's data has no field customer")
     assert (app.job(job_id).attempt, service.asked) == (1, [])
 
 

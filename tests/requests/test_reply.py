@@ -86,8 +86,8 @@ def test_the_reply_may_name_the_key_of_the_answer() -> None:
 @pytest.mark.parametrize(
     ("body", "where", "sentence"),
     [
-        (b'{"id": 5}', "job.id", "the reply has no job$"),
-        (b"[]", "0", "the reply has no 0$"),
+        (b'{"id": 5}', "job.id", "the reply has no field job$"),
+        (b"[]", "0", "the reply has no field 0$"),
         (b"", "id", "the reply is not JSON"),
         (b"<html>", "id", "the reply is not JSON"),
         (b'{"id": null}', "id", "must be text or a whole number; the reply has None"),

@@ -10,7 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as some
 
 from hipq.errors import Invalid
-from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate, reach, steps
+from hipq.job.json_path import reach, steps
+from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate
 
 VALUES: dict[str, Any] = {
     "key": "order 5/7",
@@ -101,7 +102,7 @@ def test_the_sentence_says_which_names_there_are() -> None:
     ],
 )
 def test_a_path_that_leads_nowhere_is_named(path: str, named: str) -> None:
-    with pytest.raises(Invalid, match=f"the job's data has no {named}$"):
+    with pytest.raises(Invalid, match=f"the job's data has no field {named}$"):
         Template(f"{{{path}}}").fill(VALUES)
 
 

@@ -23,10 +23,10 @@ from hipq.job.states import (
     EXECUTING,
     FINAL,
     INITIAL,
-    MOVES,
     PARKED,
     READY,
     RETRY,
+    TRANSITIONS,
     WAITING,
     reachable,
 )
@@ -280,4 +280,4 @@ def _kind(row: dict[str, Any]) -> str:
 
 def check_table() -> None:
     """The audit's own idea of legal moves is the product's table: nothing leads out of final."""
-    require(not MOVES[FINAL], "I4", "the table has a way out of final")
+    require(not TRANSITIONS[FINAL], "I4", "the table has a way out of final")

@@ -90,11 +90,11 @@ class Clients:
         if not self.acknowledged:
             return
         job_id = chance.choice(sorted(self.acknowledged))
-        if self._world.scene.answers and chance.random() < 0.6:
-            phase = chance.choice(["waiting", "waiting", "answered", "cancelling"])
-            job_id = next((job.id for job in app.jobs("jobs", phase=phase)), job_id)
         priority, delay = chance.randrange(200), chance.choice([0, 0, chance.uniform(0, 30)])
         try:
+            if self._world.scene.answers and chance.random() < 0.6:
+                phase = chance.choice(["waiting", "waiting", "answered", "cancelling"])
+                job_id = next((job.id for job in app.jobs("jobs", phase=phase)), job_id)
             match chance.choice(["cancel", "cancel", "hurry", "hurry", "sooner", "later", "all", "all later"]):
                 case "cancel":
                     app.cancel(job_id)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
+from hipq.executors.execution import Execution
 from hipq.job.transitions import CANCELLED
 from tests.simulation.audit import Broken
 from tests.simulation.faults import Crash
@@ -22,14 +23,14 @@ MOST_CRASHES: Final = 50
 class SimulatedLauncher(Launcher):
     """A run is one call at its end; whether its window is open is asked at its beginning."""
 
-    def begins(self, running: Execution) -> bool:
-        return running.only_decides or not super()._shut(running)
+    def begins(self, execution: Execution) -> bool:
+        return execution.only_decides or not super()._shut(execution)
 
-    def _shut(self, running: Execution) -> bool:  # noqa: ARG002
+    def _shut(self, execution: Execution) -> bool:  # noqa: ARG002
         return False
 
 
-class SimulatedHands:
+class SimulatedExecutor:
     """`concurrency` hands; a job occupies one from its start until its end."""
 
     def __init__(self, world: World, launcher: SimulatedLauncher, concurrency: int, life: Life) -> None:
@@ -49,64 +50,64 @@ class SimulatedHands:
     def work(self) -> None:
         """Let simulated time do its work: end what is over, start what has a hand."""
         steady = self._world.clock.steady()
-        for until, running in sorted(self._busy.values(), key=lambda item: (item[0], item[1].row.id)):
+        for until, execution in sorted(self._busy.values(), key=lambda item: (item[0], item[1].row.id)):
             if until <= steady:
-                del self._busy[id(running)]
-                self._finish(running)
+                del self._busy[id(execution)]
+                self._finish(execution)
         while self._waiting and len(self._busy) < self._concurrency:
-            running = self._waiting.pop(0)
-            if not running.abandoned:
-                self._start(running, steady)
+            execution = self._waiting.pop(0)
+            if not execution.abandoned:
+                self._start(execution, steady)
 
-    def _start(self, running: Execution, steady: int) -> None:
-        running.started = steady
-        if not self._launcher.begins(running):
-            self._world.trace(None, f"the window of job {running.row.id} closed before it began")
-            self._ended.append(running)
+    def _start(self, execution: Execution, steady: int) -> None:
+        execution.run.started = steady
+        if not self._launcher.begins(execution):
+            self._world.trace(None, f"the window of job {execution.row.id} closed before it began")
+            self._ended.append(execution)
             return
-        self._world.jobs.begins(running)
-        if self._world.jobs.is_poison(running.row) and not running.only_decides and not running.row.suspect:
-            self._world.trace(None, f"job {running.row.id} kills its engine")
+        self._world.jobs.begins(execution)
+        if self._world.jobs.is_poison(execution.row) and not execution.only_decides and not execution.row.suspect:
+            self._world.trace(None, f"job {execution.row.id} kills its engine")
             raise Crash
-        self._busy[id(running)] = (steady + self._world.jobs.duration(running.row), running)
+        self._busy[id(execution)] = (steady + self._world.jobs.duration(execution.row), execution)
 
-    def _finish(self, running: Execution) -> None:
-        if running.abandoned:
+    def _finish(self, execution: Execution) -> None:
+        if execution.abandoned:
             return
-        if self._world.jobs.is_poison(running.row) and not running.only_decides:
-            self._world.jobs.crashed[running.row.id] += 1
-            if self._world.jobs.crashed[running.row.id] > MOST_CRASHES:
-                raise Broken(f"I13: job {running.row.id} crashes again and again")
-            self._launcher.child_died(running, ChildProcessError("simulated: killed by SIGSEGV"))
+        if self._world.jobs.is_poison(execution.row) and not execution.only_decides:
+            self._world.jobs.crashed[execution.row.id] += 1
+            if self._world.jobs.crashed[execution.row.id] > MOST_CRASHES:
+                raise Broken(f"I13: job {execution.row.id} crashes again and again")
+            self._launcher.child_died(execution, ChildProcessError("simulated: killed by SIGSEGV"))
         else:
-            started = running.started
-            self._world.jobs.now_running = running
-            self._launcher.run(running)
-            running.started = started
-        self._ended.append(running)
+            started = execution.run.started
+            self._world.jobs.now_running = execution
+            self._launcher.run(execution)
+            execution.run.started = started
+        self._ended.append(execution)
 
     def next_end(self) -> int:
-        """When the next handler ends; 0 = none is running."""
+        """When the next handler ends; 0 = none is execution."""
         return 1 if self._ended else min((until for until, _ in self._busy.values()), default=0)
 
     def stopped(self, most: int) -> list[Execution]:
         self.work()
         ended, self._ended = self._ended[:most], self._ended[most:]
-        return [running for running in ended if not running.abandoned]
+        return [execution for execution in ended if not execution.abandoned]
 
     def unstarted(self) -> list[Execution]:
         waiting, self._waiting = self._waiting, []
         return waiting
 
-    def abandon(self, running: Execution, gently: bool = False) -> None:
+    def abandon(self, execution: Execution) -> None:
         """Who was cancelled is told so, whoever notices that first."""
-        over = self._world.clock.steady() >= running.started + running.limit
-        if not gently and not over and running.started and self._life.engine.stopping < 2:
-            job = self._world.app.job(running.row.id)
+        assert execution.abandonment is not None
+        over = self._world.clock.steady() >= execution.run.started + execution.limit
+        if not execution.abandonment.gently and not over and execution.run.started and self._life.engine.stopping < 2:
+            job = self._world.app.job(execution.row.id)
             if job.exitcode == CANCELLED:
                 raise Broken(f"told: the handler of job {job.id} was not told that it is cancelled")
-        running.abandoned = True
-        self._busy.pop(id(running), None)
+        self._busy.pop(id(execution), None)
 
     def wait_for_told(self, seconds: float) -> None:
         """Nothing is ever told here: a handler has ended when anybody looks."""

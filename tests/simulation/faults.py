@@ -7,18 +7,22 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hipq.errors import StoreUnavailable
+from hipq.stores.forwarding import Forwarding
+from hipq.stores.protocols import VERBS
 
 if TYPE_CHECKING:
     from tests.simulation.life import Life
     from tests.simulation.world import World
 
-VERBS = frozenset(
-    {
-        "stage", "turn", "overdue", "take_lease", "renew_lease", "drop_lease", "orphans", "owned", "peek", "enqueue",
-        "ask", "drop_ticket", "ready_outside_window", "unpark", "change_rules", "limits", "cron", "tick",
-        "answer", "brought", "unranked", "drop_answer", "prune_answers", "late_answers", "ended", "rules",
-    }
-)  # fmt: skip
+SPARED = {
+    "close": "nobody calls a store that is closed",
+    "now": "the clock of a SQLite file is the machine's, which does not fail",
+    "wait": "the world puts engines to sleep",
+    "notify": "touches no database, and the world decides which calls are heard",
+    "clear": "touches no database",
+}
+"""Verbs that see no faults, and why."""
+assert SPARED.keys() <= VERBS
 
 
 class Crash(BaseException):
@@ -46,52 +50,55 @@ class Disk:
         return getattr(self._conn, name)
 
 
-class FaultyStore:
+class FaultyStore(Forwarding):
     """The real store as one engine (or client) reaches it. Between any two calls anything may happen."""
 
     def __init__(self, world: World, life: Life | None) -> None:
         self._world = world
         self._life = life
 
-    def __getattr__(self, name: str) -> Any:
-        verb = getattr(self._world.store, name)
-        if name not in VERBS:
-            return verb
+    @property
+    def url(self) -> str:
+        return self._world.store.url
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            world = self._world
-            fault = world.draw_fault(name, self._life is not None)
-            world.trace(self._life, f"{name}{' (' + fault + ')' if fault else ''}")
-            if fault == "crash before":
-                raise Crash
-            if fault == "away":
-                raise StoreUnavailable("simulated: the store is away")
-            if fault in ("slow", "stall"):
-                world.stall(self._life, longer_than_lease=fault == "stall")
-            if name == "ask":
-                args = (*args[:4], min(args[4], world.scene.page), args[5])
-            world.call += 1
-            world.actor = self._life.engine.engine_id if self._life else 0
-            if name == "answer":
-                world.answering = world.call
-            if name == "drop_answer" or kwargs.get("instead_of"):
-                world.tended.add(world.call)
-            if self._life:
-                world.codes[world.actor] = self._life.types
-            world.fill_disk(fault == "full")
-            try:
-                result = verb(*args, **kwargs)
-            finally:
-                world.actor = 0
-                world.fill_disk(False)
-            if name == "turn" and self._life and "work" in self._life.types and result.refused:
-                world.met.append(world.clock.steady())
-            if fault == "crash after":
-                raise Crash
-            if fault == "lost":
-                raise StoreUnavailable("simulated: the acknowledgement was lost")
-            if name == "ask" and self._life and result:
-                self._life.ticket = result.ticket
-            return result
+    @property
+    def at_once(self) -> int:
+        return self._world.store.at_once
 
-        return call
+    def _call(self, verb: str, given: tuple[Any, ...], more: dict[str, Any]) -> Any:
+        if verb in SPARED:
+            return getattr(self._world.store, verb)(*given, **more)
+        world = self._world
+        fault = world.draw_fault(verb, self._life is not None)
+        world.trace(self._life, f"{verb}{' (' + fault + ')' if fault else ''}")
+        if fault == "crash before":
+            raise Crash
+        if fault == "away":
+            raise StoreUnavailable("simulated: the store is away")
+        if fault in ("slow", "stall"):
+            world.stall(self._life, longer_than_lease=fault == "stall")
+        if verb == "ask":
+            given = (*given[:4], min(given[4], world.scene.page), given[5])
+        world.call += 1
+        world.actor = self._life.engine.engine_id if self._life else 0
+        if verb == "answer":
+            world.answering = world.call
+        if verb == "drop_answer" or more.get("instead_of"):
+            world.tended.add(world.call)
+        if self._life:
+            world.codes[world.actor] = self._life.types
+        world.fill_disk(fault == "full")
+        try:
+            result = getattr(world.store, verb)(*given, **more)
+        finally:
+            world.actor = 0
+            world.fill_disk(False)
+        if verb == "turn" and self._life and "work" in self._life.types and result.refused:
+            world.met.append(world.clock.steady())
+        if fault == "crash after":
+            raise Crash
+        if fault == "lost":
+            raise StoreUnavailable("simulated: the acknowledgement was lost")
+        if verb == "ask" and self._life and result:
+            self._life.ticket = result.ticket
+        return result

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from hipq.engine.launch import Execution
+from hipq.executors.execution import Execution
 from hipq.job import payload
 from hipq.job.answer import Answer
 from hipq.job.fault import Fault
@@ -157,9 +157,9 @@ class Jobs:
     def too_late(self, _job: Job[Any], answer: Answer) -> None:
         self._world.outside.late.append(answer.id)
 
-    def begins(self, running: Execution) -> None:
+    def begins(self, execution: Execution) -> None:
         """A handler, or other code of a job, begins."""
-        row = running.row
+        row = execution.row
         self.started.add((row.id, row.token))
         if row.phase != EXECUTING:
             return

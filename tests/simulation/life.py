@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from hipq.engine.loop import Engine
 from hipq.limits.code import Throttler
-from tests.simulation.executor import SimulatedHands
+from tests.simulation.executor import SimulatedExecutor
 
 
 class Life:
@@ -14,7 +14,7 @@ class Life:
 
     def __init__(self, wake_at: int) -> None:
         self.engine: Engine
-        self.hands: SimulatedHands
+        self.hands: SimulatedExecutor
         self.throttler: Throttler | None = None
         self.crons = 0
         """What its code had of those when it started,"""

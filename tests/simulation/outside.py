@@ -181,7 +181,10 @@ class Outside:
     def tend(self) -> None:
         """An operator looks through the inbox, and gives answers another chance, another key, or throws them away."""
         world, chance = self._world, self._world.chance
-        found = world.app.inbox.list("jobs", limit=10_000)
+        try:
+            found = world.app.inbox.list("jobs", limit=10_000)
+        except StoreUnavailable:
+            return
         if not found:
             return
         one = chance.choice([answer for answer in found if answer.state in ("buffered", "late", "conflict")] or found)

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 from hipq.job.units import UNIT, counted
-from hipq.limits.limit import Limit, PerLane
+from hipq.limits.limit import Limit
+from hipq.limits.per_lane import PerLane
 from hipq.limits.rules import Rules
 from hipq.limits.share import Share
 

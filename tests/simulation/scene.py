@@ -12,7 +12,8 @@ from typing import Final
 from hipq.job.answer import DEFAULT_KEEPING, Keeping
 from hipq.job.when import SECOND
 from hipq.job.windows import Window, window
-from hipq.limits.limit import limit, per_lane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
 from hipq.limits.rate import Rate, rate
 from hipq.limits.rules import AnyLimit
 from hipq.limits.share import share

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from hipq.app import Hipq
 from hipq.engine.loop import Engine
+from hipq.engine.setup import Setup
 from hipq.errors import StoreUnavailable
 from hipq.events import Event
 from hipq.job import payload
@@ -24,7 +25,7 @@ from hipq.testing.clock import HandClock
 from tests.simulation import audit
 from tests.simulation.answers import Answers
 from tests.simulation.clients import Clients
-from tests.simulation.executor import SimulatedHands, SimulatedLauncher
+from tests.simulation.executor import SimulatedExecutor, SimulatedLauncher
 from tests.simulation.faults import Crash, Disk, FaultyStore
 from tests.simulation.jobs import Jobs
 from tests.simulation.life import Life
@@ -82,9 +83,9 @@ class World:
             audit.install(conn, self._table, self)
         self._disk = Disk(self.store._db._conn, self._others_first)  # type: ignore[attr-defined]
         self.store._db._conn = self._disk  # type: ignore[attr-defined]
-        self.app._store = FaultyStore(self, None)
+        self.app._store = FaultyStore(self, None).as_store()
         self.stranger = stranger(self.app, self.clock)
-        self.stranger._store = FaultyStore(self, None)
+        self.stranger._store = FaultyStore(self, None).as_store()
         self._lives: list[Life | None] = [None] * engines
         self._born = [self._start + self.chance.randrange(3 * SECOND) for _ in range(engines)]
 
@@ -237,8 +238,8 @@ class World:
         if end and end < life.wake_at:  # a handler that ends rings the bell
             life.wake_at, life.woken = max(end, self.clock.steady()), True
         engine = life.engine
-        if engine.stopping and not engine.in_flight and not engine._stopped:
-            engine._leave()
+        if engine.stopping and engine.is_empty:
+            engine.leave()
             self._die(self._lives.index(life))
 
     def _stop_one(self) -> None:
@@ -246,7 +247,7 @@ class World:
         lives = [life for life in self._lives if life]
         if lives:
             life = self.chance.choice(lives)
-            life.engine.stopping += self.chance.randint(1, 2)
+            life.engine.stop_requests.asked += self.chance.randint(1, 2)
             life.wake_at = min(life.wake_at, self.clock.steady())
             self.trace(life, "is asked to stop")
 
@@ -270,8 +271,8 @@ class World:
         life = Life(self.clock.steady())
         life.throttler, life.crons = self.queue.throttler, len(self.queue._crons)
         launcher = SimulatedLauncher(self.clock.now, self.clock.steady, lambda _queue: self.queue.chained)
-        life.hands = SimulatedHands(self, launcher, 4, life)
-        store: Any = FaultyStore(self, life)
+        life.hands = SimulatedExecutor(self, launcher, 4, life)
+        store = FaultyStore(self, life).as_store()
         chance = random.Random(self.chance.random())
         queue = self.queue.for_engine()
         lacking = {dict(enumerate(self.scene.lacking, 1)).get(index, "")}
@@ -279,11 +280,11 @@ class World:
             lacking |= {ASK, LETTER}
         queue = with_fields(queue, specs={name: spec for name, spec in queue.specs.items() if name not in lacking})
         life.types = queue.types
-        life.engine = Engine(
+        life.engine = Engine(Setup(
             store, [queue], life.hands, self.app.events, self.clock.steady,
             concurrency=4, lease=LEASE, poll=5.0, chance=chance,
             run_spawned=lambda work: self.throttler.aside(life, work),
-        )  # fmt: skip
+        ))  # fmt: skip
         self.trace(life, "starts")
         return life
 
@@ -308,7 +309,7 @@ class World:
             if self.clock.steady() >= limit:
                 raise audit.Broken("I13: some job takes one engine after another with it")
             self._step(until)
-        dead = self.store.orphans([self.queue.number], 100)
+        dead = self.store.owned([self.queue.number], None, 100)
         if dead:
             raise audit.Broken(f"I13: {len(dead)} jobs still belong to dead engines, e.g. {dead[0]}")
 

@@ -14,6 +14,7 @@ from hipq.stores import clock as clocks
 from hipq.stores.clock import SystemClock
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.clock import HandClock
+from tests.engine.working import until_empty
 
 NAMESPACE = ["unshare", "--user", "--map-root-user", "--time", "--monotonic", "{}", "--boottime", "{}", "--fork"]
 PROGRAM = """
@@ -63,12 +64,46 @@ def test_a_job_of_a_process_whose_clock_is_ahead_starts_when_the_engines_clock_s
     adding, working = Hipq("shop", url, clock=ahead), Hipq("shop", url, clock=behind)
     working.queue("orders").job("work")(lambda job: job.data)
     job_id = adding.queue("orders").enqueue("work", 1)
-    engine = working.engine()
-    engine.turn()  # `run(until_empty=True)` would wait for it: for whoever added it, it is due
-    assert (working.job(job_id).state, engine.in_flight, engine.idle) == ("initial", {}, False)
+    until_empty(working)  # which does not wait for it, as for no job whose time has not come
+    assert working.job(job_id).state == "initial"
     assert "1 h" in str(working.why(job_id)) or "09:00" in str(working.why(job_id))
     behind.advance(hours=1)
-    engine.run(until_empty=True)
+    until_empty(working)
     assert working.job(job_id).code == "ok"
     adding.close()
     working.close()
+
+
+PROGRAM_OF_ITS_OWN_TIME = """
+import sys, time
+real, ahead = time.time_ns, int(sys.argv[2]) * 10**9
+time.time_ns = lambda: real() + ahead
+from hipq import Hipq
+app = Hipq("shop", sys.argv[1])
+orders = app.queue("orders")
+ran = []
+work = orders.job("work")(lambda job: ran.append(job.data))
+tick = orders.job("tick")(lambda job: ran.append("tick"))
+tick.cron(sys.argv[3], name="hourly")
+for word in sys.argv[4:]:
+    app.run(until_empty=True) if word == "run" else work.enqueue(word)
+print(*sorted(ran))
+"""
+
+
+def test_two_processes_whose_clocks_differ_by_an_hour(tmp_path: Path) -> None:
+    """What docs/operating.md promises: nothing starts before its time by the clock of the worker that looks, no tick
+    comes twice, and nobody hangs."""
+    url = f"sqlite:///{tmp_path}/a.db"
+    hourly = f"{(time.gmtime().tm_min + 30) % 60} * * * *"  # at no moment that comes while this test runs
+
+    def program(ahead: int, *words: str) -> list[str]:
+        command = [sys.executable, "-c", PROGRAM_OF_ITS_OWN_TIME, url, str(ahead), hourly, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.split()
+
+    assert program(0, "now1", "run") == ["now1"]
+    assert program(3600, "ahead1", "run") == ["ahead1", "tick"]
+    assert program(0, "now2", "run") == ["now2"], "a tick came twice"
+    assert program(3600, "ahead2") == []
+    assert program(0, "now3", "run") == ["now3"]
+    assert program(3600, "now4", "run") == ["ahead2", "now4"]

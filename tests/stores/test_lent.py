@@ -15,8 +15,9 @@ from psycopg.rows import dict_row
 from hipq.errors import Invalid, SchemaError, StoreUnavailable
 from hipq.job.model import New
 from hipq.job.states import READY
-from hipq.stores.base import QueueTables, Store
 from hipq.stores.open import open_guest, open_store
+from hipq.stores.protocols import Store
+from hipq.stores.values import QueueTables
 from tests.servers import clean_database
 
 

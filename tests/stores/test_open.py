@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from hipq import Hipq, Invalid
+from hipq.errors import StoreUnavailable
 from hipq.stores.open import url_of, without_password
 from tests.servers import OwnPostgres
 
@@ -238,3 +240,16 @@ SHOWN = {
 def test_a_database_is_shown_without_its_password(db: str, shown: str) -> None:
     assert without_password(db) == shown
     assert "cret" not in without_password(db)
+
+
+@pytest.mark.parametrize("url", ["postgresql://hipq@127.0.0.1:1/shop", "sqlite:////no/such/folder/shop.db"])
+def test_a_program_that_runs_jobs_hears_at_once_that_its_database_is_away(url: str) -> None:
+    """As its docstring says; `hipq worker` waits."""
+    app = Hipq("shop", url)
+    app.queue("orders")
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable):
+        app.run()
+    with pytest.raises(StoreUnavailable), app.working():
+        pass
+    assert time.monotonic() - began < 30

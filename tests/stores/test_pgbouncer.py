@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 import pytest
 
 from hipq import Hipq, Job, Wait, admit, limit
-from hipq.errors import DuplicateKey, StoreBusy
+from hipq.errors import DuplicateKey, Invalid, StoreBroken, StoreBusy
+from hipq.job.states import SCHEDULED
+from hipq.stores.postgres import connection
 from hipq.stores.postgres.session import LOCK_SECONDS
 from tests.brokers.pgbouncer import SESSIONS, OwnPgBouncer
 from tests.servers import fresh_database
@@ -106,6 +113,67 @@ def test_without_one_it_looks_once_a_second_and_says_so_once(app: Hipq, caplog: 
     assert "HIPQ_LISTEN_URL" in caplog.text
 
 
+def other_database(direct: str, _bouncer: OwnPgBouncer) -> str:
+    return urlunsplit(urlsplit(direct)._replace(path="/postgres"))
+
+
+def other_role(direct: str, _bouncer: OwnPgBouncer) -> str:
+    parts = urlsplit(direct)
+    return urlunsplit(parts._replace(netloc=f"nobody_here@{parts.netloc.rpartition('@')[2]}"))
+
+
+WRONG: dict[str, tuple[Callable[[str, OwnPgBouncer], str], str]] = {
+    "nobody there": (lambda _direct, _bouncer: "postgresql://hipq@127.0.0.1:1/x", "refused"),
+    "another role": (other_role, "nobody_here"),
+    "another database": (other_database, "it leads to another database, or to a pool in transaction mode"),
+    "the pooler itself": (lambda _direct, bouncer: bouncer.database, "a pool in transaction mode"),
+}
+
+
+@pytest.mark.parametrize("bouncer", ["transaction"], indirect=True)
+@pytest.mark.parametrize(("wrong", "why"), WRONG.values(), ids=WRONG)
+def test_a_wrong_url_to_listen_at_is_said_once_and_it_looks_instead(
+    app: Hipq,
+    bouncer: OwnPgBouncer,
+    direct: str,
+    wrong: Callable[[str, OwnPgBouncer], str],
+    why: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("HIPQ_LISTEN_URL", wrong(direct, bouncer))
+    monkeypatch.setattr(connection, "HEARD_SECONDS", 1.0)
+    caplog.set_level(logging.WARNING, "hipq")
+    quick = app.queue("plain").job("quick")(lambda _: "done")
+    app.migrate()
+    with app.working(poll=0.2):
+        until(lambda: "HIPQ_LISTEN_URL" in caplog.text)
+        for _ in range(3):
+            assert app.result(quick.enqueue(), timeout=60) == "done"
+        time.sleep(2.5)  # it has tried again
+    (told,) = [record.getMessage() for record in caplog.records if "HIPQ_LISTEN_URL" in record.getMessage()]
+    assert why in told
+    assert "looks for jobs once a second instead" in told
+
+
+def test_the_error_for_a_url_that_is_none_names_its_variable(direct: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HIPQ_LISTEN_URL", "garbage")
+    with pytest.raises(Invalid, match="HIPQ_LISTEN_URL is not a PostgreSQL URL"):
+        Hipq("shop", direct).queue("plain").enqueue("quick")
+
+
+@pytest.mark.parametrize("bouncer", ["statement"], indirect=True)
+def test_statement_mode_is_refused_in_a_sentence(app: Hipq, bouncer: OwnPgBouncer, tmp_path: Path) -> None:
+    with pytest.raises(StoreBroken, match="set pool_mode = transaction"):
+        app.migrate()
+    (tmp_path / "shop.py").write_text('from hipq import Hipq\napp = Hipq("shop")\napp.queue("plain")\n')
+    command = [str(Path(sys.executable).with_name("hipq")), "worker", "shop:app"]
+    settings = os.environ | {"HIPQ_DATABASE_URL": bouncer.database}
+    ended = subprocess.run(command, cwd=tmp_path, env=settings, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "statement mode" in ended.stderr
+
+
 def test_settings_hold_in_every_transaction(app: Hipq, direct: str) -> None:
     """A lock is not waited for longer than a turn may take; and who comes after us finds nothing of ours."""
     app.migrate()
@@ -115,7 +183,7 @@ def test_settings_hold_in_every_transaction(app: Hipq, direct: str) -> None:
         theirs.execute("LOCK TABLE shop_plain IN ACCESS EXCLUSIVE MODE")
         began = time.monotonic()
         with pytest.raises(StoreBusy):
-            app.store.stage(plain.number, 1, 1)
+            app.store.stage(plain.number, SCHEDULED, 1, 1)
         assert LOCK_SECONDS - 0.1 < time.monotonic() - began < 30
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import logging
 import sqlite3
 import time
 from collections.abc import Iterator
@@ -13,9 +14,12 @@ from typing import Any, Protocol
 import psycopg
 import pytest
 
-from hipq import Answer, Hipq, Job, JobType, Ok, Wait
+from hipq import Answer, Hipq, Job, JobType, Ok, Wait, fixed
 from hipq.job.model import queue_of
 from hipq.job.when import to_datetime
+from hipq.observe import logs
+from hipq.stores import claim_groups
+from tests.engine.working import until_empty
 from tests.servers import clean_database
 
 
@@ -167,6 +171,7 @@ def test_data_that_is_no_json_ends_its_own_job(shop: Shop, stranger: Stranger, u
     good = add(stranger, url, job_type="'pack'", job_key="'good'", job_data="'1'")
     work(shop)
     assert shop.app.job(bad).code == "error"
+    assert "its data is not JSON" in shop.app.job(bad).error
     assert shop.app.job(good).code == "ok"
 
 
@@ -187,7 +192,8 @@ def test_an_empty_payload_ends_its_own_job(shop: Shop, stranger: Stranger, url: 
 @pytest.mark.parametrize(
     ("column", "value"),
     [("scheduled_run_time", "0"), ("scheduled_run_time", "-1"), ("timeout", "0"), ("timeout", "1e18"),
-     ("throttle_factor", "0")],
+     ("throttle_factor", "0"), ("throttle_factor", "-1"), ("throttle_factor", "1000000001"), ("create_time", "-1"),
+     ("create_time", str(1 << 62)), ("owner", "77"), ("held", "1000")],
 )  # fmt: skip
 def test_values_that_no_engine_could_work_with_are_refused(
     shop: Shop, stranger: Stranger, url: str, column: str, value: str
@@ -195,6 +201,72 @@ def test_values_that_no_engine_could_work_with_are_refused(
     with pytest.raises((sqlite3.IntegrityError, psycopg.errors.CheckViolation)):
         add(stranger, url, **{"job_type": "'pack'", "job_key": "'bad'", column: value})
     assert shop.app.jobs("orders") == []
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("time_windows", "rubbish"), ("time_windows", ""), ("time_windows", '[{"start": "25:00", "end": "01:00"}]'),
+     ("meta", "[]"), ("meta", '{"retry": {"x": 1}}'), ("meta", '{"retry": {"registered": []}}')],
+)  # fmt: skip
+def test_what_no_engine_can_read_ends_its_own_job_and_says_so(
+    shop: Shop, stranger: Stranger, url: str, column: str, value: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.WARNING, "hipq")
+    logs.subscribe(shop.app.events)
+    bad = add(stranger, url, **{"job_type": "'pack'", "job_key": "'bad'", column: f"'{value}'"})
+    good = add(stranger, url, job_type="'pack'", job_key="'good'", job_data="1")
+    until_empty(shop.app)
+    assert (shop.app.job(bad).code, shop.app.job(good).code) == ("error", "ok")
+    assert f"{column}, {value!r}, cannot be used" in str(shop.app.job(bad).fault)
+    assert caplog.text.count(f"job={bad}") == 1
+    assert shop.ran == [1]
+    shown = shop.app.job(bad)
+    assert (shown.attempt, shown.time_windows, shown.then) == (0, [], "")
+    assert [entry["event"] for entry in shown.history] == ["error"]
+
+
+@pytest.mark.parametrize("url", ["postgresql"], indirect=True)
+def test_meta_that_is_no_json_ends_its_own_job(shop: Shop, stranger: Stranger, url: str) -> None:
+    """SQLite refuses it."""
+    bad = add(stranger, url, job_type="'pack'", job_key="'bad'", meta="'rubbish'")
+    until_empty(shop.app)
+    assert "meta, 'rubbish', cannot be used" in str(shop.app.job(bad).fault)
+
+
+@pytest.mark.parametrize("columns", [{}, {"phase": "'ready'", "rank": "'1'"}])
+def test_a_time_zone_that_nobody_here_knows_holds_up_nobody(
+    shop: Shop, stranger: Stranger, url: str, columns: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    window = '[{"start": "00:00", "end": "24:00", "tz": "No/Such"}]'
+    bad = add(stranger, url, job_type="'pack'", job_key="'bad'", time_windows=f"'{window}'", **columns)
+    add(stranger, url, job_type="'pack'", job_key="'good'", job_data="1")
+    claim_groups._warn.cache_clear()
+    until_empty(shop.app)
+    assert shop.ran == [1]
+    assert shop.app.job(bad).phase == "ready"
+    assert caplog.text.count("has no No/Such") == 1
+
+
+@pytest.mark.parametrize("column", ["wait", "history", "wait_key", "result"])
+def test_columns_that_only_engines_write_become_those_of_a_new_job(
+    shop: Shop, stranger: Stranger, url: str, column: str
+) -> None:
+    @shop.orders.job(retry=fixed(0.001, attempts=2))
+    def fails(_: Job[Any]) -> None:
+        raise ValueError
+
+    fails.cancelled(lambda _: None)
+    bad = add(stranger, url, **{"job_type": "'fails'", "job_key": "'bad'", column: "'rubbish'"})
+    add(stranger, url, job_type="'pack'", job_key="'good'", job_data="1")
+    while shop.app.job(bad).state != "final":
+        until_empty(shop.app)
+    assert shop.ran == [1]
+    assert (shop.app.job(bad).failures, shop.app.job(bad).result) == (2, None)
+    assert [entry["event"] for entry in shop.app.job(bad).history] == ["claimed", "error", "again"] + [
+        "claimed",
+        "error",
+        "gave up",
+    ]
 
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)

@@ -18,11 +18,14 @@ from msgspec.structs import replace
 
 from hipq.job import transitions
 from hipq.job.model import Change, Row
+from hipq.job.states import PARKED, SCHEDULED
 from hipq.job.windows import dump, is_open, window
-from hipq.limits.limit import limit, per_lane
+from hipq.limits.limit import limit
+from hipq.limits.per_lane import per_lane
 from hipq.limits.rules import Rules
-from hipq.stores.base import Claim, Store
+from hipq.stores.claims import Claim
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
 from tests.contract.jobs import LATER, NOW, answer, new, ranked, waits
 from tests.servers import fresh_database
 from tests.stores.watched import Recorder, Seen, Watch, WatchedPostgres, WatchedSqlite
@@ -161,7 +164,7 @@ class Scene:
 
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
-        assert len(self.store.orphans(queues, 2 * WANTED)) == 2 * WANTED
+        assert len(self.store.owned(queues, None, 2 * WANTED)) == 2 * WANTED
         owned = self.store.owned(queues, self.engine_id)
         assert len(owned) == 2 * WANTED
         assert self.store.tokens([row.id for row in owned]) == {row.id: row.token for row in owned}
@@ -175,8 +178,8 @@ class Scene:
         assert self.store.newest(self.plain, WANTED // 4)
 
     def pass_time(self) -> None:
-        assert self.store.stage(self.ruled, NOW, WANTED) == WANTED
-        assert self.store.unpark(self.ruled, WANTED) == WANTED
+        assert self.store.stage(self.ruled, SCHEDULED, NOW, WANTED) == WANTED
+        assert self.store.stage(self.ruled, PARKED, 0, WANTED) == WANTED
 
 
 MOVED: Final = {
@@ -200,8 +203,8 @@ CASES: Final = {
 }
 """What is run, and the indexes it may use besides primary keys."""
 FILES: Final = {
-    "sqlite": "admitted answer_ended answer_late answer_left answer_live answer_pending answer_place answer_twins "
-    "answer_used claim finish peek held orphans others owned parked pick_ready pick_todo running "
+    "sqlite": "admitted answer_ended answer_late answer_left answer_pending answer_place answer_twins "
+    "answer_used claim finish key_holders peek held orphans others owned parked pick_ready pick_todo running "
     "ready_outside_window stage "
     "claim_group claim_groups tokens prune newest unpark update",
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "

@@ -17,11 +17,12 @@ from hipq.errors import StoreBusy
 from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.limits.limit import limit
-from hipq.stores.base import Claim, QueueTables, Stored
+from hipq.stores.claims import Claim
 from hipq.stores.open import without_password
 from hipq.stores.postgres import connection
 from hipq.stores.postgres.session import LOCK_SECONDS
 from hipq.stores.postgres.store import PostgresStore
+from hipq.stores.values import QueueTables, Stored
 from tests.contract.jobs import NOW, add, add_one, claim, new, row_of
 from tests.servers import fresh_database
 
@@ -96,10 +97,10 @@ def test_its_patience_ends_too_and_nothing_is_added(
 def test_a_renewal_that_is_not_committed_yet_does_not_end_a_lease(store: PostgresStore, queue: QueueTables) -> None:
     """The time an orphan is judged by is that of the statement, which no evaluation inside it moves on."""
     for name in ("orphans", "take_lease"):
-        text = store._statements._files[name]
+        text = store._statements.files[name]
         assert "lease_until > clock_timestamp()" not in text, name
         assert "lease_until <= clock_timestamp()" not in text, name
-    assert store.orphans([queue.number], 10) == []
+    assert store.owned([queue.number], None, 10) == []
 
 
 def test_there_is_one_way_to_hide_a_password(url: str) -> None:

@@ -219,7 +219,7 @@ class working:  # noqa: N801 - read as a verb
     def __exit__(self, *_: object) -> None:
         self._engine.stop()
         self._thread.join(60)
-        self._engine.hands.close()
+        self._engine.executor.close()
         assert not self._thread.is_alive()
 
 

@@ -17,7 +17,7 @@ import pytest
 
 from hipq import Hipq, Invalid, Job
 from hipq.errors import StoreBroken, StoreRefused, StoreUnavailable
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from hipq.stores.sqlite import connection
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.store import SqliteStore
@@ -223,7 +223,7 @@ def test_many_queues_are_looked_at_in_one_statement(tmp_path: Path) -> None:
     statements: list[str] = []
     with store._db.reading() as conn:
         conn.set_trace_callback(statements.append)
-    store.orphans(queues, 10)
+    store.owned(queues, None, 10)
     store.owned(queues, 1)
     assert len(statements) == 2
     store.close()
@@ -253,7 +253,7 @@ def test_each_look_has_its_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "_final" not in plans[-1]
     assert store.find(Filter(queue, state="final", phase="ready")) == []
     plans.clear()
-    store.orphans([queue], 10)
+    store.owned([queue], None, 10)
     store.owned([queue], 1)
     assert all("shop_orders_owner" in plan for plan in plans)
     store.close()

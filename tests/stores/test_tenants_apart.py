@@ -13,7 +13,7 @@ from typing import Any, Final
 import pytest
 
 from hipq.job.model import LISTED
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from tests.servers import fresh_database
 from tests.stores.watched import Recorder, Seen, Watch, WatchedPostgres, WatchedSqlite
 
@@ -78,7 +78,7 @@ class Scene:
 
     def look(self, name: str) -> list[int]:
         wanted: dict[str, Any] = {"limit": 100} | FILTERS[name]
-        return [row.id for row in self.watch.store.listed(Filter(self.queue, tenant="own", **wanted))]
+        return [row.id for row in self.watch.store.find(Filter(self.queue, tenant="own", **wanted), brief=True)]
 
 
 class Measured:

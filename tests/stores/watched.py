@@ -14,9 +14,10 @@ import psycopg
 import pytest
 
 from hipq.limits.rules import NO_RULES
-from hipq.stores.base import Claim, Store
+from hipq.stores.claims import Claim
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore
+from hipq.stores.protocols import Store
 from hipq.stores.sqlite.store import SqliteStore
 from hipq.testing.clock import HandClock
 

@@ -6,17 +6,16 @@ import gc
 import logging
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import cache
 from statistics import median
-from typing import cast
+from typing import ClassVar, cast
+from urllib.parse import urlencode
 from uuid import uuid4
 
 import pytest
@@ -37,6 +36,8 @@ from tests.brokers.kafka import (
     send_with_header,
     with_options,
 )
+from tests.transports.contract import CrashContract, GroupContract, LagContract, StreamContract
+from tests.transports.link import Link
 
 # The mock cluster wakes no waiting fetch when a message comes, as Kafka does, and makes those who join a group wait for
 # what a session has over a second; Kafka takes no sessions this short.
@@ -131,33 +132,50 @@ def numbers(count: int) -> list[bytes]:
     return [str(number).encode() for number in range(count)]
 
 
+class KafkaLink(Link):
+    """A topic with one partition."""
+
+    transport: ClassVar = kafka
+    headers: ClassVar = {"hipq-job": "7", "Trace": "ü, ö"}
+    quick = (0.1, 5, 15)
+    broke = gone = GONE
+    first_lag = None
+    no_host = "there is no host called nowhere.invalid"
+
+    def __init__(self, topic: str) -> None:
+        super().__init__()
+        self._topic = topic
+
+    def url(self, **options: str) -> str:
+        quick = QUICK if is_mock(self._topic) else "heartbeat.interval.ms=100"
+        return with_options(with_options(self._topic, quick), urlencode(options))
+
+    def put_odd(self) -> list[tuple[bytes, dict[str, str]]]:
+        others = Producer({**settings(self.where), "log_level": 0})
+        others.produce(self.where.name)  # no body, no key
+        others.produce(self.where.name, b"", b"\xff\xfe", headers=[("broken", b"a\xffb"), ("none", None)])
+        others.flush(10)
+        send_with_header(self.url(), b"\xff\xfe", b"\x00\xff")  # which confluent-kafka cannot read
+        return [(b"", {}), (b"", {"broken": "a\ufffdb", "none": ""}), (b"\x00\xff", {})]
+
+
+class TestContract(StreamContract, CrashContract, GroupContract, LagContract):
+    @pytest.fixture
+    def link(self, topic: str) -> Iterator[KafkaLink]:
+        with closing(KafkaLink(topic)) as link:
+            yield link
+
+    @pytest.fixture
+    def own(self, own: OwnKafka, group: str) -> Iterator[tuple[KafkaLink, OwnKafka]]:
+        with closing(KafkaLink(own.create(f"own-{group}"))) as link:
+            yield link, own
+
+    def test_many_come_in_big_batches_sent_by_twenty_threads(self, link: Link) -> None:
+        super().test_many_come_in_big_batches_sent_by_twenty_threads(link)
+        assert [one.name for one in threading.enumerate()].count("hipq-kafka") == 1  # so many producers are there
+
+
 # -- what is sent is received ----------------------------------------------------------------------------------------
-def test_a_message_arrives_byte_for_byte_with_its_key_and_headers(topic: str, group: str, opened: Opened) -> None:
-    body = bytes(range(256)) * 3
-    opened.sender(topic).send(Outgoing(body, "ключ-1", {"hipq-key": "ключ-1", "Trace": "ü, ö"}), 10)
-    (message,) = drain(opened.source(topic, group), 1)
-    assert message.body == body
-    assert message.key == "ключ-1"
-    assert message.headers == {"hipq-key": "ключ-1", "trace": "ü, ö"}
-    name = address(topic).name
-    assert message.subject == name
-    assert message.id == f"{name}-0-0"
-
-
-def test_odd_messages_come_and_do_not_stop_the_stream(topic: str, group: str, opened: Opened) -> None:
-    others = Producer({**settings(address(topic)), "log_level": 0})
-    others.produce(address(topic).name)  # no body, no key
-    others.produce(address(topic).name, b"", b"\xff\xfe", headers=[("broken", b"a\xffb"), ("none", None)])
-    others.flush(10)
-    send_with_header(topic, b"\xff\xfe", b"\x00\xff")  # which confluent-kafka cannot read
-    opened.sender(topic).send(Outgoing(b"x" * 1_000_000 + b"end", "big"), 10)
-    opened.sender(topic).send(Outgoing(b"last"), 10)
-    nothing, broken, unnamed, big, last = drain(opened.source(topic, group), 5)
-    assert (nothing.body, nothing.key, nothing.headers) == (b"", "", {})
-    assert (broken.body, broken.key, broken.headers) == (b"", "��", {"broken": "a�b", "none": ""})
-    assert (unnamed.body, unnamed.headers) == (b"\x00\xff", {})
-    assert big.body == b"x" * 1_000_000 + b"end"
-    assert last.body == b"last"
 
 
 @pytest.mark.parametrize(
@@ -177,27 +195,6 @@ def test_the_order_of_a_key_is_kept_over_several_partitions(group: str, opened: 
     assert len({one.id.rpartition("-")[0] for one in got}) > 1
     for key in range(6):
         assert [int(one.body) for one in got if one.key == f"key-{key}"] == list(range(key, 60, 6))
-
-
-def test_twenty_threads_send_through_one_sender(topic: str, group: str, opened: Opened) -> None:
-    out = opened.sender(topic)
-    failed: list[BaseException] = []
-
-    def send(thread: int) -> None:
-        try:
-            send_all(out, *(f"{thread}-{number}".encode() for number in range(50)))
-        except BaseException as error:
-            failed.append(error)
-
-    threads = [threading.Thread(target=send, args=(number,)) for number in range(20)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not failed
-    assert [one.name for one in threading.enumerate()].count("hipq-kafka") == 1  # so many producers are there
-    got = bodies(drain(opened.source(topic, group), 1000))
-    assert sorted(got) == sorted(f"{thread}-{number}".encode() for thread in range(20) for number in range(50))
 
 
 def test_a_lone_message_is_not_kept_waiting_and_many_come_together(topic: str, group: str, opened: Opened) -> None:
@@ -223,54 +220,6 @@ def test_a_lone_message_is_not_kept_waiting_and_many_come_together(topic: str, g
 
 
 # -- acknowledging ---------------------------------------------------------------------------------------------------
-def test_what_is_not_acknowledged_comes_again_to_another_source_with_the_same_ids(
-    topic: str, group: str, opened: Opened
-) -> None:
-    put(topic, *numbers(10))
-    first = opened.source(topic, group)
-    seen = drain(first, 10, done=False)
-    first.done(seen[:4])
-    assert first.lag() == 6
-    first.close()
-    began = time.monotonic()
-    second = opened.source(topic, group)
-    again = drain(second, 6)
-    assert time.monotonic() - began < 20
-    assert [(one.id, one.body) for one in again] == [(one.id, one.body) for one in seen[4:]]
-    assert len({one.id for one in seen}) == 10
-    second.close()
-    third = opened.source(topic, group)
-    assert third.receive(10, 0.6) == []
-    assert third.lag() == 0
-
-
-def test_another_group_sees_everything_for_itself(topic: str, group: str, opened: Opened) -> None:
-    put(topic, *numbers(3))
-    assert bodies(drain(opened.source(topic, group), 3)) == numbers(3)
-    named = opened.source(topic, group, f"&group={group}-other")
-    assert bodies(drain(named, 3)) == numbers(3)
-
-
-def test_what_a_killed_process_had_comes_again(own: OwnKafka, group: str, opened: Opened) -> None:
-    topic = own.create(f"killed-{group}")
-    put(topic, *numbers(5))
-    code = (
-        "import sys, time; from hipq.transports import address, source\n"
-        "into = source(address(sys.argv[1]), sys.argv[2], None)\n"
-        "got = []\n"
-        "while len(got) < 5: got += into.receive(100, 1)\n"
-        "into.done(got[:2])\n"
-        "print(*(one.id for one in got), flush=True); time.sleep(60)\n"
-    )
-    child = subprocess.Popen([sys.executable, "-c", code, f"{topic}?{QUICK}", group], stdout=subprocess.PIPE, text=True)
-    assert child.stdout
-    ids = child.stdout.readline().split()
-    os.kill(child.pid, signal.SIGKILL)
-    child.communicate()
-    began = time.monotonic()
-    again = drain(opened.source(topic, group), 3)
-    assert [one.id for one in again] == ids[2:]
-    assert time.monotonic() - began < 20
 
 
 def test_two_sources_of_a_group_share_and_together_see_everything(group: str, opened: Opened) -> None:
@@ -301,12 +250,12 @@ def test_partitions_taken_away_between_receive_and_done_do_no_harm(group: str, o
         first = opened.source(topic, group)
         had = drain(first, 20, done=False)
         second = opened.source(topic, group)
-        came: list[Message] = []
+        message: list[Message] = []
         until = time.monotonic() + 30
-        while not came and time.monotonic() < until:
+        while not message and time.monotonic() < until:
             first.receive(1, 0.05)  # in here partitions are given up
-            came = list(second.receive(100, 0.05))
-        assert came, "the second source got no partition"
+            message = list(second.receive(100, 0.05))
+        assert message, "the second source got no partition"
         put(topic, *(20 * [b"more"]))
         while some := second.receive(100, 0.3):
             second.done(some)
@@ -563,25 +512,6 @@ def test_good_urls_are_accepted_whether_or_not_anybody_listens() -> None:
         check(address(url))
     with pytest.raises(Invalid, match="say which group"):
         source(address("kafka://b/t"), "", NO_PLACES)
-
-
-def test_nothing_is_left_behind(topic: str, group: str) -> None:
-    def left() -> tuple[int, int]:
-        return len(os.listdir("/proc/self/task")), len(os.listdir("/proc/self/fd"))
-
-    before = left()
-    out, into = sender(address(topic)), source(address(with_options(topic, QUICK)), group, NO_PLACES)
-    send_all(out, b"1")
-    drain(into, 1)
-    assert left()[0] > before[0]
-    out.close()
-    into.close()
-    into.close()
-    del out, into
-    until = time.monotonic() + 30
-    while left() != before and time.monotonic() < until:
-        time.sleep(0.05)
-    assert left() == before
 
 
 def test_a_forked_child_ends_and_the_parent_goes_on(

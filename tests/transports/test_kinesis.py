@@ -7,15 +7,15 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from select import select
-from typing import Any
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from hipq import Hipq
 from hipq.answers.checkpoints import StoredCheckpoints
@@ -23,7 +23,9 @@ from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, kinesis, kinesis_shares
 from hipq.transports.base import Checkpoints, Message, Outgoing, Source
 from tests.brokers.aws import CREDENTIALS, REGION, FaultyAws, OwnAws, aws_endpoint, client
-from tests.transports.places import MemoryPlaces
+from tests.transports.checkpoints import MemoryCheckpoints
+from tests.transports.contract import StreamContract
+from tests.transports.link import PASSWORD, Link
 
 SECRET = "s3cr3t/value"
 FIRST, SECOND, THIRD = (f"shardId-00000000000{number}" for number in range(3))
@@ -70,8 +72,10 @@ def _sender(name: str, endpoint: str = "") -> closing[Any]:
     return closing(kinesis.sender(address(_address(name, endpoint))))
 
 
-def _source(name: str, places: Checkpoints | None = None, endpoint: str = "", **options: object) -> closing[Any]:
-    return closing(kinesis.source(address(_address(name, endpoint, **options)), "group", places or MemoryPlaces()))
+def _source(name: str, checkpoints: Checkpoints | None = None, endpoint: str = "", **options: object) -> closing[Any]:
+    return closing(
+        kinesis.source(address(_address(name, endpoint, **options)), "group", checkpoints or MemoryCheckpoints())
+    )
 
 
 def _fill(name: str, bodies: list[bytes], key: str = "") -> None:
@@ -91,18 +95,57 @@ def _some(source: Source, count: int, seconds: float = 30) -> list[Message]:
     return found
 
 
+class KinesisLink(Link):
+    """A stream with one shard."""
+
+    transport: ClassVar = kinesis
+    headers: ClassVar = {"hipq-key": "key ü 1", "hipq-job": "7", "Traceparent": "0"}
+    durable = False
+    quick = (0.5, 1, 3)
+    many = (60, 12)
+    broke = gone = Link.gone
+    no_host = "there is no host nowhere.invalid (unknown name); look at region and endpoint"
+
+    def __init__(self, endpoint: str = "") -> None:
+        super().__init__()
+        self.endpoint = endpoint or aws_endpoint()
+        self.name = f"hipq-{uuid4().hex[:12]}"
+        self.notes_of_all = MemoryCheckpoints()
+        self.create()
+
+    def create(self) -> None:
+        client("kinesis", self.endpoint).create_stream(StreamName=self.name, ShardCount=1)
+        self.notes_of_all.notes.clear()
+
+    def url(self, **options: str) -> str:
+        return _address(self.name, self.endpoint, **options)
+
+    def url_at(self, server: str) -> str:
+        return _address("s", f"http://{server}").replace("kinesis://", f"kinesis://KEY:{PASSWORD}@/")
+
+    def checkpoints(self) -> MemoryCheckpoints:
+        return self.notes_of_all.others()
+
+    def received(self, key: str, headers: Mapping[str, str]) -> dict[str, str]:  # noqa: ARG002
+        """Kinesis has no headers; those of hipq are left out."""
+        return {}
+
+    def put_odd(self) -> list[tuple[bytes, dict[str, str]]]:
+        for key in ("\u00ad", "k" * 256):
+            client("kinesis", self.endpoint).put_record(StreamName=self.name, Data=b"\xff\x00", PartitionKey=key)
+        return [(b"\xff\x00", {})] * 2
+
+    def close(self) -> None:
+        super().close()
+        with suppress(EndpointConnectionError):  # a server of the test's own has gone already
+            client("kinesis", self.endpoint).delete_stream(StreamName=self.name)
+
+
+class TestContract(StreamContract):
+    kind, server = KinesisLink, OwnAws
+
+
 # -- messages -------------------------------------------------------------------------------------------------------
-def test_a_message_arrives_as_it_was_sent(stream: str) -> None:
-    odd = [b"", b"\xff\x00", b'{"a": "\xc3\xbc"}\r\n', b"x" * 1_000_000]
-    with _sender(stream) as sender, _source(stream) as source:
-        for body in odd:
-            sender.send(Outgoing(body, "order 5 ü", {"hipq-key": "order 5 ü", "hipq-job": "7", "Traceparent": "0"}), 10)
-        got = _some(source, len(odd))
-    assert [message.body for message in got] == odd
-    assert {message.key for message in got} == {"order 5 ü"}
-    assert [message.headers for message in got] == [{}] * len(odd)
-    assert [message.id for message in got] == [f"{FIRST}:{number}" for number in range(1, 5)]
-    assert got[0].subject == stream
 
 
 def test_messages_without_a_key_go_anywhere(wide: str) -> None:
@@ -131,12 +174,12 @@ def test_what_kinesis_cannot_carry_is_refused(message: Outgoing, says: str) -> N
 # -- acknowledging --------------------------------------------------------------------------------------------------
 def test_what_was_not_acknowledged_comes_again_and_the_rest_does_not(stream: str) -> None:
     _fill(stream, [b"1", b"2", b"3"])
-    places = MemoryPlaces()
-    with _source(stream, places) as first:
+    checkpoints = MemoryCheckpoints()
+    with _source(stream, checkpoints) as first:
         first.done(first.receive(1, 5))
         before = [(message.id, message.body) for message in first.receive(10, 5)]
         assert first.receive(10, 0.5) == []  # renews its claim, meanwhile
-    with _source(stream, places.others()) as second:
+    with _source(stream, checkpoints.others()) as second:
         assert [(message.id, message.body) for message in _some(second, 2)] == before
         assert [body for _, body in before] == [b"2", b"3"]
         assert second.receive(10, 0.6) == []
@@ -151,8 +194,8 @@ from hipq.transports import address, kinesis, kinesis_shares
 
 kinesis_shares.LOOK_SECONDS = 0.2
 claims.SECONDS = float(sys.argv[4])
-places = StoredCheckpoints(open_store(sys.argv[1]), "stream")
-source = kinesis.source(address(sys.argv[2]), "group", places)
+checkpoints = StoredCheckpoints(open_store(sys.argv[1]), "stream")
+source = kinesis.source(address(sys.argv[2]), "group", checkpoints)
 while True:
     messages = source.receive(4, 5)
     source.done(messages)
@@ -221,12 +264,12 @@ def test_those_that_stay_take_over_what_a_killed_process_had(
 
 def test_a_shard_that_somebody_else_took_meanwhile_is_left_to_them(stream: str) -> None:
     _fill(stream, [b"1", b"2"])
-    places = MemoryPlaces()
-    with _source(stream, places) as source:
+    checkpoints = MemoryCheckpoints()
+    with _source(stream, checkpoints) as source:
         source.done(source.receive(1, 5))
         late = source.receive(1, 5)
-        other = places.others()
-        places.notes[FIRST] = (places.notes[FIRST][0], other)
+        other = checkpoints.others()
+        checkpoints.notes[FIRST] = (checkpoints.notes[FIRST][0], other)
         source.done(late)
         assert other.read()[FIRST] == "1"
         _fill(stream, [b"3"])
@@ -249,13 +292,13 @@ def test_lag_is_known_only_when_there_is_none(stream: str) -> None:
 def test_what_was_there_before_is_left_out_if_so_wished(pair: str) -> None:
     _fill(pair, [b"old"] * 12)
     time.sleep(1.1)  # Kinesis's clock, as we are told of it, has whole seconds
-    places = MemoryPlaces()
-    with _source(pair, places, start="latest") as source:
+    checkpoints = MemoryCheckpoints()
+    with _source(pair, checkpoints, start="latest") as source:
         assert source.receive(10, 0.3) == []
-    del places.notes[SECOND]  # as if it had come later
+    del checkpoints.notes[SECOND]  # as if it had come later
     _fill(pair, [b"new"] * 12)  # while nobody listens
     time.sleep(1.1)
-    with _source(pair, places.others(), start="latest") as source:
+    with _source(pair, checkpoints.others(), start="latest") as source:
         assert [message.body for message in _some(source, 12)] == [b"new"] * 12
         assert source.receive(10, 0.3) == []
 
@@ -279,37 +322,41 @@ def test_each_key_stays_in_order(wide: str) -> None:
 
 
 def test_sources_share_the_shards_and_together_see_everything(wide: str) -> None:
-    places = [MemoryPlaces()]
-    places += [places[0].others(), places[0].others()]
-    with _source(wide, places[0]) as one, _source(wide, places[1]) as two, _source(wide, places[2]) as three:
+    checkpoints = [MemoryCheckpoints()]
+    checkpoints += [checkpoints[0].others(), checkpoints[0].others()]
+    with (
+        _source(wide, checkpoints[0]) as one,
+        _source(wide, checkpoints[1]) as two,
+        _source(wide, checkpoints[2]) as three,
+    ):
         one.receive(10, 0)
-        assert len(places[0].mine()) == 4
-        _until(lambda: [len(each.mine()) for each in places] == [2, 1, 1], one, two, three)
+        assert len(checkpoints[0].mine()) == 4
+        _until(lambda: [len(each.mine()) for each in checkpoints] == [2, 1, 1], one, two, three)
         _fill(wide, [b"%d" % number for number in range(40)])
         got = [_some(one, 99, 1), _some(two, 99, 1), _some(three, 99, 1)]
     assert sorted(int(message.body) for some in got for message in some) == list(range(40))
     assert all(got)
-    assert [each.mine() for each in places] == [[], [], []]
+    assert [each.mine() for each in checkpoints] == [[], [], []]
 
 
 def test_what_a_source_had_that_is_gone_is_taken_over(pair: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kinesis_shares, "GONE_SECONDS", 1.0)
-    places = MemoryPlaces()
-    other = places.others()
-    with _source(pair, places) as stays:
+    checkpoints = MemoryCheckpoints()
+    other = checkpoints.others()
+    with _source(pair, checkpoints) as stays:
         gone = kinesis.source(address(_address(pair)), "group", other)
-        _until(lambda: len(places.mine()) == len(other.mine()) == 1, stays, gone)
-        for part, (position, owner) in places.notes.items():  # its claims end; it never says goodbye
-            places.notes[part] = (position, None if owner is other else owner)
-        _until(lambda: len(places.mine()) == 2, stays)
+        _until(lambda: len(checkpoints.mine()) == len(other.mine()) == 1, stays, gone)
+        for part, (position, owner) in checkpoints.notes.items():  # its claims end; it never says goodbye
+            checkpoints.notes[part] = (position, None if owner is other else owner)
+        _until(lambda: len(checkpoints.mine()) == 2, stays)
         gone.close()
-        assert len(places.mine()) == 2
+        assert len(checkpoints.mine()) == 2
 
 
 def test_a_merged_shard_is_read_when_those_before_it_are_done(pair: str) -> None:
     _fill(pair, [b"%d" % number for number in range(10)])
-    places = MemoryPlaces()
-    with _source(pair, places) as one, _source(pair, places.others()) as other:
+    checkpoints = MemoryCheckpoints()
+    with _source(pair, checkpoints) as one, _source(pair, checkpoints.others()) as other:
         got = list(one.receive(1000, 5))
         while len(got) < 10:
             got += one.receive(1000, 5)
@@ -321,25 +368,25 @@ def test_a_merged_shard_is_read_when_those_before_it_are_done(pair: str) -> None
         one.done(got)
         children = _some(one, 10)  # moto copies the old records into the new shard
         assert {message.id.partition(":")[0] for message in children} == {THIRD}
-    assert {part: place for part, place in places.read().items() if part in (FIRST, SECOND)} == {
+    assert {part: place for part, place in checkpoints.read().items() if part in (FIRST, SECOND)} == {
         FIRST: "END", SECOND: "END",
     }  # fmt: skip
 
 
 def test_a_shard_ends_where_kinesis_says_so(stream: str) -> None:
     _fill(stream, [b"1"])
-    places = MemoryPlaces()
-    with FaultyAws(aws_endpoint()) as server, _source(stream, places, server.url) as source:
+    checkpoints = MemoryCheckpoints()
+    with FaultyAws(aws_endpoint()) as server, _source(stream, checkpoints, server.url) as source:
         record = {"Data": "eA==", "PartitionKey": "k", "SequenceNumber": "7"}
         server.answer("GetRecords", 200, {"Records": [record], "MillisBehindLatest": 0})
         got = source.receive(10, 5)
         assert [message.body for message in got] == [b"x"]
         assert source.receive(10, 0.5) == []
-        assert (server.count("GetRecords"), places.read()[FIRST]) == (1, "")
+        assert (server.count("GetRecords"), checkpoints.read()[FIRST]) == (1, "")
         source.done(got)
-        assert places.read()[FIRST] == "END"
+        assert checkpoints.read()[FIRST] == "END"
         assert source.receive(10, 0.5) == []
-        assert places.mine() == []
+        assert checkpoints.mine() == []
 
 
 def test_much_comes_in_large_batches_and_not_more_than_wanted(stream: str) -> None:
@@ -369,21 +416,14 @@ def test_a_lone_message_comes_soon_and_a_quiet_shard_is_not_asked_too_often(stre
     assert min(took) < 0.5
 
 
-def test_twenty_threads_send_through_one_sender(stream: str) -> None:
-    with _sender(stream) as sender, _source(stream) as source:
-        with ThreadPoolExecutor(20) as threads:
-            list(threads.map(lambda number: sender.send(Outgoing(b"%d" % number), 10), range(60)))
-        assert sorted(int(message.body) for message in _some(source, 60)) == list(range(60))
-
-
 def test_nothing_is_left_behind_after_close(wide: str) -> None:
     before = set(threading.enumerate())
-    places = MemoryPlaces()
-    with _source(wide, places) as source:
+    checkpoints = MemoryCheckpoints()
+    with _source(wide, checkpoints) as source:
         _fill(wide, [b"x"] * 8)
         _some(source, 8)
     assert set(threading.enumerate()) <= before
-    assert [part for part, (_, owner) in places.notes.items() if owner] == []
+    assert [part for part, (_, owner) in checkpoints.notes.items() if owner] == []
 
 
 def _until(true: Callable[[], bool], *sources: Source) -> None:
@@ -421,8 +461,8 @@ def test_what_one_shard_gave_is_returned_even_if_another_fails(pair: str) -> Non
 
 def test_a_place_that_kinesis_no_longer_has_is_where_it_begins_now(stream: str) -> None:
     _fill(stream, [b"1", b"2"])
-    places = MemoryPlaces({FIRST: ("1", None)})
-    with FaultyAws(aws_endpoint()) as server, _source(stream, places, server.url) as source:
+    checkpoints = MemoryCheckpoints({FIRST: ("1", None)})
+    with FaultyAws(aws_endpoint()) as server, _source(stream, checkpoints, server.url) as source:
         server.fail("GetShardIterator", "InvalidArgumentException")
         assert [message.body for message in _some(source, 2)] == [b"1", b"2"]
 
@@ -483,7 +523,7 @@ def test_a_sender_and_a_source_say_what_is_wrong(endpoint: str, says: str) -> No
     url = _address("s", endpoint).replace("kinesis://", f"kinesis://KEY:{SECRET.replace('/', '%2F')}@/")
     with (
         closing(kinesis.sender(address(url))) as sender,
-        closing(kinesis.source(address(url), "group", MemoryPlaces())) as source,
+        closing(kinesis.source(address(url), "group", MemoryCheckpoints())) as source,
     ):
         _fails(lambda: sender.send(Outgoing(b"x"), 5), TransportUnavailable, says)
         _fails(lambda: source.receive(10, 1), TransportUnavailable, says)

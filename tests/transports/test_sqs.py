@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import logging
 import re
-import subprocess
-import sys
-import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from typing import Any
+from contextlib import closing, suppress
+from typing import Any, ClassVar
 from uuid import uuid4
 
 import pytest
+from botocore.exceptions import EndpointConnectionError
 
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, sqs, sqs_message
-from hipq.transports.base import Message, Outgoing, Sender, Source
+from hipq.transports.base import Message, Outgoing, Sender, Source, quoted
 from tests.brokers.aws import CREDENTIALS, REGION, FaultyAws, OwnAws, aws_endpoint, client
-from tests.transports.quickly import check_quick
+from tests.transports.contract import CrashContract, HoldContract, LagContract, SharingContract, StreamContract
+from tests.transports.link import PASSWORD, Link
 
 SECRET = "s3cr3t/value"
 
@@ -59,8 +58,8 @@ def _sender(name: str, endpoint: str = "") -> closing[Any]:
 
 
 def _source(name: str, endpoint: str = "", **options: object) -> closing[Any]:
-    places: Any = None
-    return closing(sqs.source(address(_address(name, endpoint, **options)), "group", places))
+    checkpoints: Any = None
+    return closing(sqs.source(address(_address(name, endpoint, **options)), "group", checkpoints))
 
 
 def _all(source: Source, most: int = 1000, acknowledge: bool = True) -> list[Message]:
@@ -80,16 +79,61 @@ def _fill(sender: Sender, count: int) -> set[bytes]:
     return bodies
 
 
+class SqsLink(Link):
+    transport: ClassVar = sqs
+    headers: ClassVar = {"hipq-attempt": "2", "Traceparent": "ü 00-1"}
+    ordered = False
+    durable = False
+    quick = (0.4, 2, 7)  # one of them may be quick by chance; half a second is what others are waited for
+    many = (80, 30)  # moto takes its time
+    crash_options: ClassVar = {"visibility": "2"}
+    broke = gone = Link.gone
+    no_host = "there is no host nowhere.invalid (unknown name); look at region and endpoint"
+
+    def __init__(self, endpoint: str = "") -> None:
+        super().__init__()
+        self.endpoint = endpoint or aws_endpoint()
+        self.name = f"hipq-{uuid4().hex[:12]}"
+        self.create()
+
+    def create(self) -> None:
+        self._queue = client("sqs", self.endpoint).create_queue(QueueName=self.name)["QueueUrl"]
+
+    def url(self, **options: str) -> str:
+        return _address(self.name, self.endpoint, **options)
+
+    def url_at(self, server: str) -> str:
+        return _address("q", f"http://{server}").replace("sqs://", f"sqs://KEY:{PASSWORD}@/")
+
+    def received(self, key: str, headers: Mapping[str, str]) -> dict[str, str]:
+        """A queue has no key: the key is a header of its own."""
+        return {**super().received(key, headers), **({"hipq-key": quoted(key)} if key else {})}
+
+    def put_odd(self) -> list[tuple[bytes, dict[str, str]]]:
+        server = client("sqs", self.endpoint)
+        binary = {"DataType": "Binary", "BinaryValue": b"\xff\x00"}
+        number = {"DataType": "Number", "StringValue": "7"}
+        wrong = {"DataType": "String", "StringValue": "base64"}
+        server.send_message(QueueUrl=self._queue, MessageBody="no base64 ü", MessageAttributes={"hipq-encoding": wrong})
+        server.send_message(
+            QueueUrl=self._queue, MessageBody="two", MessageAttributes={"Blob": binary, "count": number}
+        )
+        return [("no base64 ü".encode(), {}), (b"two", {"blob": "\ufffd\x00", "count": "7"})]
+
+    def calls_that_break(self, source: Source, messages: Sequence[Message]) -> list[Callable[[], object]]:  # noqa: ARG002
+        return [lambda: source.done([Message(b"", "1", handle="x")]), source.lag]
+
+    def close(self) -> None:
+        super().close()
+        with suppress(EndpointConnectionError):  # a server of the test's own has gone already
+            client("sqs", self.endpoint).delete_queue(QueueUrl=self._queue)
+
+
+class TestContract(StreamContract, HoldContract, CrashContract, LagContract, SharingContract):
+    kind, server = SqsLink, OwnAws
+
+
 # -- messages -------------------------------------------------------------------------------------------------------
-def test_a_message_arrives_as_it_was_sent(queue: str) -> None:
-    headers = {"hipq-key": "order 5 ü", "Traceparent": "00-1-2-01", "hipq-attempt": "2"}
-    with _sender(queue) as sender, _source(queue) as source:
-        sender.send(Outgoing(b'{"a": "\xc3\xbc"}\r\n', "order 5 ü", headers), 10)
-        (message,) = source.receive(10, 5)
-        assert message.body == b'{"a": "\xc3\xbc"}\r\n'
-        assert message.key == "order 5 ü"
-        assert message.headers == {"hipq-key": "order 5 ü", "traceparent": "00-1-2-01", "hipq-attempt": "2"}
-        assert (message.subject, len(message.id)) == (queue, 36)
 
 
 def test_the_key_goes_along_when_no_header_has_it(queue: str) -> None:
@@ -107,19 +151,6 @@ def test_any_body_comes_back_byte_for_byte(queue: str) -> None:
             (message,) = source.receive(10, 5)
             assert (message.body, message.headers) == (body, {})
             source.done([message])
-
-
-def test_what_strangers_send_does_not_block_the_queue(queue: str) -> None:
-    server = client("sqs", aws_endpoint())
-    url = server.get_queue_url(QueueName=queue)["QueueUrl"]
-    binary = {"DataType": "Binary", "BinaryValue": b"\xff\x00"}
-    number = {"DataType": "Number", "StringValue": "7"}
-    wrong = {"DataType": "String", "StringValue": "base64"}
-    server.send_message(QueueUrl=url, MessageBody="no base64 ü", MessageAttributes={"hipq-encoding": wrong})
-    server.send_message(QueueUrl=url, MessageBody="two", MessageAttributes={"Blob": binary, "count": number})
-    with _source(queue) as source:
-        found = {message.text: message.headers for message in _all(source)}
-    assert found == {"no base64 ü": {}, "two": {"blob": "\ufffd\x00", "count": "7"}}
 
 
 @pytest.mark.parametrize(
@@ -144,35 +175,6 @@ def test_a_message_that_is_too_long_is_refused_for_good(queue: str) -> None:
 
 
 # -- acknowledging --------------------------------------------------------------------------------------------------
-def test_what_was_not_acknowledged_comes_again_at_once_after_close(queue: str) -> None:
-    with _sender(queue) as sender:
-        _fill(sender, 25)
-    with _source(queue) as first:
-        before = {message.id: message.body for message in _all(first, acknowledge=False)}
-    with _source(queue) as second:
-        after = {message.id: message.body for message in _all(second)}
-    assert after == before
-    assert len(after) == 25
-
-
-def test_what_a_killed_process_had_comes_again(queue: str) -> None:
-    with _sender(queue) as sender:
-        sender.send(Outgoing(b"x"), 10)
-    program = (
-        "import sys, time\n"
-        "from hipq.transports import address, sqs\n"
-        "(message,) = sqs.source(address(sys.argv[1]), 'group', None).receive(10, 5)\n"
-        "print(message.id, flush=True)\n"
-        "time.sleep(60)\n"
-    )
-    command = [sys.executable, "-c", program, _address(queue, visibility=1)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
-        assert child.stdout
-        received = child.stdout.readline().strip()
-        child.kill()
-    with _source(queue) as source:
-        (message,) = source.receive(10, 5)
-        assert (message.id, message.body) == (received, b"x")
 
 
 def test_what_was_acknowledged_does_not_come_again(queue: str) -> None:
@@ -189,16 +191,6 @@ def test_a_message_that_cannot_be_deleted_is_left(queue: str) -> None:
         one, other = _all(source, acknowledge=False)
         source.done([Message(b"", "stranger", handle="no receipt"), one])
         assert [message.id for message in source.receive(10, 30)] == [other.id]
-
-
-def test_how_many_there_are_counts_those_in_hand(queue: str) -> None:
-    with _sender(queue) as sender, _source(queue) as source:
-        assert source.lag() == 0
-        _fill(sender, 15)
-        got = source.receive(5, 5)
-        assert (len(got), source.lag()) == (5, 15)
-        source.done(got)
-        assert source.lag() == 10
 
 
 # -- order, sharing, pace -------------------------------------------------------------------------------------------
@@ -233,63 +225,6 @@ def test_a_fifo_queue_drops_the_same_attempt_and_takes_the_next(fifo: str) -> No
         assert [message.headers["hipq-attempt"] for message in _all(source)] == ["1", "2"]
 
 
-def test_two_sources_share_and_together_see_everything(queue: str) -> None:
-    with _sender(queue) as sender:
-        bodies = _fill(sender, 60)
-    with _source(queue) as one, _source(queue) as other:
-        got: list[list[bytes]] = [[], []]
-        while some := [*one.receive(20, 0)]:
-            got[0] += [message.body for message in some]
-            others = other.receive(20, 0)
-            got[1] += [message.body for message in others]
-            one.done(some)
-            other.done(others)
-    assert sorted(got[0] + got[1]) == sorted(bodies)
-    assert min(len(got[0]), len(got[1])) >= 20
-
-
-def test_much_comes_in_large_batches(queue: str) -> None:
-    with _sender(queue) as sender, _source(queue) as source:
-        _fill(sender, 80)
-        first = source.receive(1000, 5)
-        assert len(first) >= 30  # moto takes its time
-        source.done(first)
-        assert len({message.id for message in [*first, *_all(source)]}) == 80
-
-
-def test_a_lone_message_comes_at_once(queue: str) -> None:
-    with _sender(queue) as sender, _source(queue) as source:
-
-        def measured() -> float:
-            sent_at: list[float] = []
-
-            def send() -> None:
-                time.sleep(0.05)
-                sent_at.append(time.monotonic())
-                sender.send(Outgoing(b"x"), 60)
-
-            thread = threading.Thread(target=send)
-            thread.start()
-            messages = source.receive(1000, 60)
-            took = time.monotonic() - sent_at[0]
-            source.done(messages)
-            thread.join()
-            return took
-
-        # One of them may be quick by chance; half a second is what others are waited for.
-        check_quick(measured, 0.4, count=2, of=7)
-
-
-def test_a_source_does_not_take_more_than_it_may_hold(queue: str) -> None:
-    with _sender(queue) as sender, _source(queue) as slow, _source(queue) as quick:
-        _fill(sender, 60)
-        held = slow.receive(25, 5)
-        assert len(held) == 25
-        assert slow.receive(25, 0) == []
-        assert len(_all(quick)) == 35
-        slow.done(held)
-
-
 def test_twenty_threads_send_through_one_sender(queue: str, caplog: pytest.LogCaptureFixture) -> None:
     with _sender(queue) as sender, _source(queue) as source:
         with ThreadPoolExecutor(20) as threads:
@@ -299,33 +234,11 @@ def test_twenty_threads_send_through_one_sender(queue: str, caplog: pytest.LogCa
 
 
 # -- a server in trouble --------------------------------------------------------------------------------------------
-def test_after_the_server_came_back_all_goes_on_and_nothing_is_sent_late() -> None:
-    with OwnAws() as server, _sender("q", server.url) as sender, _source("q", server.url) as source:
-        client("sqs", server.url).create_queue(QueueName="q")
-        sender.send(Outgoing(b"1"), 10)
-        assert [message.body for message in source.receive(10, 5)] == [b"1"]
-        server.stop()
-        for fails in (
-            lambda: sender.send(Outgoing(b"2"), 1),
-            lambda: source.receive(1000, 1),
-            lambda: source.done([Message(b"", "1", handle="x")]),
-            lambda: source.lag(),
-        ):
-            _fails(fails, TransportUnavailable, f"nobody listens at {server.url[7:]} (connection refused)", within=15)
-        began = time.monotonic()
-        source.close()
-        assert time.monotonic() - began < 15
-        server.start()
-        client("sqs", server.url).create_queue(QueueName="q")
-        with _source("q", server.url) as another:
-            assert another.receive(10, 1) == []
-            sender.send(Outgoing(b"3"), 10)
-            assert [message.body for message in another.receive(10, 5)] == [b"3"]
 
 
 def test_a_server_that_does_not_answer_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sqs, "LONGEST_POLL", 1)
-    monkeypatch.setattr(sqs, "PATIENCE", 0)
+    monkeypatch.setattr(sqs, "READ_SLACK", 0)
     with (
         OwnAws() as server,
         _sender("q", server.url) as sender,
@@ -391,14 +304,6 @@ def test_what_is_in_hand_is_returned_even_if_the_next_look_fails(queue: str) -> 
             assert [message.id for message in source.receive(100, 1)] == [f"{n}" for n in range(10)]
 
 
-def test_nothing_is_left_behind_after_close(queue: str) -> None:
-    before = set(threading.enumerate())
-    with _sender(queue) as sender, _source(queue) as source:
-        _fill(sender, 30)
-        source.done(source.receive(100, 5))
-    assert set(threading.enumerate()) <= before
-
-
 # -- errors ---------------------------------------------------------------------------------------------------------
 def _fails(work: Callable[[], Any], kind: type[HipqError], says: str, within: float = 20, name: str = "q") -> None:
     began = time.monotonic()
@@ -413,16 +318,11 @@ def _fails(work: Callable[[], Any], kind: type[HipqError], says: str, within: fl
 
 def _both(url: str, kind: type[HipqError], says: str, name: str = "q") -> None:
     """A sender and a source say the same."""
-    places: Any = None
-    with closing(sqs.sender(address(url))) as sender, closing(sqs.source(address(url), "group", places)) as source:
+    checkpoints: Any = None
+    with closing(sqs.sender(address(url))) as sender, closing(sqs.source(address(url), "group", checkpoints)) as source:
         _fails(lambda: sender.send(Outgoing(b"x"), 5), kind, says, name=name)
         _fails(lambda: source.receive(10, 1), kind, says, name=name)
         assert SECRET not in repr((sender, source))
-
-
-def test_an_unknown_host() -> None:
-    says = "there is no host nowhere.invalid:1 (unknown name); look at region and endpoint"
-    _both(_address("q", "http://nowhere.invalid:1"), TransportUnavailable, says)
 
 
 def test_a_queue_that_is_not_there() -> None:

@@ -26,7 +26,7 @@ def eventually(true: Callable[[], Any]) -> Any:
 
 class Working:
     def __init__(self, waiter: Waiter, **options: Any) -> None:
-        self.stop, self.hurry = threading.Event(), threading.Event()
+        self.stop, self.stop_now = threading.Event(), threading.Event()
         self.consumer = waiter.consumer(**{"wait": 1, "poller": False, **options})
         self.left: int | None = None
         """How many handlers still ran when it ended."""
@@ -35,7 +35,7 @@ class Working:
 
     def _run(self) -> None:
         try:
-            self.left = self.consumer.run(self.stop, self.hurry)
+            self.left = self.consumer.run(self.stop, self.stop_now)
         except BaseException as error:
             self.error = error
 

@@ -405,7 +405,7 @@ def test_a_second_stop_gives_back_what_handlers_work_on(cloud: Cloud) -> None:
     put(cloud, queue, "x", "y")
     with gate(waiter, queue) as (begun, _), working(waiter) as under_way:
         eventually(lambda: len(begun) == 2)
-        under_way.hurry.set()
+        under_way.stop_now.set()
         assert under_way.end() == 2
         assert under_way.consumer.counts == {"given back": 2}
         again = cloud.received(queue)

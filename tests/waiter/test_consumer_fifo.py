@@ -141,8 +141,8 @@ class One:
 def test_the_order_of_groups() -> None:
     groups: Groups[One] = Groups()
     a1, a2, a3, b1, c1 = One("a", 1), One("a", 2), One("a", 3), One("b", 1), One("c", 1)
-    assert groups.came([a1, a2, b1]) == [a1, b1]
-    assert groups.came([a3, c1]) == [c1]
+    assert groups.add([a1, a2, b1]) == [a1, b1]
+    assert groups.add([a3, c1]) == [c1]
     assert groups.done(b1) == []
     assert groups.done(a1) == [a2]
     assert groups.failed(a2) == [a3]
@@ -153,7 +153,7 @@ def test_the_order_of_groups() -> None:
 def test_those_that_wait_are_forgotten_at_a_stop() -> None:
     groups: Groups[One] = Groups()
     some = [One("a", 1), One("a", 2), One("a", 3), One("b", 1), One("b", 2)]
-    assert groups.came(some) == [some[0], some[3]]
+    assert groups.add(some) == [some[0], some[3]]
     assert {str(one) for one in groups.waiting()} == {"a2", "a3", "b2"}
     assert groups.done(some[0]) == []
     assert groups.failed(some[3]) == []

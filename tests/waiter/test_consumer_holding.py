@@ -11,9 +11,9 @@ import pytest
 
 from hipq.waiter import Message
 from hipq.waiter.clients import AwsTarget, errors
-from hipq.waiter.connection import Connection
-from hipq.waiter.handler_threads import Executor, Task
-from hipq.waiter.holding import LONGEST_HIDDEN, Held, Holding
+from hipq.waiter.connection import QueueConnection
+from hipq.waiter.handler_threads import HandlerTask, HandlerThreads
+from hipq.waiter.held_messages import LONGEST_HIDDEN, HeldMessage, HeldMessages
 from tests.brokers.aws import FaultyAws
 from tests.waiter.cloud import Cloud
 from tests.waiter.consuming import PATIENCE, counted, eventually, is_empty, put, working
@@ -50,12 +50,12 @@ class Bench:
     def __init__(self, cloud: Cloud, proxy: FaultyAws, queue: str) -> None:
         sqs = cloud.waiter(queue, endpoint=proxy.url).clients.impatient_sqs(20)
         self.cloud, self.proxy, self.queue = cloud, proxy, queue
-        connection = Connection(queue, sqs, sqs, lambda: errors(AwsTarget("sqs", queue)))
-        self.settled: list[tuple[Held, bool]] = []
-        self.holding = Holding(connection, VISIBILITY, lambda held, done: self.settled.append((held, done)))
+        connection = QueueConnection(queue, sqs, sqs, lambda: errors(AwsTarget("sqs", queue)))
+        self.settled: list[tuple[HeldMessage, bool]] = []
+        self.holding = HeldMessages(connection, VISIBILITY, lambda held, done: self.settled.append((held, done)))
         self._url = connection.url
 
-    def taken(self, *bodies: str, ago: float = 0.0) -> list[Held]:
+    def taken(self, *bodies: str, ago: float = 0.0) -> list[HeldMessage]:
         put(self.cloud, self.queue, *bodies)
         said = self.cloud.sqs.receive_message(QueueUrl=self._url, MaxNumberOfMessages=10)["Messages"]
         messages = [Message(self.queue, one["MessageId"], one["Body"], receipt=one["ReceiptHandle"]) for one in said]
@@ -168,50 +168,50 @@ def test_deleting_is_given_up_at_the_end(bench: Bench) -> None:
 
 
 # -- the hands -------------------------------------------------------------------------------------------------------
-def _held(body: str) -> Held:
+def _held(body: str) -> HeldMessage:
     now = time.monotonic()
-    return Held(Message("q", body, body), now, now + 1000)
+    return HeldMessage(Message("q", body, body), now, now + 1000)
 
 
 def test_hands_that_stop_hand_out_what_nobody_has_begun_with_and_take_no_more() -> None:
-    hands, begun, go = Executor(2), list[str](), threading.Event()
+    threads, begun, go = HandlerThreads(2), list[str](), threading.Event()
 
-    def run(held: Held) -> None:
+    def run(held: HeldMessage) -> None:
         begun.append(held.message.body)
         go.wait(PATIENCE)
 
     def task(body: str) -> Any:
-        return Task(_held(body), run)
+        return HandlerTask(_held(body), run)
 
-    assert hands.room() == 2
-    assert hands.launch([task(body) for body in "abcd"])
+    assert threads.room() == 2
+    assert threads.launch([task(body) for body in "abcd"])
     eventually(lambda: len(begun) == 2)
-    assert sorted(one.held.message.body for one in hands.stop()) == ["c", "d"]
-    assert not hands.launch([task("e")])
-    assert hands.room() == 0
-    assert hands.busy == 2
+    assert sorted(one.held.message.body for one in threads.stop()) == ["c", "d"]
+    assert not threads.launch([task("e")])
+    assert threads.room() == 0
+    assert threads.busy == 2
     go.set()
-    eventually(lambda: hands.busy == 0)
+    eventually(lambda: threads.busy == 0)
     assert sorted(begun) == ["a", "b"]
 
 
 def test_who_waits_for_a_hand_is_told_of_a_stop() -> None:
-    hands, go, found = Executor(1), threading.Event(), list[int]()
+    threads, go, found = HandlerThreads(1), threading.Event(), list[int]()
 
-    def run(_: Held) -> None:
+    def run(_: HeldMessage) -> None:
         go.wait(PATIENCE)
 
-    hands.launch([Task(_held("a"), run)])
-    waiting = threading.Thread(target=lambda: found.append(hands.room()))
+    threads.launch([HandlerTask(_held("a"), run)])
+    waiting = threading.Thread(target=lambda: found.append(threads.room()))
     waiting.start()
-    hands.stop()
+    threads.stop()
     waiting.join(PATIENCE)
     assert found == [0]
     go.set()
 
 
 def test_hands_that_cannot_all_be_had_now_are_had_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    hands, go, ran = Executor(3), threading.Event(), list[str]()
+    threads, go, ran = HandlerThreads(3), threading.Event(), list[str]()
     start, room = threading.Thread.start, [1]
 
     def nearly_full(thread: threading.Thread) -> None:
@@ -220,16 +220,16 @@ def test_hands_that_cannot_all_be_had_now_are_had_later(monkeypatch: pytest.Monk
         room.pop()
         start(thread)
 
-    def run(held: Held) -> None:
+    def run(held: HeldMessage) -> None:
         ran.append(held.message.body)
         go.wait(PATIENCE)
 
     monkeypatch.setattr(threading.Thread, "start", nearly_full)
-    assert hands.launch([Task(_held(body), run) for body in "ab"]), "one of them does it"
+    assert threads.launch([HandlerTask(_held(body), run) for body in "ab"]), "one of them does it"
     eventually(lambda: ran == ["a"])
     room += [1, 1]
-    assert hands.launch([Task(_held("c"), run)])
+    assert threads.launch([HandlerTask(_held("c"), run)])
     eventually(lambda: len(ran) == 2)
     go.set()
-    eventually(lambda: hands.busy == 0)
+    eventually(lambda: threads.busy == 0)
     assert sorted(ran) == ["a", "b", "c"]

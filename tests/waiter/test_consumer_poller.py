@@ -86,10 +86,10 @@ def test_deaths_in_a_row_are_waited_for_longer_each_time() -> None:
     now, born = 1000.0, list[float]()
     one = Supervised("poller", lambda _: born.append(now))
     for _ in range(80):
-        one.tend(now)
+        one.ensure_running(now)
         eventually(lambda: not one.is_alive)
         now += 0.5
     assert [after - before for before, after in pairwise(born)] == [1, 2, 4, 8, 16]
     one.stop()
-    one.tend(now + 1000)
+    one.ensure_running(now + 1000)
     assert len(born) == 6

@@ -274,15 +274,15 @@ def test_the_clock_is_moved_no_further_than_it_must(here: float, asked: float, o
     """AWS says 1000."""
     clock, times = AwsClock(), iter([asked, here])
     clock._read = lambda: next(times)
-    clock.asked()
-    clock.heard("Thu, 01 Jan 1970 00:16:40 GMT")
+    clock.call_began()
+    clock.answer_received("Thu, 01 Jan 1970 00:16:40 GMT")
     assert clock.offset == pytest.approx(offset)
 
 
 def test_what_is_no_date_changes_nothing() -> None:
     clock = AwsClock()
     for said in (None, "", "yesterday"):
-        clock.heard(said)
+        clock.answer_received(said)
     assert clock.offset == 0
 
 

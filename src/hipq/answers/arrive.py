@@ -1,4 +1,4 @@
-"""An answer arrives: what a caller hands in becomes a `NewAnswer`, checked whole before anything is stored."""
+"""What a caller hands in becomes a `NewAnswer`, checked whole before anything is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hipq.job.when import later
 ID_LIMIT: Final = 500
 REASON_LIMIT: Final = 500
 BODY_LIMIT: Final = 1 << 20
-"""Bytes that are kept of a message which is too large, or not even text."""
+"""The most bytes that are kept of a message which is not text."""
 
 
 def arrive(
@@ -35,8 +35,8 @@ def arrive(
     job: int = 0,
     written: str = "",
 ) -> NewAnswer:
-    """`spec`: what this program knows of the job type. `job`: the very job it is for, if that is known. `written`: the
-    data as JSON, if somebody has checked it already: that is a good part of the work."""
+    """An answer that arrives now. `spec`: what this program knows of the job type. `job`: the very job that the answer
+    is for, if that is known. `written`: the data as JSON, if it was checked before: checking is much of the work."""
     if not isinstance(error, bool):
         raise Invalid(f"error must be True or False, not {shown(error)}")
     return NewAnswer(
@@ -60,14 +60,14 @@ def arrive(
 def unreadable(
     queue: int, job_type: str, body: bytes, reason: str, now: int, *, keeping: Keeping, answer_id: str
 ) -> NewAnswer:
-    """A message that is for no job, or for none that it names: kept with the reason, for people to look at."""
+    """A message that names no job, or cannot be read: kept with the reason, for people to look at."""
     known = answer_id if _is_answer_id(answer_id) else None
     new = arrive(queue, job_type, "no key", None, now, keeping=keeping, answer_id=known)
     return replace(new, job_key="", data=_readable(body), unreadable=clean(reason)[:REASON_LIMIT])
 
 
 def _readable(body: bytes) -> str:
-    """As much of a message as can be kept, and as plainly: its JSON, else its text, else its bytes in base64."""
+    """A message as JSON: what its JSON says, else its text, else its first bytes in base64."""
     readings: tuple[Callable[[bytes], Any], ...] = (payload.parse, bytes.decode)
     for read in readings:
         try:

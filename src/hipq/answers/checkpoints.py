@@ -1,7 +1,7 @@
-"""Who of those that listen to one stream reads which part of it, and how far: a note in the database.
+"""Which listener reads which part of a stream, and how far each part was read: a note in the database.
 
-A claim lasts some seconds on the database's clock. It keeps two from doing the same work, no more than that: where they
-do, after a pause, each answer is still used once.
+A claim on a part lasts some seconds on the database's clock. Claims only save work: where two listeners read the same
+part for a moment, each answer is still used once.
 """
 
 from __future__ import annotations
@@ -14,31 +14,34 @@ from uuid import uuid4
 
 import msgspec
 
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "places"
+"""The kind of the notes, under which databases have kept checkpoints from the start."""
 SECONDS: Final = 10.0
-"""How long a claim lasts that nobody renews."""
+"""How long a claim lasts unless it is renewed."""
 
 
 class Checkpoint(msgspec.Struct, omit_defaults=True):
+    """How far one part of a stream was read, and the listener that reads it."""
+
     position: str = ""
     owner: str = ""
     until: int = 0
     host: str = ""
     pid: int = 0
 
-    def is_free(self, now: int, me: str) -> bool:
-        if self.owner in ("", me) or self.until <= now:
+    def is_free(self, now: int, listener: str) -> bool:
+        if self.owner in ("", listener) or self.until <= now:
             return True
         return self.host == _host() and not _is_alive(self.pid)
 
 
-_places = msgspec.json.Decoder(dict[str, Checkpoint])
+_checkpoints = msgspec.json.Decoder(dict[str, Checkpoint])
 
 
 class StoredCheckpoints:
-    """Of one stream, as one of those who read it sees them."""
+    """The checkpoints of one stream, as one listener claims and saves them."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store = store
@@ -49,11 +52,11 @@ class StoredCheckpoints:
         now = self._store.now()
         taken = False
 
-        def change(places: dict[str, Checkpoint]) -> None:
+        def change(checkpoints: dict[str, Checkpoint]) -> None:
             nonlocal taken
-            place = places.setdefault(part, Checkpoint())
-            if taken := place.is_free(now, self._me):
-                self._hold(place, now)
+            checkpoint = checkpoints.setdefault(part, Checkpoint())
+            if taken := checkpoint.is_free(now, self._me):
+                self._hold(checkpoint, now)
 
         found = self._change(change)
         return found[part].position if taken else None
@@ -62,46 +65,46 @@ class StoredCheckpoints:
         now = self._store.now()
         kept = False
 
-        def change(places: dict[str, Checkpoint]) -> None:
+        def change(checkpoints: dict[str, Checkpoint]) -> None:
             nonlocal kept
-            place = places.setdefault(part, Checkpoint())
-            if kept := place.owner == self._me:
-                place.position = position
-                self._hold(place, now)
+            checkpoint = checkpoints.setdefault(part, Checkpoint())
+            if kept := checkpoint.owner == self._me:
+                checkpoint.position = position
+                self._hold(checkpoint, now)
 
         self._change(change)
         return kept
 
     def read(self) -> Mapping[str, str]:
         text = self._store.notes(KIND).get(self._name, "")
-        return {part: place.position for part, place in _load(text).items()}
+        return {part: checkpoint.position for part, checkpoint in _load(text).items()}
 
     def leave(self, part: str) -> None:
-        def change(places: dict[str, Checkpoint]) -> None:
-            if part in places and places[part].owner == self._me:
-                places[part] = Checkpoint(places[part].position)
+        def change(checkpoints: dict[str, Checkpoint]) -> None:
+            if part in checkpoints and checkpoints[part].owner == self._me:
+                checkpoints[part] = Checkpoint(checkpoints[part].position)
 
         self._change(change)
 
-    def _hold(self, place: Checkpoint, now: int) -> None:
-        place.owner, place.until = self._me, now + round(SECONDS * 1e6)
-        place.host, place.pid = _host(), os.getpid()
+    def _hold(self, checkpoint: Checkpoint, now: int) -> None:
+        checkpoint.owner, checkpoint.until = self._me, now + round(SECONDS * 1e6)
+        checkpoint.host, checkpoint.pid = _host(), os.getpid()
 
     def _change(self, change: Callable[[dict[str, Checkpoint]], None]) -> dict[str, Checkpoint]:
         def write(text: str) -> str:
-            places = _load(text)
-            change(places)
-            return msgspec.json.encode(places).decode()
+            checkpoints = _load(text)
+            change(checkpoints)
+            return msgspec.json.encode(checkpoints).decode()
 
         return _load(self._store.change_note(KIND, self._name, write))
 
 
 def _load(text: str) -> dict[str, Checkpoint]:
-    return _places.decode(text) if text else {}
+    return _checkpoints.decode(text) if text else {}
 
 
 def _host() -> str:
-    """Where the numbers of processes mean the same: containers may share a name, and not their processes."""
+    """This host and its PID namespace: containers may share a host name, but not their processes."""
     try:
         return f"{socket.gethostname()} {os.stat('/proc/self/ns/pid').st_ino}"
     except OSError:

@@ -1,4 +1,4 @@
-"""`app.inbox`: the answers that came, whatever became of them. To look at, to give another chance, to throw away."""
+"""`app.inbox`: the way by which every answer is delivered; and all that arrived, to list, to replay, to drop."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ from hipq.job.fault import clean
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
 from hipq.job.view import Job
-from hipq.stores.base import AnswerFilter, Delivered, Store
+from hipq.stores.filters import AnswerFilter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
+from hipq.stores.values import Delivered
 
 BATCH_SIZE: Final = 64 << 20
 """Characters of data in one transaction."""
@@ -27,13 +29,13 @@ BATCH_SIZE: Final = 64 << 20
 class Count(NamedTuple):
     answers: int
     copies: int
-    """How often they came, all of them together."""
+    """How often the answers arrived, in all."""
 
 
 class Replayed(NamedTuple):
     outcome: Answered
     id: int
-    """The number it has in the inbox now."""
+    """The number of the answer in the inbox from now on."""
     job: int
 
 
@@ -54,24 +56,23 @@ class Inbox:
         self._events = events
         self._queues = queues
 
-    # -- answers come -----------------------------------------------------------------------------------------------
+    # -- delivering -----------------------------------------------------------------------------------------------
     def deliver(self, news: Sequence[NewAnswer], *, instead_of: int = 0, hooks: bool = True) -> Sequence[Delivered]:
-        """Keep these, match them, say so: a thousand in one transaction."""
+        """Keep answers, match them and emit the events, up to a thousand answers in one transaction."""
         delivered: builtins.list[Delivered] = []
         for some in _batches(news):
             now = self._store.now()
             done = self._store.answer(some, now, instead_of=instead_of, patient=hooks)
             for new, one in zip(some, done, strict=True):
-                self._came(new, one, now)
+                self._announce(new, one, now)
                 if hooks and one.outcome == Answered.LATE:
                     self._show_late(self._queues[new.queue].known(new.job_type), one)
             delivered += done
         return delivered
 
-    def bring(self, kept: Kept) -> None:
-        """Match an answer that another program put into the inbox in plain SQL (docs/tables.md); one that is not as an
-        answer must be is unreadable from now on. An engine does this, so `on_late`, which may take long, is not
-        called."""
+    def deliver_inserted(self, kept: Kept) -> None:
+        """Match an answer that another program inserted in plain SQL (docs/tables.md); one that no answer may look like
+        becomes unreadable. Engines call this, so `on_late`, which may take long, is not called."""
         queue, named = self._queues[kept.queue], kept.answer_id or None
         try:
             data, attempt = payload.parse(kept.data, "an answer's data"), kept.attempt or None
@@ -80,11 +81,11 @@ class Inbox:
             )
         except Invalid as error:
             new = queue.arrived("unknown", "unknown", clean(kept.data))
-            came = f"it came as answer_id {shown(kept.answer_id)} for the key {shown(kept.job_key)}"
-            new = replace(new, job_type=clean(kept.job_type), job_key="", unreadable=f"{error}; {came}")
+            given = f"it came as answer_id {shown(kept.answer_id)} for the key {shown(kept.job_key)}"
+            new = replace(new, job_type=clean(kept.job_type), job_key="", unreadable=f"{error}; {given}")
         self.deliver([replace(new, tenant=clean(kept.tenant))], instead_of=kept.id, hooks=False)
 
-    def _came(self, new: NewAnswer, delivered: Delivered, now: int) -> None:
+    def _announce(self, new: NewAnswer, delivered: Delivered, now: int) -> None:
         queue, change = self._queues[new.queue], delivered.change
         if self._events.wanted(delivered.outcome):
             details: dict[str, Any] = {"answer": delivered.id, "key": new.job_key}
@@ -108,7 +109,7 @@ class Inbox:
             row = self._store.get(delivered.job)
             if row is not None:
                 spec.on_late(Job(row, spec), self.show(delivered.id))
-        except (Exception, SystemExit):  # the answer is kept: to whoever brought it that must not look like a failure
+        except (Exception, SystemExit):  # the answer is kept: to its sender this must not look like a failure
             import logging
 
             logging.getLogger("hipq").exception("on_late of %s raised", spec.name)
@@ -126,7 +127,7 @@ class Inbox:
         after: int = 0,
         limit: int = 100,
     ) -> Sequence[Answer]:
-        """Answers in the order they came; `after` the last number of one page gives the next."""
+        """Answers in the order in which they arrived; `after` the last number of one page gives the next."""
         names.whole(limit, "limit", 1, 10_000)
         names.whole(after, "after", 0, (1 << 63) - 1)
         names.whole(job, "a job id", 0, (1 << 63) - 1)
@@ -144,7 +145,7 @@ class Inbox:
         return Answer(self._kept(answer_id))
 
     def counts(self, queue: str | None = None) -> dict[str, Count]:
-        """How many there are in each state."""
+        """The number of answers in each state."""
         total: dict[str, Count] = {}
         for number in self._of(queue):
             for state, (count, copies) in self._store.count_answers(number).items():
@@ -154,16 +155,16 @@ class Inbox:
 
     # -- changing ---------------------------------------------------------------------------------------------------
     def replay(self, answer_id: int) -> Replayed:
-        """Let an answer come again, as if it came now and named no attempt: to the job that has its key now."""
+        """Deliver an answer anew, as if it arrived now and named no attempt: to the job that has its key now."""
         kept = self._kept(answer_id)
         if kept.state == UNREADABLE:
             raise Conflict(f"answer {answer_id} names no job: `rekey` gives it a key")
-        return self._again(kept, kept.job_type, kept.job_key)
+        return self._redeliver(kept, kept.job_type, kept.job_key)
 
     def rekey(self, answer_id: int, key: str, *, type: str | None = None) -> Replayed:
-        """The same for an answer that named the wrong key, or the wrong job type."""
+        """Deliver an answer anew that named the wrong key, or the wrong job type."""
         kept = self._kept(answer_id)
-        return self._again(kept, kept.job_type if type is None else names.job_type(type), names.key(key))
+        return self._redeliver(kept, kept.job_type if type is None else names.job_type(type), names.key(key))
 
     def drop(self, answer_id: int) -> None:
         """Delete an answer."""
@@ -175,7 +176,7 @@ class Inbox:
         self._events.emit("answer dropped", self._store.now(), name, answer=answer_id, key=kept.job_key)
 
     def prune(self) -> int:
-        """Delete answers that need not be kept any longer (engines do that every minute); how many."""
+        """Delete answers that need not be kept any longer, as engines do every minute; returns how many."""
         total = 0
         while count := self._store.prune_answers(self._store.now(), STEP):
             total += count
@@ -183,7 +184,7 @@ class Inbox:
             self._events.emit("answers pruned", self._store.now(), count=total)
         return total
 
-    def _again(self, kept: Kept, job_type: str, key: str) -> Replayed:
+    def _redeliver(self, kept: Kept, job_type: str, key: str) -> Replayed:
         named = kept.answer_id or None
         new = self._queues[kept.queue].arrived(
             job_type, key, Answer(kept).data, answer_id=named, error=bool(kept.error)
@@ -207,7 +208,7 @@ class Inbox:
 
 
 def _batches(news: Sequence[NewAnswer]) -> Iterator[Sequence[NewAnswer]]:
-    """As many as go into one transaction: by the locks it takes, and by its size."""
+    """The answers in batches for one transaction each: by the number of locks, and by the size of the data."""
     start = size = 0
     for number, new in enumerate(news):
         if number > start and (number - start == KEYS_AT_ONCE or size + len(new.data) > BATCH_SIZE):

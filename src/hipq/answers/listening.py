@@ -1,9 +1,10 @@
-"""Answers that come as messages: read some, keep them in one transaction, then acknowledge them.
+"""Answers that arrive as messages: receive some, keep them in one transaction, then acknowledge them.
 
     receive -> read -> keep -> done
 
-A crash between any two of these loses nothing: what was not acknowledged comes again, and what was kept already is a
-duplicate then. The next are asked for when these are done, so a slow database slows the stream down and nothing else.
+A crash between any two of these steps loses nothing: the server delivers again what was not acknowledged, and an answer
+that was kept already is a duplicate then. The next messages are asked for when these are done, so a slow database slows
+the stream down and nothing else.
 """
 
 from __future__ import annotations
@@ -26,19 +27,20 @@ from hipq.answers.reports import Report, write_report
 from hipq.errors import HipqError, StoreBroken, StoreRefused, StoreUnavailable
 from hipq.events import Events
 from hipq.job.answer import NewAnswer
-from hipq.stores.base import Delivered, Store
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.protocols import Store
+from hipq.stores.values import Delivered
 from hipq.transports import Address, Message, source
 from hipq.transports.base import Source
 
 WAIT: Final = 1.0
-"""Seconds a source is asked to wait for messages: so long a stop may take."""
+"""Seconds a source is asked to wait for messages; a stop may take that long."""
 REPORT_EVERY: Final = 1.0
 SIGN_OF_LIFE: Final = 5.0
-"""Seconds between reports while answers come, and while none do."""
+"""Seconds between reports while no answers arrive; `REPORT_EVERY` while some do."""
 FIRST_PAUSE: Final = 0.2
 LONGEST_PAUSE: Final = 30.0
-"""Seconds until a broken connection is tried again: twice as long each time."""
+"""The most seconds until a broken connection is tried again: from `FIRST_PAUSE`, twice as long each time."""
 
 
 class Listener:
@@ -65,11 +67,12 @@ class Listener:
         self._inbox = inbox
         self._events = events
         self._stopped = threading.Event()
-        self._told: Counter[str] = Counter()
-        self._written: Counter[str] = Counter()
-        """How many came, that events have not been told of, and the database not."""
+        self._unannounced: Counter[str] = Counter()
+        """Answers by outcome that no event has reported yet."""
+        self._unwritten: Counter[str] = Counter()
+        """Answers by outcome that no report in the database counts yet."""
         self.broken: StoreBroken | None = None
-        """Why it has ended by itself."""
+        """Why the listener has ended by itself."""
         self._reported = 0.0
         self._error = ""
         self._pause = FIRST_PAUSE
@@ -79,7 +82,7 @@ class Listener:
         self._stopped.set()
 
     def run(self) -> None:
-        """Until `stop`. Whatever is wrong with the other side is waited for: it may be back."""
+        """Listen until `stop`. If the server or the database is away, the listener tries again until it is back."""
         self._tell("listener started")
         while not self._stopped.is_set():
             try:
@@ -97,14 +100,14 @@ class Listener:
         self._tell("listener stopped")
 
     def _listen(self) -> None:
-        places = StoredCheckpoints(self._store, f"{self._group} {self._where.identity}")
-        opened = source(self._where, self._group, places)
+        checkpoints = StoredCheckpoints(self._store, f"{self._group} {self._where.identity}")
+        opened = source(self._where, self._group, checkpoints)
         try:
             while not self._stopped.is_set():
                 messages = opened.receive(KEYS_AT_ONCE, WAIT)
                 if messages:
                     self.keep(list(messages))
-                    opened.done(messages)  # after they are kept: a crash here brings them again, and loses none
+                    opened.done(messages)  # after they are kept: a crash here delivers them again, and loses none
                 self._up()
                 self._report(opened)
         finally:
@@ -112,31 +115,32 @@ class Listener:
 
     # -- keeping ----------------------------------------------------------------------------------------------------
     def keep(self, messages: list[Message]) -> None:
-        """All of them, however long the database is away: nobody else has them meanwhile."""
+        """Keep all these messages, however long the database is away: nobody else has them meanwhile."""
         pause = FIRST_PAUSE
         while True:
             try:
                 now = self._store.now()
-                came = Counter(one.outcome for one in self._come(messages, self._reader.read(messages, now), now))
-                self._told += came
-                self._written += came
+                delivered = self._deliver(messages, self._reader.read(messages, now), now)
+                outcomes = Counter(str(one.outcome) for one in delivered)
+                self._unannounced += outcomes
+                self._unwritten += outcomes
                 return
             except StoreUnavailable as error:
                 self._say_down(str(error))
                 if self._stopped.wait(pause):
-                    raise  # they come again
+                    raise  # the server delivers them again
                 pause = min(pause * 2, LONGEST_PAUSE)
 
-    def _come(self, messages: Sequence[Message], news: Sequence[NewAnswer], now: int) -> Sequence[Delivered]:
-        """One transaction; and if the database refuses one of them, each half alone, down to that one."""
+    def _deliver(self, messages: Sequence[Message], news: Sequence[NewAnswer], now: int) -> Sequence[Delivered]:
+        """Deliver answers in one transaction; if the database refuses one, each half alone, down to that one."""
         try:
             return self._inbox().deliver(news)
         except StoreRefused as error:
             if len(news) == 1:
                 return self._inbox().deliver([self._reader.refused(messages[0], str(error), now)])
             half = len(news) // 2
-            first = self._come(messages[:half], news[:half], now)
-            return [*first, *self._come(messages[half:], news[half:], now)]
+            first = self._deliver(messages[:half], news[:half], now)
+            return [*first, *self._deliver(messages[half:], news[half:], now)]
 
     # -- telling ----------------------------------------------------------------------------------------------------
     def _up(self) -> None:
@@ -164,22 +168,22 @@ class Listener:
         self._events.emit(event, now, self.queue, listener=self.name, **details)
 
     def _report(self, opened: Source | None, last: bool = False) -> None:
-        """Now and then: how many came, and how many are behind them."""
+        """Report, now and then, how many answers arrived and how many messages are behind them."""
         steady = time.monotonic()
-        if steady - self._reported < (REPORT_EVERY if self._written else SIGN_OF_LIFE) and not last:
+        if steady - self._reported < (REPORT_EVERY if self._unwritten else SIGN_OF_LIFE) and not last:
             return
         self._reported = steady
         lag = None
         if opened is not None:
             with suppress(HipqError):
                 lag = opened.lag()
-        if self._told:
-            self._tell("listener report", **self._told, **({} if lag is None else {"lag": lag}))
-            self._told.clear()
-        report = Report(self._where.identity, self._who, dict(self._written), lag, self._error, gone=last)
+        if self._unannounced:
+            self._tell("listener report", **self._unannounced, **({} if lag is None else {"lag": lag}))
+            self._unannounced.clear()
+        report = Report(self._where.identity, self._who, dict(self._unwritten), lag, self._error, gone=last)
         try:
             write_report(self._store, self._app, self.name, report)
-            self._written.clear()
+            self._unwritten.clear()
         except StoreUnavailable:
             pass  # the next one says it
         except Exception:  # a report is no reason to stop listening
@@ -188,7 +192,7 @@ class Listener:
 
 @contextmanager
 def listening(listeners: Sequence[Listener]) -> Iterator[None]:
-    """Until the end of the block each of them listens, in a thread of its own."""
+    """Run each listener in a thread of its own until the end of the block."""
     threads = [threading.Thread(target=one.run, name="hipq-listener", daemon=True) for one in listeners]
     for thread in threads:
         thread.start()

@@ -1,6 +1,6 @@
-"""A message becomes an answer: to which job, whether it says the work failed, which of several it is.
+"""A message becomes an answer: its job key, its data, its id, and whether it says that the work failed.
 
-What is wrong with a message is never an error here: it is kept as unreadable, with the reason.
+A message that cannot be read is no error: it is kept as unreadable, with the reason.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from hipq.answers.arrive import arrive, unreadable
 from hipq.errors import HipqError, Invalid, shown
 from hipq.job import names
 from hipq.job.answer import Keeping, NewAnswer
+from hipq.job.json_path import reach
 from hipq.job.spec import Spec
 from hipq.transports.base import ATTEMPT_HEADER, ERROR_HEADER, KEY_HEADER, Message, key_in
 
@@ -22,7 +23,7 @@ _YES: Final = ("true", "1", "yes")
 
 
 class AnyQueue(Protocol):
-    """What must be known of the queue whose jobs are answered."""
+    """What a reader must know of the queue whose jobs are answered."""
 
     @property
     def number(self) -> int: ...
@@ -51,7 +52,7 @@ class Reader:
         self._id = _id if answer_id is None else _reading(answer_id, "answer_id")
         self._data = _data if data is None else _reading(data, "data")
         self._is_whole = data is None and not any(map(callable, (key, error, answer_id)))
-        """Whether the data are the message's JSON as it came: a function that sees it may have changed it."""
+        """Whether the data are the message's JSON as received: a user's function may have changed the message."""
 
     def read(self, messages: list[Message], now: int) -> list[NewAnswer]:
         spec, keeping, number = self._queue.known(self._type), self._queue.keeping, self._queue.number
@@ -77,7 +78,7 @@ class Reader:
         return found
 
     def refused(self, message: Message, reason: str, now: int) -> NewAnswer:
-        """What is kept of a message that is an answer to nothing."""
+        """The answer to no job as which a message is kept that cannot be read, or that the database refuses."""
         queue = self._queue
         new = unreadable(
             queue.number, self._type, message.body, reason, now, keeping=queue.keeping, answer_id=message.id
@@ -92,29 +93,17 @@ def _reason(doing: str, wrong: BaseException) -> str:
 
 
 def _reading(given: Read | str, what: str) -> Read:
-    """A function, or the place of a field in the message's JSON: `order.reference`."""
+    """A function of the message, made from a function or from a path into the message's JSON: `order.reference`."""
     if callable(given):
         return given
     if not isinstance(given, str) or not given:
         raise Invalid(f"{what} must be a function of the message, or a field of its JSON like order.id: {shown(given)}")
-    path = given.split(".")
-
-    def field(message: Message) -> Any:
-        found = message.json
-        for name in path:
-            if isinstance(found, dict) and name in found:
-                found = found[name]
-            elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
-                found = found[int(name)]
-            else:
-                raise Invalid(f"{what}: the message has no field {given}")
-        return found
-
-    return field
+    path = tuple(given.split("."))
+    return lambda message: reach(message.json, path, f"{what}: the message")
 
 
 def _truth(given: Read | str) -> Read:
-    """Whether a field says so; one that is not there does not."""
+    """Whether a field says that the work failed; a message without that field does not."""
     read = _reading(given, "error")
     if callable(given):
         return read
@@ -131,7 +120,7 @@ def _truth(given: Read | str) -> Read:
 
 
 def _text(value: Any) -> Any:
-    """Numbers are fine where a text is wanted; what else is not text is for others to refuse."""
+    """A whole number as text; other values as they are, for `arrive` to refuse."""
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
 
@@ -155,7 +144,7 @@ def _data(message: Message) -> Any:
 
 
 def _attempt(message: Message) -> int | None:
-    """The attempt it is an answer to, if whoever sent it gave that back."""
+    """The attempt that the message is an answer to, if its sender returned the header of the request."""
     said = message.headers.get(ATTEMPT_HEADER, "")
     is_number = said.isascii() and said.isdigit() and len(said) <= 10
     return int(said) if is_number and 0 < int(said) < 1 << 31 else None

@@ -1,6 +1,7 @@
-"""What those who listen say of themselves: a note for each stream, which `hipq answers listeners` shows.
+"""What listeners report of themselves: a note for each stream, which `hipq answers listeners` shows.
 
-The counts are told every few seconds: of one that is killed, the last few seconds are missing. The answers are not.
+A listener reports its counts every few seconds. If it is killed, the counts of the last few seconds are missing; the
+answers are not.
 """
 
 from __future__ import annotations
@@ -9,25 +10,25 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "listener"
 STALE: Final = 60_000_000
-"""Microseconds of silence after which one is not shown any more."""
+"""Microseconds without a report after which a listener is not shown any more."""
 
 
 class Report(NamedTuple):
     url: str
     who: str
     counts: dict[str, int]
-    """By outcome, since the last one."""
+    """Answers by outcome since the last report."""
     lag: int | None
     error: str
     gone: bool
 
 
 class Member(msgspec.Struct, omit_defaults=True):
-    """A process that listens."""
+    """A process that listens to a stream."""
 
     seen: int
     lag: int | None = None
@@ -35,7 +36,7 @@ class Member(msgspec.Struct, omit_defaults=True):
 
 
 class Stream(msgspec.Struct, omit_defaults=True):
-    """What is known of one stream, over all that listened to it."""
+    """What is known of one stream from all processes that listened to it."""
 
     url: str = ""
     counts: dict[str, int] = {}
@@ -60,7 +61,7 @@ def write_report(store: Store, app: str, listener: str, report: Report) -> None:
 
 
 def streams(store: Store, app: str) -> dict[str, Stream]:
-    """The streams of an app by their listeners' names, with those who have been heard of lately."""
+    """The streams of an app by their listeners' names, with the processes that reported lately."""
     now = store.now()
     found: dict[str, Stream] = {}
     for name, text in store.notes(KIND).items():
@@ -73,7 +74,7 @@ def streams(store: Store, app: str) -> dict[str, Stream]:
 
 
 def as_rows(found: dict[str, Stream], outcomes: list[str]) -> list[dict[str, Any]]:
-    """For a table: one row for each stream."""
+    """The rows of a table, one for each stream."""
     rows = []
     for listener, stream in found.items():
         lags = [one.lag for one in stream.members.values() if one.lag is not None]

@@ -1,7 +1,7 @@
 """Waiting for jobs to end, from any number of threads and tasks at once, with few questions to the database.
 
-One thread asks for all of them together. A job is asked about soon after somebody began to wait for it and then ever
-more rarely: each time it has waited a quarter longer. One that ends in this process is noticed at once.
+One thread asks for all jobs together. It asks about a job soon after somebody began to wait for it, and then ever more
+rarely: each pause is a quarter of the time waited so far. The end of a job in this process is noticed at once.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from hipq.events import Event, Events
 from hipq.job.model import Row
 from hipq.job.states import FINAL
 from hipq.job.view import Job
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 FIRST: Final = 0.005
-"""Seconds until the first look;"""
+"""Seconds until the first look for a job."""
 QUARTER: Final = 0.25
+"""The pause until the next look for a job, as a part of the time waited so far."""
 RAREST: Final = 1.0
-"""the most between two looks for one job;"""
+"""The most seconds between two looks for one job."""
 LONG: Final = 5.0
-"""when it is looked for among all jobs, not only those that ended;"""
+"""Seconds after which a job is also looked for among all jobs, not only among those that ended."""
 GAP: Final = 0.01
-"""and the least between two of all."""
+"""The least seconds between two looks, for whatever jobs."""
 
 
 class _Waiting:
@@ -45,7 +46,7 @@ class Results:
         events.subscribe(self._ended)
 
     def close(self) -> None:
-        """Nobody will ask any more."""
+        """End all waits: the app is closed."""
         self._closed = True
         self._give(list(self._waiting), StoreUnavailable("this app was closed"))
         self._news.set()
@@ -60,7 +61,7 @@ class Results:
         self._looks = 0
 
     def of(self, row: Row, seconds: float | None) -> Any:
-        """The result of a job, which was like this a moment ago."""
+        """The result of a job, whose row was this a moment ago."""
         if row.state == FINAL:
             return _result(row)
         future = self._ending(row.id)
@@ -83,7 +84,7 @@ class Results:
             self._give_up(row.id, future)
 
     async def ended(self, row: Row, seconds: float) -> Row | None:
-        """The job once it has ended, however; None if that takes longer."""
+        """The row of the job once it has ended, with whatever outcome; None if that takes longer."""
         future = self._ending(row.id)
         try:
             return await asyncio.wait_for(asyncio.wrap_future(future), seconds)
@@ -95,7 +96,7 @@ class Results:
     def _ending(self, job_id: int) -> Future[Row]:
         """The row of a job once it is final."""
         if self._pid != os.getpid():
-            self._start()  # a fork does not bring the looking thread along
+            self._start()  # a fork does not take the looking thread along
         future: Future[Row] = Future()
         with self._lock:
             self._waiting.setdefault(job_id, _Waiting()).futures.append(future)
@@ -115,7 +116,7 @@ class Results:
                     del self._waiting[job_id]
 
     def _ended(self, event: Event) -> None:
-        """In the thread that made the change."""
+        """Called with each event, in the thread that made the change."""
         if self._pid != os.getpid():
             return  # a forked child: nobody waits here
         if event.job is not None and event.job.state == FINAL and event.job.id in self._waiting:
@@ -146,12 +147,12 @@ class Results:
                 self._give([row.id], row)
             self._miss(set(due) - {row.id for row in rows})
         except StoreUnavailable:
-            pass  # those who wait have their own time-outs
+            pass  # each wait has its own time-out
         except Exception as error:
             self._give(due, error)
 
     def _miss(self, ids: set[int]) -> None:
-        """One that has not ended for long may be gone: it ended, and was pruned at once. Of all of them one a look."""
+        """Look for a job that has not ended for long: it may have ended and been pruned at once. One job each time."""
         with self._lock:
             long_ago = time.monotonic() - LONG
             old = [job_id for job_id in ids if job_id in self._waiting and self._waiting[job_id].since < long_ago]

@@ -1,1 +1,1 @@
-"""What `hipq bench` measures, and where. Loaded by that command only."""
+"""The measurements of `hipq bench`. Loaded by that command only."""

@@ -1,4 +1,4 @@
-"""The other process of `hipq.benchmark.pick_up`: told on its input where to work, it does so until that ends."""
+"""The other process of `hipq.benchmark.pick_up`: it reads from its input where to work, and works until that closes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def main() -> None:
     try:
         engine.run()
     finally:
-        engine.hands.close()
+        engine.executor.close()
         app.close()
 
 

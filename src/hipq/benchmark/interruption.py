@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and a terminal that closes: a run ends, but not before it has removed what it made."""
+"""Ctrl-C, SIGTERM and a closing terminal: a run ends, but not before it has removed what it created."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _PATIENCE: Final = 2
 
 
 class Interrupted(Exception):
-    """Somebody asked this run to end."""
+    """The run was asked to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__(signal.Signals(number).name)
@@ -20,25 +20,24 @@ class Interrupted(Exception):
 
 
 class Interruption:
-    """Signals are noted, and heeded between two rounds: an exception in the midst of a transaction, or of a turn, would
-    leave connections and engines behind in a state nobody knows. Who asks a third time does not want to wait for that.
-    """
+    """Notes signals and raises between two rounds: an exception inside a transaction or a turn would leave
+    connections and engines in an unknown state. A third signal ends the process at once."""
 
     def __init__(self) -> None:
         self.engine: Engine | None = None
-        """What runs just now, and can be stopped."""
+        """The engine that runs now and can be stopped."""
         self._number = 0
         self._count = 0
 
     def __enter__(self) -> Interruption:
-        self._before = {number: signal.signal(number, self._come) for number in _SIGNALS}
+        self._before = {number: signal.signal(number, self._signalled) for number in _SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _come(self, number: int, _frame: object) -> None:
+    def _signalled(self, number: int, _frame: object) -> None:
         self._number = self._number or number
         self._count += 1
         if self._count > _PATIENCE:

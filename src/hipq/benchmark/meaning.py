@@ -1,4 +1,4 @@
-"""What the figures mean: what bounds them, in a few sentences."""
+"""The meaning of the figures: what bounds them, in a few sentences."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 from hipq.benchmark.picture import milliseconds
 
 _FAST: Final = 0.02
-"""Milliseconds of a sync below which it is worth a question what it was that synced."""
+"""Milliseconds of a sync below which it is doubtful whether a disk was waited for."""
 
 
 def meaning(report: dict[str, Any]) -> Iterator[str]:

@@ -25,10 +25,10 @@ _PATIENCE: Final = 30.0
 
 class PickUp(NamedTuple):
     milliseconds: tuple[float, ...]
-    """In order of size."""
+    """The latencies in milliseconds, sorted."""
 
     def percentile(self, part: float) -> float:
-        """The smallest that so many percent of all do not exceed."""
+        """The smallest latency that this percentage of all does not exceed."""
         return self.milliseconds[max(math.ceil(part / 100 * len(self.milliseconds)) - 1, 0)]
 
 
@@ -47,7 +47,7 @@ def pick_up(bench: Workbench, seconds: float) -> PickUp:
 
 
 class IdleWorker:
-    """A worker in a process of its own. It ends when its input does, so it does not outlive a run that is killed."""
+    """A worker in a process of its own. It ends when its input closes, so it does not outlive a killed run."""
 
     def __init__(self, bench: Workbench) -> None:
         self._bench = bench
@@ -56,10 +56,11 @@ class IdleWorker:
     def __enter__(self) -> IdleWorker:
         self._process = subprocess.Popen(
             [sys.executable, "-m", "hipq.benchmark.idle_worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            process_group=0,  # a terminal's Ctrl-C is ours to deal with
+            process_group=0,  # this process handles a terminal's Ctrl-C
         )  # fmt: skip
         assert self._process.stdin
-        where = json.dumps([self._bench.app.url, self._bench.token])  # not an argument: it may have a password in it
+        # not an argument, because it may contain a password
+        where = json.dumps([self._bench.app.url, self._bench.token])
         self._process.stdin.write(where.encode() + b"\n")
         self._process.stdin.flush()
         return self
@@ -76,12 +77,12 @@ class IdleWorker:
         self._process.stdout.close()
 
     def latency(self) -> float:
-        """Of one job, in milliseconds."""
+        """The latency of one job, in milliseconds."""
         began = time.monotonic_ns()
         self._bench.queue(PICKING).enqueue("tell")
-        return (self._told() - began) / 1e6
+        return (self._started_at() - began) / 1e6
 
-    def _told(self) -> int:
+    def _started_at(self) -> int:
         assert self._process.stdout
         output = self._process.stdout.fileno()
         until = time.monotonic() + _PATIENCE

@@ -13,14 +13,14 @@ _STEPS: Final = (1, 2, 5)
 
 
 class Ink(str):
-    """What a bar is drawn with: the encoding of the output decides."""
+    """The characters of a bar, as the encoding of the output allows."""
 
     @classmethod
     def of(cls, encoding: str | None) -> Ink:
         return cls("█" if (encoding or "").lower().replace("-", "").startswith("utf") else "#")
 
     def bar(self, value: float, most: float, width: int) -> str:
-        """As long as the value is large; never nothing, unless the value is."""
+        """A bar in proportion to the value; empty only if the value is 0."""
         length = value / most * width if most > 0 else 0.0
         if self == "#":
             return "#" * (max(round(length), 1) if value > 0 else 0)
@@ -29,7 +29,7 @@ class Ink(str):
 
 
 def histogram(sorted_values: Sequence[float]) -> list[tuple[float, float, int]]:
-    """How many lie from one bound up to below the next, which is 1, 2 or 5 times a power of ten; none at the ends."""
+    """The counts between bounds of 1, 2 or 5 times a power of ten, without empty ones at the ends."""
     edges = _edges(sorted_values[0], sorted_values[-1])
     return [(low, high, sum(low <= value < high for value in sorted_values)) for low, high in pairwise(edges)]
 
@@ -43,10 +43,10 @@ def _edges(least: float, most: float) -> list[float]:
 
 
 def wrapped(points: Iterable[str], width: int) -> list[str]:
-    """A list of points, none of its lines longer than that."""
+    """A list of points, wrapped to this width."""
     return [line for point in points for line in wrap(f"- {point}", width, subsequent_indent="  ")]
 
 
 def milliseconds(value: float) -> str:
-    """Two digits that say something."""
+    """A time with two significant digits."""
     return f"{value:.2g} ms" if value < 10 else f"{value:,.0f} ms"

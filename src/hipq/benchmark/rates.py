@@ -1,4 +1,5 @@
-"""What is measured by the second. Each takes a number of jobs and returns the seconds they took; sizes follow speed."""
+"""Measurements of throughput. Each runs a number of jobs and returns the seconds they took; the size of a round
+follows the speed."""
 
 from __future__ import annotations
 
@@ -24,25 +25,25 @@ IN_ALL: Final = 30_000
 """Jobs, or answers, that a measurement leaves in the database until the end of the run."""
 _FIRST: Final = 50
 _ROUNDS: Final = 8
-"""How many a measurement tries to have: a median of fewer says little."""
+"""The number of rounds a measurement aims for: a median of fewer says little."""
 
 Run = Callable[[Workbench, int], float]
 
 
 class Measured(NamedTuple):
     rounds: tuple[float, ...]
-    """Jobs a second, in each."""
+    """Jobs a second, in each round."""
     jobs: int
 
     @property
     def rate(self) -> float:
-        """The median: a round in which the machine did something else does not count."""
+        """The median, which ignores rounds in which the machine did something else."""
         return statistics.median(self.rounds)
 
 
 def in_rounds(bench: Workbench, run: Run, seconds: float, in_all: int | None = None) -> Measured:
-    """Round after round until the time is over, or there are enough; the first one only finds out how many jobs make a
-    round, and warms up what can be warm."""
+    """Run rounds until the time is over or there are enough. The first one only warms up and finds the size of a
+    round."""
     until = time.monotonic() + seconds
     size, rounds, jobs = _FIRST, list[float](), 0
     while len(rounds) < 2 or (time.monotonic() < until and not (in_all and jobs >= in_all)):
@@ -50,7 +51,7 @@ def in_rounds(bench: Workbench, run: Run, seconds: float, in_all: int | None = N
         began = time.perf_counter()
         rounds.append(size / run(bench, size))
         jobs += size
-        whole = time.perf_counter() - began  # with what had to be prepared
+        whole = time.perf_counter() - began  # including the preparation
         size = min(max(round(size * seconds / _ROUNDS / whole), _FIRST), MOST)
     return Measured(tuple(rounds[1:]), jobs)
 
@@ -96,30 +97,30 @@ def drain(job_type: str, bench: Workbench, size: int) -> float:
 
 # -- answers ---------------------------------------------------------------------------------------------------------
 def answer(at_once: int, bench: Workbench, size: int) -> float:
-    """To jobs that wait and end with what they are told."""
+    """Measure answers to jobs that end with their answer."""
     keys = _waiting(bench, "ask", size)
-    took = _seconds(lambda: _bring(bench, "ask", keys, at_once))
+    took = _seconds(lambda: _deliver(bench, "ask", keys, at_once))
     bench.check_done(ANSWERING, size)
     return took
 
 
 def answer_and_look(bench: Workbench, size: int) -> float:
-    """To jobs whose answers a handler looks at: until the last one has ended."""
+    """Measure answers that a handler looks at, until the last job has ended."""
     keys = _waiting(bench, "ask_and_look", size)
-    took = _seconds(lambda: _bring(bench, "ask_and_look", keys, AT_ONCE)) + bench.drain(ANSWERING)
+    took = _seconds(lambda: _deliver(bench, "ask_and_look", keys, AT_ONCE)) + bench.drain(ANSWERING)
     bench.check_done(ANSWERING, size)
     return took
 
 
 def _waiting(bench: Workbench, job_type: str, size: int) -> list[str]:
-    """The keys of so many jobs that wait."""
+    """Add jobs that wait, and return their keys."""
     keys = [f"order-{n}" for n in range(size)]
     bench.queue(ANSWERING).enqueue_many(job_type, [PAYLOAD] * size, keys=keys)
     bench.drain(ANSWERING)
     return keys
 
 
-def _bring(bench: Workbench, job_type: str, keys: Sequence[str], at_once: int) -> None:
+def _deliver(bench: Workbench, job_type: str, keys: Sequence[str], at_once: int) -> None:
     for some in _chunks(keys, at_once):
         if at_once == 1:
             outcomes = [bench.app.answer(ANSWERING, job_type, some[0], {"status": "paid"})]
@@ -136,7 +137,7 @@ def _chunks(keys: Sequence[str], size: int) -> Iterator[list[str]]:
         yield some
 
 
-class Rate(NamedTuple):
+class Throughput(NamedTuple):
     """One line of the table."""
 
     name: str
@@ -144,17 +145,17 @@ class Rate(NamedTuple):
     group: str
     run: Run
     share: float
-    """Of all the time there is."""
+    """The share of the run's time."""
     in_all: int | None = None
 
 
 RATES: Final = (
-    Rate("enqueue", "enqueue, one at a time", "adding", enqueue, 0.11, IN_ALL),
-    Rate("aenqueue", f"aenqueue, {TOGETHER} at the same time", "adding", aenqueue, 0.10, IN_ALL),
-    Rate("enqueue_many", f"enqueue_many, up to {MOST:,} a call", "adding", enqueue_many, 0.06, IN_ALL),
-    Rate("drain", "plain handlers", "running", partial(drain, "work"), 0.12),
-    Rate("drain_async", "async handlers", "running", partial(drain, "awork"), 0.12),
-    Rate("answer", "answer, one at a time", "answering", partial(answer, 1), 0.08, IN_ALL),
-    Rate("answer_many", f"answer_many, {AT_ONCE} at a time", "answering", partial(answer, AT_ONCE), 0.08, IN_ALL),
-    Rate("answer_handler", "the same, looked at by a handler", "answering", answer_and_look, 0.08, IN_ALL),
+    Throughput("enqueue", "enqueue, one at a time", "adding", enqueue, 0.11, IN_ALL),
+    Throughput("aenqueue", f"aenqueue, {TOGETHER} at the same time", "adding", aenqueue, 0.10, IN_ALL),
+    Throughput("enqueue_many", f"enqueue_many, up to {MOST:,} a call", "adding", enqueue_many, 0.06, IN_ALL),
+    Throughput("drain", "plain handlers", "running", partial(drain, "work"), 0.12),
+    Throughput("drain_async", "async handlers", "running", partial(drain, "awork"), 0.12),
+    Throughput("answer", "answer, one at a time", "answering", partial(answer, 1), 0.08, IN_ALL),
+    Throughput("answer_many", f"answer_many, {AT_ONCE} at a time", "answering", partial(answer, AT_ONCE), 0.08, IN_ALL),
+    Throughput("answer_handler", "the same, looked at by a handler", "answering", answer_and_look, 0.08, IN_ALL),
 )

@@ -1,4 +1,4 @@
-"""What the figures depend on: the versions, how far away the database is, and what its disk takes for a commit."""
+"""What the figures depend on: the versions, the distance of the database, and the time its disk takes for a commit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from hipq import __version__
-from hipq.benchmark.place import Target
+from hipq.benchmark.database import BenchmarkDatabase
 from hipq.benchmark.workbench import Workbench
 
 SHARE: Final = 0.05
@@ -21,16 +21,16 @@ _LEAST, _MOST = 10, 1_000
 _BLOCK: Final = b"x" * 4096
 
 
-def surroundings(bench: Workbench, place: Target, seconds: float) -> dict[str, Any]:
-    """All of it, as JSON has it. Milliseconds are medians."""
+def surroundings(bench: Workbench, database: BenchmarkDatabase, seconds: float) -> dict[str, Any]:
+    """The surroundings as JSON. Milliseconds are medians."""
     found: dict[str, Any] = {
         "hipq": __version__,
         "python": platform.python_version(),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
     }
-    if place.file is not None:
+    if database.file is not None:
         found |= {"database": "SQLite", "version": sqlite3.sqlite_version, "network": False, "connection": "a file"}
-        found["sync_ms"] = _sync(place.file.parent, seconds / 2)
+        found["sync_ms"] = _sync(database.file.parent, seconds / 2)
     else:
         found |= _postgres(bench.app.url, seconds / 2)
     return found | {"commit_ms": _median(bench.renew, seconds / 2)}
@@ -46,7 +46,7 @@ def _median(work: Callable[[], object], seconds: float) -> float:
 
 
 def _sync(folder: Path, seconds: float) -> float:
-    """Append a page to a file and wait until the disk has it: less than that no commit can take."""
+    """The time to append a page to a file and sync it: no commit can take less."""
     sync = getattr(os, "fdatasync", os.fsync)
     with tempfile.TemporaryFile(dir=folder, buffering=0) as file:
 

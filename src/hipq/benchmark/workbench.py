@@ -1,7 +1,7 @@
-"""An application of its own in the database that is measured, and nothing left of it afterwards.
+"""An application of its own in the database that is measured, which leaves nothing behind.
 
-Its tables have a part in their names that no other run had and no naming strategy makes. A lease says that a run is
-alive: whoever finds tables without one removes them, since their run was killed.
+Its tables have a random part in their names that no naming strategy makes. A lease shows that a run is alive: the next
+run removes tables without one, because their run was killed.
 """
 
 from __future__ import annotations
@@ -21,21 +21,22 @@ from hipq.benchmark.interruption import Interruption
 from hipq.engine.prune import prune
 from hipq.errors import Conflict, HipqError, NameClash, NotFound
 from hipq.job.when import SECOND
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 
 APP: Final = "hipq_bench"
 ADDING, DRAINING, ANSWERING, PICKING = QUEUES = "adding", "draining", "answering", "picking"
-"""One for each kind of measurement: what one leaves in its tables must not slow down another."""
+"""The queues, one for each kind of measurement: rows that one leaves in its tables must not slow down another."""
 LEASE: Final = 5.0
-"""Seconds after which a run that was killed is known to be dead."""
+"""Seconds after which a killed run is known to be dead."""
 CONCURRENCY: Final = 10
-"""Handlers at once: what `hipq worker` has unless told otherwise."""
+"""Handlers at a time, the default of `hipq worker`."""
 _OURS: Final = re.compile(rf"bench_[0-9a-f]{{12}}_({'|'.join(QUEUES)})")
 _BUSY: Final = "another `hipq bench` is at work on this database: two would measure each other"
 
 
 def bench_app(url: str, token: str) -> Hipq:
-    """The application, as this process and its worker know it. Handlers do nothing: what remains is hipq."""
+    """The application, as this process and its worker know it. Its handlers do nothing, so that only hipq is
+    measured."""
     app = Hipq(APP, url, table_naming=lambda _, queue: f"bench_{token}_{queue}")
     adding, draining, answering, picking = (app.queue(name) for name in QUEUES)
     adding.job("work")(lambda _: None)
@@ -46,7 +47,7 @@ def bench_app(url: str, token: str) -> Hipq:
 
     @picking.job
     def tell(_: Job[Any]) -> None:
-        """Say when it began, to whoever reads this process's output."""
+        """Print when the handler began, for the process that reads this output."""
         os.write(sys.__stdout__.fileno() if sys.__stdout__ else 1, b"%d\n" % time.monotonic_ns())
 
     answering.job("ask")(lambda _: Wait())
@@ -60,7 +61,7 @@ def bench_app(url: str, token: str) -> Hipq:
 
 
 class NotRemoved(HipqError):
-    """What was made is still in the database; all that was to be measured has been."""
+    """The tables are still in the database, but all measurements are done."""
 
 
 class Workbench:
@@ -90,13 +91,13 @@ class Workbench:
             left = f"what was made for it is still in the database: {also}; the next `hipq bench` removes it"
             if error is None:
                 raise NotRemoved(left) from None
-            print(f"hipq: {left}", file=sys.stderr)  # and then what went wrong first
+            print(f"hipq: {left}", file=sys.stderr)  # then the first error
         finally:
             self.app.close()
 
     # -- coming and going -------------------------------------------------------------------------------------------
     def _remove_leftovers(self) -> None:
-        """What killed runs left. A lease that is alive runs out in seconds, if nobody is there to renew it."""
+        """Remove what killed runs left. A lease without its run expires in seconds."""
         until = time.monotonic() + LEASE + 1
         for queue in self._found():
             while True:
@@ -105,7 +106,7 @@ class Workbench:
                     self.app.store.drop_queue(queue.number)
                     break
                 except NotFound:
-                    break  # the run that had it has removed it
+                    break  # its run has removed it
                 except Conflict:
                     if time.monotonic() > until:
                         raise Conflict(_BUSY) from None
@@ -122,10 +123,10 @@ class Workbench:
             raise Conflict(_BUSY) from None
         self.renew()
         if not set(numbers) <= {queue.number for queue in self._found()}:
-            raise Conflict(_BUSY)  # it took them for leftovers, before we had a lease
+            raise Conflict(_BUSY)  # another run took them for leftovers, before this one had a lease
 
     def renew(self) -> None:
-        """Show that this run is alive. A commit of one small row: there is no smaller one."""
+        """Renew the run's lease: a commit of one small row, the smallest there is."""
         store, self._renewed = self.app.store, time.monotonic()
         if not self._sysid or not store.renew_lease(self._sysid, LEASE):
             serves: dict[str, list[str]] = {str(queue.number): [] for queue in self.app.queues}
@@ -133,17 +134,17 @@ class Workbench:
             self._sysid = store.take_lease(LEASE, label, msgspec.json.encode(serves).decode())
 
     def _remove(self) -> None:
-        """Queues of this run, and the leases of its engines: none of them runs any more."""
+        """Remove the run's queues and the leases of its engines, none of which runs any more."""
         mine = {str(queue.number): queue for queue in self._found() if self.token in queue.table}
         for engine in self.app.store.engines():
             if engine.serves.keys() & mine.keys():
-                self.app.store.drop_lease(engine.engine_id)
+                self.app.store.renew_lease(engine.engine_id, 0)
         for queue in mine.values():
             self.app.store.drop_queue(queue.number)
 
     # -- for the measurements ---------------------------------------------------------------------------------------
     def pause(self) -> None:
-        """Between two rounds: end if somebody asked for it, stay alive if not. Not at every round: a commit wakes idle
+        """Between two rounds, end if asked to, else renew the lease. Not at every round, because a commit wakes idle
         workers."""
         self.heed()
         if time.monotonic() - self._renewed > LEASE / 4:
@@ -156,7 +157,7 @@ class Workbench:
         return next(queue for queue in self.app.queues if queue.name == name)
 
     def drain(self, name: str) -> float:
-        """Run all jobs of a queue in this process; the seconds from the first look to the last commit."""
+        """Run all jobs of a queue in this process; returns the seconds from the first look to the last commit."""
         engine = self._interruption.engine = self.app.engine([name], CONCURRENCY, lease=LEASE)
         try:
             began = time.perf_counter()
@@ -164,12 +165,12 @@ class Workbench:
             took = time.perf_counter() - began
         finally:
             self._interruption.engine = None
-            engine.hands.close()
+            engine.executor.close()
         self.heed()  # it may have been stopped before it was done
         return took
 
     def check_done(self, name: str, count: int) -> None:
-        """So many jobs have succeeded, none is left; they are deleted, and counted so."""
+        """Check that all jobs have succeeded and none is left, and delete them."""
         store, number = self.app.store, self.queue(name).number
         failed = [job for job in self.app.jobs(name, state="final") if job.code != "ok"]
         ended = sum(prune(store, number, (store.now() + 3600 * SECOND, 0)))

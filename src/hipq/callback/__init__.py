@@ -1,10 +1,10 @@
-"""Answers that an outside service brings by HTTP, to a signed URL that is good for one job.
+"""Answers that an outside service sends by HTTP, to a signed URL that is valid for one job.
 
-`signing` makes and checks what is signed; `asgi` is the application that takes the answers, `hipq.callbacks`. Nothing
-is imported here: a program that only signs URLs loads no event loop.
+`signing` makes and checks the signed tokens; `asgi` is the application that receives the answers, `hipq.callbacks`.
+Nothing is imported here, so that a program that only signs URLs loads no event loop.
 """
 
 SIZE = 1 << 20
-"""Bytes an answer may have, unless somebody says otherwise."""
+"""The largest answer in bytes, by default."""
 RATE = 1000
-"""Calls in a second from one address."""
+"""Calls a second from one address, by default."""

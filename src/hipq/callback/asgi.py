@@ -15,44 +15,44 @@ from collections.abc import MutableMapping
 from typing import Any, Final
 
 from hipq.callback import RATE, SIZE
-from hipq.callback.bringing import App, Bringing
-from hipq.callback.buckets import Buckets
-from hipq.callback.gather import Gathering, Overloaded
+from hipq.callback.batches import AnswerBatches, Overloaded
+from hipq.callback.deliver import AnswerApp, AnswerDelivery
+from hipq.callback.rate_buckets import RateBuckets
 from hipq.callback.reply import AGAIN, CallbackReply, Send, accepted, refusal
-from hipq.callback.request import Body, ClientGone, Receive, Request, too_large
-from hipq.callback.signing import Claims, Forbidden
+from hipq.callback.request import Body, CallbackRequest, ClientGone, Receive, too_large
+from hipq.callback.signing import Forbidden, SignedClaims
 from hipq.job.names import whole
 from hipq.job.payload import SIZE_LIMIT
 from hipq.job.when import seconds
 
 HELD: Final = 64 << 20
-"""Bytes of all bodies that are in memory at once, coming or waiting."""
+"""Bytes of all bodies in memory at once, arriving or waiting."""
 FORGED: Final = 10.0
-"""So many calls a bad signature counts as."""
+"""The number of calls that a bad signature counts as."""
 
 Scope = MutableMapping[str, Any]
 _LONG: Final = re.compile("([^/]{6})[^/]{30,}")
 _log = logging.getLogger("hipq")
 
 
-def callbacks(app: App, *, size: int = SIZE, rate: float = RATE) -> Callbacks:
-    """To be mounted in another ASGI application, or run alone. `size`: bytes an answer may have. `rate`: calls in a
-    second from one address; 0 = any number."""
+def callbacks(app: AnswerApp, *, size: int = SIZE, rate: float = RATE) -> Callbacks:
+    """An ASGI application that receives callbacks, to be mounted in another one or run alone. `size`: the largest
+    answer in bytes. `rate`: calls a second from one address; 0 = any number."""
     whole(size, "size", 1, SIZE_LIMIT)
     return Callbacks(app, size, seconds(rate, "rate"))
 
 
 class Callbacks:
-    def __init__(self, app: App, size: int, rate: float) -> None:
+    def __init__(self, app: AnswerApp, size: int, rate: float) -> None:
         self._app = app
         self._size = size
-        self._buckets = Buckets(rate)
-        self._bringing = Bringing(app)
-        self._gathering = Gathering(self._bringing.bring)
+        self._buckets = RateBuckets(rate)
+        self._delivery = AnswerDelivery(app)
+        self._batches = AnswerBatches(self._delivery.deliver)
         self._held = 0
         self._is_open = False
         self._looking: asyncio.Task[Any] | None = None
-        self._told = 0.0
+        self._warned_at = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -67,7 +67,7 @@ class Callbacks:
             await reply.write(send)
 
     async def _replied(self, scope: Scope, receive: Receive) -> CallbackReply:
-        """What the caller is told, whatever happens."""
+        """The reply to a call, whatever happens."""
         try:
             reply = await self._taken(scope, receive)
         except ClientGone:
@@ -80,8 +80,9 @@ class Callbacks:
     def _tell(self, reply: CallbackReply, error: Exception) -> None:
         if reply.status == 500:
             _log.error("callback failed", exc_info=error)
-        elif reply.status == 503 and time.monotonic() - self._told >= 1:  # it may be the same for thousands
-            self._told = time.monotonic()
+        # logged once in a while: thousands of calls may have the same reason
+        elif reply.status == 503 and time.monotonic() - self._warned_at >= 1:
+            self._warned_at = time.monotonic()
             _log.warning("callback failed: %s", error)
         else:
             _log.debug("callback refused: %d %s", reply.status, reply.body["error"])
@@ -96,36 +97,38 @@ class Callbacks:
         if not self._buckets.take(address):
             return CallbackReply(429, {"error": "too many calls from this address"}, AGAIN)
         claims = await self._claims(token, address)
-        request = Request(scope)
+        request = CallbackRequest(scope)
         if request.length > self._size:
             raise too_large(self._size)
         body = Body(receive, self._size)
         try:
             read = await body.read(self._hold)
-            outcome = await self._gathering.bring(lambda: self._bringing.made(claims, request, read))
+            outcome = await self._batches.deliver(lambda: self._delivery.made(claims, request, read))
         finally:
             self._held -= body.size
         _log.debug("callback job=%d attempt=%d answer=%s", claims.job, claims.attempt, outcome)
         return accepted(outcome)
 
     def _token(self, scope: Scope) -> str:
-        """The last part of the path. It is cut short there, since servers log the path when the reply goes out."""
+        """The token, which is the last part of the path. It is removed from the path, because servers log the path
+        with the reply."""
         token: str = scope["path"].rstrip("/").rpartition("/")[2]
         scope["path"] = _LONG.sub(r"\1...", scope["path"])
         scope["raw_path"] = scope["path"].encode("utf-8", "replace")
         return token
 
-    async def _claims(self, token: str, address: str) -> Claims:
+    async def _claims(self, token: str, address: str) -> SignedClaims:
         if not self._is_open or self._app.signer.must_look(token):
             await self._look()
         try:
             return self._app.signer.read(token)
         except Forbidden:
-            self._buckets.fine(address, FORGED - 1)
+            self._buckets.charge(address, FORGED - 1)
             raise
 
     async def _look(self) -> None:
-        """Look for keys, in a thread: one for all who want that, since threads are not only ours."""
+        """Look for new keys, in one thread for all requests that need them: threads are shared with other
+        applications."""
         loop = asyncio.get_running_loop()
         if self._looking is None or self._looking.done() or self._looking.get_loop() is not loop:
             self._looking = loop.create_task(
@@ -141,7 +144,7 @@ class Callbacks:
 
 
 async def _live(receive: Receive, send: Send) -> None:
-    """A server that starts and stops is told that all is well: the database is opened by the first callback."""
+    """Tell a starting or stopping server that all is well: the first callback opens the database."""
     while True:
         message = await receive()
         await send({"type": f"{message['type']}.complete"})

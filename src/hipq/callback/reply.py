@@ -1,4 +1,4 @@
-"""What whoever calls back is told: an HTTP status, and as JSON what became of the answer, or why not."""
+"""The reply to a callback: an HTTP status, and as JSON the outcome of the answer or the reason of a refusal."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, NamedTuple
 
-from hipq.callback.gather import Overloaded
+from hipq.callback.batches import Overloaded
 from hipq.callback.request import BadCallback
 from hipq.callback.signing import Expired, Forbidden
 from hipq.errors import HipqError, StoreRefused
@@ -46,12 +46,12 @@ def accepted(outcome: Answered) -> CallbackReply:
 
 
 def refusal(error: Exception) -> CallbackReply:
-    """Never more than a sentence: what went wrong here is in the log."""
+    """The reply to a failure: one sentence and no more, because the details are in the log."""
     match error:
         case BadCallback(status=408):
             return CallbackReply(
                 408, {"error": str(error)}, ((b"connection", b"close"),)
-            )  # what else it sends is that body
+            )  # the rest of the connection's data is that unread body
         case BadCallback():
             word = {"answer": error.word} if error.word else {}
             return CallbackReply(error.status, {**word, "error": str(error)})

@@ -1,4 +1,4 @@
-"""What a callback says: its headers, and its body as an answer's data. What is wrong is refused in one sentence."""
+"""A callback's request: its headers, and its body as an answer's data. Bad requests are refused in one sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
 
 BODY_SECONDS: Final = 30.0
-"""How long a body may take to come."""
+"""Seconds a body may take to arrive."""
 ANSWER_ID_HEADERS: Final = ("idempotency-key", "webhook-id", "hipq-answer-id")
 ERROR_HEADER: Final = "hipq-error"
 
@@ -24,20 +24,20 @@ _TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
 class BadCallback(Exception):
-    """An answer that is not taken: the HTTP status, and why."""
+    """An answer that is refused: the HTTP status, and why."""
 
     def __init__(self, status: int, sentence: str, word: str = "") -> None:
         super().__init__(sentence)
         self.status = status
         self.word = word
-        """What stands where else the outcome does."""
+        """The word in the reply where an accepted answer has its outcome."""
 
 
 class ClientGone(Exception):
-    """Nobody is there any more to be told anything."""
+    """The client hung up, so nobody reads the reply."""
 
 
-class Request:
+class CallbackRequest:
     """A POST, as far as it is known before its body."""
 
     def __init__(self, scope: Scope) -> None:
@@ -66,8 +66,8 @@ class Request:
         return _TRUTH[said]
 
     def data(self, body: bytes) -> Any:
-        """JSON, if it is that, whatever it is called: many say nothing, or something else. A form is a mapping of text,
-        any other text is text."""
+        """The data in a body: JSON if it can be read as such, whatever its content type, because many clients send
+        none or a wrong one. A form is a mapping of text, any other text is text."""
         try:
             text = body.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -86,7 +86,7 @@ class Request:
 
 
 class Body:
-    """The body of a request while it comes; `size` bytes of it are in memory."""
+    """The body of a request while it arrives; `size` bytes of it are in memory."""
 
     def __init__(self, receive: Receive, most: int) -> None:
         self._receive = receive
@@ -94,7 +94,7 @@ class Body:
         self.size = 0
 
     async def read(self, room: Callable[[int], None]) -> bytes:
-        """All of it. `room` is told of every part, and may refuse it."""
+        """Read the whole body. `room` is called with the size of every part, and may refuse it."""
         parts: list[bytes] = []
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BODY_SECONDS):
@@ -125,12 +125,12 @@ def _length(text: str) -> int:
         return 0
     if not text.isascii() or not text.isdigit():
         raise BadCallback(400, "the Content-Length is not a number")
-    return int(text[:20])  # longer ones are too large as well
+    return int(text[:20])  # longer numbers are too large as well
 
 
 def _form(text: str) -> dict[str, str | list[str]] | str:
-    """Its fields; one that comes several times has all its values. Text that is no form stays text: some clients call
-    everything a form."""
+    """The fields of a form; a field that occurs several times has all its values. Text that is no form stays text,
+    because some clients call everything a form."""
     try:
         pairs = parse_qsl(text, keep_blank_values=True, strict_parsing=True, errors="strict")
     except ValueError:

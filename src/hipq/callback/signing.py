@@ -1,9 +1,9 @@
-"""What callback URLs end in: which job they are for, and until when, signed with a key that the database keeps.
+"""Signed tokens at the end of callback URLs: which job a URL is for, and until when, signed with a key in the database.
 
     base64url(key id, job, attempt, expiry, tenant) + "." + base64url(HMAC-SHA256 of that)
 
-Two keys may live at once, so that a rotation ends no URL that is out. A new key signs nothing for its first minute: by
-then every process has looked and accepts it, however much rubbish keeps it from looking again.
+Two keys are valid at once, so that a rotation ends no URL in use. A new key signs nothing for its first minute: by then
+every process has read the keys again and accepts it, however many invalid tokens keep it from reading more often.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ import msgspec
 from hipq.errors import HipqError, NotFound
 from hipq.job.model import Row
 from hipq.job.when import SECOND
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "signing"
 LIVE: Final = 2
-"""Keys that live at once."""
+"""The number of keys that are valid at once."""
 FRESH: Final = 30.0
-"""Seconds after which keys are looked up again."""
+"""Seconds after which keys are read again."""
 AGAIN: Final = 1.0
-"""Seconds between two looks for keys that nobody knows: rubbish is not to keep the database busy."""
+"""Seconds between two reads for an unknown key, so that invalid tokens do not keep the database busy."""
 SIGNS_AFTER: Final = 60 * SECOND
 """Microseconds after which a new key signs: well above FRESH."""
 
@@ -46,28 +46,28 @@ class Expired(HipqError):
     """This URL has expired."""
 
 
-class Claims(NamedTuple):
-    """What a URL says."""
+class SignedClaims(NamedTuple):
+    """The contents of a token."""
 
     tenant: str
     job: int
     attempt: int
-    """0 = it was signed before the first."""
+    """The attempt; 0 = the token was signed before the first one."""
     expires: int
-    """0 = with its job."""
+    """When the token expires; 0 = with its job."""
 
     def is_over(self, now: int) -> bool:
         return bool(self.expires) and now >= self.expires
 
 
-class KeySeen(NamedTuple):
+class KeyInfo(NamedTuple):
     """A key as people see it."""
 
     id: str
     made: int
 
 
-class Key(msgspec.Struct, frozen=True):
+class SigningKey(msgspec.Struct, frozen=True):
     id: str
     secret: bytes
     made: int
@@ -79,47 +79,48 @@ class Key(msgspec.Struct, frozen=True):
         return [("id", self.id)]
 
 
-Keys = tuple[Key, ...]
+Keys = tuple[SigningKey, ...]
 _keys = msgspec.json.Decoder(Keys)
 
 
 class Signer:
-    """Signs for the jobs of one instance. Any thread may use it; it has no lock, so that a fork is no danger to it."""
+    """Signs for the jobs of one instance. Any thread may use it. It has no lock, so that a fork cannot leave one
+    held."""
 
     def __init__(self, store: Store, app: str, steady: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._app = app
         self._steady = steady
         self._known: Keys = ()
-        """Newest last."""
+        """The keys, newest last."""
         self._looked = -1e9
 
     # -- signing and checking ---------------------------------------------------------------------------------------
     def sign(self, row: Row, expires: int) -> str:
-        """What brings an answer to this job, and to this attempt, until then (rounded up to a second); 0 = as long as
-        the job can have one."""
+        """The token for answers to this job and attempt. It expires at `expires`, rounded up to a second; 0 = with
+        the job."""
         key = signing_key(self._fresh_keys(), self._store.now())
         until = -(-expires // SECOND)
         return _signed(key, _HEAD.pack(int(key.id, 16), row.id, row.attempt, until) + row.tenant.encode())
 
-    def check(self, token: str, now: int) -> Claims:
-        """What it says; Forbidden, whatever is wrong with it, or Expired."""
+    def check(self, token: str, now: int) -> SignedClaims:
+        """The claims in a token; Forbidden whatever is wrong with it, or Expired."""
         claims = self.read(token)
         if claims.is_over(now):
             raise Expired
         return claims
 
-    def read(self, token: str) -> Claims:
-        """The same, expired or not."""
+    def read(self, token: str) -> SignedClaims:
+        """The claims in a token, expired or not; Forbidden whatever is wrong with it."""
         said = _said(token)
         if said is None:
             raise Forbidden
         key = self._key(_id_in(said))
-        # The whole text, not the bytes it stands for: base64 has several ways to write the same bytes.
+        # The whole text is compared, not the decoded bytes: base64 has several ways to write the same bytes.
         if key is None or not hmac.compare_digest(_signed(key, said).encode(), token.encode()):
             raise Forbidden
         _, job, attempt, until = _HEAD.unpack_from(said)
-        return Claims(said[_HEAD.size :].decode(), job, attempt, until * SECOND)
+        return SignedClaims(said[_HEAD.size :].decode(), job, attempt, until * SECOND)
 
     def must_look(self, token: str) -> bool:
         """Whether `read` will ask the database, which takes its time."""
@@ -130,15 +131,16 @@ class Signer:
         return age >= FRESH or (age >= AGAIN and _of(self._known, _id_in(said)) is None)
 
     # -- keys -------------------------------------------------------------------------------------------------------
-    def keys(self) -> list[KeySeen]:
-        """Those that live, newest last."""
-        return [KeySeen(key.id, key.made) for key in self._look()]
+    def keys(self) -> list[KeyInfo]:
+        """The valid keys, newest last."""
+        return [KeyInfo(key.id, key.made) for key in self._look()]
 
-    def rotate(self) -> KeySeen:
-        """Add a key: it signs a minute from now. The oldest of three goes, and with it the URLs that it signed."""
+    def rotate(self) -> KeyInfo:
+        """Add a key, which signs from a minute on. The oldest of three is dropped, and with it the URLs that it
+        signed."""
         new = self._new()
         self._change(lambda keys: (*keys, new)[-LIVE:])
-        return KeySeen(new.id, new.made)
+        return KeyInfo(new.id, new.made)
 
     def drop(self, key_id: str) -> None:
         """Accept nothing more that this key signed: here at once, in other processes within half a minute."""
@@ -150,7 +152,7 @@ class Signer:
         return f"<Signer {self._app}>"
 
     # -- looking ----------------------------------------------------------------------------------------------------
-    def _key(self, key_id: str) -> Key | None:
+    def _key(self, key_id: str) -> SigningKey | None:
         found = _of(self._fresh_keys(), key_id)
         if found is None and self._steady() - self._looked >= AGAIN:
             found = _of(self._look(), key_id)
@@ -177,16 +179,16 @@ class Signer:
         self._looked = looked
         return self._known
 
-    def _new(self) -> Key:
-        return Key(token_hex(4), token_bytes(32), self._store.now())
+    def _new(self) -> SigningKey:
+        return SigningKey(token_hex(4), token_bytes(32), self._store.now())
 
 
-def signing_key(keys: Keys, now: int) -> Key:
-    """The newest that everybody knows by now; if none is old enough for that, the oldest."""
+def signing_key(keys: Keys, now: int) -> SigningKey:
+    """The newest key that every process knows by now; if none is old enough, the oldest."""
     return next((key for key in reversed(keys) if key.made <= now - SIGNS_AFTER), keys[0])
 
 
-def _of(keys: Keys, key_id: str) -> Key | None:
+def _of(keys: Keys, key_id: str) -> SigningKey | None:
     return next((key for key in keys if key.id == key_id), None)
 
 
@@ -194,7 +196,7 @@ def _loaded(text: str) -> Keys:
     return _keys.decode(text) if text else ()
 
 
-def _signed(key: Key, said: bytes) -> str:
+def _signed(key: SigningKey, said: bytes) -> str:
     return f"{_text(said)}.{_text(hmac.digest(key.secret, said, 'sha256'))}"
 
 
@@ -203,7 +205,7 @@ def _text(data: bytes) -> str:
 
 
 def _said(token: str) -> bytes | None:
-    """What is signed, as it stands in a token; None if it cannot be one."""
+    """The signed part of a token; None if the text cannot be a token."""
     if not _TOKEN.fullmatch(token):
         return None
     text = token.partition(".")[0]

@@ -1,4 +1,4 @@
-"""`install`: the parts put together, and hung into a Celery app; `uninstall` takes them out again."""
+"""`install` puts the parts together and hooks them into a Celery app; `uninstall` removes them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec import convert
 
 from hipq import Hipq, Job, backoff
 from hipq.celery.keeper import Keeper
-from hipq.celery.message import Message
+from hipq.celery.message import TaskMessage
 from hipq.celery.publisher import Publisher
 from hipq.celery.worker import step
 from hipq.errors import Invalid, shown
@@ -25,7 +25,8 @@ FURTHER_THAN: Final = 900.0
 HISTORY: Final = 7 * 86_400.0
 """Seconds for which a published task can still be looked up."""
 PUBLISH_SECONDS: Final = 120.0
-"""After which a broker that takes a message and says nothing is given up, until the next try."""
+"""Seconds after which a publish is given up, until the next try, if the broker takes the message and does not
+answer."""
 LOGGER: Final = logging.getLogger("hipq.celery")
 
 
@@ -51,11 +52,12 @@ def install(
     name: str = "celery",
     history: float | timedelta = HISTORY,
 ) -> Hipq:
-    """From now on this Celery app's tasks that are further out than `further_than` are kept in a database.
+    """Keep this Celery app's tasks that are further out than `further_than` in a database from now on.
 
     `db` and `name` are those of the `Hipq` that keeps them and is returned: producers and workers must give the same,
-    and apps with different brokers that share a database different names. `in_workers`: Celery's workers publish what
-    is due; otherwise only `hipq worker` with what this returns does. What was published is forgotten after `history`.
+    and apps with different brokers that share a database need different names. `in_workers`: Celery's workers publish
+    tasks that are due; otherwise only `hipq worker` with the returned `Hipq` does. A published task is forgotten after
+    `history`.
     """
     settings = (db, seconds(further_than, "further_than"), in_workers, name, seconds(history, "history"))
     if not hasattr(app, "amqp_cls"):
@@ -70,7 +72,7 @@ def install(
 
         @queue.job(retry=backoff(attempts=1_000_000, cap=60), run_timeout=PUBLISH_SECONDS)
         def publish(job: Job[Any]) -> None:
-            publisher.publish(convert(job.data, Message))
+            publisher.publish(convert(job.data, TaskMessage))
 
         @queue.cron("17 * * * *")
         def forget(_job: Job[Any]) -> dict[str, int]:
@@ -80,12 +82,12 @@ def install(
         beside = step(hipq) if in_workers else None
         if beside:
             app.steps["worker"].add(beside)
-        _installed[app] = Installed(settings, hipq, keeper, publisher, beside, _hung_into(app, keeper))
+        _installed[app] = Installed(settings, hipq, keeper, publisher, beside, _hooked_into(app, keeper))
         return hipq
 
 
 def uninstall(app: Any) -> None:
-    """The Celery app as it was. What is kept stays in the database until a publisher runs again."""
+    """Restore the Celery app. Kept tasks stay in the database until a publisher runs again."""
     with _lock:
         if found := _installed.pop(app, None):
             found.restore()
@@ -95,15 +97,15 @@ def uninstall(app: Any) -> None:
 
 
 def cancel(app: Any, task_id: str) -> bool:
-    """Drop a kept task, as `app.control.revoke` does too; whether there was one. Workers are not told: one that was
-    just being published may still run."""
+    """Drop a kept task, as `app.control.revoke` does too; returns whether there was one. Workers are not told, so a
+    task that is just being published may still run."""
     if not (found := _installed.get(app)):
         raise Invalid("hipq is not installed in this Celery app: hipq.celery.install(app) first")
     return found.keeper.cancel(task_id)
 
 
-def _hung_into(app: Any, keeper: Keeper) -> Callable[[], None]:
-    """Both are attributes of objects of this app only; Celery's classes are left alone. What undoes it."""
+def _hooked_into(app: Any, keeper: Keeper) -> Callable[[], None]:
+    """Hook the keeper into this app's objects; Celery's classes are left alone. Returns a function that undoes it."""
     app.amqp.__dict__["send_task_message"] = keeper.send_task_message
     before, instance = app.control_cls, app.__dict__.get("control")
 
@@ -115,19 +117,20 @@ def _hung_into(app: Any, keeper: Keeper) -> Callable[[], None]:
                 if keeper.active:
                     for one in task_id if isinstance(task_id, list | tuple | set | frozenset) else [task_id]:
                         keeper.cancel(one)
-            finally:  # workers are told in any case, and last: what was just being published is stopped there
-                told = celerys(task_id, *args, **options)
-            return told
+            finally:  # workers are told in any case, and last: they stop a task that is just being published
+                result = celerys(task_id, *args, **options)
+            return result
 
         control.revoke = revoke
         return control
 
     if instance is not None:
         hooked(instance)
-    app.control_cls = lambda app: hooked(instantiate(before, app=app))  # made at its first use: it reads the settings
+    # made at its first use, because it reads the settings
+    app.control_cls = lambda app: hooked(instantiate(before, app=app))
 
     def restore() -> None:
-        keeper.active = False  # somebody may have hung their own over ours, and go on calling it
+        keeper.active = False  # other code may have wrapped our hook and go on calling it
         if app.amqp.__dict__.get("send_task_message") == keeper.send_task_message:
             del app.amqp.__dict__["send_task_message"]
         app.control_cls = before

@@ -1,7 +1,7 @@
-"""A task's message, as hipq keeps it: what the broker would have got, as JSON, and back again.
+"""A task's message as hipq keeps it: what the broker would have got, as JSON, and back again.
 
-The body is serialized when the task is sent, never again. Headers and properties go through kombu's JSON, which brings
-back moments, decimals and bytes as what they were.
+The body is serialized when the task is sent, and never again. Headers and properties go through kombu's JSON, which
+restores times, decimals and bytes.
 """
 
 from __future__ import annotations
@@ -21,64 +21,66 @@ from kombu.utils.json import dumps, loads
 from hipq.errors import Invalid
 
 NOT_KEPT: Final = ("serializer", "compression", "retry", "retry_policy")
-"""Of what Celery tells a producer: what has had its effect, or what the publisher decides by itself."""
+"""Celery's arguments to a producer that are not kept: those that have had their effect, and those that the publisher
+decides."""
 
 
-class Message(msgspec.Struct, frozen=True):
-    """The data of a job that publishes it. Its first fields are for people who look at the job."""
+class TaskMessage(msgspec.Struct, frozen=True):
+    """The data of a job that publishes the message. The first fields are for people who look at the job."""
 
     task: str
     id: str
     eta: str
-    """As the header has it."""
+    """When the task is due, as its header says."""
     retries: int
     replaced: int
-    """How often the task has put another in its own place."""
+    """How often the task has replaced itself by another."""
     exchange: str
     content_type: str
     content_encoding: str
     body: str
     is_base64: bool
     expires_at: float | None
-    """On the clock of whoever sent it: a broker is told for how much longer it is good."""
+    """When the message expires, on its sender's clock; the broker is told how much time is left."""
     headers: str
-    """JSON of kombu, like the next two."""
+    """The headers, as kombu's JSON."""
     options: str
-    """Whatever else the producer is told: routing key, priority, correlation id, ..."""
+    """The producer's other arguments as kombu's JSON: routing key, priority, correlation id, ..."""
     declare: str
 
     def text(self) -> str | bytes:
         return b64decode(self.body) if self.is_base64 else self.body
 
     def to_declare(self, configured: Mapping[str, Any]) -> list[Any]:
-        """The queues and exchanges that must be there. One that is configured here is meant as it is now.
+        """The queues and exchanges that must exist. One that is configured here is used as it is configured now.
 
-        Those behind the exchange too, which Celery does not declare for a task that is sent to an exchange: in most
-        transports a new connection takes any exchange for a direct one, until it is told otherwise."""
+        This includes the queues behind the exchange, which Celery does not declare for a task that is sent to an
+        exchange: in most transports a new connection takes any exchange for a direct one until it is declared.
+        """
         behind = [queue for queue in configured.values() if self.exchange and _leads(self.exchange, queue)]
         return [*(_entity(one, configured) for one in loads(self.declare)), *behind]
 
-    def is_same_as(self, other: Message) -> bool:
+    def is_same_as(self, other: TaskMessage) -> bool:
         """Whether both are one run of one task. A retry has the id of the run before, and so has a replaced task."""
         return (self.id, self.retries, self.replaced) == (other.id, other.retries, other.replaced)
 
 
-def message(name: str, body: Any, now: float, options: dict[str, Any]) -> Message:
-    """What Celery hands to a producer (`options`: as `Producer.publish` takes them)."""
-    told = {key: value for key, value in options.items() if key not in NOT_KEPT}
+def message(name: str, body: Any, now: float, options: dict[str, Any]) -> TaskMessage:
+    """The message that Celery hands to a producer (`options`: as `Producer.publish` takes them)."""
+    publish_options = {key: value for key, value in options.items() if key not in NOT_KEPT}
     headers, declare, expiration = (
-        told.pop("headers", None) or {},
-        told.pop("declare", None),
-        told.pop("expiration", None),
+        publish_options.pop("headers", None) or {},
+        publish_options.pop("declare", None),
+        publish_options.pop("expiration", None),
     )
     about = body if isinstance(body, dict) else headers  # protocol 1 has no headers
-    content_type, encoding, text = _content(body, told, options, headers)
-    exchange = told.pop("exchange", None) or ""
+    content_type, encoding, text = _content(body, publish_options, options, headers)
+    exchange = publish_options.pop("exchange", None) or ""
     if isinstance(exchange, Exchange):
-        told["delivery_mode"] = told.get("delivery_mode") or exchange.delivery_mode
+        publish_options["delivery_mode"] = publish_options.get("delivery_mode") or exchange.delivery_mode
         exchange = exchange.name
     try:
-        return Message(
+        return TaskMessage(
             task=name,
             id=about["id"],
             eta=about["eta"],
@@ -91,7 +93,7 @@ def message(name: str, body: Any, now: float, options: dict[str, Any]) -> Messag
             is_base64=isinstance(text, bytes),
             expires_at=None if expiration is None else now + expiration,
             headers=dumps(headers),
-            options=dumps(told),
+            options=dumps(publish_options),
             declare=dumps([_described(one) for one in declare]),
         )
     except TypeError as error:
@@ -99,7 +101,7 @@ def message(name: str, body: Any, now: float, options: dict[str, Any]) -> Messag
 
 
 def eta_of(message: Any, headers: Mapping[str, Any] | None, app: Any) -> datetime | None:
-    """When a message made by Celery is due, as a worker will understand it, one without a time zone too."""
+    """When a message made by Celery is due, as a worker will understand it; this includes times without a zone."""
     own, _properties, body, _event = message
     text = body.get("eta") if isinstance(body, dict) else {**own, **(headers or {})}.get("eta")
     if not text:
@@ -112,10 +114,10 @@ def eta_of(message: Any, headers: Mapping[str, Any] | None, app: Any) -> datetim
 
 
 def _content(
-    body: Any, told: dict[str, Any], options: Mapping[str, Any], headers: dict[str, Any]
+    body: Any, publish_options: dict[str, Any], options: Mapping[str, Any], headers: dict[str, Any]
 ) -> tuple[str, str, str | bytes]:
-    """As `Producer.publish` makes it, which notes the compression among the headers."""
-    content_type, encoding = told.pop("content_type", None), told.pop("content_encoding", None)
+    """Content type, encoding and body as `Producer.publish` makes them; it notes the compression among the headers."""
+    content_type, encoding = publish_options.pop("content_type", None), publish_options.pop("content_encoding", None)
     if not content_type:
         content_type, encoding, body = serialized(body, serializer=options.get("serializer"))
     if compression := options.get("compression"):

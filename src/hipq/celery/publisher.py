@@ -1,4 +1,4 @@
-"""What is due goes to the broker, as it would have gone when the task was sent."""
+"""Publishing due tasks to the broker, as they would have been when they were sent."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from typing import Any, Final
 from kombu.pools import ProducerPool
 from kombu.utils.json import loads
 
-from hipq.celery.message import Message
+from hipq.celery.message import TaskMessage
 
-HANDS: Final = 10
-"""How many publish at a time, each over a connection of its own."""
+CONCURRENCY: Final = 10
+"""The number of tasks published at a time, each over a connection of its own."""
 RETRY_POLICY: Final = {"max_retries": 2, "interval_start": 0, "interval_step": 0.2, "interval_max": 0.5}
-"""For a connection that turns out to be stale. A broker that is away is for the job's retry handler."""
+"""Retries for a stale connection. An absent broker is left to the job's retry handler."""
 CONFIRM_SECONDS: Final = 30.0
 
 
 class Publisher:
-    """Publishes over connections of its own: a broker that can confirm what it got is asked to."""
+    """Publishes over its own connections, with confirmation if the broker supports it."""
 
     def __init__(self, app: Any) -> None:
         self._app = app
@@ -30,8 +30,8 @@ class Publisher:
         self._pool: Any = None
         self._pid = 0
 
-    def publish(self, message: Message) -> None:
-        """Returns when the broker has it."""
+    def publish(self, message: TaskMessage) -> None:
+        """Publish a message; returns when the broker has it."""
         options = loads(message.options)
         if "confirm_timeout" in options and options["confirm_timeout"] is None:
             options["confirm_timeout"] = CONFIRM_SECONDS
@@ -53,7 +53,7 @@ class Publisher:
     @contextmanager
     def _producer(self) -> Iterator[Any]:
         with self._lock:
-            if self._pid != os.getpid():  # a fork brings the sockets along, and they are the parent's
+            if self._pid != os.getpid():  # the sockets in a forked child are the parent's
                 self._pid, self._pool = os.getpid(), self._opened()
         with self._pool.acquire(block=True) as producer:
             yield producer
@@ -62,7 +62,7 @@ class Publisher:
         connection = self._app.connection_for_write(heartbeat=0)  # nobody would send any between two tasks
         if connection.transport.driver_name == "py-amqp":
             connection.transport_options["confirm_publish"] = True
-        return ProducerPool(connection.Pool(limit=HANDS), limit=HANDS)
+        return ProducerPool(connection.Pool(limit=CONCURRENCY), limit=CONCURRENCY)
 
     def close(self) -> None:
         with self._lock:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from celery.bootsteps import StartStopStep
 
 from hipq import Hipq
-from hipq.celery.publisher import HANDS
+from hipq.celery.publisher import CONCURRENCY
 from hipq.errors import StoreUnavailable
 from hipq.observe import logs
 
@@ -22,8 +22,8 @@ STOP_SECONDS: Final = 20.0
 GREEN: Final = ("gevent", "eventlet")
 
 
-class Beside:
-    """An engine beside a worker, from its start to its stop."""
+class WorkerEngine:
+    """An engine in a worker's process, from the worker's start to its stop."""
 
     def __init__(self, hipq: Hipq) -> None:
         self._hipq = hipq
@@ -34,7 +34,7 @@ class Beside:
     def start(self) -> None:
         logs.subscribe(self._hipq.events)
         try:
-            self._engine = self._made()  # here and not in the thread: it forks
+            self._engine = self._made()  # not in the thread, because it forks
         except StoreUnavailable as error:
             self._complain(error)
         self._thread = threading.Thread(target=self._serve, name="hipq-celery", daemon=True)
@@ -42,16 +42,16 @@ class Beside:
 
     def stop(self) -> None:
         self._stopping.set()
-        if (engine := self._engine) is not None:  # its thread may be just about to give it up
+        if (engine := self._engine) is not None:  # its thread may be just about to drop it
             engine.stop()
         if self._thread is not None:
             self._thread.join(STOP_SECONDS)
 
     def _made(self) -> Engine:
-        return self._hipq.engine(concurrency=HANDS)
+        return self._hipq.engine(concurrency=CONCURRENCY)
 
     def _serve(self) -> None:
-        """Whatever happens, tasks go on being published: one engine after the other, if need be."""
+        """Run engines, one after the other if need be: whatever happens, tasks go on being published."""
         while not self._stopping.is_set():
             try:
                 engine = self._engine = self._engine or self._made()
@@ -61,7 +61,7 @@ class Beside:
                     engine.run()
                 finally:
                     self._engine = None
-                    engine.hands.close()
+                    engine.executor.close()
                 if engine.unfit:
                     LOGGER.error("%s: publishing begins anew", engine.unfit)
             except Exception as error:
@@ -73,7 +73,7 @@ class Beside:
 
 
 def step(hipq: Hipq) -> type[Any]:
-    """For `app.steps["worker"]`."""
+    """The boot step for `app.steps["worker"]`."""
 
     class PublishDueTasks(StartStopStep):  # type: ignore[misc]
         label = "hipq"
@@ -85,7 +85,7 @@ def step(hipq: Hipq) -> type[Any]:
                 LOGGER.warning("kept tasks are not published from a worker with %s: run `hipq worker` for them", green)
             return not green
 
-        def create(self, parent: Any) -> Beside:  # noqa: ARG002
-            return Beside(hipq)
+        def create(self, parent: Any) -> WorkerEngine:  # noqa: ARG002
+            return WorkerEngine(hipq)
 
     return PublishDueTasks

@@ -17,7 +17,7 @@ from hipq.cli.show import print_json
 from hipq.cli.target import given_db, json_option, shown
 
 if TYPE_CHECKING:
-    from hipq.benchmark.place import Target
+    from hipq.benchmark.database import BenchmarkDatabase
     from hipq.benchmark.workbench import Workbench
 
 _LABELS: Final = 34
@@ -45,13 +45,13 @@ def bench(db: str | None, seconds: float, as_json: bool) -> int:
     It works in tables of its own and removes them afterwards. Without a database it makes a SQLite file in the current
     directory, whose disk is what is measured.
     """
+    from hipq.benchmark.database import chosen_database
     from hipq.benchmark.interruption import Interrupted, Interruption  # other commands need not load any of this
-    from hipq.benchmark.place import chosen_place
     from hipq.benchmark.workbench import NotRemoved, Workbench
 
     began, left = time.monotonic(), ""
     try:
-        with Interruption() as interruption, chosen_place(db) as place:
+        with Interruption() as interruption, chosen_database(db) as place:
             click.echo(f"database: {shown(place.url)}", err=True)
             size = _size(place)
             try:
@@ -70,12 +70,12 @@ def bench(db: str | None, seconds: float, as_json: bool) -> int:
     return complain(left, 1) if left else 0
 
 
-def _size(place: Target) -> int:
+def _size(place: BenchmarkDatabase) -> int:
     return place.file.stat().st_size if place.file and place.file.exists() else 0
 
 
 # -- measuring -------------------------------------------------------------------------------------------------------
-def _measured(workbench: Workbench, place: Target, seconds: float) -> dict[str, Any]:
+def _measured(workbench: Workbench, place: BenchmarkDatabase, seconds: float) -> dict[str, Any]:
     from hipq.benchmark import pick_up, surroundings
     from hipq.benchmark.picture import histogram
     from hipq.benchmark.rates import RATES, in_rounds

@@ -24,7 +24,7 @@ from hipq.errors import Invalid
 if TYPE_CHECKING:
     from hipq.benchmark.interruption import Interruption
     from hipq.demo.run import Run
-    from hipq.demo.summary import Facts
+    from hipq.demo.summary import DemoFacts
 
 _LEAST: Final = 3
 _MOST: Final = 3600
@@ -46,7 +46,7 @@ def demo(seconds: float, keep: str | None, plain: bool, as_json: bool) -> int:
     everything is counted: exit 1 if it does not add up.
     """
     from hipq.benchmark.interruption import Interrupted, Interruption  # other commands need not load any of this
-    from hipq.demo.place import chosen_file
+    from hipq.demo.files import chosen_file
     from hipq.demo.run import Run
 
     if seconds > _MOST:
@@ -87,18 +87,18 @@ def _status(interruption: Interruption) -> int:
 def _view(run: Run, plain: bool, as_json: bool, gone: Callable[[], None]) -> AbstractContextManager[object]:
     from rich.console import Console
 
-    from hipq.demo.view import Lines, Picture, Scene
+    from hipq.demo.view import PlainView, Scene, TerminalView
 
     if as_json:
         return nullcontext()
     console = Console()
     scene = Scene(run.shop, run.tally, run.story, run.news, run.seconds)
     if plain or not sys.stdout.isatty() or console.is_dumb_terminal:
-        return Lines(scene, max(run.seconds / 30, 1.0), gone)
-    return Picture(scene, console)
+        return PlainView(scene, max(run.seconds / 30, 1.0), gone)
+    return TerminalView(scene, console)
 
 
-def _report(run: Run, facts: Facts) -> dict[str, Any]:
+def _report(run: Run, facts: DemoFacts) -> dict[str, Any]:
     from hipq.demo.afterwards import suggestions
     from hipq.demo.shop import CAPS
     from hipq.demo.summary import checked

@@ -38,8 +38,8 @@ def doctor(app: str, db: str | None, patience: float, deep: bool, strict: bool, 
     Exit 0: no problem. 1: a problem, or the database cannot be read. 2: bad usage.
     """
     from hipq.cli.show_findings import print_findings
+    from hipq.doctor.diagnose import diagnose
     from hipq.doctor.finding import PROBLEM, WARNING, at_worst  # other commands need not load any of this
-    from hipq.doctor.judge import judge
     from hipq.doctor.look import look
 
     if app and db:
@@ -50,7 +50,7 @@ def doctor(app: str, db: str | None, patience: float, deep: bool, strict: bool, 
     health = look(url, deep)
     if program:
         health.queues = [queue for queue in health.queues if queue.tables.app == program.name]
-    findings = judge(health, _view(app, url, program, patience))
+    findings = diagnose(health, _view(app, url, program, patience))
     if as_json:
         print_json([finding.listed() for finding in findings])
     else:

@@ -1,4 +1,4 @@
-"""`hipq job`: look at jobs, ask why they do not run, end them, hurry them, put them elsewhere, add them again."""
+"""`hipq job`: look at jobs, ask why they do not run, end them, run them now, put them elsewhere, add them again."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from hipq.observe.logs import escaped
     ),
 )
 def job() -> None:
-    """Look at jobs, ask why they do not run, cancel, hurry, change them, add them again."""
+    """Look at jobs, ask why they do not run, cancel them, run them now, change them, add them again."""
 
 
 @job.command(
@@ -178,7 +178,7 @@ def retry(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool
     """Let jobs that wait for their time, first or again, run now: those with these ids, or all that the filters
     find."""
     return done_to(
-        instances(app, db), ids, chosen, "hurry",
+        instances(app, db), ids, chosen, "run now",
         one=lambda target, job_id: target.retry_now(job_id),
         many=lambda target, queue, **wanted: target.retry_all(queue, **wanted),
         yes=yes, quiet=quiet, as_json=as_json, show=_print,
@@ -232,11 +232,11 @@ def change(
 
 
 @job.command(
-    "again",
+    "requeue",
     cls=AppCommand,
     epilog=examples(
-        "hipq job again shop:app 65537",
-        "hipq job again shop:app --queue orders --code error --newer-than 1h",
+        "hipq job requeue shop:app 65537",
+        "hipq job requeue shop:app --queue orders --code error --newer-than 1h",
     ),
 )
 @app_argument
@@ -246,13 +246,15 @@ def change(
 @quiet_option
 @db_option
 @json_option
-def again(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool, db: str | None, as_json: bool) -> int:
+def requeue(
+    app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool, db: str | None, as_json: bool
+) -> int:
     """Add jobs like those that have ended: those with these ids, or all that the filters find. What has ended stays as
     it is. Where a live job has the same key, none is added."""
     return done_to(
         instances(app, db), ids, chosen, "add again",
-        one=lambda target, job_id: target.again(job_id),
-        many=lambda target, queue, **wanted: target.again_all(queue, **wanted),
+        one=lambda target, job_id: target.requeue(job_id),
+        many=lambda target, queue, **wanted: target.requeue_all(queue, **wanted),
         live=False, yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip
 

@@ -19,7 +19,7 @@ from hipq.cli.target import json_option
 from hipq.job.when import to_datetime
 from hipq.journal.batch import Batch, decode
 from hipq.journal.examine import Examined, contents, examine, outline
-from hipq.journal.finding import Finding
+from hipq.journal.finding import JournalFinding
 from hipq.journal.folder import IDENTITY, Folder, new_identity
 from hipq.journal.position import BEGINNING, Position
 from hipq.journal.recover import recover as recovered
@@ -150,18 +150,18 @@ journal.add_command(repost)
 
 
 # -- looking ---------------------------------------------------------------------------------------------------------
-def _looked(folder: Folder) -> tuple[bool, Examined, list[Finding]]:
+def _looked(folder: Folder) -> tuple[bool, Examined, list[JournalFinding]]:
     for _ in range(LOOKS):
         in_use = folder.is_locked()
         examined = examine(folder)
-        findings = [trouble.finding for trouble in examined.troubles]
+        findings = [problem.finding for problem in examined.problems]
         if in_use:
             findings = [one for one in findings if one.kind != "cut"]  # it is being written
         if not in_use or not any(one.is_damage for one in findings):
             break
     findings += [one.finding for one in kept(folder)]
     if folder.identity() is None:
-        findings.append(Finding("note", IDENTITY, 0, 0, "it is damaged or not there; the segments know it"))
+        findings.append(JournalFinding("note", IDENTITY, 0, 0, "it is damaged or not there; the segments know it"))
     return in_use, examined, findings
 
 
@@ -198,12 +198,12 @@ def _described(segment: Segment) -> dict[str, Any]:
             "batches": segment.batches, "jobs": segment.jobs}  # fmt: skip
 
 
-def _print_findings(findings: list[Finding]) -> None:
+def _print_findings(findings: list[JournalFinding]) -> None:
     for finding in findings:
         click.echo(escaped(f"{finding.kind:<8}{finding}"))
 
 
-def _wrong(findings: list[Finding]) -> str:
+def _wrong(findings: list[JournalFinding]) -> str:
     kinds = [finding.kind for finding in findings]
     damage = f"{some(kinds.count('damage'), 'place')} with damage, in quarantine" if "damage" in kinds else "no damage"
     missing = f", {kinds.count('missing')} missing" if "missing" in kinds else ""

@@ -15,7 +15,7 @@ from hipq.cli.progress import confirm, progress
 from hipq.cli.show import print_json
 from hipq.cli.target import find, of_name
 from hipq.errors import HipqError
-from hipq.job.states import CODES, MOVES, PHASES
+from hipq.job.states import CODES, PHASES, TRANSITIONS
 from hipq.job.when import to_datetime
 from hipq.looking import Wanted
 from hipq.observe.logs import escaped
@@ -60,7 +60,7 @@ _FILTERS = (
     click.option("-q", "--queue", help="Only this queue."),
     click.option("--type", "job_type", help="Only this job type."),
     click.option("--key", help="Only this key."),
-    click.option("--state", type=click.Choice(list(MOVES)), help="Only those in this state;"),
+    click.option("--state", type=click.Choice(list(TRANSITIONS)), help="Only those in this state;"),
     click.option("--phase", type=click.Choice(_PHASES), help="or, more exactly, in this phase."),
     click.option("--lane", help="Only this lane."),
     click.option("--tenant", help="Only this tenant of a daemon."),

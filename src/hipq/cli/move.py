@@ -9,7 +9,7 @@ from hipq.cli.inputs import Duration
 from hipq.cli.progress import Bar, progress, quiet_option
 from hipq.cli.show import print_json, print_table
 from hipq.cli.target import json_option, shown
-from hipq.move.moving import WAIT, Told, move
+from hipq.move.moving import WAIT, MoveProgress, move
 from hipq.stores.open import url_of
 
 _WORDS = {
@@ -23,7 +23,7 @@ _WORDS = {
 }
 
 
-class _Telling(Told):
+class _Telling(MoveProgress):
     def __init__(self, bar: Bar, quiet: bool) -> None:
         self._bar, self._quiet = bar, quiet
         self._running = 0
@@ -68,7 +68,7 @@ def move_jobs(source: str, target: str, wait: float, quiet: bool, as_json: bool)
     click.echo(f"from {shown(source)}\nto   {shown(target)}", err=True)
     silent = quiet or as_json
     with progress("rows", 0, quiet=silent) as bar:
-        report = move(source, target, wait=wait, told=_Telling(bar, silent))
+        report = move(source, target, wait=wait, progress=_Telling(bar, silent))
     if as_json:
         print_json({**report._asdict(), "tables": [table._asdict() for table in report.tables]})
         return

@@ -14,13 +14,13 @@ from hipq.cli.show import print_json, print_table, some
 from hipq.cli.target import database, given_db, json_option
 from hipq.errors import HipqError, Invalid, NotFound
 from hipq.job.model import New, numbered
-from hipq.journal.beside import is_there
 from hipq.journal.folder import Folder, read_at
-from hipq.journal.quarantine import QUARANTINE, opened_place
-from hipq.journal.refused import SUFFIX, Kept, kept
+from hipq.journal.notes import is_there
+from hipq.journal.quarantine import QUARANTINE, open_quarantine
+from hipq.journal.refused import SUFFIX, RefusedFile, kept
 from hipq.observe.logs import escaped
-from hipq.stores.base import Store
 from hipq.stores.open import open_store
+from hipq.stores.protocols import Store
 
 folder_argument = click.argument("folder", metavar="FOLDER")
 
@@ -73,7 +73,7 @@ def repost(folder: str, files: tuple[str, ...], db: str | None, as_json: bool) -
     these. What is stored leaves quarantine. A file whose jobs are refused again stays, and the exit status is 1. It may
     be run while a daemon writes, and again if it was interrupted: no job is stored twice."""
     with opened(folder) as found:
-        by_file: dict[str, list[Kept]] = {}
+        by_file: dict[str, list[RefusedFile]] = {}
         for one in kept(found):
             by_file.setdefault(one.file.removeprefix(f"{QUARANTINE}/"), []).append(one)
         for file in files:
@@ -88,7 +88,7 @@ def repost(folder: str, files: tuple[str, ...], db: str | None, as_json: bool) -
     return 1 if any(row["outcome"] != "stored" for row in rows) else 0
 
 
-def _reposted(folder: Folder, store: Store, file: str, some_kept: list[Kept]) -> dict[str, Any]:
+def _reposted(folder: Folder, store: Store, file: str, some_kept: list[RefusedFile]) -> dict[str, Any]:
     """All jobs of a file, in one transaction with the note that they are stored; then the file goes."""
     said: dict[str, Any] = {"file": file, "jobs": 0, "outcome": "stored"}
     try:
@@ -97,12 +97,12 @@ def _reposted(folder: Folder, store: Store, file: str, some_kept: list[Kept]) ->
         said["jobs"] = len(jobs)
     except (HipqError, ValueError) as error:
         return said | {"outcome": f"refused: {error}"}
-    with opened_place(folder) as place:
+    with open_quarantine(folder) as place:
         os.unlink(file, dir_fd=place)
     return said
 
 
-def _jobs(store: Store, some_kept: list[Kept]) -> list[tuple[int, New]]:
+def _jobs(store: Store, some_kept: list[RefusedFile]) -> list[tuple[int, New]]:
     from hipq.daemon import job_factory  # only this command needs it
     from hipq.daemon.daemon import APP
     from hipq.daemon.options import QUEUE
@@ -126,7 +126,7 @@ def _jobs(store: Store, some_kept: list[Kept]) -> list[tuple[int, New]]:
 def _names(folder: Folder) -> list[str]:
     if not is_there(folder, QUARANTINE):
         return []
-    with opened_place(folder) as place:
+    with open_quarantine(folder) as place:
         return sorted(name for name in os.listdir(place) if not name.endswith(".part"))
 
 
@@ -146,7 +146,7 @@ def _described(folder: Folder, name: str) -> dict[str, Any]:
 
 
 def _bytes(folder: Folder, name: str) -> bytes:
-    with opened_place(folder) as place:
+    with open_quarantine(folder) as place:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=place)
         try:
             return read_at(descriptor, 0, os.fstat(descriptor).st_size)

@@ -1,4 +1,4 @@
-"""`hipq queue`: the queues of an application or of a database; their limits, and their pauses."""
+"""`hipq queue`: list the queues of an application or of a database, pause them, change their limits."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from hipq.errors import Invalid
 from hipq.job import names
 from hipq.job.units import Number, counted, number
 from hipq.job.when import to_datetime
-from hipq.limits.limit import LEAST, MOST, PerLane
-from hipq.limits.rate import Rate
+from hipq.limits.base import LEAST, MOST
 from hipq.limits.rules import AnyLimit, Rules
-from hipq.limits.share import Share
 from hipq.limits.tenants import BETWEEN
-from hipq.stores.base import Limits, Peek
+from hipq.stores.claims import Peek
+from hipq.stores.values import Limits
 
 _queue_argument = click.argument("name", metavar="QUEUE")
 
@@ -46,14 +45,14 @@ def queue() -> None:
     epilog=examples("hipq queue list shop:app", "hipq queue list --db sqlite:///shop.db --json"),
 )
 @app_argument
-@click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: numbers above it.")
+@click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: queues with higher numbers.")
 @click.option("--limit", "most", type=Whole("limit", 1, 10_000), default=100, show_default=True,
-              help="At most so many.")  # fmt: skip
+              help="List at most this number of queues.")  # fmt: skip
 @db_option
 @json_option
 def list_queues(app: str, after: int, most: int, db: str | None, as_json: bool) -> None:
-    """Queues, the job types this program has code for, the limits in force, what is paused, and what each has to do:
-    now, and when next."""
+    """List queues: the job types that this program has code for, the limits in force, what is paused, whether jobs
+    are ready now, and when the next start and the next time-out are due."""
     found = [(each.number, one, each) for one in instances(app, db) for each in one.queues]
     found = sorted((one for one in found if one[0] > after), key=lambda one: one[0])
     page = found[:most]
@@ -101,7 +100,7 @@ def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
 
 
 def _ready(app: Hipq, queue: Queue, peek: Peek, served: tuple[str, ...]) -> bool:
-    """Whether there is something to do for this program; without code, for any."""
+    """Whether a job is ready for which this program has the code, or any job if it has no code at all."""
     return peek.ready if served else app.count(queue.name, most=1, live=True, phase="ready") > 0
 
 
@@ -110,8 +109,8 @@ def _moment(micros: int) -> Any:
 
 
 # -- pause, resume ---------------------------------------------------------------------------------------------------
-_lane_option = click.option("--lane", help="Only this lane of it.")
-_type_option = click.option("--type", "job_type", help="Only this job type of it.")
+_lane_option = click.option("--lane", help="Only this lane of the queue.")
+_type_option = click.option("--type", "job_type", help="Only this job type of the queue.")
 _tenant_option = click.option("--tenant", help="With --type: only this tenant of a daemon, whose lane is TENANT/TYPE.")
 
 
@@ -216,7 +215,7 @@ def _pauses(state: dict[str, Any]) -> list[str]:
 @app_argument
 @_queue_argument
 @click.argument("n", metavar="[N]", required=False, type=Units("the limit", 0, MOST))
-@click.option("--per-lane", type=Units("per-lane", LEAST, MOST), help="At most so many units of each lane.")
+@click.option("--per-lane", type=Units("per-lane", LEAST, MOST), help="At most this number of units of each lane.")
 @click.option("--share", "shares", metavar="L=P,L=P", help="Parts of the limit, in percent: east=40,west=60.")
 @click.option("--other", type=Units("other", LEAST, 100), help="The part of all lanes that --share does not name.")
 @click.option("--rate", "rates", metavar="N/S", multiple=True, help="N units start in any S seconds: 50/1, or 1000/1h.")
@@ -250,7 +249,7 @@ def set_limit(
     if default:
         target.set_limit(found.name, None)
     elif unlimited:
-        target.set_limit(found.name, 0)
+        target.set_limit(found.name, "none")
     elif given:
         target.set_limit(found.name, given)
         _note_unmatched(target, found, _percentages(shares) if shares is not None else ())
@@ -262,7 +261,7 @@ def set_limit(
 def _given(
     n: float | None, lane: float | None, shares: str | None, other: float | None, rates: Sequence[str]
 ) -> list[AnyLimit]:
-    """The whole list, if anything but N is given."""
+    """The limits that replace all others; none if only N is given."""
     if other is not None and shares is None:
         raise click.UsageError("--other is for the lanes that --share does not name: give that, too")
     if shares is not None and not n:
@@ -285,7 +284,7 @@ def _percentages(text: str) -> dict[str, float]:
     return found
 
 
-def _rate(text: str) -> Rate:
+def _rate(text: str) -> AnyLimit:
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)/(.+)", text)
     if not match:
         raise Invalid(f"rate must be like 50/1 or 1000/1h, units in a time, not {text!r:.40}")
@@ -295,7 +294,7 @@ def _rate(text: str) -> Rate:
 def _print_limits(app: Hipq, found: Queue, as_json: bool) -> None:
     limits = app.store.limits(found.number)
     rules, lanes = limits.rules, _lanes(limits)
-    code = found.declared.limits or rules.limits  # this program's may be newer than what the last engine brought
+    code = found.declared.limits or rules.limits  # this program may be newer than the last engine that started
     state = {
         "app": app.name, "queue": found.name, "limits": list(rules.in_force), "changed": rules.changed is not None,
         "code": list(code), "code_is_newer": code != rules.limits, "used": number(sum(limits.held.values())),
@@ -317,17 +316,16 @@ def _print_limits(app: Hipq, found: Queue, as_json: bool) -> None:
 
 
 def _lanes(limits: Limits) -> list[dict[str, Any]]:
-    """What each lane uses, and the most it may: those that use something, and those that have a share."""
+    """The units that each lane uses, and the most it may use: lanes in use, and lanes that a limit names."""
     rules = limits.rules
-    shares = [one for one in rules.in_force if isinstance(one, Share)]
-    names = sorted({*limits.held, *(lane for one in shares for lane in one.percent)})
+    names = sorted({*limits.held, *(lane for one in rules.in_force for lane in one.lanes)})
     return [{"lane": lane, "used": number(limits.held.get(lane, 0)), "most": _most(rules, lane)} for lane in names]
 
 
 def _most(rules: Rules, lane: str) -> Number | None:
-    caps = [counted(one.n) for one in rules.in_force if isinstance(one, PerLane)]
-    caps += [one.cap(lane, counted(rules.most)) for one in rules.in_force if isinstance(one, Share) and rules.most]
-    return number(min(caps)) if caps else None
+    """The smallest limit on this lane, beside the limits of the whole queue."""
+    limits = [one for one in rules.by_pool(lane).values() if not one.of_whole_queue]
+    return number(min(one.cap(lane, counted(rules.most)) for one in limits)) if limits else None
 
 
 def _text(limits: Sequence[AnyLimit]) -> str:

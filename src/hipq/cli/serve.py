@@ -108,9 +108,9 @@ def serve(
             "loopback address: leave out one of them"
         )
     url = db or usual_database() or f"sqlite:///{daemon.APP}.db"
-    from hipq.sandbox import Settings
+    from hipq.sandbox import ContextSettings
 
-    contexts = Settings(
+    contexts = ContextSettings(
         trust=trust_handlers, memory=memory << 20, network=handler_network, http_allow=http_allow or ("public",),
         most_tasks=context_tasks, most_contexts=max(32, 2 * concurrency),
     )  # fmt: skip

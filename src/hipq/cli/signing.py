@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from hipq import Hipq, NotFound
-from hipq.callback.signing import LIVE, SIGNS_AFTER, KeySeen
+from hipq.callback.signing import LIVE, SIGNS_AFTER, KeyInfo
 from hipq.cli.commands import Commands, examples
 from hipq.cli.progress import confirm, yes_option
 from hipq.cli.show import print_json, print_table
@@ -107,7 +107,7 @@ def _rows(app: Hipq) -> list[dict[str, Any]]:
     ]
 
 
-def _uses(keys: list[KeySeen], now: int) -> list[str]:
+def _uses(keys: list[KeyInfo], now: int) -> list[str]:
     old = [key for key in keys if key.made <= now - SIGNS_AFTER]
     signs = old[-1] if old else keys[0]
     return [SIGNS if key == signs else CHECKS if key in old else SIGNS_SOON for key in keys]

@@ -149,7 +149,7 @@ def _supervised(target: Waiter, stop: threading.Event) -> None:
 
     poller = Supervised("poller", target.run)
     while not stop.is_set():
-        poller.tend(time.monotonic())
+        poller.ensure_running(time.monotonic())
         time.sleep(LOOK)
     poller.stop()
     while poller.is_alive:
@@ -196,9 +196,9 @@ def work(
     target = _with_delay(loaded(app), delay)
     wanted = _chosen(app, target, queues)
     consumer = target.consumer(wanted, concurrency=concurrency, wait=wait, poller=poller)
-    stop, hurry = threading.Event(), threading.Event()
-    _stopped_by_signals(stop, hurry)
-    left = consumer.run(stop, hurry)
+    stop, stop_now = threading.Event(), threading.Event()
+    _stopped_by_signals(stop, stop_now)
+    left = consumer.run(stop, stop_now)
     if left:
         logging.shutdown()
         sys.stdout.flush()

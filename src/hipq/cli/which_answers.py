@@ -17,7 +17,7 @@ from hipq.errors import NotFound
 from hipq.job import names
 from hipq.job.answer import BUFFERED, LATE, STATES, Answer
 from hipq.job.when import to_datetime
-from hipq.stores.base import AnswerFilter
+from hipq.stores.filters import AnswerFilter
 
 _PAGE: Final = 200
 Rows = list[dict[str, Any]]

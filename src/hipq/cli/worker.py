@@ -114,7 +114,7 @@ def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Eng
                 raise  # a file that cannot be opened is not away: somebody must mend that
             if said != str(error):
                 said = str(error)
-                logs.LOGGER.warning(logs.Line("store down", {"error": said, "waiting": "to start"}))
+                logs.LOGGER.warning(logs.LogLine("store down", {"error": said, "waiting": "to start"}))
             time.sleep(PAUSE)
 
 
@@ -169,7 +169,7 @@ def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, li
             engine.run(until_empty)
     finally:
         if not engine.torn:
-            engine.hands.close()
+            engine.executor.close()
     if engine.torn:
         complain(f"{engine.unfit}: this process ends, and its jobs run again once its lease has run out", STUCK)
     if engine.stopping > 1 or engine.unfit:

@@ -1,6 +1,6 @@
-"""What is asked of a daemon, without saying how it gets there: both clients carry out the same steps.
+"""Requests to a daemon as steps without I/O, which both clients carry out.
 
-A step is a request, which is replied to or lost, or a pause. Nothing here does I/O.
+A step is a request, with a reply or none, or a pause.
 """
 
 from __future__ import annotations
@@ -19,40 +19,40 @@ LONGEST_PAUSE: Final = 5.0
 T = TypeVar("T")
 
 
-class Request(NamedTuple):
+class ClientRequest(NamedTuple):
     method: str
     path: str
     query: Mapping[str, str] = {}
     headers: Mapping[str, str] = {}
     body: bytes = b""
-    again: bool = False
-    """It does no harm if it arrives twice."""
+    repeatable: bool = False
+    """Whether it does no harm if the request arrives twice."""
     seconds: float = 30.0
-    """How long the reply may take."""
+    """Seconds the reply may take."""
 
 
 class Pause(NamedTuple):
     seconds: float
 
 
-Step = Request | Pause
+Step = ClientRequest | Pause
 Steps = Generator[Step, "Response | Lost | None", T]
 
 
-def patiently(request: Request, patience: float) -> Steps[Response]:
-    """Its reply. What the daemon does not take right now, or never got, is sent again for so many seconds; what it may
-    have got and done, only if that does no harm."""
+def retried(request: ClientRequest, patience: float) -> Steps[Response]:
+    """The reply to a request. A request that the daemon does not accept right now, or never got, is sent again for
+    `patience` seconds; one that it may have carried out, only if that does no harm."""
     until = time.monotonic() + patience
     pause = FIRST_PAUSE
     while True:
         came = yield request
         assert came is not None
-        wanted = pause * random.uniform(0.5, 1.0)  # those who were refused together do not come back together
+        wanted = pause * random.uniform(0.5, 1.0)  # clients that were refused together should not come back together
         if isinstance(came, Response):
             if not _later(came):
                 return came
             wanted = max(wanted, came.retry_after or 0.0)
-        if time.monotonic() + wanted > until or (isinstance(came, Lost) and came.sent and not request.again):
+        if time.monotonic() + wanted > until or (isinstance(came, Lost) and came.sent and not request.repeatable):
             if isinstance(came, Response):
                 return came
             raise DaemonUnavailable(f"the daemon cannot be reached: {came.why}")
@@ -61,7 +61,7 @@ def patiently(request: Request, patience: float) -> Steps[Response]:
 
 
 def _later(response: Response) -> bool:
-    """Whether it says: not now. A conflict does, if it says when."""
+    """Whether the daemon asks to try later. A conflict does if it says when."""
     return response.status in (429, 502, 503, 504, 507) or (response.status == 409 and response.retry_after is not None)
 
 

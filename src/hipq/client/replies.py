@@ -1,4 +1,4 @@
-"""What a daemon replied: the value that was wanted, or the error of hipq's that says why not."""
+"""A daemon's replies: the value that was asked for, or the hipq error that says why not."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Response(NamedTuple):
 
     status: int
     headers: Mapping[str, str]
-    """By name in lower case."""
+    """The headers, by their names in lower case."""
     body: bytes
 
     def json(self) -> Any:
@@ -37,7 +37,7 @@ class Response(NamedTuple):
 
     @property
     def retry_after(self) -> float | None:
-        """Seconds until another try is worth it, if it says so."""
+        """Seconds until another try is worth it, if the reply says so."""
         said = self.headers.get("retry-after", "")
         return float(said) if said.isascii() and said.isdigit() else None
 
@@ -47,7 +47,7 @@ class Lost(NamedTuple):
 
     why: str
     sent: bool
-    """The request may have arrived."""
+    """Whether the request may have arrived."""
 
 
 class Result(NamedTuple):
@@ -86,7 +86,7 @@ _KINDS: Final[Mapping[int, type[HipqError]]] = {
 
 
 def good(response: Response) -> Response:
-    """The same, if all is well; else the error it stands for."""
+    """The reply, if it is a success; otherwise raises the error it stands for."""
     if 200 <= response.status < 300:
         return response
     said = _said(response)
@@ -107,7 +107,7 @@ def _said(response: Response) -> dict[str, Any]:
 
 
 def result(job_id: str, response: Response) -> Result | None:
-    """How the job ended; None if it has not. JobFailed if it has no result that is one."""
+    """How the job ended; None if it has not. JobFailed if it did not succeed."""
     if good(response).status == 202:
         return None
     found = Result(

@@ -1,4 +1,4 @@
-"""`AsyncClient`: a daemon, asked by a task; the same methods, to be awaited."""
+"""`AsyncClient`: the daemon's client for asyncio; the same methods, to be awaited."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any, TypeVar
 
 from hipq.client import wire
-from hipq.client.asking import Pause, Request, Steps
+from hipq.client.asking import ClientRequest, Pause, Steps
 from hipq.client.replies import Lost, Response, Result, good
-from hipq.client.verbs import Lines, Verbs
+from hipq.client.verbs import EventLines, Verbs
 from hipq.errors import DaemonUnavailable
 
 T = TypeVar("T")
 
 
 class AsyncClient:
-    """`token` says for which tenant; an admin's needs `tenant`. What the daemon cannot take right now is tried again
-    for `patience` seconds."""
+    """A client of a daemon. `token` belongs to a tenant; an admin's token needs `tenant`. A request that the daemon
+    cannot take right now is retried for `patience` seconds."""
 
     def __init__(self, url: str, token: str = "", *, tenant: str = "", patience: float = 30.0) -> None:
         self._httpx2 = wire.httpx2()
@@ -35,14 +35,15 @@ class AsyncClient:
 
     # -- jobs -------------------------------------------------------------------------------------------------------
     async def add(self, type: str, *payloads: Any, **options: Any) -> list[str]:
-        """Add a job for each payload: bytes and text as they are, anything else as JSON. Their ids, in order. Options
-        are key, at, delay, priority, timeout, windows and then; and once=False, for which see `add_many`."""
+        """Add a job for each payload: bytes and text as they are, anything else as JSON. Returns their ids, in
+        order. Options are key, at, delay, priority, timeout, windows and then; and once=False, for which see
+        `add_many`."""
         return await self._do(self._verbs.add(type, payloads, options))
 
     async def add_many(self, jobs: Iterable[Mapping[str, Any]], *, once: bool = True) -> list[str]:
-        """Add jobs of any types; each is a mapping with type, payload, and the options of `add`. The daemon remembers
-        them, so that they are added once even if its reply is lost and they are sent again. With once=False it need
-        not, which is faster, and works while its database is away; but then a lost reply is an error."""
+        """Add jobs of any types; each is a mapping with type, payload, and the options of `add`. The daemon
+        remembers the request, so that the jobs are added once even if its reply is lost and the request is repeated.
+        once=False is faster, and works while the daemon's database is away; but then a lost reply is an error."""
         return await self._do(self._verbs.add_many(jobs, once))
 
     async def job(self, job_id: str | int) -> dict[str, Any]:
@@ -66,13 +67,13 @@ class AsyncClient:
         return await self._do(self._verbs.retry(job_id))
 
     async def answer(self, type: str, key: str, data: Any, **options: Any) -> str:
-        """Bring the answer to a job: matched, buffered, duplicate, conflict or late. Options are answer_id, error and
-        attempt."""
+        """Deliver the answer to a job: matched, buffered, duplicate, conflict or late. Options are answer_id, error
+        and attempt."""
         return await self._do(self._verbs.answer(type, key, data, options))
 
     # -- handlers ---------------------------------------------------------------------------------------------------
     async def set_handler(self, type: str, lang: str, body: str, **parts: str) -> dict[str, Any]:
-        """Set what runs the jobs of a type. Further parts are eid, before, beforeEach and afterEach."""
+        """Set the code that runs the jobs of a type. Further parts are eid, before, beforeEach and afterEach."""
         return await self._do(self._verbs.set_handler(type, {"lang": lang, "body": body, **parts}))
 
     async def get_handler(self, type: str) -> dict[str, Any]:
@@ -89,9 +90,9 @@ class AsyncClient:
         return await self._do(self._verbs.queues())
 
     async def events(self) -> AsyncIterator[dict[str, Any]]:
-        """What happens to the tenant's jobs from now on, until the daemon stops."""
+        """The events of the tenant's jobs from now on, until the daemon stops."""
         request = await self._do(self._verbs.events())
-        lines = Lines()
+        lines = EventLines()
         try:
             async with self._http.stream(
                 request.method, request.path, headers=dict(request.headers), timeout=request.seconds
@@ -119,7 +120,7 @@ class AsyncClient:
             value: T = end.value
             return value
 
-    async def _send(self, request: Request) -> Response | Lost:
+    async def _send(self, request: ClientRequest) -> Response | Lost:
         try:
             found = await self._http.request(
                 request.method, request.path, params=dict(request.query), headers=dict(request.headers),

@@ -1,4 +1,4 @@
-"""httpx2, asked for only when somebody makes a client; and what goes through it."""
+"""httpx2, imported only when a client is made, and its requests."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def httpx2() -> Any:
 
 
 def options(url: str, token: str) -> dict[str, Any]:
-    """For a client of httpx2. A reply that sends us elsewhere is not followed: the token would go with us."""
+    """The arguments of httpx2's client. Redirects are not followed, because the token would go along."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Invalid(f"a daemon's URL is like http://127.0.0.1:8080, not {url!r:.80}")

@@ -9,7 +9,7 @@ import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job.states import FINAL
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 
 if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon
@@ -41,7 +41,7 @@ class Results:
     def exitcodes(self, tenant: str) -> Iterator[tuple[str, int]]:
         """Job id and exit code of each job of a tenant that is done, in the order of their ids."""
         wanted = Filter(self._daemon.queue.number, tenant=tenant, state=FINAL, limit=_PAGE)
-        while rows := self._daemon.store.listed(wanted):
+        while rows := self._daemon.store.find(wanted, brief=True):
             yield from ((str(row.id), row.exitcode) for row in rows)
             wanted = wanted._replace(after=rows[-1].id)
 

@@ -24,7 +24,7 @@ class Runner:
 
     def get_running_jobs(self) -> list[dict[str, Any]]:
         """The jobs that run here: those whose locks this daemon renews. `dt` is when their run times out."""
-        return [self._daemon.jobs.seen(running.row) for running in list(self._daemon.engine.in_flight.values())]
+        return [self._daemon.jobs.seen(execution.row) for execution in list(self._daemon.engine.in_flight.values())]
 
     def get_stopped_jobs(self) -> Sequence[dict[str, Any]]:
         """The jobs that stopped since the last time, with `code` and `exitcode`; the last thousand at most."""

@@ -12,7 +12,7 @@ from hipq.job import transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
 from hipq.job.run_result import Rerun
-from hipq.stores.base import Claim
+from hipq.stores.claims import Claim
 
 if TYPE_CHECKING:
     from hipq.components.state import State

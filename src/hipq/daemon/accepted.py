@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Final
 
 from hipq.daemon.ids import journal_of
 from hipq.job.model import sequence_of
-from hipq.stores.base import JOURNALS, Store
+from hipq.stores.notes import note
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS
 
 if TYPE_CHECKING:
     from hipq.daemon.ids import JournalIds
@@ -74,14 +76,14 @@ class Question:
             return True
         if self._owner == mine.identity:
             return self._number < ids.through or mine.is_taken(self._last)
-        if place_parts(store.note(JOURNALS, self._owner))[1] > self._number:
+        if place_parts(note(store, JOURNALS, self._owner))[1] > self._number:
             return True
         return time.monotonic() - self._began >= ASK_AFTER and self._is_answered(store, self._owner)
 
     def _is_answered(self, store: Store, owner: str) -> bool:
         if not self._asked:
             self._asked = int(store.change_note(ASKED, owner, lambda before: str(int(before or 0) + 1)))
-        return int(store.note(ANSWERED, owner) or 0) >= self._asked
+        return int(note(store, ANSWERED, owner) or 0) >= self._asked
 
 
 class Answering:
@@ -101,7 +103,7 @@ class Answering:
             return
         self._look_at = now + LOOK
         if self._question is None:
-            asked = self._store.note(ASKED, self._journal.identity)
+            asked = note(self._store, ASKED, self._journal.identity)
             if asked == self._answered:
                 return
             self._question = asked, self._journal.last  # whatever was acknowledged before it was asked lies before it

@@ -8,7 +8,7 @@ from typing import Final
 
 from hipq.job.model import New
 from hipq.journal import Batch, Journal, Position, Reserved
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 AT_ONCE: Final = 1_000
 """Jobs that the store tries in one transaction: others wait for its end."""

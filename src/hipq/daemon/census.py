@@ -6,7 +6,8 @@ from collections import Counter
 from typing import Final
 
 from hipq.job.states import ERROR, FINAL, RETRY, RUNNING, SCHEDULED, WAITING
-from hipq.stores.base import Counted, Store
+from hipq.stores.protocols import Store
+from hipq.stores.values import Counted
 
 STEP: Final = 5_000
 """Jobs that are looked at in one step."""

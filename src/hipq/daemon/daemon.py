@@ -35,15 +35,17 @@ from hipq.engine.lanes import Guarded, Scheduler
 from hipq.engine.launch import Launcher
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
+from hipq.engine.setup import Setup
 from hipq.errors import HipqError, StoreUnavailable
 from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.journal import Journal
 from hipq.limits.tenants import PerTenant
-from hipq.sandbox import Contexts, Handler
+from hipq.sandbox import ContextPool, Handler
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.parsing import wrong_with
-from hipq.stores.base import Store, Stored
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 APP: Final = "daemon"
 PRUNE_SECONDS: Final = 60.0
@@ -106,7 +108,7 @@ class Daemon:
         self._log = JobLog(options.job_log) if options.job_log else None
         if self._log:
             self._log.subscribe(self.app.events)
-        self.contexts = Contexts(contexts)
+        self.contexts = ContextPool(contexts)
         opened.callback(self.contexts.close)
         self.engine = self._made_engine()
 
@@ -147,13 +149,14 @@ class Daemon:
         now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
         launcher = Launcher(now, self.app.steady, _no_chain)
         hands = SandboxExecutor(
-            self.contexts, self.handlers.get, launcher, self.ids, now, self.app.steady, store.notify_done,
-            store.clear, options.concurrency, Chained(self.tenants, self.backlog, self.ended),
+            self.contexts, self.handlers.get, launcher, self.ids, now, self.app.steady,
+            partial(store.notify, done=True), store.clear, options.concurrency,
+            Chained(self.tenants, self.backlog, self.ended),
         )  # fmt: skip
-        return Engine(
+        return Engine(Setup(
             store, [queue], hands, self.app.events, self.app.steady, concurrency=options.concurrency,
             added=self._chained, spare=hands.spare,
-        )  # fmt: skip
+        ))  # fmt: skip
 
     def _stored(self, jobs: Sequence[tuple[int, New]]) -> None:
         """Taken in: the engine need not look for them."""
@@ -204,7 +207,7 @@ class Daemon:
             if thread.ident is not None:
                 thread.join()
         self._ingest.stop()
-        self.engine.hands.close()
+        self.engine.executor.close()
         self.journal.close()
         self.app.close()
         if self._log:

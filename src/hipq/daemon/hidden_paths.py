@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from hipq import config
 from hipq.errors import Invalid
 from hipq.sandbox.hiding import cannot_hide
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.settings import ContextSettings
 
 _SQLITE = "sqlite:///"
 
 
-def hidden(settings: Settings, url: str, journal: str, job_log: str) -> tuple[str, ...]:
+def hidden(settings: ContextSettings, url: str, journal: str, job_log: str) -> tuple[str, ...]:
     """These folders. Invalid, if handlers would see one and cannot do without it; the sentence says what to move."""
     found: list[str] = []
     for what, folder in _used(url, journal, job_log):

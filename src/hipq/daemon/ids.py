@@ -23,7 +23,7 @@ import msgspec
 
 from hipq.errors import StoreUnavailable
 from hipq.job.model import numbered, sequence_of
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "ids"
 BLOCKS: Final = "ids of"

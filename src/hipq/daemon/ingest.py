@@ -31,7 +31,9 @@ from hipq.daemon.jobs import Jobs
 from hipq.errors import SchemaError, StoreRefused, StoreUnavailable
 from hipq.job.model import New, sequence_of
 from hipq.journal import Batch, Journal, Position, RefusedJob, Reserved
-from hipq.stores.base import JOURNALS, Store
+from hipq.stores.notes import note
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
@@ -66,7 +68,7 @@ _log = logging.getLogger("hipq")
 def identity_of(store: Store) -> str:
     """By which a journal knows it again. It goes with what is in the store, when that is moved."""
     new = token_hex(16)
-    return store.note(IDENTITIES, "") or store.change_note(IDENTITIES, "", lambda before: before or new)
+    return note(store, IDENTITIES, "") or store.change_note(IDENTITIES, "", lambda before: before or new)
 
 
 def check_database(app: Hipq, journal: Journal) -> None:
@@ -78,7 +80,7 @@ def check_database(app: Hipq, journal: Journal) -> None:
     if path != app.url and not _has_tables(path):  # opening it would make some
         journal.belong_to(NO_STORE)
     try:
-        journal.belong_to(app.store.note(IDENTITIES, "") or NO_STORE)
+        journal.belong_to(note(app.store, IDENTITIES, "") or NO_STORE)
     except SchemaError as error:
         if error.is_empty:
             journal.belong_to(NO_STORE)
@@ -184,7 +186,7 @@ class Ingest:
         one that its jobs went to so far."""
         self.join()
         self._journal.belong_to(identity_of(self._store))
-        place = self._store.note(JOURNALS, self._journal.identity)
+        place = note(self._store, JOURNALS, self._journal.identity)
         position, self._ids.through = place_parts(place)
         self._journal.start_at(Position.of(position) if position else None)
         self._place = place
@@ -230,7 +232,7 @@ class Ingest:
         jobs, refused = self._divided(batch)
         if jobs:
             if refused:
-                self._journal.set_aside(token, refused)
+                self._journal.quarantine(token, refused)
             # On disk by now: who dies here finds it there, and sets it aside once more.
             try:
                 return jobs, self._put(token, [batch], jobs)
@@ -238,7 +240,7 @@ class Ingest:
                 error = again
         if self._refusals >= REFUSED_MOST and (jobs or not self._ahead.has_some(token)):
             raise error
-        self._journal.set_aside(token, [RefusedJob(batch, f"{self._jobs.described(batch)}: {error}")])
+        self._journal.quarantine(token, [RefusedJob(batch, f"{self._jobs.described(batch)}: {error}")])
         return [], self._put(token, [batch], [])
 
     def _divided(self, batch: Batch) -> tuple[list[tuple[int, New]], list[RefusedJob]]:

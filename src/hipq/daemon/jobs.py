@@ -10,7 +10,7 @@ import builtins
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -25,7 +25,8 @@ from hipq.job.model import Brief, New, Row, numbered
 from hipq.job.states import EXECUTING, FINAL, WAITING
 from hipq.job.when import later, to_datetime
 from hipq.journal import Batch
-from hipq.stores.base import TOP, Filter, WaitingLane
+from hipq.stores.filters import Filter
+from hipq.stores.values import TOP, WaitingLane
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
@@ -157,7 +158,7 @@ class Jobs:
         )  # fmt: skip
         is_picky = type or phase or code or state not in ("", FINAL)  # else every job that is looked at is shown
         until = self._app.store.reach(wanted, LOOKED_AT) if is_picky else 0
-        rows = self._app.store.listed(wanted._replace(until=until))
+        rows = self._app.store.find(wanted._replace(until=until), brief=True)
         return Page(rows, rows[-1].id if len(rows) == limit else until)
 
     def census(self, tenant: str) -> Census:
@@ -187,8 +188,9 @@ class Jobs:
     def waiting(self, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
         """The same with answers that no job has taken: what quotas are about."""
         found = Counter[str](), Counter[str]()
-        for some in (self._app.store.usage, self._app.store.usage_answers):
-            for name, one in some(self._queue.number, tenants).items():
+        kinds: tuple[Literal["jobs", "answers"], ...] = ("jobs", "answers")
+        for kind in kinds:
+            for name, one in self._app.store.usage(self._queue.number, tenants, of=kind).items():
                 found[0][name] += one.jobs
                 found[1][name] += one.size
         return {name: (jobs, found[1][name]) for name, jobs in found[0].items()}

@@ -9,7 +9,7 @@ import msgspec
 
 from hipq.job.retries import backoff
 from hipq.job.spec import Spec
-from hipq.sandbox import Settings
+from hipq.sandbox import ContextSettings
 
 QUEUE: Final = "jobs"
 _FOR_EVER: Final = 1_000_000
@@ -36,7 +36,7 @@ class Options(msgspec.Struct, frozen=True):
     """Seconds for which jobs that have ended are kept."""
     job_log: str = ""
     """The file that gets a line for each job that enters, runs, completes; "" = none."""
-    contexts: Settings = Settings()
+    contexts: ContextSettings = ContextSettings()
 
 
 class AnySpecs(Mapping[str, Spec]):

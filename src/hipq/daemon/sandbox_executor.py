@@ -6,7 +6,6 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace as respecified
 from typing import Final, Protocol
 
 from msgspec.structs import replace
@@ -16,20 +15,20 @@ from hipq.daemon.ids import Ids
 from hipq.daemon.tenancy.fair_queue import FairQueue, is_apart
 from hipq.daemon.tenancy.quotas import TooMuchAtOnce
 from hipq.engine.lanes import Spare
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
+from hipq.executors.execution import Execution
 from hipq.executors.threads import Threads
-from hipq.job.answer import Answer
 from hipq.job.fault import Fault, clean, crash
-from hipq.job.model import New
+from hipq.job.model import New, Row
 from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
 from hipq.job.states import EXECUTING
-from hipq.sandbox import Handler, Report, Task
+from hipq.sandbox import ContextJob, Handler, JobReport
 
 LOG: Final = 2_000
 """Characters of what a handler printed that are kept on its job."""
-WITHDRAWN: Final = object()
-"""The handle of a job that was taken back before it began: somebody else may have it by now."""
+WITHDRAWN: Final = ""
+"""The name of a run that was taken back before it began: somebody else may have its job by now."""
 WAITS: Final = 202
 """The status of a handler that waits, and has sent its request: the answer comes later."""
 NEVER_FITS: Final = 413
@@ -53,10 +52,10 @@ class Contexts(Protocol):
     def run(
         self,
         handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]: ...
+        tasks: Sequence[ContextJob],
+        started: Callable[[ContextJob], None],
+        ended: Callable[[JobReport], None],
+    ) -> list[ContextJob]: ...
     def abandon(self, job_id: str) -> None: ...
     def withdraw(self, job_id: str) -> bool: ...
     def close(self) -> None: ...
@@ -92,6 +91,9 @@ class SandboxExecutor:
         """What has not been handed to a context."""
         self._handed: dict[int, list[Execution]] = {}
         """By hand what it has given to a context."""
+        self._names: dict[Execution, str] = {}
+        """The names of runs, under which contexts know them: a job that was taken back may be claimed again before the
+        batch ends that it was taken from, and its row may get another token meanwhile."""
         self._threads = 0
         self._free = 0
         self._closed = False
@@ -103,11 +105,11 @@ class SandboxExecutor:
     def launch(self, batch: Iterable[Execution]) -> None:
         others: list[Execution] = []
         with self._changed:
-            for running in batch:
-                if running.only_decides or running.row.phase != EXECUTING:
-                    others.append(running)
+            for execution in batch:
+                if execution.only_decides or execution.row.phase != EXECUTING:
+                    others.append(execution)
                 else:
-                    self._unstarted.put(running)
+                    self._unstarted.put(execution)
             missing = min(self._unstarted.waiting - self._free, self._unstarted.usable - self._threads)
             self._threads += max(missing, 0)
             self._changed.notify_all()
@@ -119,26 +121,27 @@ class SandboxExecutor:
         self._clear()  # before looking: who ends from here on is heard the next time
         found: list[Execution] = []
         while self._ended and len(found) < most:
-            running = self._ended.popleft()
-            if not running.abandoned:
-                found.append(running)
+            execution = self._ended.popleft()
+            if not execution.abandoned:
+                found.append(execution)
         return found
 
     def unstarted(self) -> list[Execution]:
         """Also what a context has been given and waits there behind a slow one."""
         with self._changed:
             found = list(self._unstarted.clear())
-            handed = [one for batch in list(self._handed.values()) for one in batch if not one.started]
+            handed = [one for batch in list(self._handed.values()) for one in batch if not one.run.started]
         for one in handed:
-            if not one.abandoned and isinstance(one.handle, str) and self._contexts.withdraw(one.handle):
-                one.handle = WITHDRAWN
+            name = self._names.get(one, WITHDRAWN)
+            if not one.abandoned and name != WITHDRAWN and self._contexts.withdraw(name):
+                self._names[one] = WITHDRAWN
                 found.append(one)
         return found
 
-    def abandon(self, running: Execution, gently: bool = False) -> None:  # noqa: ARG002 - contexts are killed
-        running.abandoned = True
-        if isinstance(running.handle, str):
-            self._contexts.abandon(running.handle)
+    def abandon(self, execution: Execution) -> None:
+        """Contexts are killed, however gently an execution was abandoned."""
+        if name := self._names.get(execution):
+            self._contexts.abandon(name)
 
     def spare(self) -> Spare:
         """See `Engine`."""
@@ -170,6 +173,8 @@ class SandboxExecutor:
                 self._fail(batch, Errored(Fault.of(error)))
             finally:
                 self._handed[me] = []
+                for execution in batch:
+                    self._names.pop(execution, None)
                 with self._changed:
                     self._unstarted.give(batch[0].row.tenant)
 
@@ -178,7 +183,7 @@ class SandboxExecutor:
         with self._changed:
             while not self._closed:
                 while some := self._unstarted.take(self._free):
-                    if batch := [running for running in some if not running.abandoned]:
+                    if batch := [execution for execution in some if not execution.abandoned]:
                         return batch
                     self._unstarted.give(some[0].row.tenant)
                 self._free += 1
@@ -206,51 +211,56 @@ class SandboxExecutor:
 
     def _in_context(self, handler: Handler, batch: list[Execution]) -> list[Execution]:
         """Those that never began."""
-        by_id = {str(running.row.id): running for running in batch}
-        tasks = [_task(running) for running in batch]
+        by_id = {str(execution.row.id): execution for execution in batch}
+        tasks = [self._task(execution) for execution in batch]
 
-        def started(task: Task) -> None:
-            by_id[task.id].started = self._steady()
+        def started(task: ContextJob) -> None:
+            by_id[task.id].run.started = self._steady()
 
-        def ended(report: Report) -> None:
-            running = by_id[report.id]
-            self._unstarted.measure(running.row.lane, (self._steady() - running.started) / 1e6)
-            self._report(running, report, handler)
+        def ended(report: JobReport) -> None:
+            execution = by_id[report.id]
+            self._unstarted.measure(execution.row.lane, (self._steady() - execution.run.started) / 1e6)
+            self._report(execution, report, handler)
 
         if is_apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
 
-    def _report(self, running: Execution, report: Report, handler: Handler) -> None:
-        text = report.log[-LOG:]
-        running.note = {"cost": round(report.seconds, 6), "version": handler.id} | ({"log": text} if text else {})
-        try:
-            ending = self._kept(running, self._ending(report, handler.waits))
-            running.children = self._children(running, report, ending)
-        except TooMuchAtOnce as error:
-            ending = FailedRun(Fault("failed", str(error)), NEVER_FITS)
-        except OverQuota as error:  # nothing of it is saved, so when it is tried again nothing is there twice
-            ending = Errored(Fault("error", f"the jobs it asked for were not added: {error}"), NO_ROOM)
-        except Exception as error:
-            ending = Errored(Fault.of(error))
-        self._end(running, ending)
+    def _task(self, execution: Execution) -> ContextJob:
+        row = execution.row
+        self._names[execution] = name = f"{row.id} {row.token}"
+        return ContextJob(str(row.id), payloads.given(row.job_data), row.attempt, execution.limit / 1e6, name)
 
-    def _kept(self, running: Execution, ending: RunResult) -> RunResult:
+    def _report(self, execution: Execution, report: JobReport, handler: Handler) -> None:
+        text = report.log[-LOG:]
+        execution.run.note = {"cost": round(report.seconds, 6), "version": handler.id} | ({"log": text} if text else {})
+        try:
+            result = self._kept(execution, self._result(execution.row, report, handler.waits))
+            execution.run.children = self._children(execution, report, result)
+        except TooMuchAtOnce as error:
+            result = FailedRun(Fault("failed", str(error)), NEVER_FITS)
+        except OverQuota as error:  # nothing of it is saved, so when it is tried again nothing is there twice
+            result = Errored(Fault("error", f"the jobs it asked for were not added: {error}"), NO_ROOM)
+        except Exception as error:
+            result = Errored(Fault.of(error))
+        self._end(execution, result)
+
+    def _kept(self, execution: Execution, result: RunResult) -> RunResult:
         """What has a result needs room for that."""
-        if isinstance(ending, Succeeded):
+        if isinstance(result, Succeeded):
             try:
-                self._quotas.keep(running.row.tenant, len(ending.result) + len(running.row.job_data))
+                self._quotas.keep(execution.row.tenant, len(result.result) + len(execution.row.job_data))
             except OverQuota as error:
                 return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
-        return ending
+        return result
 
-    def _ending(self, report: Report, waits: bool) -> RunResult:
+    def _result(self, row: Row, report: JobReport, waits: bool) -> RunResult:
         status = report.status
         message = clean(report.error or report.data[:1000].decode("utf-8", "replace"))
         if report.crashed and status != 504:
             return Crashed(crash(message or "its context died"), status)
         if status == WAITS and waits:
-            return Waits()
+            return Waits(is_answer_read=bool(job_factory.chained_to(row)))  # a job follows, with the answer
         if 200 <= status < 300:
             return Succeeded(payloads.stored(report.data), status)
         if 400 <= status < 500:
@@ -261,59 +271,44 @@ class SandboxExecutor:
             return Errored(Fault("retry", message or f"status {status}"), status)
         return Errored(Fault("timeout" if status == 504 else "error", message or f"status {status}"), status)
 
-    def _children(self, running: Execution, report: Report, ending: RunResult) -> list[New]:
+    def _children(self, execution: Execution, report: JobReport, result: RunResult) -> list[New]:
         spawned = list(report.spawned)
-        then = job_factory.chained_to(running.row)
-        if isinstance(ending, Succeeded) and then:
+        then = job_factory.chained_to(execution.row)
+        if isinstance(result, Succeeded) and then:
             spawned.append((then, report.data))
-        if isinstance(ending, Waits) and then:
-            running.spec = respecified(running.spec, answered=_answer)  # else its answer ends it where none is added
-        if not spawned or not isinstance(ending, (Succeeded, FailedRun, Waits)):
+        if not spawned or not isinstance(result, (Succeeded, FailedRun, Waits)):
             return []  # of an error nothing is kept
-        row = running.row
-        freed = (0, 0) if isinstance(ending, Waits) else (1, len(row.job_data))
+        row = execution.row
+        freed = (0, 0) if isinstance(result, Waits) else (1, len(row.job_data))
         self._quotas.enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
-        return self._made(running, spawned)
+        return self._made(execution, spawned)
 
-    def _made(self, running: Execution, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
-        now, tenant = self._now(), running.row.tenant
+    def _made(self, execution: Execution, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
+        now, tenant = self._now(), execution.row.tenant
         return [
             job_factory.job(self._ids.queue, tenant, name, data, job_factory.PLAIN, now, job_id)
             for job_id, (name, data) in zip(self._ids.for_store(tenant, len(jobs)), jobs, strict=True)
         ]
 
-    def _fail(self, batch: Iterable[Execution], ending: RunResult) -> None:
-        for running in batch:
-            if running.ending is None and running.handle is not WITHDRAWN:
-                self._end(running, ending)
+    def _fail(self, batch: Iterable[Execution], result: RunResult) -> None:
+        for execution in batch:
+            if execution.run.result is None and self._names.get(execution) != WITHDRAWN:
+                self._end(execution, result)
 
-    def _judge(self, running: Execution) -> None:
+    def _judge(self, execution: Execution) -> None:
         try:
-            self._launcher.run(running)
-            ending = running.ending
-            if isinstance(ending, Succeeded) and (then := job_factory.chained_to(running.row)):
-                running.children = self._made(running, [(then, payloads.given(ending.result))])
+            self._launcher.run(execution)
+            result = execution.run.result
+            if isinstance(result, Succeeded) and (then := job_factory.chained_to(execution.row)):
+                execution.run.children = self._made(execution, [(then, payloads.given(result.result))])
         except BaseException as error:
-            running.ending = Errored(Fault.of(error))
-        self._ended.append(running)
+            execution.run.result = Errored(Fault.of(error))
+        self._ended.append(execution)
         self._notify_done()
 
-    def _end(self, running: Execution, ending: RunResult) -> None:
-        if not running.started and not isinstance(ending, GivenBack):
-            running.started = self._steady()
-        self._launcher.finish(running, ending)
-        self._ended.append(running)
+    def _end(self, execution: Execution, result: RunResult) -> None:
+        if not execution.run.started and not isinstance(result, GivenBack):
+            execution.run.started = self._steady()
+        self._launcher.finish(execution, result)
+        self._ended.append(execution)
         self._notify_done()
-
-
-def _answer(_job: object, answer: Answer) -> object:
-    """What a job that waited comes to."""
-    return answer.data
-
-
-def _task(running: Execution) -> Task:
-    """Its handle is the name of this run: the job may be claimed again before the batch ends that it is taken back
-    from, and its row may get another token meanwhile."""
-    row = running.row
-    running.handle = f"{row.id} {row.token}"
-    return Task(str(row.id), payloads.given(row.job_data), row.attempt, running.limit / 1e6, running.handle)

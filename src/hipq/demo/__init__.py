@@ -1,7 +1,7 @@
 """What `hipq demo` shows: a small shop that works with hipq, and a pretend bank in another process.
 
-The bank (`bank.py`) knows nothing of hipq; `teller.py` is how the shop speaks to it, `reception.py` where it calls
-back. `shop.py` has the job types, `story.py` what is added when, `tally.py` what hipq's events come to, `news.py` the
-same in words; `run.py` puts them together. `view.py` shows it while it runs; `summary.py` asks all of them afterwards
-whether it adds up.
+The bank (`bank.py`) knows nothing of hipq. The shop talks to it through `teller.py`, and gets its answers in
+`reception.py`. `shop.py` has the job types, `story.py` adds jobs, `tally.py` counts hipq's events and `news.py` puts
+them into words; `run.py` puts all together. `view.py` shows the run, and `summary.py` checks afterwards whether all
+counts agree.
 """

@@ -1,4 +1,4 @@
-"""What to try next: commands that can be pasted, about what has just happened."""
+"""What to try next: commands to paste, about what has just happened."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hipq import Job
-from hipq.demo.summary import Facts
+from hipq.demo.summary import DemoFacts
 
 
 class Suggestion(NamedTuple):
@@ -18,7 +18,7 @@ class Suggestion(NamedTuple):
     command: str
 
 
-def suggestions(facts: Facts, url: str) -> list[Suggestion]:
+def suggestions(facts: DemoFacts, url: str) -> list[Suggestion]:
     hipq, db = _program(), shlex.quote(url)
     return [
         Suggestion("a job with an eventful life", f"{hipq} job show --db {db} {_eventful(facts).id}"),
@@ -28,7 +28,7 @@ def suggestions(facts: Facts, url: str) -> list[Suggestion]:
     ]
 
 
-def _eventful(facts: Facts) -> Job[Any]:
+def _eventful(facts: DemoFacts) -> Job[Any]:
     return max(facts.of_type("charge"), key=lambda job: (len(job.history), -job.id))
 
 

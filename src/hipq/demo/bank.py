@@ -24,8 +24,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
 
 ANSWER_WITHIN: Final = 2.0
-"""Seconds after which the shop gives up an answer, at a pace of 1: the demo's time-out. The bank goes by it only to be
-late on purpose."""
+"""Seconds after which the shop gives up waiting for an answer, at a pace of 1: the demo's time-out. The bank uses it
+only to be late on purpose."""
 ATTEMPTS: Final = 3
 """How often the shop asks."""
 POSTMEN: Final = 4
@@ -33,21 +33,21 @@ MANNERS: Final = (
     *["plain"] * 22, *["twice"] * 3, *["early"] * 3, *["declined"] * 2, *["corrected"] * 2, *["slow"] * 2,
     *["broken"] * 2, *["refused"] * 2, "silent", "hopeless",
 )  # fmt: skip
-"""What the bank does with forty orders; with the next forty it does the same in the same order."""
+"""What the bank does with forty orders; it does the same with the next forty."""
 _DATA: Final[dict[str, Any]] = {
     "plain": {"status": "paid"}, "declined": {"status": "declined"}, "broken": "our computer is down",
 }  # fmt: skip
 
 
 class Ledger:
-    """What the bank has seen. All of it is counted under one lock, so that it is true of one moment."""
+    """What the bank has seen, counted under one lock, so that all of it is true of one moment."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: Counter[str] = Counter()
         self._words: Counter[str] = Counter()
         self._open: dict[tuple[str, int], str] = {}
-        """Requests it works on, and their regions."""
+        """The requests that the bank works on, and their regions."""
         self._most: Counter[str] = Counter()
 
     def count(self, what: str) -> None:
@@ -62,7 +62,7 @@ class Ledger:
                 self._most[name] = max(self._most[name], used)
 
     def closed(self, key: str, attempt: int) -> bool:
-        """It works on this one no more; whether it did."""
+        """Close a request; returns whether it was open."""
         with self._lock:
             return self._open.pop((key, attempt), None) is not None
 
@@ -82,11 +82,11 @@ class Ledger:
             }  # fmt: skip
 
 
-COUNTED: Final = ("requests", "refused", "answered", "never", "cancel handler ended", "sent", "copies", "undelivered")
+COUNTED: Final = ("requests", "refused", "answered", "never", "called off", "sent", "copies", "undelivered")
 
 
 class Postbox:
-    """Answers that are to be sent at their time, and the postmen who do it."""
+    """Answers that are to be sent at their time, and the threads that send them."""
 
     def __init__(self, ledger: Ledger, port: int) -> None:
         self._ledger, self._port = ledger, port
@@ -121,7 +121,7 @@ class Postbox:
                 self._under_way -= 1
 
     def deliver(self, answer: dict[str, Any]) -> bool:
-        """Call the shop back, and note what it says. The request counts as open no longer than until just before."""
+        """Send an answer to the shop, and note the shop's reply. The request counts as open until just before."""
         self._ledger.closed(answer["key"], answer["attempt"])
         try:
             status, reply = _call(self._port, "/answers", answer)
@@ -153,7 +153,7 @@ class Bank:
         self._chance.shuffle(self._manners)
 
     def ask(self, request: dict[str, Any]) -> int:
-        """Take a request; the HTTP status of the reply."""
+        """Accept a request; returns the HTTP status of the reply."""
         key, attempt = request["key"], request["attempt"]
         self.ledger.opened(key, attempt, request["region"])
         manner = self._manner(request["number"], attempt)
@@ -201,7 +201,7 @@ class Bank:
 
     def call_off(self, key: str, attempt: int) -> None:
         if self.ledger.closed(key, attempt):
-            self.ledger.count("cancel handler ended")
+            self.ledger.count("called off")
 
 
 def _desk(bank: Bank) -> type[BaseHTTPRequestHandler]:
@@ -216,7 +216,7 @@ def _desk(bank: Bank) -> type[BaseHTTPRequestHandler]:
                 self._reply(200, {})
 
         def do_GET(self) -> None:
-            unsent = bank.postbox.unsent  # first: if that is none, what is counted stays so
+            unsent = bank.postbox.unsent  # first: if there is none, the counts do not change any more
             self._reply(200, bank.ledger.shown() | {"unsent": unsent})
 
         def _reply(self, status: int, body: dict[str, Any]) -> None:
@@ -237,7 +237,7 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # whoever called has gone; if it was the demo, so do we
+        pass  # the caller has gone; if it was the demo, the bank ends too
 
 
 def main(callback_port: int, pace: float) -> None:
@@ -246,7 +246,7 @@ def main(callback_port: int, pace: float) -> None:
     server = Server(("127.0.0.1", 0), _desk(bank))
     threading.Thread(target=server.serve_forever, daemon=True).start()
     print(server.server_address[1], flush=True)
-    sys.stdin.buffer.read()  # nothing comes: it ends when whoever started us does, however that was
+    sys.stdin.buffer.read()  # nothing arrives: the pipe closes when the demo ends, however it ends
     os._exit(0)
 
 

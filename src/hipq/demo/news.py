@@ -1,4 +1,4 @@
-"""What is worth telling of what happens, in words."""
+"""The run's events in words, as far as they are worth showing."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from hipq.job.states import FINAL
 
 class Item(NamedTuple):
     seconds: float
-    """Since the start."""
+    """Seconds since the start."""
     kind: str
     who: str
     text: str
 
 
 class News:
-    """The last items. Who listens is told each, in the thread in which it happened."""
+    """The last items. Listeners get each item in the thread in which it happened."""
 
     def __init__(self, events: Events) -> None:
         self.began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Where the bank calls back: an HTTP address of the shop. What comes goes to hipq, and is acknowledged when kept."""
+"""The shop's HTTP address for the bank's answers. An answer goes to hipq, and is acknowledged when it is stored."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Reception(ThreadingHTTPServer):
 
     @property
     def words(self) -> dict[str, int]:
-        """What hipq said to the answers, counted."""
+        """hipq's outcomes of the answers, counted."""
         with self._lock:
             return dict(self._words)
 
@@ -45,7 +45,7 @@ class Reception(ThreadingHTTPServer):
         return outcome
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # the bank has gone; whoever looks at its ledger says so
+        pass  # the bank has gone; its ledger will say so
 
     def __enter__(self) -> Reception:
         self._thread.start()
@@ -64,7 +64,7 @@ class _Desk(BaseHTTPRequestHandler):
         try:
             status, reply = 200, {"outcome": self.server.take(answer)}
         except HipqError as error:
-            status, reply = 503, {"error": str(error)}  # not kept: the bank sends it again
+            status, reply = 503, {"error": str(error)}  # not stored: the bank sends it again
         data = json.dumps(reply).encode()
         self.send_response(status)
         self.send_header("Content-Length", str(len(data)))

@@ -1,4 +1,4 @@
-"""One run: the shop, its engine in this thread, the bank in another process, and whoever looks at them."""
+"""One run: the shop, its engine in this thread, the bank in another process, and a view."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hipq.demo.news import News
 from hipq.demo.reception import Reception
 from hipq.demo.shop import LIMIT, Shop
 from hipq.demo.story import Story
-from hipq.demo.summary import Facts, gathered
+from hipq.demo.summary import DemoFacts, gathered
 from hipq.demo.tally import Tally
 from hipq.demo.teller import bank
 
@@ -22,10 +22,10 @@ PACE: Final = 23.0
 """Seconds of a run at a pace of 1."""
 _HANDS: Final = 8
 _LEASE: Final = 60.0
-"""A laptop that is closed for a moment is not to be taken for a crash."""
+"""Seconds of the lease: a laptop that is closed for a moment must not be taken for a crash."""
 
 AnyView = Callable[[Callable[[], None]], AbstractContextManager[object]]
-"""Makes what is looked at; it is given what to call when nobody looks any more."""
+"""Makes the view; its argument is called when nobody watches any more."""
 
 
 class Run:
@@ -37,24 +37,24 @@ class Run:
         self.story = Story(self.shop, self.tally, seconds / PACE)
         self.news = News(self.shop.app.events)
 
-    def play(self, view: AnyView, interruption: Interruption) -> Facts:
-        """From the first job to the last answer, or until interrupted; what was counted."""
+    def play(self, view: AnyView, interruption: Interruption) -> DemoFacts:
+        """Run from the first job to the last answer, or until interrupted; returns what was counted."""
         began = time.monotonic()
         engine = self.shop.app.engine(
             concurrency=_HANDS, lease=_LEASE
-        )  # first: it forks, and nothing must have threads
+        )  # first, because it forks, and no thread may exist then
         try:
             self.story.prologue()
             with self._reception() as reception, bank(reception.port, self.seconds / PACE) as teller:
                 self.shop.bank = teller
-                with view(engine.stop), self.story.told(teller, engine.stop):
+                with view(engine.stop), self.story.playing(teller, engine.stop):
                     interruption.engine = engine
                     interruption.heed()
                     engine.run()
                 if self.story.interrupted:
                     self.story.ledger = teller.ledger
         finally:
-            engine.hands.close()
+            engine.executor.close()
         if engine.unfit:
             raise HipqError(f"the engine gave up: {engine.unfit}")
         if self.story.trouble:

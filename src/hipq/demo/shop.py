@@ -29,27 +29,27 @@ _MINUTE: Final = 60 * SECOND
 
 
 class SlowClock(SystemClock):
-    """Windows are whole minutes, and nobody wants to wait for the next one: the demo's clock is up to a minute slow, so
-    that a minute begins `until_minute` seconds after the start."""
+    """A clock that is up to a minute slow, so that a minute begins `until_minute` seconds after the start: windows
+    are whole minutes, and nobody wants to wait for the next one."""
 
     def __init__(self, until_minute: float) -> None:
         wanted = super().now() + round(until_minute * SECOND)
         self.slow = wanted % _MINUTE
         self.minute = wanted - self.slow
-        """When it begins, in microseconds of this clock."""
+        """When the minute begins, in microseconds of this clock."""
 
     def now(self) -> int:
         return super().now() - self.slow
 
 
 class Shop:
-    """`pace` 1 is a demo of half a minute: all times are multiples of it."""
+    """The shop. A `pace` of 1 is a demo of half a minute: all times are multiples of it."""
 
     def __init__(self, file: Path, pace: float) -> None:
         self.clock = SlowClock(OPENS * pace)
         self.opens = datetime.fromtimestamp(self.clock.minute / SECOND, UTC)
         self.bank: Teller | None = None
-        """Once it is open for business."""
+        """The bank, once it is open."""
         self.app = Hipq("demo", f"sqlite:///{file}", clock=self.clock)
         self._payments(pace)
         self._mails(pace)
@@ -62,7 +62,7 @@ class Shop:
 
         @self.payments.job(retry=backoff(ATTEMPTS, base=0.6 * pace), fence="attempt")
         def charge(job: Job[Any]) -> Wait:
-            """Asks the bank for money. Its answer comes later, by another way."""
+            """Ask the bank for money. Its answer arrives later, by another way."""
             assert self.bank is not None
             self.bank.request(job.key, job.attempt, job.data["region"], job.data["number"])
             return Wait(timeout=ANSWER_WITHIN * pace)
@@ -71,18 +71,19 @@ class Shop:
         def settled(job: Job[Any], answer: Answer) -> Ok | Failed:
             if answer.data["status"] != "paid":
                 return Failed(f"the bank says: {answer.data['status']}")
-            job.enqueue(self.receipt, {"order": job.data["number"]}, key=job.key)  # saved with this success, or not
+            # saved with this success, or not at all
+            job.enqueue(self.receipt, {"order": job.data["number"]}, key=job.key)
             return Ok(answer.data)
 
         @charge.cancelled
         def call_off(job: Job[Any]) -> None:
-            """Its time is over: the bank need not go on with it."""
+            """Tell the bank that nobody waits any more."""
             assert self.bank is not None
             self.bank.call_off(job.key, job.attempt)
 
         @self.payments.job(critical=True)
         def freeze(job: Job[Any]) -> str:
-            """A stolen card cannot wait for a free place."""
+            """Freeze a stolen card, which cannot wait for a free slot."""
             return f"card {job.data['card']} is frozen"
 
         self.charge, self.freeze = charge, freeze
@@ -107,12 +108,12 @@ class Shop:
 
         @self.office.job
         def audit(_job: Job[Any]) -> None:
-            """Can never succeed, and says so."""
+            """Fail for good: this job can never succeed."""
             raise Failed("the books of 1998 are lost")
 
         @self.office.job(process=True, retry=fixed(0.5 * pace))
         def reconcile(job: Job[Any]) -> str:
-            """Takes its process down with it, the first time."""
+            """Kill the process, the first time."""
             if job.attempt == 1:
                 os.kill(os.getpid(), signal.SIGKILL)
             return f"in process {os.getpid()}"

@@ -1,7 +1,8 @@
-"""What happens in the demo, and when: most orders at once, the others one after the other, and some things on the way.
+"""The script of the demo: most orders are added at once, the others one after the other, with some incidents on the
+way.
 
-It runs in a thread of its own beside the engine, looks into the bank's ledger now and then, and stops the engine when
-every job has ended and every answer has come.
+It runs in a thread of its own beside the engine, reads the bank's ledger regularly, and stops the engine when every job
+has ended and every answer has arrived.
 """
 
 from __future__ import annotations
@@ -20,19 +21,19 @@ from hipq.demo.teller import Teller
 
 ORDERS: Final = 264
 FIRST: Final = 120
-"""Orders that are there when the engine starts."""
+"""Orders that exist when the engine starts."""
 RUSH: Final = 16
-"""Of those, the ones that go before the others."""
+"""The number of those that go before the others."""
 AT_A_TIME: Final = 3
 TICK: Final = 0.25
-"""Seconds between the orders that come later, and between looks into the ledger, at a pace of 1."""
+"""Seconds between later orders, and between looks into the ledger, at a pace of 1."""
 MOMENT: Final = 2.0
-"""Seconds in which a job that a handler added is told of, after its handler's success is."""
+"""Seconds within which a job added by a handler is announced after its handler's success."""
 REPORTS: Final = 6
 FREEZES: Final = 12
 FREEZE_EVERY: Final = 4
 CANCELLED_AT: Final = 16
-"""In ticks, like the one before."""
+"""The tick at which a job is cancelled."""
 REGIONS: Final = ("north", "south", "north", "islands", "north", "south", "islands", "north", "south")
 
 
@@ -42,22 +43,22 @@ class Story:
         self._prefetch = pace
         self._over = threading.Event()
         self.patience = pace * 120 + 60
-        """Seconds after which a demo that has not come to its end is stuck."""
+        """Seconds after which a demo that has not ended is stuck."""
         self.ledger: dict[str, Any] = {}
-        """What the bank said last."""
+        """The bank's last ledger."""
         self.ended = False
-        """Every job has ended, and every answer has come."""
+        """Whether every job has ended and every answer has arrived."""
         self.interrupted = False
         self.trouble: Exception | None = None
         self.added: list[int] = []
-        """The jobs that were added here; those that handlers add are not among them."""
+        """The jobs that were added here, without those that handlers add."""
         self.tomorrow = self.cancelled = 0
         self._missed = 0.0
         self.rush: list[int] = []
         self.first: list[int] = []
 
     def prologue(self) -> None:
-        """What is there when the engine starts."""
+        """Add the jobs that exist when the engine starts."""
         shop = self._shop
         self.rush = self._charges(range(RUSH), priority=10)
         self.first = self._charges(range(RUSH, FIRST))
@@ -70,9 +71,9 @@ class Story:
         ]  # fmt: skip
 
     @contextmanager
-    def told(self, bank: Teller, then: Callable[[], None]) -> Iterator[None]:
-        """It is told meanwhile. When it has ended it does `then`, whatever happened; and nobody hears more of it than
-        they want."""
+    def playing(self, bank: Teller, then: Callable[[], None]) -> Iterator[None]:
+        """Play the story during the block. When it has ended it calls `then`, whatever happened; an error is raised
+        later."""
         self._bank, self._then = bank, then
         thread = threading.Thread(target=self._guarded, name="demo-story", daemon=True)
         thread.start()
@@ -111,7 +112,7 @@ class Story:
         self.ended = True
 
     def _all_over(self) -> bool:
-        """Every job has ended; and, asked after that, the bank has nothing more to send."""
+        """Whether every job has ended and, asked after that, the bank has nothing more to send."""
         if not self._tally.all_final(self.added, self.tomorrow):
             return False
         self.ledger = self._bank.ledger
@@ -119,7 +120,7 @@ class Story:
             return False
         if self._tally.ended(self._shop.receipt.name) == self._tally.ended(self._shop.charge.name):
             return True
-        self._missed = self._missed or time.monotonic()  # told of in a moment; if not, it is lost, and will be missed
+        self._missed = self._missed or time.monotonic()  # announced in a moment; if not, it is lost, and will be missed
         return time.monotonic() - self._missed > MOMENT
 
     def _charges(self, numbers: range, priority: int = 100) -> list[int]:

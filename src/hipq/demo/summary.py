@@ -1,6 +1,6 @@
-"""Whether it adds up: what the shop added, what hipq has in its database, what its events said, what the bank counted.
+"""Whether all counts agree: the jobs the shop added, hipq's database, its events, and the bank's ledger.
 
-Every check compares what different parties counted on their own. One that does not hold is a bug: in hipq, or here.
+Every check compares what different parties counted on their own. A check that fails is a bug, in hipq or here.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Check(NamedTuple):
     holds: bool
 
 
-class Facts(NamedTuple):
-    """All that was counted, by whom."""
+class DemoFacts(NamedTuple):
+    """Everything that was counted, by whom."""
 
     jobs: Mapping[str, Sequence[Job[Any]]]
-    """As the database has them, by queue."""
+    """The jobs in the database, by queue."""
     added: int
-    """By the shop itself."""
-    told: Counter[str]
+    """The number of jobs that the shop itself added."""
+    events: Counter[str]
     """hipq's events."""
     tomorrow: int
     cancelled: int
@@ -41,16 +41,16 @@ class Facts(NamedTuple):
     first: frozenset[int]
     opens: datetime
     held: Mapping[str, Number]
-    """The most that was held of the limits of payments at a time."""
+    """The most units of the limits of payments that were in use at a time."""
     left: int
-    """Units that are held still."""
+    """Units that are still in use."""
     passed: int
     bank: Mapping[str, Any]
-    """Its ledger."""
+    """The bank's ledger."""
     words: Mapping[str, int]
-    """What hipq said to answers."""
+    """hipq's outcomes of answers."""
     inbox: Mapping[str, int]
-    """Answers in its inbox by state, each as often as it came."""
+    """Answers in the inbox by state, each as often as it arrived."""
 
     @property
     def every(self) -> list[Job[Any]]:
@@ -60,12 +60,12 @@ class Facts(NamedTuple):
         return [job for job in self.every if job.type == job_type]
 
 
-def gathered(shop: Shop, story: Story, tally: Tally, reception: Reception) -> Facts:
+def gathered(shop: Shop, story: Story, tally: Tally, reception: Reception) -> DemoFacts:
     app = shop.app
-    return Facts(
+    return DemoFacts(
         jobs={queue.name: app.jobs(queue.name, limit=10_000) for queue in app.queues},
         added=len(story.added),
-        told=tally.events,
+        events=tally.events,
         tomorrow=story.tomorrow,
         cancelled=story.cancelled,
         rush=frozenset(story.rush),
@@ -80,12 +80,12 @@ def gathered(shop: Shop, story: Story, tally: Tally, reception: Reception) -> Fa
     )
 
 
-def checked(facts: Facts) -> list[Check]:
+def checked(facts: DemoFacts) -> list[Check]:
     return [check for part in _PARTS for check in part(facts)]
 
 
 # -- jobs ------------------------------------------------------------------------------------------------------------
-def _jobs(facts: Facts) -> Iterator[Check]:
+def _jobs(facts: DemoFacts) -> Iterator[Check]:
     every, receipts, paid = facts.every, facts.of_type("receipt"), _ended(facts.of_type("charge"), "ok")
     codes = Counter(job.code for job in every if job.state == "final")
     live = [job for job in every if job.state != "final"]
@@ -93,7 +93,7 @@ def _jobs(facts: Facts) -> Iterator[Check]:
     yield Check(
         "jobs",
         f"{len(every)} in the database = {facts.added} added by the shop + {len(receipts)} by other jobs",
-        len(every) == facts.added + len(receipts) == facts.told["added"] == len({job.id for job in every}),
+        len(every) == facts.added + len(receipts) == facts.events["added"] == len({job.id for job in every}),
     )
     yield Check(
         "jobs",
@@ -109,7 +109,7 @@ def _jobs(facts: Facts) -> Iterator[Check]:
     )
 
 
-def _orders(facts: Facts) -> Iterator[Check]:
+def _orders(facts: DemoFacts) -> Iterator[Check]:
     charges = facts.of_type("charge")
     ends = Counter(job.code for job in charges)
     parts = {"paid": ends["ok"], "declined": ends["failed"], "given up": ends["error"]}
@@ -122,7 +122,7 @@ def _orders(facts: Facts) -> Iterator[Check]:
     )
 
 
-def _single(facts: Facts) -> Iterator[Check]:
+def _single(facts: DemoFacts) -> Iterator[Check]:
     ends = {
         job_type: [(job.code, job.exitcode, job.attempt, job.failures) for job in facts.of_type(job_type)]
         for job_type in ("audit", "newsletter", "reconcile")
@@ -132,12 +132,12 @@ def _single(facts: Facts) -> Iterator[Check]:
     yield Check(
         "crashed",
         "the job that killed its process ran again, apart, and succeeded",
-        ends["reconcile"] == [("ok", 200, 2, 1)] and facts.told["crashed"] == 1,
+        ends["reconcile"] == [("ok", 200, 2, 1)] and facts.events["crashed"] == 1,
     )
 
 
 # -- the bank --------------------------------------------------------------------------------------------------------
-def _requests(facts: Facts) -> Iterator[Check]:
+def _requests(facts: DemoFacts) -> Iterator[Check]:
     bank, attempts = facts.bank, sum(job.attempt for job in facts.of_type("charge"))
     parts = {"answered": bank["answered"], "never answered": bank["never"], "refused": bank["refused"]}
     yield Check(
@@ -148,7 +148,7 @@ def _requests(facts: Facts) -> Iterator[Check]:
     yield Check("requests", f"{bank['requests']} = {_sum(parts)}", bank["requests"] == sum(parts.values()))
 
 
-def _answers(facts: Facts) -> Iterator[Check]:
+def _answers(facts: DemoFacts) -> Iterator[Check]:
     bank, words = facts.bank, {word: facts.words.get(word, 0) for word in WORDS}
     said = {"early" if word == "buffered" else word: count for word, count in words.items()}
     kept, unused = sum(facts.inbox.values()), facts.inbox.get(BUFFERED, 0) + facts.inbox.get(MATCHED, 0)
@@ -165,7 +165,7 @@ def _answers(facts: Facts) -> Iterator[Check]:
     yield Check("answers", f"{kept} are in hipq's inbox, {unused} of them unused", (kept, unused) == (bank["sent"], 0))
 
 
-def _limits(facts: Facts) -> Iterator[Check]:
+def _limits(facts: DemoFacts) -> Iterator[Check]:
     def within(most: Mapping[str, Number]) -> bool:
         return all(0 < most.get(name, 0) <= cap for name, cap in CAPS.items())
 
@@ -181,12 +181,12 @@ def _limits(facts: Facts) -> Iterator[Check]:
 
 # -- when ------------------------------------------------------------------------------------------------------------
 def _starts(jobs: Iterable[Job[Any]]) -> list[tuple[datetime, Job[Any]]]:
-    """When each of them first did; those that never did are left out."""
+    """The first start of each job, without those that never started."""
     found = [(next((entry["at"] for entry in job.history if entry["event"] == "claimed"), None), job) for job in jobs]
     return [(at, job) for at, job in found if at is not None]
 
 
-def _window(facts: Facts) -> Iterator[Check]:
+def _window(facts: DemoFacts) -> Iterator[Check]:
     reports = [job for job in facts.of_type("report") if job.id != facts.tomorrow]
     starts = [at for at, _ in _starts(reports)]
     after = (min(starts) - facts.opens).total_seconds() if starts else -1.0
@@ -197,7 +197,7 @@ def _window(facts: Facts) -> Iterator[Check]:
     )
 
 
-def _order(facts: Facts) -> Iterator[Check]:
+def _order(facts: DemoFacts) -> Iterator[Check]:
     charges = facts.of_type("charge")
     rush = _starts(job for job in charges if job.id in facts.rush)
     others = _starts(job for job in charges if job.id in facts.first)

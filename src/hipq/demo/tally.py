@@ -1,4 +1,4 @@
-"""What hipq's events come to: where each job is, what is held of the limits, what became of answers."""
+"""A tally of hipq's events: the phase of each job, the units of limits in use, the outcomes of answers."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ PHASES: Final = ("scheduled", "ready", "executing", "waiting", "answered", "canc
 WORDS: Final = ("matched", "buffered", "duplicate", "conflict", "late")
 
 
-class Seen(NamedTuple):
-    """A job as the last event about it had it."""
+class SeenJob(NamedTuple):
+    """A job as its last event had it."""
 
     queue: str
     row: Row
 
 
 class Tally:
-    """Any thread may look: what it sees was true at one moment."""
+    """Counts events. Thread-safe: each look is consistent."""
 
     def __init__(self, events: Events) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[int, Seen] = {}
+        self._jobs: dict[int, SeenJob] = {}
         self._held: Counter[tuple[str, str]] = Counter()
         self._most: Counter[tuple[str, str]] = Counter()
         self._events: Counter[str] = Counter()
@@ -40,26 +40,26 @@ class Tally:
         events.subscribe(self._note)
 
     def limit(self, queue: str, units: int) -> None:
-        """How much of this queue may run at a time."""
+        """Set how many units of this queue may run at a time."""
         self._full[queue] = counted(units)
 
     def _note(self, event: Event) -> None:
         with self._lock:
             self._events[event.name] += 1
             row = event.job
-            if row is None or event.name == "lost":  # which shows what was not saved
+            if row is None or event.name == "lost":  # it shows a change that was not saved
                 return
             before = self._jobs.get(row.id)
             if before and row.token <= before.row.token:
-                return  # two threads told of it, the later change first: each write of a job raises its token
-            self._jobs[row.id] = Seen(event.queue, row)
+                return  # two threads published, the later change first: each write of a job raises its token
+            self._jobs[row.id] = SeenJob(event.queue, row)
             self._hold(event, row, before.row.held if before else 0)
             if row.state == FINAL and not (before and before.row.state == FINAL):
                 self._ended.append(time.monotonic())
 
     def _hold(self, event: Event, row: Row, before: int) -> None:
-        """Only engines take and give units, each in its own thread, what ended before what is claimed: so what adds up
-        here was so in the database, too."""
+        """Count the units in use. Only engines take and release units, each in its own thread, endings before
+        claims: so every sum here was true in the database, too."""
         queue = event.queue
         critical = event.name == "claimed" and row.phase == "executing" and not row.held
         if critical and self._held[queue, "all"] >= self._full.get(queue, 1 << 30):
@@ -70,13 +70,13 @@ class Tally:
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def all_final(self, ids: Collection[int], later: int) -> bool:
-        """Whether these jobs have ended, and all others that are known, but for one that is for later."""
+        """Whether these jobs have ended, and all others that are known, except one that is for later."""
         with self._lock:
             ended = {job_id for job_id, seen in self._jobs.items() if seen.row.state == FINAL}
             return self._jobs.keys() - ended <= {later} and ended.issuperset(set(ids) - {later})
 
     def ended(self, job_type: str) -> int:
-        """How many of this type have ended well."""
+        """How many jobs of this type have succeeded."""
         with self._lock:
             return sum(seen.row.job_type == job_type and seen.row.code == "ok" for seen in self._jobs.values())
 
@@ -86,12 +86,12 @@ class Tally:
             return {lane: number(units) for (name, lane), units in self._held.items() if name == queue}
 
     def most(self, queue: str) -> Mapping[str, Number]:
-        """The most there ever were."""
+        """The most units that were ever in use."""
         with self._lock:
             return {lane: number(units) for (name, lane), units in self._most.items() if name == queue}
 
     def phases(self, now: int) -> dict[str, Counter[str]]:
-        """By queue, how many jobs are in which phase. One whose time has come counts as ready."""
+        """The number of jobs in each phase, by queue. A scheduled job whose time has come counts as ready."""
         found: dict[str, Counter[str]] = {}
         with self._lock:
             jobs = list(self._jobs.values())
@@ -101,7 +101,7 @@ class Tally:
         return found
 
     def codes(self) -> Counter[str]:
-        """How the jobs that have ended did so."""
+        """How the finished jobs ended."""
         with self._lock:
             return Counter(seen.row.code for seen in self._jobs.values() if seen.row.phase == DONE)
 

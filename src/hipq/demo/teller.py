@@ -1,4 +1,4 @@
-"""How the shop speaks to the bank: starts its process, sends requests, reads its ledger, ends it."""
+"""The shop's side of the bank: starts its process, sends requests, reads its ledger, ends it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from hipq.errors import HipqError
 
 _PROGRAM: Final = Path(__file__).with_name("bank.py")
 _PATIENCE: Final = 60.0
-"""Seconds until a call is given up. Long: a request that the bank has taken must not look like one it has not."""
+"""Seconds until a call is given up. They are many, because a request that the bank has accepted must not look
+refused."""
 
 
 class BankGone(HipqError):
-    """There is no bank any more."""
+    """The bank's process has ended."""
 
 
 class Teller:
@@ -28,7 +29,7 @@ class Teller:
         self.process = process
 
     def request(self, key: str, attempt: int, region: str, number: int) -> None:
-        """Ask for money. Raises if the bank will not have it."""
+        """Ask for money. Raises if the bank refuses."""
         body = {"key": key, "attempt": attempt, "region": region, "number": number}
         status, _ = self._call("POST", "/requests", body)
         if status != 202:
@@ -39,7 +40,7 @@ class Teller:
 
     @property
     def ledger(self) -> dict[str, Any]:
-        """What the bank has counted by now."""
+        """The bank's counts so far."""
         try:
             found: dict[str, Any] = self._call("GET", "/ledger")[1]
         except (OSError, HTTPException, ValueError):
@@ -58,7 +59,8 @@ class Teller:
 
 @contextmanager
 def bank(callback_port: int, pace: float) -> Iterator[Teller]:
-    """A bank that calls back there. It reads from a pipe that nobody writes to: whatever ends us ends the bank, too."""
+    """A bank that sends its answers to this port. It reads from a pipe that nobody writes to: whatever ends the demo
+    ends the bank, too."""
     command = [sys.executable, "-P", str(_PROGRAM), str(callback_port), str(pace)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
     assert process.stdin is not None

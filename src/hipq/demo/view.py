@@ -1,4 +1,4 @@
-"""What is seen while the demo runs: a picture that is drawn again and again on a terminal, lines anywhere else."""
+"""What is seen while the demo runs: a picture that is redrawn on a terminal, lines anywhere else."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from hipq.demo.story import ORDERS, Story
 from hipq.demo.tally import PHASES, WORDS, Tally
 
 EARLY: Final = {"buffered": "early"}
-"""Words of hipq that say more to a newcomer otherwise."""
+"""hipq's words that have a plainer one for newcomers."""
 _REDRAWN: Final = 8
-"""Times a second."""
+"""Redraws a second."""
 _NEWS: Final = 12
-"""Lines of them, at most."""
+"""The most lines of news."""
 _NARROW: Final = 80
-"""Below so many columns not everything is shown."""
+"""The number of columns below which not everything is shown."""
 _FEW: Final = ("ready", "waiting", "done")
 """The phases that a narrow terminal has room for."""
 
 
 class Scene:
-    """All that can be looked at."""
+    """Everything that can be shown."""
 
     def __init__(self, shop: Shop, tally: Tally, story: Story, news: News, seconds: float) -> None:
         self.shop, self.tally, self.story, self.news, self.seconds = shop, tally, story, news, seconds
@@ -49,22 +49,22 @@ class Scene:
 
     @property
     def words(self) -> dict[str, int]:
-        """What became of answers when they came. An early one is matched later, which is told as an event too, so what
-        the bank was told is what is shown."""
-        told = self.story.ledger.get("words", {})
-        return {EARLY.get(word, word): told.get(word, 0) for word in WORDS}
+        """The outcomes of answers when they arrived. An early answer is matched later, which is an event too; so the
+        outcome that the bank got is shown."""
+        counts = self.story.ledger.get("words", {})
+        return {EARLY.get(word, word): counts.get(word, 0) for word in WORDS}
 
 
 # -- a picture -------------------------------------------------------------------------------------------------------
-class Picture:
-    """For a terminal. What is shown is put together anew each time: `Live` asks for it."""
+class TerminalView:
+    """The view on a terminal. `Live` asks for a new picture each time."""
 
     def __init__(self, scene: Scene, console: Console) -> None:
         self._scene, self._console = scene, console
         self._ink = Ink.of(console.encoding)
         self._live = Live(self, console=console, refresh_per_second=_REDRAWN, transient=True)
 
-    def __enter__(self) -> Picture:
+    def __enter__(self) -> TerminalView:
         self._live.start()
         return self
 
@@ -73,7 +73,7 @@ class Picture:
             self._live.stop()
 
     def __rich__(self) -> RenderableType:
-        """As much as there is room for: what is higher than the terminal could not be drawn over."""
+        """As much as there is room for: a picture higher than the terminal could not be redrawn."""
         width, height = self._console.size
         parts: list[RenderableType] = [self._title()]
         room = height - 2
@@ -167,19 +167,19 @@ def _said(counts: Mapping[str, int]) -> str:
 
 
 # -- lines -----------------------------------------------------------------------------------------------------------
-class Lines:
-    """For a file, a pipe, a log: a line now and then, and of everything that happens the first time it does."""
+class PlainView:
+    """The view for a file, a pipe or a log: a line now and then, and each kind of event the first time it happens."""
 
     def __init__(self, scene: Scene, every: float, gone: Callable[[], None]) -> None:
         self._scene, self._every, self._gone = scene, every, gone
-        self._told: set[str] = set()
+        self._shown_kinds: set[str] = set()
         self._lock = threading.Lock()
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._tell_on, name="demo-lines", daemon=True)
         self.broken: OSError | None = None
         """Why nothing more can be written."""
 
-    def __enter__(self) -> Lines:
+    def __enter__(self) -> PlainView:
         self._write(
             f"{ORDERS} orders, at most {CAPS['all']} at a time, and a bank in another process that answers as it likes."
         )
@@ -195,9 +195,9 @@ class Lines:
 
     def _tell(self, item: Item) -> None:
         with self._lock:
-            if item.kind in self._told:
+            if item.kind in self._shown_kinds:
                 return
-            self._told.add(item.kind)
+            self._shown_kinds.add(item.kind)
         self._write(f"{item.seconds:5.1f} s  {item.who:<10} {item.text}")
 
     def _tell_on(self) -> None:

@@ -12,7 +12,8 @@ __all__ = ["HipqBackend", "WaiterBackend"]
 
 
 def __getattr__(name: str) -> Any:
-    """When they are asked for: this package is also an app, which Django imports before its settings may be used."""
+    """Import the backends when they are asked for: this package is also an app, which Django imports before its
+    settings may be used."""
     if name == "HipqBackend":
         from hipq.django.backend import HipqBackend
 

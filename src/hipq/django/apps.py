@@ -1,4 +1,4 @@
-"""The app: it makes hipq's tables with Django's, and checks what the backends need."""
+"""The app: it creates hipq's tables with Django's, and checks what the backends need."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HipqConfig(AppConfig):
 
 
 def backends() -> Iterator[HipqBackend]:
-    """Those of TASKS that are ours and have no fault in their options."""
+    """The backends in TASKS that are hipq's and have valid options."""
     from hipq.django.backend import HipqBackend
     from hipq.django.tasks import task_backends
 
@@ -35,9 +35,10 @@ def backends() -> Iterator[HipqBackend]:
 
 
 def _make_tables(using: str, **_: Any) -> None:
-    """With Django's connection: a test's database may be in memory, and one that is dropped must have no other."""
+    """Create the tables over Django's connection: a test's database may be in memory, and a database that is dropped
+    must have no other connection."""
     for backend in backends():
-        if backend.place is not None and backend.place.alias == using:
+        if backend.location is not None and backend.location.alias == using:
             backend.migrate(through_django=True)
 
 
@@ -48,7 +49,9 @@ def _check_tables(databases: Iterable[str] | None = None, **_: Any) -> list[chec
     return [
         message
         for backend in backends()
-        if backend.place and backend.place.alias in wanted and not list(diagnosis.database(backend, backend.place))
+        if backend.location
+        and backend.location.alias in wanted
+        and not list(diagnosis.database(backend, backend.location))
         for message in diagnosis.tables(backend)
     ]
 

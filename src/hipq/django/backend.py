@@ -15,10 +15,10 @@ from django.db import connections
 
 from hipq.app import Hipq
 from hipq.django import diagnosis
-from hipq.django.family import TaskBackend
-from hipq.django.options import Options, options_of
-from hipq.django.performing import Performing
-from hipq.django.place import Guest, Location, let_go
+from hipq.django.base import TaskBackend
+from hipq.django.location import Guest, Location, close_connections
+from hipq.django.options import BackendOptions, options_of
+from hipq.django.perform import TaskHandler
 from hipq.django.results import MIDDLE, TYPE, data_of, moment_of, result_of
 from hipq.django.tasks import InvalidTask, TaskResultDoesNotExist, task_enqueued
 from hipq.errors import Invalid, SchemaError
@@ -37,15 +37,15 @@ _lock = threading.RLock()
 class HipqBackend(TaskBackend):
     supports_get_result = True
     supports_priority = True
-    _options: Options
+    _options: BackendOptions
 
     def _read(self, options: dict[str, Any]) -> None:
-        self._options = Options()
+        self._options = BackendOptions()
         self._options = options_of(options)
 
     @property
-    def place(self) -> Location | None:
-        """The database of Django's where its jobs are, if they are in one."""
+    def location(self) -> Location | None:
+        """Django's database that has the jobs, if they are in one."""
         return Location(self._options.database) if self._options.database else None
 
     # -- what Django asks of a backend ------------------------------------------------------------------------------
@@ -57,10 +57,11 @@ class HipqBackend(TaskBackend):
             raise InvalidTask(str(error)) from None
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Add it. In a transaction of Django's on the database where the jobs are, it is there when that commits."""
+        """Add a task. In a transaction of Django's on the database that has the jobs, the job exists when that
+        commits."""
         self.validate_task(task)
         data = data_of(task, self.alias, args, kwargs)
-        key = f"{task.module_path[:400]}:{uuid4().hex}"  # for people who look at jobs: all tasks are of one type
+        key = f"{task.module_path[:400]}:{uuid4().hex}"  # for people who look at jobs: all tasks are of one job type
         at = None if task.run_after is None else moment_of(task.run_after)
         with self._client() as app:
             job_type = self._queue(app, task.queue_name)._type(TYPE)
@@ -77,7 +78,7 @@ class HipqBackend(TaskBackend):
         return result
 
     def get_result(self, result_id: str) -> Any:
-        """In a transaction, with what was added in it."""
+        """The task's result; in a transaction, including jobs that were added in it."""
         text = str(result_id)
         if not text.isdecimal() or not text.isascii() or len(text) > 19:
             raise TaskResultDoesNotExist(result_id)
@@ -93,13 +94,13 @@ class HipqBackend(TaskBackend):
     def check(self, **kwargs: Any) -> Iterable[checks.CheckMessage]:
         yield from super().check(**kwargs)
         yield from diagnosis.queue_names(self, _queue_name)
-        if self.place is not None and not self._wrong:
-            yield from diagnosis.database(self, self.place)
+        if self.location is not None and not self._wrong:
+            yield from diagnosis.database(self, self.location)
 
     # -- its instances ----------------------------------------------------------------------------------------------
     @contextmanager
     def _client(self) -> Iterator[Hipq]:
-        """The instance to add jobs with, and to look at them."""
+        """The instance to add and look at jobs with."""
         self.usable()
         try:
             yield self._found()
@@ -108,40 +109,40 @@ class HipqBackend(TaskBackend):
 
     @property
     def _migrates(self) -> str:
-        return "migrate" if self.place is not None else "hipq_migrate"
+        return "migrate" if self.location is not None else "hipq_migrate"
 
     def _found(self) -> Hipq:
-        place = self.place
-        if place is not None and place.alias not in connections:
-            raise ImproperlyConfigured(f"{self.named()}: there is no database {place.alias!r} in DATABASES")
-        identity = (self._options.name, self._options.app, self._options.url, place.identity if place else "")
+        location = self.location
+        if location is not None and location.alias not in connections:
+            raise ImproperlyConfigured(f"{self.named()}: there is no database {location.alias!r} in DATABASES")
+        identity = (self._options.name, self._options.app, self._options.url, location.identity if location else "")
         with _lock:
             if identity not in _clients:
-                _clients[identity] = Guest(self._options.name, place) if place else self._own()
+                _clients[identity] = Guest(self._options.name, location) if location else self._own()
             return _clients[identity]
 
     def _queue(self, app: Hipq, name: str) -> Queue:
-        """A queue that has its tables. In a transaction of Django's none are made, since they could be undone with it
-        while others believe in them. Beside it they can be, where two may write at a time."""
-        queue, place = declared(app, name), self.place
+        """A queue with its tables. In a transaction of Django's none are created, because a rollback would remove
+        them while others rely on them. On another connection they can be created, where two may write at a time."""
+        queue, location = declared(app, name), self.location
         try:
             _ = queue.number
         except SchemaError as missing:
-            if place is None or not place.in_transaction:
+            if location is None or not location.in_transaction:
                 raise
-            if place.kind == "sqlite":
+            if location.kind == "sqlite":
                 raise SchemaError(f"{missing}: name it in QUEUES, or add its first task outside of atomic()") from None
             with closing(self._own()) as own:
                 _ = declared(own, name).number
         return queue
 
     def _own(self) -> Hipq:
-        """With connections of its own: what a worker has."""
+        """An instance with its own connections, for a worker."""
         options = self._options
         if options.app:
             return _imported(options.app)
-        place = self.place
-        return Hipq(options.name, place.url() if place else options.url)
+        location = self.location
+        return Hipq(options.name, location.url() if location else options.url)
 
     # -- working ----------------------------------------------------------------------------------------------------
     def worker(self) -> Hipq:
@@ -153,16 +154,19 @@ class HipqBackend(TaskBackend):
         for queue in app.queues:
             known = queue.known(TYPE)
             if known is None or known.fn is None:
-                performing = Performing(type(self), queue.name, self._options.retry)
+                handler = TaskHandler(type(self), queue.name, self._options.retry)
                 queue.job(
-                    TYPE, timeout=self._options.timeout, run_timeout=self._options.run_timeout, retry=performing.judge
-                )(performing.perform)
+                    TYPE,
+                    timeout=self._options.timeout,
+                    run_timeout=self._options.run_timeout,
+                    retry=handler.retry_handler,
+                )(handler.perform)
         return app
 
     def work(self, queues: Sequence[str] | None, *, concurrency: int, until_empty: bool, lease: float) -> None:
         app = self.worker()
         logs.subscribe(app.events)
-        let_go()  # an engine forks
+        close_connections()  # an engine forks
         try:
             app.run(queues, concurrency, until_empty, lease=lease)
         finally:
@@ -170,10 +174,10 @@ class HipqBackend(TaskBackend):
                 app.close()
 
     def migrate(self, through_django: bool = False) -> list[str]:
-        """Make hipq's tables, or bring them to this version; what was applied."""
+        """Create hipq's tables or migrate them to this version; returns what was applied."""
         self.usable()
-        place = self.place
-        app = Guest(self._options.name, place) if place and through_django else self._own()
+        location = self.location
+        app = Guest(self._options.name, location) if location and through_django else self._own()
         for name in sorted(self.queues):
             declared(app, name)
         try:
@@ -183,8 +187,8 @@ class HipqBackend(TaskBackend):
                 app.close()
 
     def __str__(self) -> str:
-        place = self.place
-        return place.shown if place else self._options.app or without_password(self._options.url)
+        location = self.location
+        return location.shown if location else self._options.app or without_password(self._options.url)
 
 
 def _queue_name(name: str) -> str:
@@ -192,7 +196,7 @@ def _queue_name(name: str) -> str:
 
 
 def declared(app: Hipq, name: str) -> Queue:
-    """A queue of this name; one that the application has not declared goes by priority, as Django's do."""
+    """The queue of this name; one that the application has not declared goes by priority, as Django's do."""
     with _lock:
         found = next((queue for queue in app.queues if queue.name == name), None)
         return found or app.queue(name, order="priority")

@@ -1,4 +1,4 @@
-"""What `manage.py check` says of a backend's settings, in a sentence that says what to do."""
+"""What `manage.py check` says about a backend's settings, with what to do."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 from django.core import checks
 from django.db import connections
 
-from hipq.django.place import KINDS, Location
+from hipq.django.location import KINDS, Location
 from hipq.errors import HipqError, Invalid
 
 if TYPE_CHECKING:
     from hipq.django.backend import HipqBackend
-    from hipq.django.family import TaskBackend
+    from hipq.django.base import TaskBackend
 
 
 def queue_names(backend: TaskBackend, check: Callable[[Any], object]) -> Iterator[checks.CheckMessage]:
@@ -25,23 +25,23 @@ def queue_names(backend: TaskBackend, check: Callable[[Any], object]) -> Iterato
             yield checks.Error(f"{backend.named()}: {error}", hint="Change QUEUES.", id="hipq.E004")
 
 
-def database(backend: TaskBackend, place: Location) -> Iterator[checks.CheckMessage]:
-    if place.alias not in connections:
+def database(backend: TaskBackend, location: Location) -> Iterator[checks.CheckMessage]:
+    if location.alias not in connections:
         yield checks.Error(
-            f"{backend.named()}: there is no database {place.alias!r} in DATABASES.",
+            f"{backend.named()}: there is no database {location.alias!r} in DATABASES.",
             hint=f"OPTIONS['database'] must be one of {', '.join(sorted(connections))}.",
             id="hipq.E002",
         )
-    elif place.kind not in KINDS:
+    elif location.kind not in KINDS:
         yield checks.Error(
-            f"{backend.named()}: hipq has no tables in {place.kind} databases, and {place.alias!r} is one.",
+            f"{backend.named()}: hipq has no tables in {location.kind} databases, and {location.alias!r} is one.",
             hint="Give OPTIONS a 'database' that is SQLite or PostgreSQL, or a 'url' of one that hipq has for itself.",
             id="hipq.E002",
         )
-    elif place.kind == "postgresql" and not _has_psycopg():
+    elif location.kind == "postgresql" and not _has_psycopg():
         yield checks.Error(
             f"{backend.named()}: hipq needs psycopg 3, and a pool of its connections, for the database "
-            f"{place.alias!r}.",
+            f"{location.alias!r}.",
             hint="pip install 'hipq[postgres]'; Django prefers it to psycopg2 once it is there.",
             id="hipq.E003",
         )
@@ -52,14 +52,14 @@ def _has_psycopg() -> bool:
 
 
 def tables(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
-    """Whether hipq's tables are there. This asks the database: only where Django was told to."""
+    """Check that hipq's tables exist. This asks the database, so it is done only where Django was told to."""
     from hipq.django.backend import declared
-    from hipq.django.place import Guest
+    from hipq.django.location import Guest
 
-    place = backend.place
-    if place is None or "django_migrations" not in connections[place.alias].introspection.table_names():
-        return  # nothing is there yet, and whoever makes it makes ours
-    app: Any = Guest(backend._options.name, place)
+    location = backend.location
+    if location is None or "django_migrations" not in connections[location.alias].introspection.table_names():
+        return  # the database is empty, and whoever migrates it creates hipq's tables
+    app: Any = Guest(backend._options.name, location)
     try:
         there = {queue.name for queue in app.store.queues(app.name)}
         missing = sorted(set(backend.queues) - there)
@@ -72,7 +72,7 @@ def tables(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
         app.close()
     if wrong:
         yield checks.Warning(
-            f"{backend.named()}: hipq's tables are not ready in {place.shown}: {wrong}.",
+            f"{backend.named()}: hipq's tables are not ready in {location.shown}: {wrong}.",
             hint="Run manage.py migrate: it makes them with those of Django.",
             id="hipq.W001",
         )
@@ -83,8 +83,8 @@ def old_sqlite(backend: HipqBackend) -> Iterator[checks.CheckMessage]:
 
     from hipq.stores.sqlite.connection import SAFE_VERSION
 
-    place = backend.place
-    if place is None or place.alias not in connections or place.kind != "sqlite":
+    location = backend.location
+    if location is None or location.alias not in connections or location.kind != "sqlite":
         return
     if sqlite3.sqlite_version_info < SAFE_VERSION:
         safe = ".".join(map(str, SAFE_VERSION))

@@ -1,1 +1,1 @@
-"""No models: hipq's tables are its own. But Django tells only apps that have this module when it has migrated."""
+"""No models: hipq's tables are its own. But Django reports its migrations only to apps that have this module."""

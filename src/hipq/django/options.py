@@ -1,4 +1,4 @@
-"""What `OPTIONS` of a backend may say, checked when the backend is made."""
+"""The `OPTIONS` of a backend, checked when the backend is made."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from hipq.job.retries import RetryHandler, backoff
 from hipq.job.when import seconds
 
 NAME: Final = "django_tasks"
-"""The instance a backend's queues belong to, and the beginning of its tables' names."""
+"""The default name of the instance that a backend's queues belong to, and the prefix of its tables."""
 _PLACES: Final = ("app", "database", "url")
 _KNOWN: Final = (*_PLACES, "name", "retry", "timeout", "run_timeout")
 
 
 @dataclass(frozen=True)
-class Options:
+class BackendOptions:
     app: str = ""
     database: str = ""
     url: str = ""
@@ -30,21 +30,21 @@ class Options:
     run_timeout: float | None = None
 
 
-def options_of(given: Mapping[str, Any]) -> Options:
+def options_of(given: Mapping[str, Any]) -> BackendOptions:
     if unknown := given.keys() - set(_KNOWN):
         raise Invalid(f"OPTIONS has {', '.join(sorted(map(str, unknown)))}; there are {', '.join(_KNOWN)}")
-    places = [name for name in _PLACES if given.get(name)]
-    if len(places) > 1:
-        raise Invalid(f"OPTIONS says {' and '.join(places)}: give one of them, jobs are in one place")
-    if "app" in places and "name" in given:
+    chosen = [name for name in _PLACES if given.get(name)]
+    if len(chosen) > 1:
+        raise Invalid(f"OPTIONS says {' and '.join(chosen)}: give one of them, jobs are in one place")
+    if "app" in chosen and "name" in given:
         raise Invalid("OPTIONS says app and name: the application has a name already")
-    for name in (*places, *(["name"] if "name" in given else [])):
+    for name in (*chosen, *(["name"] if "name" in given else [])):
         if not isinstance(given[name], str):
             raise Invalid(f"OPTIONS[{name!r}] must be a text, not {shown(given[name])}")
     run_timeout = given.get("run_timeout")
-    return Options(
+    return BackendOptions(
         app=given.get("app") or "",
-        database=given.get("database") or ("" if places else "default"),
+        database=given.get("database") or ("" if chosen else "default"),
         url=given.get("url") or "",
         name=names.name(given.get("name", NAME), "OPTIONS['name']"),
         retry=_policy(given.get("retry")),
@@ -54,7 +54,8 @@ def options_of(given: Mapping[str, Any]) -> Options:
 
 
 def _policy(given: Any) -> RetryHandler | None:
-    """Nothing: an error is final. Arguments of `backoff`, or a policy, or where one is."""
+    """The retry policy. None: an error is final. Otherwise arguments of `backoff`, a policy, or the import path of
+    one."""
     if given is None:
         return None
     if isinstance(given, Mapping):

@@ -1,4 +1,4 @@
-"""Between tasks and jobs: what of a task is in a job's data, and what a job says as a `TaskResult`."""
+"""Tasks as jobs: the data a job has of its task, and a job as a `TaskResult`."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from hipq.job.states import ERROR, FINAL, RUNNING
 from hipq.job.view import Job
 
 TYPE: Final = "task"
-"""The job type of all tasks: a worker need not know a task before it meets one."""
+"""The job type of all tasks: a worker need not know a task before it runs one."""
 MIDDLE: Final = 100
-"""hipq's priority of Django's 0: theirs go from -100 to 100, the highest first; of ours the lowest goes
+"""hipq's priority for Django's 0. Django's go from -100 to 100 with the highest first; in hipq the lowest goes
 first."""
 TRIED_ELSEWHERE: Final = "unknown"
-"""In the place of a worker of which nothing was kept."""
+"""The name in place of an unknown worker."""
 _SOME_FAILURE: Final = "hipq.errors.JobFailed"
-"""In the place of an exception, where there was none: it was cancelled, or its worker died over it too often."""
+"""The exception's name where there was no exception: the job was cancelled, or its worker died too often."""
 
 
 def data_of(task: Any, alias: str, args: Any, kwargs: Any) -> dict[str, Any]:
-    """What is stored of a task. TypeError or ValueError, if an argument is no JSON."""
+    """The data to store for a task. TypeError or ValueError if an argument is not JSON."""
     found = {"task": task.module_path, "args": normalize_json(args), "kwargs": normalize_json(kwargs), "backend": alias}
     if task.run_after is not None:
         found["run_after"] = moment_of(task.run_after).isoformat()
@@ -34,7 +34,7 @@ def data_of(task: Any, alias: str, args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def moment_of(run_after: datetime) -> datetime:
-    """With USE_TZ off Django's times are naive, in the zone of its settings."""
+    """The time with its zone. With USE_TZ off Django's times are naive, in the zone of its settings."""
     if timezone.is_aware(run_after):
         return run_after
     aware: datetime = timezone.make_aware(run_after, timezone.get_default_timezone())
@@ -42,7 +42,7 @@ def moment_of(run_after: datetime) -> datetime:
 
 
 def task_of(data: dict[str, Any], queue: str, priority: int) -> Any:
-    """The task again. ImportError if its code has gone; ValueError if what is there is no task."""
+    """The task of a job. ImportError if its code has gone; ValueError if the data are no task."""
     found = import_string(data["task"])
     if not isinstance(found, Task):
         raise ValueError(f"{data['task']} is not a task any more")
@@ -78,7 +78,7 @@ def result_of(job: Job[Any], queue: str, task: Any = None) -> Any:
 
 
 def ended(result: Any, status: Any, at: datetime, value: Any = None) -> Any:
-    """A result that a worker has just come to, as its signal shows it."""
+    """A result as its worker's signal shows it at the task's end."""
     object.__setattr__(result, "status", status)
     object.__setattr__(result, "finished_at", as_django(at))
     object.__setattr__(result, "_return_value", value)
@@ -100,7 +100,7 @@ def _status(job: Job[Any]) -> Any:
 
 
 def _errors(job: Job[Any], history: list[dict[str, Any]]) -> list[Any]:
-    """One for each failure. Of all but the last, the job's history has the first line only."""
+    """One error for each failure. Of all but the last, the job's history has the first line only."""
     earlier = [entry["error"] for entry in history if entry["event"] == "error"]
     last = job.fault if job.state in (ERROR, FINAL) and job.code != "ok" else None
     if last is not None and earlier:
@@ -115,7 +115,8 @@ def _read(text: str) -> Fault:
 
 
 def _workers(attempt: int, claimed: list[str]) -> list[str]:
-    """One for each attempt: those of claims that were given back untried do not count, and a long history is cut."""
+    """One worker for each attempt. Claims that were given back untried do not count, and a long history is
+    truncated."""
     return [TRIED_ELSEWHERE] * (attempt - len(claimed)) + claimed[len(claimed) - min(attempt, len(claimed)) :]
 
 

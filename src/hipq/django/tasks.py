@@ -1,4 +1,4 @@
-"""Tasks as Django 6 has them, or as the package django-tasks has them for Django before that: the one that is there."""
+"""Tasks as Django 6 has them, or as the package django-tasks has them for earlier versions: whichever is installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`WaiterBackend`: a task is a message of SQS; what is further out than SQS can delay waits in DynamoDB."""
+"""`WaiterBackend`: a task is an SQS message; a task that is due later than SQS can delay waits in DynamoDB."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import msgspec
 from django.core import checks
 
 from hipq.django import diagnosis
-from hipq.django.family import TaskBackend
-from hipq.django.performing import fresh_connections, perform
+from hipq.django.base import TaskBackend
+from hipq.django.perform import fresh_connections, perform
 from hipq.django.results import TRIED_ELSEWHERE, as_django, data_of, moment_of, now, task_of
 from hipq.django.tasks import InvalidTask, TaskResult, TaskResultStatus, task_enqueued
 from hipq.errors import Invalid, shown
@@ -29,13 +29,13 @@ from hipq.waiter import Message, Waiter
 from hipq.waiter.limits import queue_name
 
 _WAITER: Final = ("table", "scheduler", "delay", "region", "endpoint_url")
-"""Options that the waiter takes as they are."""
+"""Options that are passed to the waiter as they are."""
 _KNOWN: Final = (*_WAITER, "attempts", "fallback", "group", "visibility", "wait")
 GROUP: Final = "tasks"
 """The group of all messages of a FIFO queue, unless OPTIONS says otherwise: the queue is in order as a whole."""
 
 _waiters: dict[str, Waiter] = {}
-"""Django makes a backend for every thread; connections to AWS serve all of them."""
+"""The waiters. Django makes a backend for every thread; connections to AWS serve all of them."""
 _lock = threading.Lock()
 
 _log: Final = logging.getLogger("hipq")
@@ -69,7 +69,7 @@ class WaiterBackend(TaskBackend):
             raise InvalidTask(str(error)) from None
 
     def enqueue(self, task: Any, args: Any, kwargs: Any) -> Any:
-        """Send it, now: a message is in no transaction of a database."""
+        """Send the task now: a message is in no transaction of a database."""
         self.validate_task(task)
         self.usable()
         job_id, at = uuid4().hex, now()
@@ -109,28 +109,28 @@ class WaiterBackend(TaskBackend):
                 self._waiter.handle(name, visibility=self.options.get("visibility"))(
                     lambda message: self.take(message, worker)
                 )
-        stop, hurry = threading.Event(), threading.Event()
+        stop, stop_now = threading.Event(), threading.Event()
 
         def told() -> None:
-            (hurry if stop.is_set() else stop).set()
+            (stop_now if stop.is_set() else stop).set()
 
         heard = each_meant(told)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, heard)
-        if self._waiter.consumer(wanted, concurrency=concurrency, wait=self._wait).run(stop, hurry):
+        if self._waiter.consumer(wanted, concurrency=concurrency, wait=self._wait).run(stop, stop_now):
             os._exit(1)  # tasks still run, and nobody waits: their messages are given back
 
     def take(self, message: Message, worker: str) -> None:
-        """A message: its task is called. What it raises goes on to the consumer, so that the message comes again, until
-        SQS has enough of it (its redrive policy), or OPTIONS['attempts'] are used up: then it is deleted."""
+        """Call a message's task. Its exception goes on to the consumer, so that the message is received again until
+        SQS's redrive policy or OPTIONS['attempts'] ends it; in the latter case it is deleted."""
         with fresh_connections():
             tried = [*[TRIED_ELSEWHERE] * (message.received - 1), worker]
             try:
                 data = _read(message)
                 result = _result(task_of(data, message.queue, 0), data, TaskResultStatus.RUNNING, tried)
-                _no_more(perform(type(self), result))
+                _check_outcome(perform(type(self), result))
             except Failed:
-                return  # final, whatever settings say; it has been told
+                return  # final, whatever the settings say; the signal was sent
             except Exception as error:
                 if not self._attempts or message.received < self._attempts:
                     raise
@@ -154,8 +154,8 @@ def _read(message: Message) -> dict[str, Any]:
     raise Invalid(f"message {message.id} of {message.queue} is no task: leave such queues to those who send to them")
 
 
-def _no_more(outcome: Ok | Retry | Wait) -> None:
-    """A message can end, or come again."""
+def _check_outcome(outcome: Ok | Retry | Wait) -> None:
+    """Refuse outcomes that a message cannot have: it can only end or be received again."""
     if isinstance(outcome, Retry):
         raise outcome
     if isinstance(outcome, Wait):

@@ -1,4 +1,4 @@
-"""Answers nobody took: they belong to no job, and came too long ago for one that is added from now on."""
+"""Answers that no job took: they belong to no job, and are too old for a job that is added from now on."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def answers(health: Health, view: View) -> list[Finding]:
     found = []
     for one in health.answers:
         if one.queue not in names:
-            continue  # another instance's
+            continue  # another instance's queue
         name, age = names[one.queue], (health.now - one.oldest) / SECOND
         sentence = (
             f"{several(one.answers, 'answer')} came for jobs that are not there, the oldest {lasting(age)} ago; "

@@ -1,4 +1,4 @@
-"""Whether the clocks agree, and whether a calendar was set back: what was written then lies in the future now."""
+"""Whether the clocks agree, and whether a clock was set back: rows written before that lie in the future now."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _agreed(health: Health) -> str:
 
 
 def _apart(health: Health) -> list[Finding]:
-    """Jobs start by the database's clock: this machine's only puts people and logs wrong."""
+    """Compare the clocks. Jobs start by the database's clock: this machine's clock only misleads people and logs."""
     ahead = (health.here - health.now) / SECOND
     if abs(ahead) <= APART + health.uncertain:
         return []
@@ -71,7 +71,7 @@ def _future_ticks(queue: QueueHealth, now: int) -> list[Finding]:
 
 
 def _future_ready(queue: QueueHealth, now: int, view: View) -> list[Finding]:
-    """Made ready before the calendar was set back: claims leave them alone until their time comes again."""
+    """Jobs made ready before the clock was set back: claims leave them alone until their time comes again."""
     later = [sample for sample in queue.ready if sample.since - now > APART * SECOND]
     if not later:
         return []

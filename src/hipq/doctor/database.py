@@ -1,4 +1,4 @@
-"""Whether the database is there, whether it is one hipq can work on, and whether it has room for another connection."""
+"""Whether the database can be reached, whether hipq can work on it, and whether it has room for another connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECK: Final = "database"
 OLDEST: Final = {"SQLite": OLDEST_VERSION[:2], "PostgreSQL": (13,)}
 NEARLY_FULL: Final = 0.80
 FULL: Final = 0.95
-"""Parts of the connections that may be open."""
+"""The part of the connections that may be open."""
 _SAFE: Final = {"fsync": "on", "full_page_writes": "on"}
 
 
@@ -66,7 +66,8 @@ def _version(health: Health) -> Finding:
 
 
 def _copied(health: Health, view: View) -> list[Finding]:
-    """A copy counts from where it was when it was made. Whether anything was added since, nobody can tell from it."""
+    """Whether the database is a copy. A copy counts from where it was when it was made, and cannot tell what was
+    added since."""
     here, noted = health.place, health.noted_place
     changed = {name for name in here.keys() & noted.keys() if here[name] != noted[name]}
     if not changed or not health.queues:
@@ -86,7 +87,7 @@ def _copied(health: Health, view: View) -> list[Finding]:
 
 
 def _lock_file(health: Health) -> list[Finding]:
-    """Below this SQLite two that write or checkpoint at once can damage a file."""
+    """With a SQLite older than this, two processes that write or checkpoint at once can damage a file."""
     if health.kind != SQLITE or health.version >= SAFE_VERSION:
         return []
     sentence = (

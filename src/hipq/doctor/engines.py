@@ -10,7 +10,7 @@ from hipq.stores.health.facts import EngineHealth, Health, QueueHealth, Sample
 
 CHECK: Final = "engines"
 NAMED: Final = 20
-"""Engines that are told one by one, at most."""
+"""The most engines that are listed one by one."""
 
 
 def engines(health: Health, view: View) -> list[Finding]:
@@ -42,7 +42,7 @@ def _alive(engine: EngineHealth, names: dict[str, str]) -> Finding:
 
 
 def _is_silent(engine: EngineHealth) -> bool:
-    """It said nothing more and did not leave; one of an earlier boot ended with that."""
+    """Whether the engine stopped renewing its lease without leaving; one of an earlier boot ended with that boot."""
     return not engine.alive and engine.lease_left is not None
 
 
@@ -54,7 +54,7 @@ def _silent(engine: EngineHealth) -> Finding:
 
 
 def _orphans(queue: QueueHealth, sample: Sample, health: Health, view: View) -> Finding:
-    """Any engine on the queue takes them over, within a third of a lease."""
+    """Jobs of dead engines. Any engine on the queue takes them over, within a third of a lease."""
     owner = sample.row.owner
     named = next((_named(one) for one in health.engines if one.seen.engine_id == owner), f"engine {owner}")
     facts = {"engine_id": owner, "jobs": sample.jobs, "first": sample.row.id}

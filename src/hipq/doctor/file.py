@@ -1,4 +1,4 @@
-"""A SQLite file: whether it can be written, where it is, how full its disk is, and what it is made of."""
+"""A SQLite file: whether it can be written, where it is, how full its disk is, and what it consists of."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ NETWORK: Final = frozenset({
 """File systems on which processes do not share memory, or locks."""
 DISK_LOW: Final = 1_000_000_000
 DISK_FULL: Final = 100_000_000
-"""Bytes that are free."""
+"""Free bytes below which a disk counts as full."""
 LOG_SIZE: Final = 256_000_000
-"""Bytes that the log may have: four times what it has when it is written back."""
+"""Bytes that the write-ahead log may have: four times its size when it is checkpointed."""
 FREE_SIZE: Final = 32_000_000
-"""Bytes of free pages that are worth a word, if they are more than half of all."""
+"""Bytes of free pages that are worth a note, if they are more than half of all."""
 
 
 def file(health: Health, view: View) -> list[Finding]:
     if health.file is None:
         return []
-    found = [*_writable(health.file), *_exposed(health.file), *_place(health.file, view), *_log(health.file)]
+    found = [*_writable(health.file), *_exposed(health.file), *_file_system(health.file, view), *_log(health.file)]
     found += _pages(health.pages, health.file) if health.pages else []
     if found:
         return found
@@ -54,8 +54,8 @@ def _writable(one: FileHealth) -> list[Finding]:
 
 
 def _exposed(one: FileHealth) -> list[Finding]:
-    """Who reads the file has all payloads, and the secret that callback URLs are signed with; who opens the lock file
-    can hold up every writer."""
+    """Whether others may open the files. Whoever reads the database has all payloads, and the secret that callback
+    URLs are signed with; whoever opens the lock file can block every writer."""
     if not one.exposed:
         return []
     shown = ", ".join(f"{path} ({mode})" for path, mode in one.exposed)
@@ -65,7 +65,7 @@ def _exposed(one: FileHealth) -> list[Finding]:
     return [Finding(CHECK, WARNING, sentence, advice, facts={"exposed": dict(one.exposed)})]
 
 
-def _place(one: FileHealth, view: View) -> list[Finding]:
+def _file_system(one: FileHealth, view: View) -> list[Finding]:
     found = []
     if one.file_system in NETWORK:
         sentence = f"{one.path} is on a network file system ({one.file_system}): SQLite's log does not work there"

@@ -14,7 +14,7 @@ NOTE: Final = "note"
 WARNING: Final = "warning"
 PROBLEM: Final = "problem"
 LEVELS: Final = (OK, NOTE, WARNING, PROBLEM)
-"""From good to bad."""
+"""The levels, from good to bad."""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -23,24 +23,24 @@ class Finding(msgspec.Struct, frozen=True):
     sentence: str
     advice: str = ""
     queue: str = ""
-    """INSTANCE.QUEUE; "" = it is about the whole database."""
+    """INSTANCE.QUEUE; "" = the finding is about the whole database."""
     facts: dict[str, Any] = {}
 
     def listed(self) -> dict[str, Any]:
-        """As JSON has it."""
+        """The finding as JSON."""
         names = ("check", "level", "queue", "sentence", "advice", "facts")
         return {name: getattr(self, name) for name in names}
 
 
 class View(NamedTuple):
-    """From where a database is looked at: what commands in advice are to name, and how long is long."""
+    """How a database is looked at: the names that advised commands use, and the time after which something is late."""
 
     target: str = "--db URL"
-    """What the command line was given: MODULE:APP, or --db and a URL without its password."""
+    """The argument of the command line: MODULE:APP, or --db and a URL without its password."""
     program: str = ""
     """MODULE:APP; "" if only a database is known."""
     patience: float = 300.0
-    """Seconds after which what should have happened is late."""
+    """Seconds after which something that should have happened is late."""
     code: Mapping[str, frozenset[str]] = MappingProxyType({})
     """The job types the program has code for, by INSTANCE.QUEUE."""
 

@@ -1,4 +1,4 @@
-"""Whether the tables, indexes and checks that the migrations make are there, whole, and on the right table."""
+"""Whether the tables, indexes and checks that the migrations create exist, whole, and on the right table."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _compared(health: Health, wanted: Part, there: Part | None) -> list[Finding]
 
 
 def _leftovers(health: Health) -> list[Finding]:
-    """An index that was being built by the side when somebody gave up."""
+    """Indexes whose concurrent build was given up."""
     wanted = {part.name for part in health.expected}
     found = []
     for part in health.found:

@@ -1,7 +1,7 @@
 """Jobs that should have gone on by now, and what is in their way.
 
-What is in the way of a job says `hipq.engine.why`, as it does for `hipq job why`; here it is said how bad that is, and
-what to do. Jobs of one queue that wait for the same thing are one finding.
+`hipq.engine.why` says what is in a job's way, as it does for `hipq job why`; this module says how bad that is, and what
+to do. Jobs of one queue that wait for the same thing are one finding.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from hipq.job.states import PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import SECOND
 from hipq.job.why import Why
 from hipq.limits.rules import NO_RULES
-from hipq.stores.base import Limits
 from hipq.stores.health.facts import COUNTED, Health, QueueHealth, Sample
+from hipq.stores.values import Limits
 
 CHECK: Final = "jobs"
 _NO_LIMITS: Final = Limits(NO_RULES, "{}", {}, [], "")
 _TO_START: Final = (READY, PARKED, SCHEDULED)
 _ELSEWHERE: Final = frozenset({"paused", "throttler failed", "window closed", "scheduled", "retry pending"})
-"""Reasons that are told by `rules` and `clock`, or are as they should be."""
+"""Reasons that `rules` and `clock` report, or that are as they should be."""
 
 
 class Stuck(NamedTuple):
@@ -90,7 +90,7 @@ def _since(stuck: Stuck, count: int) -> str:
 
 
 def _decided(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tuple[str, str]:
-    """How bad it is, and what to do."""
+    """The finding for these jobs: how bad it is, and what to do."""
     row = stuck.sample.row
     look = view.command("job why", str(row.id))
     match stuck.why.reason:

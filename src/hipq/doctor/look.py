@@ -1,4 +1,4 @@
-"""From a URL to the facts about its database. Only the store that is asked for is loaded."""
+"""From a URL to the facts about its database. Only the store in question is loaded."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from hipq.stores.open import open_store
 
 
 def look(url: str, deep: bool) -> Health:
-    """Invalid, if that is no database whose facts can be read."""
+    """The facts about a database. Invalid if the URL is no database whose facts can be read."""
     if url == "sqlite://":
         raise Invalid("a database in memory is its program's own: there is nothing to look at from here")
     if url.startswith("sqlite:///"):
         from hipq.stores.sqlite.health import health as of_sqlite
 
         return of_sqlite(url.removeprefix("sqlite:///"), deep)
-    open_store(url).close()  # which says what is missing, if psycopg is; it does not connect
+    open_store(url).close()  # raises if psycopg is missing; it does not connect
     from hipq.stores.postgres.health import health as of_postgres
 
     return of_postgres(url)

@@ -1,4 +1,4 @@
-"""What operators and limits keep from starting: pauses, throttlers that fail, jobs that are too heavy."""
+"""What keeps jobs from starting by rule: pauses, failing throttlers, jobs heavier than their limit."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from typing import Final
 from hipq.doctor.finding import NOTE, WARNING, Finding, View
 from hipq.doctor.words import several
 from hipq.job.units import number
+from hipq.limits.base import lane_text
 from hipq.limits.rules import refusal
-from hipq.stores.base import Limits
 from hipq.stores.health.facts import COUNTED, Health, QueueHealth, Sample
+from hipq.stores.values import Limits
 
 CHECK: Final = "jobs"
 
@@ -29,9 +30,10 @@ def _pauses(queue: QueueHealth, limits: Limits, now: int, view: View) -> list[Fi
     pauses: list[tuple[str, list[str], list[Sample]]] = []
     if limits.rules.paused:
         pauses.append(("the queue", [], due))
-    for lane in limits.rules.paused_lanes:
-        name = f"lane {lane}" if lane else "the lane of jobs without one"
-        pauses.append((name, ["--lane", lane], [one for one in due if one.row.lane == lane]))
+    pauses += [
+        (lane_text(lane), ["--lane", lane], [one for one in due if one.row.lane == lane])
+        for lane in limits.rules.paused_lanes
+    ]
     pauses += [
         (f"job type {kind}", ["--type", kind], [one for one in due if one.row.job_type == kind])
         for kind in limits.rules.paused_types
@@ -50,13 +52,14 @@ def _throttler(queue: QueueHealth, limits: Limits) -> list[Finding]:
     if not (limits.rules.throttled and limits.note):
         return []
     note = " ".join(limits.note.split())
-    advice = "mend the throttler's code, or what it asks; it is asked again by itself, and till then nothing starts"
+    advice = "fix the throttler, or what it depends on; hipq asks it again by itself, and starts nothing until then"
     sentence = f"the throttler could not be asked: {note}"
     return [Finding(CHECK, WARNING, sentence, advice, queue.name, {"note": limits.note})]
 
 
 def _heavy(queue: QueueHealth, limits: Limits, view: View) -> list[Finding]:
-    """They were added when the limit was higher, or another program's code says so."""
+    """Jobs heavier than their limit: they were added when the limit was higher, or another program's code has a
+    higher one."""
     found: dict[str, Sample] = {}
     for sample in [*queue.ready, *queue.parked]:
         if why := refusal(limits.rules, sample.row.lane, sample.row.throttle_factor):

@@ -1,4 +1,4 @@
-"""Whether the database's schema is one this program works on, and whether each queue's tables have caught up."""
+"""Whether the database's schema is one this program works on, and whether each queue's tables are migrated."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def schema(health: Health, view: View) -> list[Finding]:
 
 
 def _behind(health: Health, mine: int, migrate: str) -> list[Finding]:
-    """A program older than the schema adds queues at its own number."""
+    """Queues with older tables: a program older than the schema adds queues at its own version."""
     return [
         Finding(
             CHECK,
@@ -53,7 +53,7 @@ def _behind(health: Health, mine: int, migrate: str) -> list[Finding]:
 
 
 def _undeclared(health: Health, view: View) -> list[Finding]:
-    """A queue the program declares is in the database once it was used."""
+    """Queues that the program declares and the database lacks: a queue is created when it is first used."""
     there = {queue.name for queue in health.queues}
     return [
         Finding(CHECK, NOTE, "the program declares this queue, and the database has no tables for it yet",

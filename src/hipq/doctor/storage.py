@@ -1,4 +1,4 @@
-"""Room: free disk, free pages, dead rows, and who keeps the database from removing them."""
+"""Disk space, free pages, dead rows, and what keeps the database from removing them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hipq.stores.health.facts import Health, Holdback, TableHealth
 
 CHECK: Final = "storage"
 MANY_DEAD: Final = 10_000
-"""Dead rows of a table that are worth a word, if they are more than this part of the others"""
+"""Dead rows of a table that are worth a note, if they are more than DEAD_PART of the living ones."""
 DEAD_PART: Final = 0.2
 VACUUMED: Final = 600.0
-"""and nobody has vacuumed it for so many seconds: a busy queue has many between two vacuums."""
+"""Seconds without a vacuum after which dead rows are worth a note: a busy queue has many between two vacuums."""
 EMPTY_SIZE: Final = 64_000_000
-"""Bytes of a table that are worth a word, if they are more than so many for each row."""
+"""Bytes of a table that are worth a note, if they are more than EMPTY_ROW for each row."""
 EMPTY_ROW: Final = 16_000
 SLOT_SIZE: Final = 1_000_000_000
-"""Bytes of log that an idle slot may keep."""
+"""Bytes of log that an idle replication slot may keep."""
 OPEN: Final = 10.0
-"""Seconds a transaction may be open even for somebody without patience: a busy engine always has one."""
+"""Seconds that a transaction may be open in any case: a busy engine always has one."""
 
 
 def server_storage(health: Health, view: View) -> list[Finding]:
@@ -86,7 +86,7 @@ def _holdback(one: Holdback, view: View) -> list[Finding]:
 
 
 def _slot(one: Holdback, facts: dict[str, object]) -> list[Finding]:
-    """One that nobody reads from keeps everything since."""
+    """Replication slots that nobody reads from: they keep all log since."""
     if one.active or (one.log_size < SLOT_SIZE and not one.transactions):
         return []
     sentence = (

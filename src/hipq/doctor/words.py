@@ -1,4 +1,4 @@
-"""Times, sizes and counts as sentences have them."""
+"""Times, sizes and counts in words."""
 
 from __future__ import annotations
 

@@ -23,7 +23,8 @@ from hipq.job.view import Job
 from hipq.job.when import later, moment, seconds
 from hipq.job.windows import ALWAYS, Window, dump, opening
 from hipq.limits.rules import NO_RULES, Rules, refusal
-from hipq.stores.base import Store, Stored
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     import asyncio

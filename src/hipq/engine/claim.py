@@ -7,11 +7,11 @@ after all it gives back, at no cost to the job.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Sequence
 
 from hipq.engine.lanes import NO_SPARE, Round, Spare
-from hipq.engine.queues import EngineQueue
-from hipq.stores.base import Claim, Store
+from hipq.engine.queue_watch import QueueWatch, QueueWatches
+from hipq.stores.claims import Claim
 
 AHEAD = 0.05
 """Seconds of work claimed ahead of free hands."""
@@ -57,85 +57,55 @@ class Prefetch:
 
 
 class ClaimPlanner:
-    """Which queues may have something to claim. A claim that came back short means: not until something changes."""
+    """What to claim, from the queues that may have something."""
 
-    def __init__(self, queues: Sequence[EngineQueue], store: Store, without: Container[int] = ()) -> None:
-        """`without`: queues that nothing can be claimed from just now."""
-        self._without = without
-        self._queues = list(queues)
-        self._with_code = {queue.number for queue in queues if queue.types}
-        self._hungry = set(self._with_code)
-        self._rounds = {
-            queue.number: Round(store, queue.number, queue.scheduler) for queue in queues if queue.scheduler is not None
-        }
-        """Of the queues whose lanes are claimed one by one."""
-        self._content: set[int] = set()
-        """Of those, where nothing is to start on spare hands until something changes."""
-        self.everywhere()
+    def __init__(self, watches: QueueWatches) -> None:
+        self._watches = watches
+        self._turn = [watch.queue.number for watch in watches]
+        """Who is asked first; at each claim the first goes to the end."""
 
     def wants(self, room: int, spare: Spare) -> bool:
         """Whether something could be claimed now, as far as is known."""
-        hungry = [queue for queue in self._hungry if queue not in self._without]
-        if room > 0:
-            return bool(hungry)
-        rounds = [queue for queue in hungry if queue in self._rounds and queue not in self._content]
-        return any(self._rounds[queue].wants(spare) for queue in rounds)
-
-    def everywhere(self) -> None:
-        for queue in self._with_code:
-            self.at(queue)
-
-    def at(self, queue: int) -> None:
-        self._hungry |= {queue} & self._with_code
-        self._content.discard(queue)
-        if queue in self._rounds:
-            self._rounds[queue].stale()
-
-    def notice(self, queue: int, lanes: Iterable[tuple[str, str]]) -> None:
-        """Jobs of these types and lanes were added. Any thread."""
-        if queue in self._rounds:
-            for job_type, lane in lanes:
-                self._rounds[queue].notice(job_type, lane)
-            self._content.discard(queue)
+        hungry = [watch for watch in self._watches.served() if watch.hungry]
+        return bool(hungry) if room > 0 else any(_wants_spare(watch, spare) for watch in hungry)
 
     def claims(self, room: int, hands: int, spare: Spare = NO_SPARE) -> list[Claim]:
         """Ask each queue for an equal part of the room; who was asked first is asked last the next time."""
-        self._queues.append(self._queues.pop(0))
-        hungry = [queue for queue in self._queues if queue.number in self._hungry and queue.number not in self._without]
+        self._turn.append(self._turn.pop(0))
+        hungry = [self._watches[number] for number in self._turn if number not in self._watches.locked]
+        hungry = [watch for watch in hungry if watch.hungry]
         if room <= 0:
-            return self._on_spare_hands([queue.number for queue in hungry], hands, spare)
+            return _on_spare_hands(hungry, hands, spare)
         asked = hungry[:room]
         share, more = divmod(room, len(asked)) if asked else (0, 0)
         claims: list[Claim] = []
-        for index, queue in enumerate(asked):
+        for index, watch in enumerate(asked):
             part = share + (index < more)
-            if queue.number in self._rounds:
-                claims += self._next_lanes(queue.number, part, hands)
+            if watch.round is not None:
+                claims += _next_lanes(watch, watch.round, part, hands)
             else:
+                queue = watch.queue
                 judged = tuple(queue.strategies)
                 claims.append(Claim(queue.number, queue.types, part, queue.critical, hands=hands, strategies=judged))
         return claims
 
-    def _next_lanes(self, queue: int, room: int, hands: int) -> list[Claim]:
-        claims = self._rounds[queue].claims(room, hands)
-        if not claims and not self._rounds[queue].looking:
-            self._hungry.discard(queue)  # its scheduler wants nothing to start: until something changes
-        return claims
 
-    def _on_spare_hands(self, queues: Sequence[int], hands: int, spare: Spare) -> list[Claim]:
-        """Of the first queue that has something for them."""
-        for queue in queues:
-            if queue in self._rounds and queue not in self._content and self._rounds[queue].wants(spare):
-                if claims := self._rounds[queue].claims(0, hands, spare):
-                    return claims
-                if not self._rounds[queue].looking:
-                    self._content.add(queue)
-        return []
+def _next_lanes(watch: QueueWatch, lanes: Round, room: int, hands: int) -> list[Claim]:
+    claims = lanes.claims(room, hands)
+    if not claims and not lanes.looking:
+        watch.hungry = False  # its scheduler wants nothing to start: until something changes
+    return claims
 
-    def fed(self, claim: Claim, got: int, refused: bool = False) -> None:
-        if claim.lane is not None:
-            self._rounds[claim.queue].fed(claim, got, refused)
-            if not self._rounds[claim.queue]:
-                self._hungry.discard(claim.queue)
-        elif got < claim.limit:
-            self._hungry.discard(claim.queue)
+
+def _wants_spare(watch: QueueWatch, spare: Spare) -> bool:
+    return watch.round is not None and not watch.content and watch.round.wants(spare)
+
+
+def _on_spare_hands(hungry: Sequence[QueueWatch], hands: int, spare: Spare) -> list[Claim]:
+    """Claims of the first queue that has something for spare hands."""
+    for watch in hungry:
+        if watch.round is not None and _wants_spare(watch, spare):
+            if claims := watch.round.claims(0, hands, spare):
+                return claims
+            watch.content = not watch.round.looking
+    return []

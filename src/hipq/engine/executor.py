@@ -1,4 +1,4 @@
-"""The hands of an engine: which runner a job goes to, and what comes back from them."""
+"""Where an engine executes jobs: which runner each goes to, and what comes back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Protocol
 
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
 from hipq.executors.base import Runner
+from hipq.executors.execution import Execution
 from hipq.executors.processes import ForkServer, ForkServerGone
 from hipq.executors.threads import Threads
 from hipq.job.fault import Fault
@@ -17,7 +18,7 @@ from hipq.job.run_result import Errored, GivenBack
 
 
 class Executor(Protocol):
-    """Where jobs are executed. The simulation has hands of its own."""
+    """Where jobs are executed. The simulation has one of its own."""
 
     def launch(self, batch: Iterable[Execution]) -> None: ...
     def stopped(self, most: int) -> list[Execution]:
@@ -26,8 +27,8 @@ class Executor(Protocol):
     def unstarted(self) -> list[Execution]:
         """Take back what has not been started."""
 
-    def abandon(self, running: Execution, gently: bool = False) -> None:
-        """Its result is not wanted any more: stop it if possible. Gently: with time to tidy up."""
+    def abandon(self, execution: Execution) -> None:
+        """The execution was abandoned: stop its code if that is possible."""
 
     def wait_for_told(self, seconds: float) -> None:
         """Let those finish that were told to stop gently, for so long at most."""
@@ -60,6 +61,8 @@ class LocalExecutor:
         self._ended: deque[Execution] = deque()
         self._told: list[Execution] = []
         """What was told to stop, and may be tidying up."""
+        self._end_child: dict[Execution, Callable[[bool], None]] = {}
+        """How to end the child process in which an execution runs."""
         self.broken = False
         self._threads = Threads(self._run, concurrency)
         self._children = Threads(self._run_in_child, concurrency, "hipq-child")
@@ -67,15 +70,15 @@ class LocalExecutor:
 
     def launch(self, batch: Iterable[Execution]) -> None:
         by_runner: dict[Runner, list[Execution]] = {}
-        for running in batch:
-            by_runner.setdefault(self._runner(running), []).append(running)
+        for execution in batch:
+            by_runner.setdefault(self._runner(execution), []).append(execution)
         for runner, some in by_runner.items():
             runner.launch(some)
 
-    def _runner(self, running: Execution) -> Runner:
-        if running.row.suspect or (running.spec.process and not running.only_decides):
+    def _runner(self, execution: Execution) -> Runner:
+        if execution.row.suspect or (execution.spec.process and not execution.only_decides):
             return self._children
-        if running.is_async and not running.only_decides:
+        if execution.is_async and not execution.only_decides:
             if self._tasks is None:
                 from hipq.executors.tasks import Tasks  # asyncio costs an import most programs can do without
 
@@ -83,73 +86,71 @@ class LocalExecutor:
             return self._tasks
         return self._threads
 
-    def _run(self, running: Execution) -> None:
+    def _run(self, execution: Execution) -> None:
         try:
-            self._launcher.run(running)
+            self._launcher.run(execution)
         except BaseException as error:  # a bug of ours: it must cost neither the hand nor the job
-            running.ending = Errored(Fault.of(error))
-        self._end(running)
+            execution.run.result = Errored(Fault.of(error))
+        self._end(execution)
 
-    async def _run_async(self, running: Execution) -> None:
-        await self._launcher.run_async(running)
-        self._end(running)
+    async def _run_async(self, execution: Execution) -> None:
+        await self._launcher.run_async(execution)
+        self._end(execution)
 
-    def _run_in_child(self, running: Execution) -> None:
+    def _run_in_child(self, execution: Execution) -> None:
         own = False
         try:
-            with self._fork_server.child(reuse=not running.row.suspect) as child:
+            with self._fork_server.child(reuse=not execution.row.suspect) as child:
                 own = child.turn == 0  # else a job before it may have left something behind that kills the process
-                running.handle = partial(child.end, child.turn)
-                if running.abandoned:
+                self._end_child[execution] = partial(child.end, child.turn)
+                if execution.abandoned:
                     return
-                self._launcher.run_in_child(running, child.exchange)
+                self._launcher.run_in_child(execution, child.exchange)
         except ChildProcessError as error:
-            self._launcher.child_died(running, error, own)
+            self._launcher.child_died(execution, error, own)
         except ForkServerGone as error:
             self.broken = True
-            running.ending = GivenBack(str(error), started=False)
+            execution.run.result = GivenBack(str(error), started=False)
         except BaseException as error:
-            running.ending = Errored(Fault.of(error))
-        self._end(running)
+            execution.run.result = Errored(Fault.of(error))
+        finally:
+            self._end_child.pop(execution, None)
+        self._end(execution)
 
-    def _end(self, running: Execution) -> None:
-        self._ended.append(running)
+    def _end(self, execution: Execution) -> None:
+        self._ended.append(execution)
         self._notify_done()
 
     def stopped(self, most: int) -> list[Execution]:
         self._clear()  # before looking: who ends from here on is heard the next time
         found: list[Execution] = []
         while self._ended and len(found) < most:
-            running = self._ended.popleft()
-            if not running.abandoned:
-                found.append(running)
+            execution = self._ended.popleft()
+            if not execution.abandoned:
+                found.append(execution)
         return found
 
     def _runners(self) -> list[Runner]:
         return [runner for runner in (self._threads, self._children, self._tasks) if runner is not None]
 
     def unstarted(self) -> list[Execution]:
-        return [running for runner in self._runners() for running in runner.unstarted()]
+        return [execution for runner in self._runners() for execution in runner.unstarted()]
 
-    def abandon(self, running: Execution, gently: bool = False) -> None:
-        runner = self._runner(running)
+    def abandon(self, execution: Execution) -> None:
+        runner, gently = self._runner(execution), execution.abandonment is not None and execution.abandonment.gently
         if gently:
-            self._told = [one for one in self._told if not one.stopped] + [running]
-        if runner is self._children:
-            running.abandoned = True  # its hand is free as soon as its child is dead
-            if running.handle is not None:
-                running.handle(gently)
-        else:
-            if gently and running.started:
-                running.bears_until = running.started + running.limit
-            runner.abandon(running)
+            self._told = [one for one in self._told if not one.run.stopped] + [execution]
+        if runner is not self._children:
+            runner.abandon(execution)
+        elif end_child := self._end_child.get(execution):
+            end_child(gently)  # then its hand is free
 
     def stuck(self, steady: int) -> int:
         return sum(runner.stuck(steady) for runner in self._runners())
 
     def wait_for_told(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        while any(one.started and not one.stopped for one in self._told) and time.monotonic() < until:
+        while any(one.run.is_under_way for one in self._told) and time.monotonic() < until:
             time.sleep(0.01)
 
     def close(self) -> None:

@@ -13,7 +13,9 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from hipq.limits.tenants import tenant_of
-from hipq.stores.base import TOP, Claim, Store, WaitingLane
+from hipq.stores.claims import Claim
+from hipq.stores.protocols import Store
+from hipq.stores.values import TOP, WaitingLane
 
 BATCH: Final = 100
 """Jobs of one lane in one claim: who comes next waits for no more than that."""

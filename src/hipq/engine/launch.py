@@ -6,7 +6,6 @@ handler of its answer, and the one that calls it off.
 
 from __future__ import annotations
 
-import inspect
 import os
 import signal
 from collections.abc import Callable, Iterator
@@ -18,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hipq.errors import HipqError
+from hipq.executors.execution import Execution
 from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
 from hipq.job.fault import Fault, clean, crash
@@ -42,7 +42,6 @@ from hipq.job.run_result import (
     ending_of,
 )
 from hipq.job.spec import Spec
-from hipq.job.states import ERROR
 from hipq.job.view import Job, edits_of
 from hipq.job.when import later
 from hipq.job.windows import ALWAYS, is_open
@@ -52,72 +51,6 @@ AGAIN_AFTER = 60.0
 
 Chain = Callable[[Any, Any, dict[str, Any]], New]
 """Makes a New of what `job.enqueue` is given."""
-
-
-class Execution:
-    """A job in memory: its row and what its code has come to. It ends once; then it is saved, then forgotten."""
-
-    __slots__ = (
-        "abandoned", "answer", "bears_until", "children", "ending", "handle", "launched", "limit", "note", "row",
-        "spec", "started", "stopped", "trace",
-    )  # fmt: skip
-
-    def __init__(self, row: Row, spec: Spec, launched: int, answer: Kept | None = None) -> None:
-        self.row = row
-        self.spec = spec
-        self.answer = answer
-        """What it is to look at, if that is why it was claimed."""
-        self.launched = launched
-        """Steady time of the launch; `started` is when its code began, 0 until then."""
-        self.started = 0
-        self.stopped = 0
-        self.limit = round(min(spec.run_timeout or row.timeout, row.timeout) * 1e6)
-        """Microseconds its code may execute."""
-        self.ending: RunResult | None = None
-        self.children: list[New] = []
-        self.abandoned = False
-        """Nobody waits for it any more: it overran, or its claim was lost."""
-        self.bears_until = 0
-        """Steady time until which it may run on although it is abandoned: what it was given anyway."""
-        self.handle: Any = None
-        """How its runner can stop it."""
-        self.note: dict[str, Any] | None = None
-        """What is to be remembered of this run, in the job's history."""
-        self.trace: Callable[[], str] | None = None
-        """Says which span the code that asks runs in, if it is traced."""
-
-    def ended(self, ending: RunResult) -> Execution:
-        """The same job, ended by the engine. A new object: its code may still be running with this one."""
-        other = Execution(self.row, self.spec, self.launched, self.answer)
-        other.started, other.ending = self.started, ending
-        return other
-
-    def traceparent(self) -> str:
-        return "" if self.trace is None else self.trace()
-
-    @property
-    def only_decides(self) -> bool:
-        """Only its retry handler is to be asked: its error is stored already."""
-        return self.row.state == ERROR
-
-    @property
-    def code(self) -> Callable[..., Any] | None:
-        """What of its code is to be called, if not its retry handler."""
-        match self.row.phase:
-            case states.EXECUTING:
-                return self.spec.fn
-            case states.ANSWERED:
-                return None if self.answer is None or self.answer.error else self.spec.answered
-            case states.CANCELLING:
-                return self.spec.cancelled
-            case _:
-                return self.spec.fn
-
-    @property
-    def is_async(self) -> bool:
-        if self.row.phase == states.EXECUTING:
-            return self.spec.is_async
-        return inspect.iscoroutinefunction(self.code)
 
 
 class _Request(msgspec.Struct, array_like=True, frozen=True):
@@ -132,16 +65,16 @@ class _Request(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Around(Protocol):
-    """What the code of a job runs inside of. When it is left, the job has its ending, or something is raised."""
+    """What the code of a job runs inside of. When it is left, the job has its result, or something is raised."""
 
-    def __call__(self, running: Execution, under: str | None = None) -> AbstractContextManager[None]:
-        """`under`: in a child process, what `running.traceparent()` said in the engine's."""
+    def __call__(self, execution: Execution, under: str | None = None) -> AbstractContextManager[None]:
+        """`under`: in a child process, what `execution.traceparent()` said in the engine's."""
 
 
 _NOTHING = nullcontext()
 
 
-def bare(running: Execution, under: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG001
+def bare(execution: Execution, under: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG001
     """Nobody wants to be around."""
     return _NOTHING
 
@@ -162,81 +95,81 @@ class Launcher:
         self._chain = chain
         self._around = around
 
-    def run(self, running: Execution, in_child: bool = False) -> None:
+    def run(self, execution: Execution, in_child: bool = False) -> None:
         """A plain handler, in this thread. Never raises. A child does not ask for the time: its parent has looked."""
-        with self._around(running):
-            self._run(running, in_child)
+        with self._around(execution):
+            self._run(execution, in_child)
 
-    async def run_async(self, running: Execution, in_child: bool = False) -> None:
+    async def run_async(self, execution: Execution, in_child: bool = False) -> None:
         """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
 
         Raises only if it was abandoned; a handler may well raise CancelledError of its own.
         """
-        with self._around(running):
-            await self._run_async(running, in_child)
+        with self._around(execution):
+            await self._run_async(execution, in_child)
 
-    def run_in_child(self, running: Execution, exchange: Callable[[bytes], bytes]) -> None:
+    def run_in_child(self, execution: Execution, exchange: Callable[[bytes], bytes]) -> None:
         """A handler in another process; `exchange` sends it there and brings back how it ended."""
-        with self._around(running):
-            self._run_in_child(running, exchange)
+        with self._around(execution):
+            self._run_in_child(execution, exchange)
 
-    def _run(self, running: Execution, in_child: bool) -> None:
-        running.started = self._steady()
-        if running.only_decides:
-            self._end(running, self._decided(running, _stored_error(running.row)))
+    def _run(self, execution: Execution, in_child: bool) -> None:
+        execution.run.started = self._steady()
+        if execution.only_decides:
+            self._end(execution, self._decided(execution, _stored_error(execution.row)))
             return
-        if not in_child and self._shut(running):
+        if not in_child and self._shut(execution):
             return
         here = os.getpid()
         try:
-            value = self._called(running)
+            value = self._called(execution)
         except BaseException as error:  # SystemExit too: a handler may not end the worker
             value = error
         _end_forked(here, value)
-        ending = _ending(running, value)
-        if isinstance(ending, Errored) and not running.abandoned:
-            ending = self._decided(running, ending)
-        self._end(running, ending)
+        result = _result(execution, value)
+        if isinstance(result, Errored) and not execution.abandoned:
+            result = self._decided(execution, result)
+        self._end(execution, result)
 
-    async def _run_async(self, running: Execution, in_child: bool) -> None:
-        running.started = self._steady()
-        if not in_child and self._shut(running):
+    async def _run_async(self, execution: Execution, in_child: bool) -> None:
+        execution.run.started = self._steady()
+        if not in_child and self._shut(execution):
             return
         here = os.getpid()
         try:
-            value = await self._called(running)
+            value = await self._called(execution)
         except BaseException as error:
             _end_forked(here, error)
-            if running.abandoned:
-                running.stopped = self._steady()
+            if execution.abandoned:
+                execution.run.stopped = self._steady()
                 raise
             value = error
         _end_forked(here, value)
-        ending = _ending(running, value)
-        if isinstance(ending, Errored):
-            ending = await _in_thread(partial(self._decided, running, ending))
-        self._end(running, ending)
+        result = _result(execution, value)
+        if isinstance(result, Errored):
+            result = await _in_thread(partial(self._decided, execution, result))
+        self._end(execution, result)
 
-    def _run_in_child(self, running: Execution, exchange: Callable[[bytes], bytes]) -> None:
-        running.started = self._steady()
-        if not running.only_decides and self._shut(running):
+    def _run_in_child(self, execution: Execution, exchange: Callable[[bytes], bytes]) -> None:
+        execution.run.started = self._steady()
+        if not execution.only_decides and self._shut(execution):
             return
-        now = running.row.update_time + self._steady() - running.launched  # since its claim
-        request = _Request(running.spec.queue, running.row, running.answer, now, running.traceparent())
+        now = execution.row.update_time + self._steady() - execution.launched  # since its claim
+        request = _Request(execution.spec.queue, execution.row, execution.answer, now, execution.traceparent())
         reply = exchange(msgspec.json.encode(request))
-        ending, running.children = msgspec.json.decode(reply, type=tuple[RunResult, list[New]])
-        self._end(running, ending)
+        result, execution.run.children = msgspec.json.decode(reply, type=tuple[RunResult, list[New]])
+        self._end(execution, result)
 
-    def finish(self, running: Execution, ending: RunResult) -> None:
+    def finish(self, execution: Execution, result: RunResult) -> None:
         """Code that ran elsewhere has come to this: an error goes to the retry handler."""
-        if isinstance(ending, Errored) and not running.abandoned:
-            ending = self._decided(running, ending)
-        self._end(running, ending)
+        if isinstance(result, Errored) and not execution.abandoned:
+            result = self._decided(execution, result)
+        self._end(execution, result)
 
-    def child_died(self, running: Execution, error: ChildProcessError, own: bool = True) -> None:
+    def child_died(self, execution: Execution, error: ChildProcessError, own: bool = True) -> None:
         """Its process died over it. `own`: no other job ran in there before, so it was this one's doing. Its retry
         handler is asked later, in another process: that handler may be what killed this one."""
-        self._end(running, Crashed(crash(str(error)), own=own))
+        self._end(execution, Crashed(crash(str(error)), own=own))
 
     def serve(self, request: bytes, is_told: Callable[[], bool], spec_of: Callable[[str, str], Spec]) -> bytes:
         """The other end of `run_in_child`, inside the child: run the code, say how it ended. The retry handler runs
@@ -246,87 +179,86 @@ class Launcher:
         began = self._steady()
         around = partial(self._around, under=sent.under)
         here = Launcher(lambda: sent.now + self._steady() - began, self._steady, self._chain, around)
-        running = Execution(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
-        with _told_by_signal(running, is_told):
-            running.abandoned = is_told()  # before there was anybody to hear the signal
-            if running.abandoned:
-                pass
-            elif running.is_async and not running.only_decides:
+        execution = Execution(sent.row, spec_of(sent.queue, sent.row.job_type), 0, sent.answer)
+        with _told_by_signal(execution, is_told):
+            if is_told():  # before there was anybody to hear the signal
+                execution.abandon()
+            elif execution.is_async and not execution.only_decides:
                 import asyncio
 
-                asyncio.run(here.run_async(running, in_child=True))
+                asyncio.run(here.run_async(execution, in_child=True))
             else:
-                here.run(running, in_child=True)
-        if running.abandoned:
-            running.ending = GivenBack("it was told to stop", started=True)
-        return msgspec.json.encode((running.ending, running.children))
+                here.run(execution, in_child=True)
+        if execution.abandoned:
+            execution.run.result = GivenBack("it was told to stop", started=True)
+        return msgspec.json.encode((execution.run.result, execution.run.children))
 
-    def _shut(self, running: Execution) -> bool:
+    def _shut(self, execution: Execution) -> bool:
         """Its window closed while it waited for a free hand: then it does not start. (Answers may be looked at.)"""
-        if running.row.time_windows == ALWAYS or running.row.phase != states.EXECUTING:
+        if execution.row.time_windows == ALWAYS or execution.row.phase != states.EXECUTING:
             return False
         try:
-            if is_open(running.row.time_windows, self._now()):
+            if is_open(execution.row.time_windows, self._now()):
                 return False
         except HipqError:  # the database is away: it was open when the job was claimed
             return False
-        self._end(running, GivenBack("its window closed before it could start", started=False))
+        self._end(execution, GivenBack("its window closed before it could start", started=False))
         return True
 
-    def _called(self, running: Execution) -> Any:
+    def _called(self, execution: Execution) -> Any:
         """What the code of this phase returns; without code for it, what it would."""
-        code, answer = running.code, running.answer
-        if running.row.phase != states.ANSWERED:
-            return code(self._job(running)) if code else None
+        code, answer = execution.code, execution.answer
+        if execution.row.phase != states.ANSWERED:
+            return code(self._job(execution)) if code else None
         if answer is None:
             return Progress()  # it is not in the inbox any more: the job waits for another
         if answer.error:
             return Errored(fault_of(answer))
-        return code(self._job(running), Answer(answer)) if code else Succeeded(answer.data)
+        return code(self._job(execution), Answer(answer)) if code else Succeeded(answer.data)
 
-    def _job(self, running: Execution) -> Job[Any]:
-        job: Job[Any] = Job(running.row, running.spec, partial(self._add, running), running)
+    def _job(self, execution: Execution) -> Job[Any]:
+        job: Job[Any] = Job(execution.row, execution.spec, partial(self._add, execution), execution)
         _ = job.data  # read now: a handler is not called with data that does not fit its type
         return job
 
-    def _add(self, running: Execution, job_type: Any, data: Any, options: dict[str, Any]) -> None:
-        running.children.append(self._chain(running.spec.queue)(job_type, data, options))
+    def _add(self, execution: Execution, job_type: Any, data: Any, options: dict[str, Any]) -> None:
+        execution.run.children.append(self._chain(execution.spec.queue)(job_type, data, options))
 
-    def _end(self, running: Execution, ending: RunResult) -> None:
-        if running.children and not isinstance(ending, (Succeeded, FailedRun, Waits, Progressed, Rerun)):
-            running.children = []  # it failed: what it wanted to add goes with it
-        running.stopped = self._steady()
-        running.ending = ending
+    def _end(self, execution: Execution, result: RunResult) -> None:
+        if execution.run.children and not isinstance(result, (Succeeded, FailedRun, Waits, Progressed, Rerun)):
+            execution.run.children = []  # it failed: what it wanted to add goes with it
+        execution.run.stopped = self._steady()
+        execution.run.result = result
 
-    def _decided(self, running: Execution, ending: Errored) -> RunResult:
+    def _decided(self, execution: Execution, result: Errored) -> RunResult:
         """Ask the retry handler about an error, with a copy of the job as it would be stored. Where that handler is
         code of another program, the error is stored, and the job is left to that program."""
-        row, spec, now = running.row, running.spec, self._now()
-        fault = ending.fault
-        copy = row if running.only_decides else transitions.errored(row, fault, ending.exitcode, now)
+        row, spec, now = execution.row, execution.spec, self._now()
+        fault = result.fault
+        copy = row if execution.only_decides else transitions.errored(row, fault, result.exitcode, now)
         if spec.lifetime and now >= later(row.create_time, spec.lifetime):
-            return Decided(fault, ending.exitcode)
+            return Decided(fault, result.exitcode)
         job: Job[Any] = Job(copy, spec, is_draft=True)
         here = os.getpid()
         try:
-            retry = self._retry_of(running)
+            retry = self._retry_of(execution)
             if retry is None:
-                pause = AGAIN_AFTER if ending.exitcode < 200 else _crash_pause(copy, fault)
-                return Decided(fault, ending.exitcode, Rerun(fault, delay=pause) if pause else None)
+                pause = AGAIN_AFTER if result.exitcode < 200 else _crash_pause(copy, fault)
+                return Decided(fault, result.exitcode, Rerun(fault, delay=pause) if pause else None)
             verdict = retry(job, fault)
             _end_forked(here, verdict)
-            return _judgement(verdict, ending, edits_of(job), spec)
+            return _judgement(verdict, result, edits_of(job), spec)
         except NotRegistered as name:
             unknown = f"the retry strategy {name} is not registered here"
-            return GivenBack(unknown, started=False) if running.only_decides else ending
+            return GivenBack(unknown, started=False) if execution.only_decides else result
         except BaseException as error:
             _end_forked(here, error)
             raised = Fault.of(error)
             message = f"its retry handler raised {raised} when asked about: {fault}"
             return Decided(Fault("error", clean(message), raised.type, raised.kinds, raised.traceback), 500)
 
-    def _retry_of(self, running: Execution) -> RetryHandler | None:
-        return running.spec.retry_of(running.row)
+    def _retry_of(self, execution: Execution) -> RetryHandler | None:
+        return execution.spec.retry_of(execution.row)
 
 
 def _end_forked(here: int, value: object) -> None:
@@ -342,22 +274,22 @@ def _end_forked(here: int, value: object) -> None:
 
 
 @contextmanager
-def _told_by_signal(running: Execution, is_told: Callable[[], bool]) -> Iterator[None]:
+def _told_by_signal(execution: Execution, is_told: Callable[[], bool]) -> Iterator[None]:
     """In a child: a SIGTERM of the engine says that nobody waits for this handler any more. It is told by an exception,
     so that it can tidy up; and if it takes no notice, its process is killed a while later. Others send that signal too,
     as a service manager does to all processes of a service: then the engine decides when this one ends."""
     inside = True
 
     def told(_number: int, _frame: object) -> None:
-        if inside and not running.abandoned and is_told():
-            running.abandoned = True
+        if inside and not execution.abandoned and is_told():
+            execution.abandon()
             raise SystemExit("told to stop: its job was cancelled")
 
     before = signal.signal(signal.SIGTERM, told)
     try:
         yield
     except BaseException:
-        if not running.abandoned:
+        if not execution.abandoned:
             raise
     finally:
         inside = False
@@ -374,14 +306,14 @@ async def _in_thread(judge: Callable[[], RunResult]) -> RunResult:
     inside = contextvars.copy_context()  # the span it belongs to is in there
     future: asyncio.Future[RunResult] = loop.create_future()
 
-    def done(ending: RunResult) -> None:
+    def done(result: RunResult) -> None:
         if not future.done():
-            future.set_result(ending)
+            future.set_result(result)
 
     def work() -> None:
-        ending = inside.run(judge)
+        result = inside.run(judge)
         try:
-            loop.call_soon_threadsafe(done, ending)
+            loop.call_soon_threadsafe(done, result)
         except RuntimeError:
             pass  # the loop is closed: nobody waits for it
 
@@ -389,14 +321,14 @@ async def _in_thread(judge: Callable[[], RunResult]) -> RunResult:
     return await future
 
 
-def _ending(running: Execution, value: Any) -> RunResult:
-    """What the code of this phase returned or raised, as an ending."""
+def _result(execution: Execution, value: Any) -> RunResult:
+    """What the code of this phase returned or raised, as a result."""
     if isinstance(value, Errored | Succeeded):
         return value
-    if running.row.phase == states.CANCELLING:
+    if execution.row.phase == states.CANCELLING:
         return CancelHandled(Fault.of(value) if isinstance(value, BaseException) else None)
-    make = answer_ending if running.row.phase == states.ANSWERED else ending_of
-    return make(value, running.spec.dump)
+    make = answer_ending if execution.row.phase == states.ANSWERED else ending_of
+    return make(value, execution.spec.dump)
 
 
 def _stored_error(row: Row) -> Errored:
@@ -410,19 +342,19 @@ def _crash_pause(row: Row, fault: Fault) -> float:
     return transitions.CRASH_PAUSES[max(row.crashes - 2, 0)]
 
 
-def _judgement(verdict: Any, ending: Errored, edits: Edits | None, spec: Spec) -> Decided:
+def _judgement(verdict: Any, result: Errored, edits: Edits | None, spec: Spec) -> Decided:
     """What a retry handler said. A time or data in its `Retry(...)` count more than what it changed in its copy."""
     match verdict:
         case Retry():
             chosen = again(verdict, spec.dump)
             if edits and edits.at is not None and verdict.delay is None and verdict.at is None:
                 chosen = replace(chosen, at=edits.at)
-            if not chosen.at and chosen.delay < ending.rest:
-                chosen = replace(chosen, delay=ending.rest)
-            return Decided(ending.fault, ending.exitcode, chosen, edits)
+            if not chosen.at and chosen.delay < result.rest:
+                chosen = replace(chosen, delay=result.rest)
+            return Decided(result.fault, result.exitcode, chosen, edits)
         case None | False:
-            return Decided(ending.fault, ending.exitcode, edits=edits)
+            return Decided(result.fault, result.exitcode, edits=edits)
         case Failed():
-            return Decided(Fault("failed", clean(str(verdict.reason))), ending.exitcode, edits=edits)
+            return Decided(Fault("failed", clean(str(verdict.reason))), result.exitcode, edits=edits)
         case _:
             raise TypeError(f"a retry handler returns Retry(...), Failed(...) or None, not {type(verdict).__name__}")

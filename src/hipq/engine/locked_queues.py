@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 LOOK: Final = 500_000
 """Microseconds between looks whether a lock is gone."""

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hipq.events import Events
-from hipq.stores.base import EARLIEST, EndPlace, Store
+from hipq.stores.protocols import Store
+from hipq.stores.values import EARLIEST, EndPlace
 
 STEP: Final = 1_000
 

@@ -11,6 +11,10 @@ POLL: Final = 1.0
 LINGER: Final = 20_000
 """Microseconds until a look after something happened: catches what was added while its wake-up call was held back, and
 learns of jobs that are due before the next poll."""
+TIDYING = 5_000_000
+"""Microseconds in which a handler that was told to stop, because its time was over, may end by itself."""
+BLOCKED_FOR: Final = 5_000_000
+"""Microseconds until a save that somebody's transaction stood in the way of is tried again: a try may take a second."""
 SHARE: Final = 20
 LONGEST_REST: Final = 5_000_000
 """Microseconds: later than this nobody looks, whatever it costs."""

@@ -11,7 +11,7 @@ from hipq.job.order import Order
 from hipq.job.retries import RetryHandler
 from hipq.job.spec import Spec
 from hipq.limits.code import Throttler
-from hipq.stores.base import ANY_TYPE
+from hipq.stores.claims import ANY_TYPE
 
 if TYPE_CHECKING:
     from hipq.engine.lanes import Scheduler

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from hipq.engine.launch import Execution
 from hipq.engine.queues import EngineQueue
+from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions
 from hipq.job.model import Change, queue_of
 from hipq.job.order import Order
-from hipq.job.states import ANSWERED
-from hipq.stores.base import Store
+from hipq.job.states import ANSWERED, WAITING
+from hipq.stores.protocols import Store
 
 STEP = 500
 
@@ -22,7 +22,7 @@ def orphans(store: Store, queues: Mapping[int, EngineQueue], now: int) -> list[C
     """Jobs whose engine has no live lease come back without a failure, and run apart from others from now on. Their
     answers may be there: the engine may have sent their requests."""
     found = []
-    for row in store.orphans(list(queues), STEP):
+    for row in store.owned(list(queues), None, STEP):
         after, spec = transitions.rescued(row, now), queues[queue_of(row.id)].specs.get(row.job_type)
         seeking = wait_transitions.agreed(after, spec.fence, spec.cancelled is not None) if spec and spec.fn else None
         found.append(Change(row, after, (), "rescued", seeking=seeking))
@@ -33,7 +33,7 @@ def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:
     """Waiting jobs whose moment has come: they look at their answer again, are called off, or have timed out; that is
     an error, to be judged by an engine that has their retry handler."""
     found = []
-    for row in store.overdue(queue, now, STEP):
+    for row in store.due(queue, WAITING, now, STEP):
         after = wait_transitions.overdue(row, order, now)
         found.append(Change(row, after, (), "answered" if after.phase == ANSWERED else "timed out"))
     return found
@@ -55,8 +55,8 @@ def forgotten(
         if job_id not in in_flight
     ]
     taken = [
-        running
-        for job_id, running in in_flight.items()
-        if job_id not in owned or owned[job_id].token != running.row.token
+        execution
+        for job_id, execution in in_flight.items()
+        if job_id not in owned or owned[job_id].token != execution.row.token
     ]
     return back, taken

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import assert_never
+from collections.abc import Sequence
+from typing import NamedTuple, assert_never
 
 import msgspec
 from msgspec.structs import replace
 
-from hipq.engine.launch import Execution
 from hipq.errors import KeyTaken, StoreBusy, StoreRefused
+from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.fault import Fault, clean, timeout
-from hipq.job.matching import Placed
-from hipq.job.model import Change, New, Row, remember
+from hipq.job.model import Change, Row, remember
 from hipq.job.order import Order
 from hipq.job.retries import NotRegistered
 from hipq.job.run_result import (
@@ -32,119 +32,158 @@ from hipq.job.run_result import (
 from hipq.job.spec import Spec
 from hipq.job.states import ANSWERED, CANCELLING, ERROR, EXECUTING, FINAL, INITIAL, RETRY
 from hipq.job.when import later
-from hipq.stores.base import Store, Stored, Turned
-from hipq.stores.inbox_transaction import KEYS_AT_ONCE
+from hipq.stores.claims import Turned
+from hipq.stores.protocols import Store
 
 KEEPS_ITS_ANSWER = (AnswerHandlerFailed, Crashed, GivenBack)
-"""Endings after which a job has its answer still before it, if it neither ended nor failed."""
+"""Results after which a job has its answer still before it, if it neither ended nor failed."""
 
 
-def settle(running: Execution, order: Order, now: int) -> Change:
-    """The change that saves a stopped job: through its retry handler's verdict, onto a copy, never back into memory."""
-    row, ending = running.row, running.ending
-    assert ending is not None
+class _Settled(NamedTuple):
+    """What becomes of a row."""
+
+    after: Row
+    event: str
     errored: Row | None = None
-    """As it is with its failure, before what follows from that."""
-    match ending:
+    """The row with its failure, before what follows from that."""
+
+
+def settle(execution: Execution, order: Order, now: int) -> Change:
+    """The change that saves a stopped job: through its retry handler's verdict, onto a copy, never back into memory."""
+    row, result, spec = execution.row, execution.run.result, execution.spec
+    assert result is not None
+    settled = _settled(execution, result, order, now)
+    after = settled.after
+    if execution.run.note:
+        after = replace(after, history=remember(after.history, now, "ran", **execution.run.note))
+    if after.state != FINAL and (spec.fence or spec.cancelled):
+        after = _agreed(after, spec)
+    is_kept = isinstance(result, KEEPS_ITS_ANSWER) and after.state == row.state
+    used = 0 if execution.answer is None or is_kept else execution.answer.id
+    seeking = _seeking(execution, settled.errored or after, after.state == FINAL, settled.event)
+    return Change(row, _one_write(row, after), tuple(execution.run.children), settled.event, used, seeking)
+
+
+def _settled(execution: Execution, result: RunResult, order: Order, now: int) -> _Settled:
+    row = execution.row
+    match result:
         case Succeeded():
-            after, event = transitions.succeeded(row, ending.result, ending.exitcode, now), "ok"
+            return _Settled(transitions.succeeded(row, result.result, result.exitcode, now), "ok")
         case FailedRun():
-            after, event = transitions.refused(row, ending.fault, ending.exitcode, now), "failed"
-        case Rerun() if _outlived(running, now):
-            after, event = transitions.outlived(row, ending.fault, ending.exitcode, now), "lifetime over"
+            return _Settled(transitions.refused(row, result.fault, result.exitcode, now), "failed")
         case Rerun():
-            after, event = transitions.asked_again(row, ending, order, now), "again"
+            return _rerun(execution, result, order, now)
         case Waits():
-            latest = row.deadline if row.phase == EXECUTING else waiting.load(row.wait).until
-            wait = waiting.begun(ending, latest, waiting.since(row), _life(running), running.spec.answered is None, now)
-            after, event = wait_transitions.waits(row, wait, now, ending.key), "waits"
+            return _waits(execution, result, now)
         case Progressed():
-            after, event = wait_transitions.progressed(row, ending.extend, now), "progress"
-        case AnswerHandlerFailed() if _outlived(running, now):
-            after, event = transitions.outlived(row, ending.fault, 500, now), "lifetime over"
+            return _Settled(wait_transitions.progressed(row, result.extend, now), "progress")
         case AnswerHandlerFailed():
-            after, event = wait_transitions.unread(row, ending.fault, now), "answer failed"
+            return _answer_handler_failed(execution, result, now)
         case CancelHandled():
-            after = wait_transitions.cancel_handled(row, ending.fault, order, now)
-            event = "cancel handler failed" if ending.fault else "cancel handler ended"
-        case Errored() if running.only_decides:  # its retry handler could not be asked
-            after, event = transitions.gave_up(row, ending.fault, now), "gave up"
+            return _cancel_handled(row, result.fault, order, now)
         case Errored():
-            after, event = transitions.errored(row, ending.fault, ending.exitcode, now), "error"
+            return _errored(execution, result, now)
         case Decided():
-            errored = row if running.only_decides else transitions.errored(row, ending.fault, ending.exitcode, now)
-            copy = transitions.edited(errored, ending.edits) if ending.edits else errored
-            if ending.again:
-                after, event = transitions.retried(copy, ending.again, order, now), "again"
-            elif _outlived(running, now):
-                after, event = transitions.gave_up(copy, ending.fault, now), "lifetime over"
-            else:
-                after, event = transitions.gave_up(copy, ending.fault, now), "gave up"
-        case Crashed() if row.phase == CANCELLING and row.crashes >= transitions.CRASHES_ALLOWED:
-            after, event = wait_transitions.cancel_handled(row, ending.fault, order, now), "cancel handler failed"
+            return _decided(execution, result, order, now)
         case Crashed():
-            after = _crashed(running, ending, now)
-            event = "gave up" if after.state == FINAL else "crashed"
+            return _crashed(execution, result, order, now)
         case GivenBack():
-            after, event = transitions.given_back(row, ending.reason, ending.started, now), "given back"
+            return _Settled(transitions.given_back(row, result.reason, result.started, now), "given back")
         case _:
-            assert_never(ending)
-    if running.note:
-        after = replace(after, history=remember(after.history, now, "ran", **running.note))
-    if after.state != FINAL and (running.spec.fence or running.spec.cancelled):
-        after = _agreed(after, running.spec)
-    kept = isinstance(ending, KEEPS_ITS_ANSWER) and after.state == row.state
-    used = 0 if running.answer is None or kept else running.answer.id
-    seeking = _seeking(running, errored, after, event)
-    return Change(row, _one_write(row, after), tuple(running.children), event, used, seeking)
+            assert_never(result)
 
 
-def _crashed(running: Execution, ending: Crashed, now: int) -> Row:
+def _rerun(execution: Execution, result: Rerun, order: Order, now: int) -> _Settled:
+    if _outlived(execution, now):
+        return _Settled(transitions.outlived(execution.row, result.fault, result.exitcode, now), "lifetime over")
+    return _Settled(transitions.asked_again(execution.row, result, order, now), "again")
+
+
+def _waits(execution: Execution, result: Waits, now: int) -> _Settled:
+    row, life = execution.row, _life(execution)
+    latest = row.deadline if row.phase == EXECUTING else waiting.load(row.wait).until
+    is_final = execution.spec.answered is None and not result.is_answer_read
+    wait = waiting.begun(result, latest, waiting.since(row), life, is_final, now)
+    return _Settled(wait_transitions.waits(row, wait, now, result.key), "waits")
+
+
+def _answer_handler_failed(execution: Execution, result: AnswerHandlerFailed, now: int) -> _Settled:
+    if _outlived(execution, now):
+        return _Settled(transitions.outlived(execution.row, result.fault, 500, now), "lifetime over")
+    return _Settled(wait_transitions.unread(execution.row, result.fault, now), "answer failed")
+
+
+def _cancel_handled(row: Row, fault: Fault | None, order: Order, now: int) -> _Settled:
+    event = "cancel handler failed" if fault else "cancel handler ended"
+    return _Settled(wait_transitions.cancel_handled(row, fault, order, now), event)
+
+
+def _errored(execution: Execution, result: Errored, now: int) -> _Settled:
+    if execution.only_decides:  # its retry handler could not be asked
+        return _Settled(transitions.gave_up(execution.row, result.fault, now), "gave up")
+    return _Settled(transitions.errored(execution.row, result.fault, result.exitcode, now), "error")
+
+
+def _decided(execution: Execution, result: Decided, order: Order, now: int) -> _Settled:
+    errored = execution.row
+    if not execution.only_decides:
+        errored = transitions.errored(errored, result.fault, result.exitcode, now)
+    copy = transitions.edited(errored, result.edits) if result.edits else errored
+    if result.again:
+        return _Settled(transitions.retried(copy, result.again, order, now), "again", errored)
+    event = "lifetime over" if _outlived(execution, now) else "gave up"
+    return _Settled(transitions.gave_up(copy, result.fault, now), event, errored)
+
+
+def _crashed(execution: Execution, result: Crashed, order: Order, now: int) -> _Settled:
     """A crash is an error like any other: of the handler, for the retry handler; of the answer handler, after which it
-    is called again. What else crashed is called again, too, and not for ever."""
-    row, judged = running.row, _is_judged(running)
-    if running.only_decides or row.phase == CANCELLING:
-        return transitions.crashed_aside(row, ending.fault, now)
-    if row.phase == ANSWERED:
-        return wait_transitions.crashed(row, ending.fault, ending.exitcode, now, judged)
-    if not ending.own:
-        return transitions.suspected(row, ending.fault, now)
-    return transitions.crashed(row, ending.fault, ending.exitcode, now, judged)
+    is called again. Other code that crashed is called again, too, but not for ever."""
+    row = execution.row
+    if row.phase == CANCELLING and row.crashes >= transitions.CRASHES_ALLOWED:
+        return _cancel_handled(row, result.fault, order, now)
+    if execution.only_decides or row.phase == CANCELLING:
+        after = transitions.crashed_aside(row, result.fault, now)
+    elif row.phase == ANSWERED:
+        after = wait_transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
+    elif not result.own:
+        after = transitions.suspected(row, result.fault, now)
+    else:
+        after = transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
+    return _Settled(after, "gave up" if after.state == FINAL else "crashed")
 
 
-def _is_judged(running: Execution) -> bool:
+def _is_judged(execution: Execution) -> bool:
     """Whether anything decides about an error of this job: if not this program, then one that has its strategy, or can
     read what a newer program has stored."""
     try:
-        return running.spec.retry_of(running.row) is not None
+        return execution.spec.retry_of(execution.row) is not None
     except (NotRegistered, msgspec.DecodeError):
         return True
 
 
-def _seeking(running: Execution, errored: Row | None, after: Row, event: str) -> Row | None:
-    """As what it looks for an answer that may have come before it failed. That is its end all the same if it had an
-    answer already, or its lifetime is over."""
-    if after.state == FINAL and (running.row.phase != EXECUTING or event == "lifetime over"):
+def _seeking(execution: Execution, row: Row, is_final: bool, event: str) -> Row | None:
+    """The row as it looks for an answer that may have come before the job failed. The failure is the job's end all the
+    same if the job had an answer already, or its lifetime is over."""
+    if is_final and (execution.row.phase != EXECUTING or event == "lifetime over"):
         return None
-    row = errored or after
-    return _agreed(row, running.spec) if row.state in (ERROR, RETRY) else None
+    return _agreed(row, execution.spec) if row.state in (ERROR, RETRY) else None
 
 
 def _agreed(row: Row, spec: Spec) -> Row:
     return wait_transitions.agreed(row, spec.fence, spec.cancelled is not None)
 
 
-def overran(running: Execution) -> RunResult:
+def overran(execution: Execution) -> RunResult:
     """How it ends if its code takes longer than it may."""
 
     def fault(code: str) -> Fault:
-        return timeout(f"its {code} ran longer than {running.limit / 1e6:g} s")
+        return timeout(f"its {code} ran longer than {execution.limit / 1e6:g} s")
 
-    if running.only_decides or (running.answer and running.answer.error):
+    if execution.only_decides or (execution.answer and execution.answer.error):
         return Decided(fault("retry handler"), 504)
-    if running.row.phase == ANSWERED:
+    if execution.row.phase == ANSWERED:
         return AnswerHandlerFailed(fault("answer handler"))
-    if running.row.phase == CANCELLING:
+    if execution.row.phase == CANCELLING:
         return CancelHandled(fault("cancel handler"))
     return Errored(fault("handler"), 504)
 
@@ -156,39 +195,39 @@ def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) ->
     the changes that were made, what became of them, and the ids of those that must wait.
     """
     saved: list[Change] = []
+    turns: list[Turned] = []
     blocked: set[int] = set()
-    lost: set[int] = set()
-    children: list[tuple[New, Stored]] = []
-    answered: dict[int, Row] = {}
-    placed: list[Placed] = []
     alone = [[change] for change in changes if change.children]
     plain = [change for change in changes if not change.children]
-    todo = [plain[start : start + KEYS_AT_ONCE] for start in range(0, len(plain), KEYS_AT_ONCE)] + alone
+    step = store.changes_at_once
+    todo = [plain[start : start + step] for start in range(0, len(plain), step)] + alone
     while todo:
         some = todo.pop(0)
         try:
-            turned = store.turn(engine_id, some, [], now)
+            turns.append(store.turn(engine_id, some, [], now))
+            saved += some
         except KeyTaken as error:
             taken = error.holders
             todo.insert(0, [key_taken(one, taken[i], now) if (i := one.before.id) in taken else one for one in some])
-            continue
         except StoreRefused as error:
-            if len(some) > 1:
-                todo[:0] = [[change] for change in some]
-            elif some[0].event == "unstorable":
+            if some[0].event == "unstorable" and len(some) == 1:
                 raise
-            else:
-                todo.insert(0, [unstorable(some[0], str(error), now)])
-            continue
+            todo[:0] = [[one] if len(some) > 1 else [unstorable(one, str(error), now)] for one in some]
         except StoreBusy:
             blocked.update(change.before.id for more in (some, *todo) for change in more)
             break  # each further try may cost a second more
-        saved += some
-        lost |= turned.lost
-        children += turned.children
-        answered |= turned.answered
-        placed += turned.placed
-    return saved, Turned(frozenset(lost), [], children, answered=answered, placed=placed), blocked
+    return saved, _together(turns), blocked
+
+
+def _together(turns: Sequence[Turned]) -> Turned:
+    """What several turns that claimed nothing did."""
+    return Turned(
+        frozenset(job_id for turned in turns for job_id in turned.lost),
+        [],
+        [child for turned in turns for child in turned.children],
+        answered={job_id: row for turned in turns for job_id, row in turned.answered.items()},
+        placed=[one for turned in turns for one in turned.placed],
+    )
 
 
 def key_taken(change: Change, holder: int, now: int) -> Change:
@@ -217,10 +256,10 @@ def _one_write(before: Row, after: Row) -> Row:
     return after if after.token == before.token + 1 else replace(after, token=before.token + 1)
 
 
-def _life(running: Execution) -> int:
+def _life(execution: Execution) -> int:
     """When its lifetime is over; 0 = never."""
-    return later(running.row.create_time, running.spec.lifetime) if running.spec.lifetime else 0
+    return later(execution.row.create_time, execution.spec.lifetime) if execution.spec.lifetime else 0
 
 
-def _outlived(running: Execution, now: int) -> bool:
-    return 0 < _life(running) <= now
+def _outlived(execution: Execution, now: int) -> bool:
+    return 0 < _life(execution) <= now

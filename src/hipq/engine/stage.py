@@ -5,10 +5,15 @@ Until then it is in no index a claim reads: a million jobs for next week cost a 
 
 from __future__ import annotations
 
-from hipq.job import transitions
-from hipq.job.model import Change
+import msgspec
+
+from hipq.errors import Invalid, shown
+from hipq.job import meta, retries, transitions, windows
+from hipq.job.fault import clean
+from hipq.job.model import Change, Row
 from hipq.job.order import Order
-from hipq.stores.base import Store
+from hipq.job.states import SCHEDULED
+from hipq.stores.protocols import Store
 
 STEP = 1_000
 """Rows a step, so that a backlog that falls due at once delays no turn for long."""
@@ -16,10 +21,34 @@ STEP = 1_000
 
 def stage(store: Store, queue: int, now: int) -> tuple[int, bool]:
     """Stage one step; how many, and whether more may be due."""
-    count = store.stage(queue, now, STEP)
+    count = store.stage(queue, SCHEDULED, now, STEP)
     return count, count == STEP
 
 
 def rank(store: Store, queue: int, order: Order, now: int) -> list[Change]:
-    """Jobs that are due and were added in plain SQL (docs/tables.md) get their rank; then they can be staged."""
-    return [Change(row, transitions.ranked(row, order, now)) for row in store.unranked(queue, now, STEP)]
+    """Jobs that are due and were added in plain SQL (docs/tables.md) get their rank; then they can be staged. One that
+    no engine could work with ends here, before it can be in anybody's way."""
+    found = []
+    for row in store.due(queue, SCHEDULED, now, STEP):
+        if reason := _unreadable(row):
+            found.append(Change(row, transitions.unreadable(row, reason, now), (), "error"))
+        else:
+            found.append(Change(row, transitions.ranked(row, order, now)))
+    return found
+
+
+def _unreadable(row: Row) -> str:
+    """What of a job that another program added cannot be read; "" = nothing."""
+    try:
+        windows.load(row.time_windows)
+    except Invalid as error:
+        return clean(f"time_windows, {shown(row.time_windows)}, cannot be used: {error}")
+    try:
+        own = meta.load(row.meta).retry
+        if own is not None:
+            retries.handler(own, {})
+    except retries.NotRegistered:
+        pass  # the program that has this code is asked when the job fails
+    except (msgspec.MsgspecError, TypeError) as error:
+        return clean(f"meta, {shown(row.meta)}, cannot be used: {error}")
+    return ""

@@ -20,9 +20,14 @@ from hipq.job.model import Change, Row
 from hipq.job.states import PARKED, READY
 from hipq.job.windows import is_open
 from hipq.limits.code import Verdict, verdict
-from hipq.stores.base import Asked, Claim, Store
+from hipq.stores.asking import BESIDE_NEW
+from hipq.stores.claims import Asked, Claim
+from hipq.stores.protocols import Store
 
-PAGE: Final = 500
+MOST_DUE: Final = 500
+"""Due jobs that a throttler sees at a time."""
+PAGE: Final = MOST_DUE - BESIDE_NEW
+"""Of these, jobs that nobody has asked about yet, or parked ones where there are none."""
 TICKET_SECONDS: Final = 60.0
 """How long a throttler may take. Then another engine may ask its own, and this one asks again, in another thread."""
 MANY_HUNG: Final = 5

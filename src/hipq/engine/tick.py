@@ -16,7 +16,8 @@ from hipq.events import Events
 from hipq.job.cron import after, between, latest
 from hipq.job.model import New
 from hipq.job.when import SECOND
-from hipq.stores.base import Store, Stored
+from hipq.stores.protocols import Store
+from hipq.stores.values import Stored
 
 SET_BACK: Final = 86_400 * SECOND
 """A last tick further ahead than this is of a clock that was wrong: the schedule begins anew. Up to then the ticks

@@ -1,25 +1,25 @@
-"""Where handlers run. A runner is fed batches and takes the next job itself when a hand is free: no future per job."""
+"""Where handlers run. A runner is fed batches and takes the next execution itself when a hand is free: no future per
+job."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
-Task = Any
-"""A job in memory. A runner reads its `started`, `stopped` and `bears_until`, writes its `abandoned` and `handle`."""
+from hipq.executors.execution import Execution
 
 
 class Runner(Protocol):
-    def launch(self, tasks: Iterable[Task]) -> None:
+    def launch(self, executions: Iterable[Execution], /) -> None:
         """Run these as soon as hands are free, in this order."""
 
-    def unstarted(self) -> list[Task]:
+    def unstarted(self) -> list[Execution]:
         """Take back what has not been started."""
 
-    def abandon(self, task: Task) -> None:
-        """Nobody waits for this one any more: stop it if that is possible, and do not count it."""
+    def abandon(self, execution: Execution) -> None:
+        """The execution was abandoned: stop its code if that is possible, and do not count its hand."""
 
     def stuck(self, steady: int) -> int:
-        """Abandoned tasks that still run when they should not any more, because nothing can stop a thread."""
+        """Abandoned executions that still run when they should not any more, because nothing can stop a thread."""
 
     def close(self) -> None: ...

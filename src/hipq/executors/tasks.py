@@ -10,7 +10,8 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+
+from hipq.executors.execution import Execution
 
 DEAF = 5.0
 """Seconds without an answer after which the event loop counts as blocked."""
@@ -32,12 +33,14 @@ os.register_at_fork(after_in_child=_stop_in_child)
 class Tasks:
     """At most `concurrency` coroutines, each taking one job after the other while there are any."""
 
-    def __init__(self, run: Callable[[Any], Awaitable[None]], concurrency: int) -> None:
+    def __init__(self, run: Callable[[Execution], Awaitable[None]], concurrency: int) -> None:
         self._run = run
         self._concurrency = concurrency
-        self._pending: deque[Any] = deque()
+        self._pending: deque[Execution] = deque()
         self._hands: set[asyncio.Task[None]] = set()
-        self._stuck: dict[asyncio.Task[None], Any] = {}
+        self._task_of: dict[Execution, asyncio.Task[None]] = {}
+        """The tasks in which executions run."""
+        self._stuck: dict[asyncio.Task[None], Execution] = {}
         self._asked_at = 0.0
         """When the loop was asked to cancel something and has not answered since; 0 = it has."""
         self._closing = False
@@ -58,8 +61,8 @@ class Tasks:
             if os.getpid() != here:
                 os._exit(0)  # a process that a handler forked: see `_stop_in_child`
 
-    def launch(self, tasks: Iterable[Any]) -> None:
-        self._pending.extend(tasks)
+    def launch(self, executions: Iterable[Execution]) -> None:
+        self._pending.extend(executions)
         self._loop.call_soon_threadsafe(self._more_hands)
 
     def _more_hands(self) -> None:
@@ -76,22 +79,24 @@ class Tasks:
     async def _work(self) -> None:
         while self._pending:
             try:
-                task = self._pending.popleft()
+                execution = self._pending.popleft()
             except IndexError:  # the engine took it back just now
                 return
-            if task.abandoned:
+            if execution.abandoned:
                 continue
-            task.handle = asyncio.current_task()
+            task = asyncio.current_task()
+            assert task is not None
+            self._task_of[execution] = task
             try:
-                await self._run(task)
+                await self._run(execution)
             except BaseException:
                 return  # abandoned: this hand ends, another takes its place
             finally:
-                task.handle = None
-            if task.abandoned:
+                del self._task_of[execution]
+            if execution.abandoned:
                 return  # it took no notice, and was replaced meanwhile
 
-    def unstarted(self) -> list[Any]:
+    def unstarted(self) -> list[Execution]:
         found = []
         while self._pending:
             try:
@@ -100,22 +105,21 @@ class Tasks:
                 break
         return found
 
-    def abandon(self, task: Any) -> None:
+    def abandon(self, execution: Execution) -> None:
         def cancel() -> None:
             self._asked_at = 0.0
-            if task.handle is not None:
-                self._stuck[task.handle] = task  # until it ends: it may take no notice
-                task.handle.cancel()
+            if (task := self._task_of.get(execution)) is not None:
+                self._stuck[task] = execution  # until it ends: it may take no notice
+                task.cancel()
                 self._more_hands()
 
-        task.abandoned = True
         self._asked_at = self._asked_at or time.monotonic()
         self._loop.call_soon_threadsafe(cancel)
 
     def stuck(self, steady: int) -> int:
         if self._asked_at and time.monotonic() - self._asked_at > DEAF:
             return self._concurrency  # a handler blocks the loop itself: none of its hands can move
-        return sum(steady >= task.bears_until for task in list(self._stuck.values()))
+        return sum(execution.is_stuck(steady) for execution in list(self._stuck.values()))
 
     def close(self) -> None:
         def stop() -> None:

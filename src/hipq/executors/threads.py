@@ -5,22 +5,32 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Generic, Protocol, TypeVar
+
+from hipq.executors.execution import Execution
 
 
-class Threads:
+class Runnable(Protocol):
+    @property
+    def abandoned(self) -> bool: ...
+
+
+T = TypeVar("T", bound=Runnable)
+
+
+class Threads(Generic[T]):
     """At most `concurrency` threads, started when there is work. One that outlives its job's time-out is replaced."""
 
-    def __init__(self, run: Callable[[Any], None], concurrency: int, name: str = "hipq") -> None:
+    def __init__(self, run: Callable[[T], None], concurrency: int, name: str = "hipq") -> None:
         self._run = run
         self._concurrency = concurrency
         self._name = name
-        self._queue: SimpleQueue[Any] = SimpleQueue()
+        self._queue: SimpleQueue[T | None] = SimpleQueue()
         self._threads = 0
-        self._stuck: set[Any] = set()
+        self._stuck: set[T] = set()
         self._lock = threading.Lock()
 
-    def launch(self, tasks: Iterable[Any]) -> None:
+    def launch(self, tasks: Iterable[T]) -> None:
         """RuntimeError if there is no thread at all, and none can be started: then nobody has begun with anything."""
         count = 0
         for task in tasks:
@@ -49,24 +59,24 @@ class Threads:
                         self._stuck.remove(task)
                         return
 
-    def unstarted(self) -> list[Any]:
-        found = []
+    def unstarted(self) -> list[T]:
+        found: list[T] = []
         while True:
             try:
-                found.append(self._queue.get_nowait())
+                if (task := self._queue.get_nowait()) is not None:
+                    found.append(task)
             except Empty:
                 return found
 
-    def abandon(self, task: Any) -> None:
+    def abandon(self: Threads[Execution], execution: Execution) -> None:
         with self._lock:
-            task.abandoned = True
-            if task.started and not task.stopped:
-                self._stuck.add(task)
+            if execution.run.is_under_way:
+                self._stuck.add(execution)
                 threading.Thread(target=self._work, name=f"{self._name}-handler", daemon=True).start()
 
-    def stuck(self, steady: int) -> int:
+    def stuck(self: Threads[Execution], steady: int) -> int:
         with self._lock:
-            return sum(steady >= task.bears_until for task in self._stuck)
+            return sum(execution.is_stuck(steady) for execution in self._stuck)
 
     def close(self) -> None:
         for _ in range(self._threads):

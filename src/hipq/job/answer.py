@@ -1,4 +1,4 @@
-"""Answers: what comes from outside, and how it is kept. Pure: no I/O, no clock."""
+"""Answers: what arrives from outside, and the form in which the inbox keeps it. Pure: no I/O, no clock."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hipq.job.when import SECOND, to_datetime
 
 
 class Answered(enum.StrEnum):
-    """What became of an answer when it came."""
+    """What became of an answer when it arrived: the word that its sender is told."""
 
     MATCHED = "matched"
     BUFFERED = "buffered"
@@ -37,7 +37,7 @@ LATE: Final = "late"
 UNREADABLE: Final = "unreadable"
 
 STATES: Final = {
-    NEW: "another program brought it in plain SQL, and no engine has looked at it yet",
+    NEW: "another program inserted it in plain SQL, and no engine has matched it yet",
     BUFFERED: "kept until a job wants it",
     MATCHED: "its job has it, and has not looked at it yet",
     PROGRESS: "its job looked at it and goes on waiting",
@@ -48,27 +48,28 @@ STATES: Final = {
     LATE: "its job had ended, was being cancelled, or was past that attempt",
     UNREADABLE: "its message does not say which job it is for, or cannot be read: its note says why",
 }
-"""Where an answer in the inbox can be."""
+"""The states of an answer in the inbox, and what each says."""
 REPLAYABLE: Final = (NEW, BUFFERED, CONFLICT, LATE, UNREADABLE)
-"""Of those, the ones in which nobody has used it, or has it before them."""
+"""The states of answers that no job has used or is about to look at: such an answer may be delivered anew."""
 
 
 class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
     """How long a queue keeps answers, in seconds."""
 
     answer_ttl: float = 7 * 86_400.0
-    """Those that nobody has used."""
+    """How long an answer is kept that no job has used (case 10)."""
     early_window: float = 3600.0
-    """How long before its job an answer may come; and how long after a job's end one is still to that job."""
+    """How long before its job is added an answer may arrive (case 2), and how long after the end of a job an answer to
+    its key is still one to that job (case 8)."""
     answer_memory: float = 86_400.0
-    """How long the ids of those that were used are known, so that they are not used twice."""
+    """How long the ids of used answers are remembered, so that no answer is used twice (case 3)."""
 
 
 DEFAULT_KEEPING: Final = Keeping()
 
 
 class NewAnswer(msgspec.Struct, frozen=True):
-    """An answer to be stored."""
+    """An answer to be delivered."""
 
     queue: int
     job_type: str
@@ -76,29 +77,29 @@ class NewAnswer(msgspec.Struct, frozen=True):
     data: str
     arrived: int
     early_until: int
-    """A job that is added later than this does not take it (0 = none does, for it names its job);"""
+    """A job that is added after this moment does not take the answer; 0 = none does, for the answer names its job."""
     remember_until: int
-    """until then its id is known, once it has been used;"""
+    """The moment until which the answer's id is remembered, once the answer has been used."""
     keep_until: int
-    """and until then it is kept, if it is not."""
+    """The moment until which the answer is kept while nobody uses it."""
     early: int
-    """Microseconds after the end of a job in which an answer to its key is one to it."""
+    """The early window of the queue in microseconds."""
     tenant: str = ""
     answer_id: str = ""
-    """What tells it from others with the same key, if the sender said so."""
+    """What tells the answer from others with the same key; "" = the sender gave it no id."""
     error: bool = False
     attempt: int = 0
-    """The attempt it is an answer to, if the sender said so."""
+    """The attempt that the answer is for; 0 = the sender did not say."""
     fence: bool | None = None
-    """Whether its job type refuses answers to other attempts; None = the type is not known here."""
+    """Whether the job type refuses answers to other attempts; None = this program does not know the type."""
     job: int = 0
-    """The very job it is an answer to, if the sender said so: not another one that has its key by now."""
+    """The very job that the answer is for, and not another one that has its key by now; 0 = any that has the key."""
     unreadable: str = ""
-    """Why it is for no job at all; it has no key then."""
+    """Why the answer is for no job at all; it has no key then."""
 
     @property
     def whole_key(self) -> tuple[int, str, str, str]:
-        """What its job is found by. What is for no job is alone: others like it need not wait for it."""
+        """What the job is found by. An unreadable answer has one of its own, so that no other waits for its turn."""
         alone = f"\0{self.answer_id}\0{self.hash}" if self.unreadable else ""
         return (self.queue, self.tenant, self.job_type, self.job_key + alone)
 
@@ -108,12 +109,12 @@ class NewAnswer(msgspec.Struct, frozen=True):
 
     @property
     def twin(self) -> int:
-        """By which the same answer is found: one to the same key, with the same id. 0 = it has no id."""
+        """The number by which the same answer is found: one to the same key, with the same id. 0 = it has no id."""
         return number_of(*map(str, self.whole_key), self.answer_id) if self.answer_id else 0
 
 
 class Kept(msgspec.Struct, array_like=True, frozen=True):
-    """An answer as the inbox has it, its columns in table order."""
+    """An answer as the inbox keeps it, its columns in table order."""
 
     id: int
     queue: int
@@ -140,7 +141,7 @@ KEPT: Final = Kept.__struct_fields__
 
 
 def kept(new: NewAnswer, state: str, job: int, note: str = "") -> Kept:
-    """As it goes into the inbox, which gives it its number."""
+    """The row of a new answer, to which the inbox gives its number."""
     until = new.remember_until if state == SETTLED else new.keep_until
     return Kept(
         0, new.queue, new.tenant, new.job_type, new.job_key, new.answer_id, new.twin, new.hash, new.data,
@@ -172,7 +173,7 @@ class Answer:
 
     @property
     def answer_id(self) -> str:
-        """What its sender calls it; "" if it did not say."""
+        """The id that the sender gave the answer; "" if it gave none."""
         return self._kept.answer_id
 
     @property
@@ -212,7 +213,7 @@ class Answer:
 
     @property
     def copies(self) -> int:
-        """How often it came."""
+        """How often the answer arrived."""
         return self._kept.copies
 
     @property
@@ -224,15 +225,15 @@ class Answer:
 
 
 def number_of(*texts: str) -> int:
-    """What stands for texts where a number is wanted: 64 bits, so that two hardly ever share one."""
-    from hashlib import blake2b  # most programs bring no answers
+    """A number for texts: 64 bits of a hash, so that two hardly ever share one."""
+    from hashlib import blake2b  # most programs deliver no answers
 
     return int.from_bytes(blake2b("\0".join(texts).encode(), digest_size=8).digest(), "big", signed=True)
 
 
 def body_hash(data: str, error: bool) -> str:
-    """Of what a body says, not of how it is written: the order of keys does not count."""
-    from hashlib import blake2b  # most programs bring no answers
+    """The hash of what a body says, not of how it is written: the order of keys does not count."""
+    from hashlib import blake2b  # most programs deliver no answers
 
     if "{" in data:
         data = msgspec.json.encode(msgspec.json.decode(data), order="sorted").decode()
@@ -240,7 +241,7 @@ def body_hash(data: str, error: bool) -> str:
 
 
 def fault_of(answer: Kept) -> Fault:
-    """What an answer with `error` says went wrong."""
+    """The failure that an answer with `error` reports (case 11)."""
     said = payload.decode(answer.data)
     if said is None:
         return Fault("error", "it says that the work failed", "answer", ("answer",))
@@ -248,7 +249,7 @@ def fault_of(answer: Kept) -> Fault:
 
 
 def waited(before: Row, now: int) -> float:
-    """Seconds from the claim of a job that has sent its request to the answer that it did not have `before`."""
-    from hipq.job.waiting import since  # most programs bring no answers
+    """Seconds from the claim of the job that sent the request to its answer, which the job did not have `before`."""
+    from hipq.job.waiting import since  # most programs deliver no answers
 
     return max(now - (since(before) or before.update_time), 0) / SECOND

@@ -42,10 +42,15 @@ def is_traceparent(text: str) -> bool:
     return _TRACEPARENT.fullmatch(text) is not None
 
 
+def to_show(text: str) -> Meta:
+    """The same for those who only show it: what another program has written, and nobody can read, says nothing."""
+    try:
+        return load(text)
+    except msgspec.DecodeError:
+        return _PLAIN
+
+
 def traceparent_in(text: str) -> str:
     """The span in which a job was added, if that was traced; else ""."""
-    try:
-        found = load(text).trace
-    except msgspec.DecodeError:  # not what hipq has written: a job is not to fail for that
-        return ""
+    found = to_show(text).trace
     return found if is_traceparent(found) else ""

@@ -23,7 +23,7 @@ FACTOR_MAX: Final = 1_000_000
 
 
 def name(value: str, what: str) -> str:
-    """The name of an instance or a queue: lower case letters and underscores (seed 004)."""
+    """The name of an instance or a queue: lower case letters and underscores."""
     if not isinstance(value, str) or not _NAME.fullmatch(value):
         raise Invalid(
             f"{what} must be 1 to 40 lower case letters and underscores, starting with a letter, not {shown(value)}"

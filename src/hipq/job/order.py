@@ -1,6 +1,6 @@
 """In which order due jobs start: one text a job, its rank. Lower goes first, byte by byte; equal ranks go by id.
 
-time      time rounded down to the grain, then priority: seed 000's table
+time      time rounded down to the grain, then priority
 priority  priority, then time
 aged(s)   time + priority * s: each point of priority is worth s seconds of waiting, so nothing starves
 

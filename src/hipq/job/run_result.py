@@ -50,6 +50,8 @@ class Waits(msgspec.Struct, frozen=True, tag=True, gc=False):
     key: str = ""
     heartbeat: float = 0.0
     on_timeout: Chosen | None = None
+    is_answer_read: bool = False
+    """An engine is to look at the answer, even where the job's type has no answer handler."""
 
 
 class Progressed(msgspec.Struct, frozen=True, tag=True, gc=False):

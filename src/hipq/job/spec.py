@@ -97,6 +97,14 @@ def takes(code: Any, what: str, parameters: str) -> Any:
     return code
 
 
+def ends(code: Any, what: str, parameters: str) -> Any:
+    """The same for code whose end is that of a job, or decides about one: a generator is not run by calling it."""
+    takes(code, what, parameters)
+    if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
+        raise Invalid(f"{what} is called once and returns: write return, not yield, in {_called(code)}")
+    return code
+
+
 def payload_of(fn: Handler, job_class: type) -> Any:
     """The T of a first parameter annotated `Job[T]`; Any without one."""
     hint = _first_hint(fn)

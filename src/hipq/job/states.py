@@ -1,6 +1,6 @@
-"""The state machine, as one table. Moves in code, CHECKs in the database and docs/states.md derive from it.
+"""The state machine, as one table, from which transitions in code, CHECKs in the database and docs/states.md derive.
 
-`state` is what the user sees (seed 004). `phase` is where the engine has the row.
+`state` is what users see. `phase` is the step of the engine's work that the job is in.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ERROR: Final = "error"
 RETRY: Final = "retry"
 FINAL: Final = "final"
 
-MOVES: Final[Mapping[str, frozenset[str]]] = {
+TRANSITIONS: Final[Mapping[str, frozenset[str]]] = {
     INITIAL: frozenset({RUNNING}),
     RUNNING: frozenset({ERROR, FINAL}),
     ERROR: frozenset({RETRY, FINAL}),
@@ -41,37 +41,37 @@ PHASES: Final[Mapping[str, tuple[str, ...]]] = {
 }
 
 NONE: Final = "NONE"
-"""What a text column says when there is nothing to say: no column is ever NULL."""
+"""The value of an empty text column: no column is ever NULL."""
 
 CODES: Final = (NONE, "ok", "failed", "retry", "error")
 
 MEANING: Final[Mapping[str, str]] = {
-    INITIAL: "added, never tried; `error` is NONE",
-    RUNNING: "claimed: its handler runs, or it waits for its answer; `error` is NONE",
-    ERROR: "it failed, and its retry handler has not been asked yet; `error` says why",
-    RETRY: "it failed, or was given back, and will run again at `scheduled_run_time`; `error` says why",
-    FINAL: "finished for good; `error` is NONE, or says why it did not succeed",
+    INITIAL: "the job was added and never tried; `error` is NONE",
+    RUNNING: "the job is claimed: its handler runs, or the job waits for its answer; `error` is NONE",
+    ERROR: "the job failed, and its retry handler has not been asked yet; `error` says why",
+    RETRY: "the job failed or was given back, and will run again at `scheduled_run_time`; `error` says why",
+    FINAL: "the job is finished for good; `error` is NONE, or says why it did not succeed",
 }
 
 
-class IllegalMove(AssertionError):
-    """A job was about to make a move the table does not have."""
+class IllegalTransition(AssertionError):
+    """A job was about to make a transition that the table does not have."""
 
 
 def follow(state: str, *path: str) -> str:
-    """Follow legal moves one by one and return where they end; an illegal one raises."""
+    """Follow transitions one by one and return the last state; an illegal one raises."""
     for step in path:
-        if step not in MOVES[state]:
-            raise IllegalMove(f"{state} -> {step} is not a legal move")
+        if step not in TRANSITIONS[state]:
+            raise IllegalTransition(f"{state} -> {step} is not a legal transition")
         state = step
     return state
 
 
 def reachable(before: str, after: str) -> bool:
-    """Whether legal moves lead from one stored state to another: what an audit of the rows may see."""
+    """Whether transitions lead from one stored state to another, as an audit of the rows may see it."""
     seen, todo = set[str](), [before]
     while todo:
-        for step in MOVES[todo.pop()] - seen:
+        for step in TRANSITIONS[todo.pop()] - seen:
             seen.add(step)
             todo.append(step)
     return after in seen
@@ -83,7 +83,7 @@ def _texts(values: tuple[str, ...]) -> str:
 
 def check(table: str) -> str:
     """The CHECK of the "live" or the "final" table, as SQL that both databases take."""
-    states = [state for state in MOVES if (state == FINAL) == (table == "final")]
+    states = [state for state in TRANSITIONS if (state == FINAL) == (table == "final")]
     cases = []
     for state in states:
         case = f"state = '{state}' AND phase IN ({_texts(PHASES[state])})"
@@ -96,24 +96,24 @@ def check(table: str) -> str:
 
 
 def document() -> str:
-    """docs/states.md, whole: a test keeps the file equal to this."""
+    """The text of docs/states.md; a test keeps the file equal to it."""
     lines = [
         "# States",
         "",
-        "Generated from `src/hipq/job/states.py` by `make docs`; a test keeps it true.",
+        "Generated from `src/hipq/job/states.py` by `make docs`; a test compares them.",
         "",
         "```mermaid",
         "stateDiagram-v2",
         "    [*] --> initial",
-        *(f"    {a} --> {b}" for a, moves in MOVES.items() for b in sorted(moves)),
+        *(f"    {a} --> {b}" for a, following in TRANSITIONS.items() for b in sorted(following)),
         "    final --> [*]",
         "```",
         "",
-        "| state | moves to | phases | meaning |",
+        "| state | next states | phases | meaning |",
         "|---|---|---|---|",
     ]
-    for state, moves in MOVES.items():
-        targets = ", ".join(sorted(moves)) or "nothing, ever"
+    for state, following in TRANSITIONS.items():
+        targets = ", ".join(sorted(following)) or "nothing, ever"
         lines.append(f"| {state} | {targets} | {', '.join(PHASES[state])} | {MEANING[state]} |")
     for table in ("live", "final"):
         lines += ["", f"CHECK of the {table} table:", "", "```sql", check(table), "```"]

@@ -147,8 +147,19 @@ def adopted(row: Row, owner: int, now: int) -> Row:
 
 
 def ranked(row: Row, order: Order, now: int) -> Row:
-    """It was added in plain SQL, by a program that does not know the order of its queue."""
-    return replace(row, rank=order.rank(row.scheduled_run_time, row.priority), token=row.token + 1, update_time=now)
+    """It was added in plain SQL, by a program that does not know the order of its queue. The columns that only engines
+    write become what they are for a new job, whatever that program has put there: some could not be read later."""
+    return replace(
+        row,
+        rank=order.rank(row.scheduled_run_time, row.priority), token=row.token + 1, attempt=0, failures=0, crashes=0,
+        deadline=0, wait="", wait_key="", code=NONE, exitcode=0, result="", history="[]", update_time=now,
+    )  # fmt: skip
+
+
+def unreadable(row: Row, reason: str, now: int) -> Row:
+    """It was added in plain SQL, with what no engine can read. No handler ran: `attempt` stays."""
+    path = (RUNNING, ERROR, FINAL)
+    return _ended(replace(row, history="[]"), Fault("error", reason), "error", 500, now, "error", *path)
 
 
 def to_next_window(row: Row, order: Order, now: int) -> Row:

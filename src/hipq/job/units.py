@@ -31,6 +31,11 @@ def number(found: int) -> Number:
     return found // UNIT if found % UNIT == 0 else found / UNIT
 
 
+def units_text(found: int) -> str:
+    """Thousandths of a unit as sentences have them: 1 unit, 2.5 units."""
+    return f"{number(found)} unit" if found == UNIT else f"{number(found)} units"
+
+
 def given(value: float, what: str, least: float, most: int) -> Number:
     """What a user gave, checked, as a user sees it."""
     return number(thousandths(value, what, least, most))

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from hipq.errors import Invalid
-from hipq.job import names, payload
+from hipq.job import names, payload, windows
 from hipq.job.fault import Fault
-from hipq.job.meta import load, traceparent_in
+from hipq.job.meta import to_show, traceparent_in
 from hipq.job.model import Brief, Row
 from hipq.job.run_result import Edits
 from hipq.job.states import NONE
@@ -27,7 +29,8 @@ Chain = Callable[[Any, Any, dict[str, Any]], None]
 class Wanted(Protocol):
     """The run of a handler, as far as the job it works on sees it."""
 
-    abandoned: bool
+    @property
+    def abandoned(self) -> bool: ...
 
     def traceparent(self) -> str:
         """Of the span it runs in at this moment; "" = it is not traced."""
@@ -89,7 +92,12 @@ class Job(Generic[T]):
     def data(self) -> T:
         if self._data is _UNREAD:  # when it is asked for: a retry handler need not be able to read it
             text = self._carried.job_data
-            self._data = self._spec.load(text) if self._spec else payload.decode(text)
+            try:
+                self._data = self._spec.load(text) if self._spec else payload.decode(text)
+            except msgspec.ValidationError:
+                raise
+            except msgspec.DecodeError as error:  # another program has stored it
+                raise msgspec.DecodeError(f"its data is not JSON: {error}") from None
             if self._edits is not None:
                 self._edits["read"] = _text(self._data, self._spec)
         found: T = self._data
@@ -196,12 +204,12 @@ class Job(Generic[T]):
     @property
     def retry(self) -> dict[str, Any] | None:
         """The retry strategy it was added with: its name and its parameters. None = what its type says."""
-        return load(self._carried.meta).retry
+        return to_show(self._carried.meta).retry
 
     @property
     def then(self) -> str:
         """In the daemon: the type of the job that is added with its result, once it is ok; "" = none."""
-        return load(self._carried.meta).then
+        return to_show(self._carried.meta).then
 
     @property
     def priority(self) -> int:
@@ -231,8 +239,13 @@ class Job(Generic[T]):
 
     @property
     def time_windows(self) -> list[Any]:
-        windows: list[Any] = payload.decode(self._row.time_windows)
-        return windows
+        """When on the clock it may start; none for any time, or if another program wrote what cannot be read."""
+        try:
+            windows.load(self._row.time_windows)
+        except Invalid:
+            return []
+        found: list[Any] = payload.decode(self._row.time_windows)
+        return found
 
     @property
     def owner(self) -> int:

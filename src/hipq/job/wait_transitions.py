@@ -1,4 +1,4 @@
-"""One function for each thing that can happen to a job that waits for its answer: the rest of `moves`."""
+"""One function for each thing that can happen to a job that waits for its answer; the others are in `transitions`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from hipq.job.when import later
 
 
 def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
-    """Its request is sent. Nobody owns it now, so no engine's crash can touch it.
+    """The job has sent its request. No engine owns it now, so no engine's crash can touch it.
 
-    `key`: one more key under which answers find it, in place of the one of its last wait, which it has had until now:
-    that answer might have come while it was tried again. If its answer handler lets it wait anew, it is still the same
-    request whose answer it waits for: it keeps the key unless it is given another."""
+    `key`: one more key under which answers find the job (case 16). It replaces the key of the last wait, which the job
+    kept until now, since the answer to its first request might have arrived during a retry. A job that its answer
+    handler lets wait anew waits for the same request, so it keeps the key of its wait unless it is given another."""
     if key == row.job_key:
         key = ""
     elif not key and row.phase == ANSWERED:
@@ -28,17 +28,17 @@ def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
 
 
 def progressed(row: Row, extend: float, now: int) -> Row:
-    """It has looked at an answer that was not the last: a sign of life."""
+    """The job has looked at an answer that was not the last one: a sign of life (cases 12 and 13)."""
     wait = replace(waiting.load(row.wait), tries=0)
     return _waits(row, replace(wait, until=later(now, extend)) if extend else wait, now, "progress")
 
 
 def answered(row: Row, now: int) -> Row:
-    """Its answer has come. If it was to be tried again, that is off; it counts against no limit then, since what it had
-    of them was given back."""
+    """The job has its answer, for its answer handler to look at. A pending retry is off (case 5); such a job counts
+    against no limit, since it gave back what it held when it failed."""
     path = {RUNNING: (), ERROR: (RETRY, RUNNING), RETRY: (RUNNING,)}[row.state]
     wait = replace(waiting.load(row.wait), tries=0)
-    if row.phase != WAITING:  # its time was over: if this is not the last answer, it has as long again
+    if row.phase != WAITING:  # its time was over: unless this is the last answer, it has as long again
         wait = replace(wait, until=later(now, row.timeout), cause=None)
     return replace(
         row,
@@ -49,17 +49,18 @@ def answered(row: Row, now: int) -> Row:
 
 
 def agreed(row: Row, fence: bool, calls_off: bool) -> Row:
-    """With what its code says about answers: one may come before it has ever waited, or find it in other hands."""
+    """The job with what its code says about answers, for an answer that arrives before it has waited, or in a program
+    without that code."""
     return replace(row, wait=replace(waiting.load(row.wait), fence=fence, calls_off=calls_off).dump())
 
 
 def ended_by(row: Row, result: str, now: int) -> Row:
-    """Its answer has come, and is its result."""
+    """The answer is the job's result: it has no answer handler."""
     return replace(transitions.succeeded(answered(row, now), result, 200, now), token=row.token + 1)
 
 
 def unread(row: Row, fault: Fault, now: int) -> Row:
-    """Its answer handler failed: it has its answer, and looks at it again a while later."""
+    """The answer handler failed: the job keeps its answer and looks at it again after a pause (case 14)."""
     wait = waiting.load(row.wait)
     wait = replace(wait, tries=wait.tries + 1)
     return replace(
@@ -70,8 +71,8 @@ def unread(row: Row, fault: Fault, now: int) -> Row:
 
 
 def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
-    """Its answer handler took a process down: it looks at its answer again a while later, apart. After some such
-    crashes that is an error of the job."""
+    """The answer handler took its process down: the job looks at its answer again after a pause, apart from other jobs.
+    After `CRASHES_ALLOWED` such crashes that is an error of the job."""
     crashes = max(row.crashes, 1) + 1
     if crashes > transitions.CRASHES_ALLOWED:
         return transitions.crashed(row, fault, exitcode, now, judged)
@@ -79,11 +80,12 @@ def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Ro
 
 
 def looks_again(row: Row, now: int) -> Row:
+    """The pause after a failure of the answer handler is over."""
     return replace(row, phase=ANSWERED, token=row.token + 1, update_time=now)
 
 
 def cancelling(row: Row, cause: Fault, now: int) -> Row:
-    """It is given up, and its cancel handler is to tell whoever works on it."""
+    """The job is given up, and its cancel handler is to call the external work off (case 17)."""
     wait = replace(waiting.load(row.wait), cause=cause)
     return replace(
         row,
@@ -93,7 +95,7 @@ def cancelling(row: Row, cause: Fault, now: int) -> Row:
 
 
 def cancel_handled(row: Row, fault: Fault | None, order: Order, now: int) -> Row:
-    """Its cancel handler has run: it ends as it would have without one. What that raised is on record."""
+    """The cancel handler has run: the job ends as it would have without one. An error of the handler is on record."""
     wait = waiting.load(row.wait)
     event = "cancel handler failed" if fault else "cancel handler ended"
     history = remember(row.history, now, event, **(details(fault) if fault else {}))
@@ -104,7 +106,7 @@ def cancel_handled(row: Row, fault: Fault | None, order: Order, now: int) -> Row
 
 
 def overdue(row: Row, order: Order, now: int) -> Row:
-    """A waiting job's deadline passed: it looks at its answer again, or no answer has come."""
+    """A waiting job's deadline passed: it looks at its answer again, or it has none and has timed out."""
     wait = waiting.load(row.wait)
     if wait.tries:
         return looks_again(row, now)
@@ -114,7 +116,7 @@ def overdue(row: Row, order: Order, now: int) -> Row:
 
 
 def timed_out(row: Row, order: Order, now: int) -> Row:
-    """No answer came in time: an error, unless the wait said what that means."""
+    """No answer arrived in time: an error, unless the wait said what else silence means (case 18)."""
     wait, fault = waiting.load(row.wait), _silence(row)
     chosen = wait.on_timeout
     if chosen is None:
@@ -132,7 +134,7 @@ def timed_out(row: Row, order: Order, now: int) -> Row:
 
 
 def unread_pause(tries: int) -> float:
-    """Seconds until an answer handler that failed so often is called again: 1, 2, 4 ... up to five minutes."""
+    """Seconds until an answer handler that failed `tries` times is called again: 1, 2, 4 ... up to five minutes."""
     return min(2.0 ** min(tries - 1, 20), 300.0)
 
 

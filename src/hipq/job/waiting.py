@@ -1,4 +1,4 @@
-"""What a job's row remembers of its wait, in its column `wait`: what the answer may be, and what none will mean."""
+"""What a job's row remembers of its wait, in its column `wait`: how long, and what an answer or silence means."""
 
 from __future__ import annotations
 
@@ -13,25 +13,26 @@ from hipq.job.when import SECOND, later
 
 class Waiting(msgspec.Struct, frozen=True, omit_defaults=True):
     until: int = 0
-    """When its time is over, whatever signs of life there are."""
+    """The hard time-out, whatever signs of life there are."""
     heartbeat: float = 0.0
-    """Seconds without a sign of life after which it is over before that; 0 = it need not give any."""
+    """The most seconds between two signs of life (case 13); 0 = none are asked for."""
     on_timeout: Chosen | None = None
-    """What no answer means; None = an error."""
+    """The outcome that silence means (case 18); None = an error."""
     direct: bool = False
-    """It has no answer handler: its answer is its result, and ends it where it comes."""
+    """Whether the job has no answer handler, so that its answer is its result and ends it at once."""
     calls_off: bool = False
-    """It has a cancel handler, to be run when it is given up."""
+    """Whether the job has a cancel handler, to be run when the job is given up (case 17)."""
     fence: bool = False
-    """An answer that names another attempt is not for it."""
+    """Whether the job refuses answers that name another attempt (case 7)."""
     life: int = 0
-    """When its `lifetime` is over, if it has one: then it is not tried again."""
+    """The end of the job's `lifetime`, after which it is not tried again; 0 = it has none."""
     tries: int = 0
-    """How often its answer handler has failed with the answer it has; while it waits, it waits for the next try."""
+    """The failures of the answer handler with the answer that the job has (case 14). Unless 0, the job waits for the
+    next try and not for an answer."""
     cause: Fault | None = None
-    """Why it is being called off."""
+    """Why the job is being cancelled."""
     since: int = 0
-    """When the job was claimed that sent the request."""
+    """When the job was claimed for the attempt that sent the request."""
 
     def deadline(self, now: int) -> int:
         return min(self.until, later(now, self.heartbeat)) if self.heartbeat else self.until
@@ -45,16 +46,16 @@ _decoder = msgspec.json.Decoder(Waiting)
 
 
 def load(text: str) -> Waiting:
-    """From the column; '' = it has not waited yet."""
+    """The wait from its column; '' = the job has not waited yet."""
     return _decoder.decode(text) if text else NOT_YET
 
 
 def since(row: Row) -> int:
-    """When a job was claimed that sent its request, or is about to; 0 = it has never waited."""
+    """When the job was claimed for the attempt that sends or has sent its request; 0 = it has never waited."""
     return row.deadline - round(row.timeout * SECOND) if row.phase == EXECUTING else load(row.wait).since
 
 
 def begun(waits: Waits, latest: int, since: int, life: int, direct: bool, now: int) -> Waiting:
-    """A wait that begins. `latest`: when the job's own time is over."""
+    """A wait that begins now. `latest`: the time-out of the job, for a wait that has none."""
     until = later(now, waits.timeout) if waits.timeout else latest
     return Waiting(until, waits.heartbeat, waits.on_timeout, direct, life=life, since=since)

@@ -56,3 +56,9 @@ def later(now: int, delay: float) -> int:
 
 def to_datetime(micros: int) -> datetime:
     return _EPOCH + timedelta(microseconds=micros)
+
+
+def utc_text(micros: int) -> str:
+    """A moment as sentences have it: 2027-01-15 08:00:00 UTC, with milliseconds if it is not a whole second."""
+    digits = "milliseconds" if micros % SECOND else "seconds"
+    return to_datetime(micros).isoformat(" ", digits).replace("+00:00", " UTC")

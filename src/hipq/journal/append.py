@@ -1,6 +1,6 @@
-"""Writing: one thread appends. While it syncs, the next batches gather, and share the next write and the next sync.
+"""Writing: one thread appends. While it syncs, the next batches collect, and share the next write and the next sync.
 
-That thread is the journal's own or, while it sleeps, somebody else's: an event loop that has just gathered what came on
+The thread is the journal's own or, while that sleeps, another one: an event loop that has just collected the posts of
 all its connections would wait longer for another thread to wake up than for a quick disk.
 """
 
@@ -19,7 +19,7 @@ from hipq.journal.tail import Readers, Tail
 GATHER_MOST: Final = 64 << 20
 """Bytes that may wait in memory while the disk is busy."""
 TIDY_BYTES: Final = 1 << 20
-"""A segment of which everything was read is replaced by an empty one if it has more than this."""
+"""A segment that was fully read is replaced by an empty one if it has more bytes than this."""
 
 Done = Callable[[Exception | None], None]
 _log: Final = logging.getLogger("hipq.journal")
@@ -27,11 +27,11 @@ _log: Final = logging.getLogger("hipq.journal")
 
 class Entry(NamedTuple):
     batch: Batch | None
-    """None: nothing to write, somebody waits for all that was written before."""
+    """None: there is nothing to write, and the caller waits for all earlier writes."""
     done: Done
     size: int
     is_behind: bool
-    """Whether others were being written when it came."""
+    """Whether a write was under way when the entry arrived."""
 
 
 class Appender:
@@ -41,14 +41,14 @@ class Appender:
         self._gather = threading.Condition(threading.Lock())
         self._gathered: deque[Entry] = deque()
         self._is_asleep = self._is_writing = self._is_to_tidy = self._is_closing = False
-        self._is_here = False  # another thread than our own is writing
-        self._before: Exception | None = None  # what went wrong with the group that was written last
+        self._is_here = False  # whether another thread than the journal's own is writing
+        self._before: Exception | None = None  # the error of the group written last
         self._thread = threading.Thread(target=self._run, name="hipq-journal", daemon=True)
         self._thread.start()
 
     # -- from any thread ---------------------------------------------------------------------------------------------
     def put(self, batch: Batch | None, done: Done, size: int = 0, *, wake: bool = True) -> None:
-        """Never waits for the disk. Without `wake` it is for `write_here`, which must follow."""
+        """Add a batch without ever waiting for the disk. Without `wake` it is for `write_here`, which must follow."""
         with self._gather:
             self._tail.check()
             if self._is_closing:
@@ -61,12 +61,13 @@ class Appender:
                 self._wake()
 
     def write_here(self) -> None:
-        """Write what has gathered, in this thread, unless the journal's own is at it: then that does."""
+        """Write the collected batches in this thread, unless the journal's own thread is writing: then that one does
+        it."""
         with self._gather:
             if not self._gathered:
                 return
             if not self._is_asleep or self._is_here:
-                self._wake()  # if it is not about to look by itself
+                self._wake()  # in case it is not about to look by itself
                 return
             self._is_here = self._is_writing = True
             group, self._gathered = self._gathered, deque()
@@ -79,14 +80,14 @@ class Appender:
                     self._wake()
 
     def tidy(self) -> None:
-        """Everything was read: give the disk back what it took."""
+        """Give disk space back after everything was read."""
         if self._tail.segment.length > TIDY_BYTES:
             with self._gather:
                 self._is_to_tidy = True
                 self._wake()
 
     def close(self) -> None:
-        """After all that was put."""
+        """Close after everything that was put is written."""
         with self._gather:
             self._is_closing = True
             self._wake()
@@ -115,7 +116,7 @@ class Appender:
         self._before = failed
 
     def _next_group(self) -> deque[Entry] | None:
-        """All that has gathered; None when it is time to go."""
+        """All collected entries; None when the thread should end."""
         with self._gather:
             self._is_writing = False
             while self._is_here or (not self._gathered and not self._is_to_tidy):
@@ -134,7 +135,7 @@ class Appender:
             try:
                 self._tail.begin()
             except JournalError:
-                pass  # it was only to be tidy
+                pass  # tidying may fail
 
     def _tried(self, group: deque[Entry], part: list[Entry]) -> Exception | None:
         try:
@@ -146,7 +147,7 @@ class Appender:
         return None
 
     def _append(self, group: deque[Entry], part: list[Entry]) -> None:
-        """Moves from `group` to `part` what goes into one segment, at least one, and writes it."""
+        """Move entries that fit into one segment, at least one, from `group` to `part`, and write them."""
         part.append(group.popleft())
         tail = self._tail
         tail.check()
@@ -172,7 +173,7 @@ class Appender:
         return encode(entry.batch, segment.salt, segment.length + behind) if entry.batch else b""
 
     def _fits(self, size: int, *, is_first: bool) -> bool:
-        """A batch that is larger than a segment has one of its own."""
+        """Whether the data fit into the segment. A batch that is larger than a segment gets one of its own."""
         segment = self._tail.segment
         if is_first and segment.length == segment.start:
             return True

@@ -4,8 +4,8 @@
     <body>
     #:EndBatch
 
-The sums are CRC-32 over the segment's salt, the place of the batch in its file and the header; `sum` over the body too. Who
-posts jobs knows neither salt nor place: a batch written inside a payload is never taken for one.
+The sums are CRC-32 over the segment's salt, the batch's offset in its file and the header; `sum` covers the body too. A
+program that posts jobs knows neither salt nor offset: a batch written inside a payload is never taken for one.
 """  # noqa: E501
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BEFORE_HEAD: Final = len(b",head=")
 _CONTROL: Final = re.compile(rb"[\x00-\x1f\x7f]")
 
 Header = re.Match[bytes]
-"""A header as it was read, whose `head` was right."""
+"""A header as it was read, with a correct `head` sum."""
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -58,16 +58,16 @@ class Batch(msgspec.Struct, frozen=True):
     tenant: str
     jobtype: str
     first: int
-    """The number of its first job; the others follow. The store makes ids of these."""
+    """The number of the first job; the others follow. The store makes ids of these numbers."""
     payloads: tuple[bytes, ...]
     date: int
-    """When they came, in microseconds since 1970."""
+    """When the jobs arrived, in microseconds since 1970."""
     options: str = _NO_OPTIONS
-    """What else was said of them, as a JSON object. The journal does not look into it."""
+    """The jobs' other options, as a JSON object that the journal does not read."""
 
 
 def check(batch: Batch) -> int:
-    """Refuse what could not be read back as it is; how many bytes it takes at most."""
+    """Refuse a batch that could not be read back as it is; returns the bytes it takes at most."""
     options, payloads = batch.options, batch.payloads
     names = _check_names(batch.tenant, batch.jobtype)
     if not payloads:
@@ -84,9 +84,9 @@ def check(batch: Batch) -> int:
     return size + _HEADER_EXTRA + names + 4 * len(options) // 3
 
 
-@lru_cache(maxsize=10_000)  # they are the same again and again
+@lru_cache(maxsize=10_000)  # the same names occur again and again
 def _check_names(tenant: str, jobtype: str) -> int:
-    """How many bytes they take at most."""
+    """Check the names; returns the bytes they take at most."""
     if not 1 <= len(tenant) <= _NAME_MOST or not tenant.isprintable() or "-" in tenant or "," in tenant:
         raise Invalid(f"a tenant must have 1 to 200 printable characters and no '-' or ',', not {shown(tenant)}")
     if len(jobtype) > _NAME_MOST or not _JOBTYPE.fullmatch(jobtype):
@@ -96,7 +96,7 @@ def _check_names(tenant: str, jobtype: str) -> int:
 
 # -- writing ---------------------------------------------------------------------------------------------------------
 def encode(batch: Batch, salt: int, offset: int) -> bytes:
-    """The batch as it stands at `offset` of a segment. `salt` is what `salted` makes of the segment's salt."""
+    """The batch as it stands at `offset` of a segment. `salt` is `salted` of the segment's salt."""
     form, body = _body(batch.payloads)
     text = (
         f"#:Batch date={_iso(batch.date)},bytes={len(body)},jobtype={batch.tenant}-{batch.jobtype},"
@@ -110,7 +110,7 @@ def encode(batch: Batch, salt: int, offset: int) -> bytes:
 
 
 def salted(salt: str) -> int:
-    """Where the sums of a segment begin."""
+    """The initial value of a segment's sums."""
     return crc32(bytes.fromhex(salt))
 
 
@@ -119,7 +119,7 @@ def _head(header: bytes, salt: int, offset: int) -> int:
 
 
 def _body(payloads: tuple[bytes, ...]) -> tuple[str, bytes]:
-    """As lines, which people can read; byte-counted if a payload has a newline in it."""
+    """The body's form and bytes: lines, which people can read, or byte-counted if a payload has a newline in it."""
     body = b"\n".join(payloads) + b"\n"
     if body.count(b"\n") == len(payloads):
         return "lines", body
@@ -130,14 +130,14 @@ def _iso(date: int) -> str:
     return f"{_iso_second(date // 1_000_000)}.{date % 1_000_000:06d}Z"
 
 
-@lru_cache(maxsize=64)  # thousands come in one
+@lru_cache(maxsize=64)  # thousands of batches have the same date
 def _iso_second(second: int) -> str:
     return (_EPOCH + timedelta(seconds=second)).isoformat()
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 def header_at(data: bytes, start: int, salt: int, offset: int) -> Header | None:
-    """The header at `start` of some bytes, which is `offset` in its segment; None if there is none, or its sum is
+    """The header at `start` of `data`, which is at `offset` in its segment; None if there is none, or its sum is
     wrong."""
     match = _HEADER.match(data, start)
     if match is None or int(match["head"], 16) != _head(data[start : match.start("head") - _BEFORE_HEAD], salt, offset):
@@ -150,7 +150,7 @@ def body_is_right(header: Header, body: bytes) -> bool:
 
 
 def begins_a_header(data: bytes) -> bool:
-    """Whether this may be what is left of a header whose end was never written."""
+    """Whether this may be the beginning of a header whose end was never written."""
     if data[: len(MARK)] != MARK[: len(data)] or len(data) >= HEADER_MOST or has_control(data):
         return False
     *whole, last = data[len(MARK) :].split(b",")
@@ -163,13 +163,12 @@ def begins_a_header(data: bytes) -> bool:
 
 
 def has_control(data: bytes) -> bool:
-    """No line that we write has control characters in it, before its end."""
+    """Whether there are control characters: no line of the journal has any before its end."""
     return _CONTROL.search(data) is not None
 
 
 def decode(header: Header, body: bytes) -> Batch:
-    """The batch, whose sums are right: what is read here is what was written. ValueError if it was not `encode` that
-    wrote it."""
+    """The batch of a header and a body whose sums are correct. ValueError if `encode` did not write it."""
     options, payloads = header["options"], _payloads(header, body)
     if len(payloads) != int(header["count"]):
         raise ValueError("another number of payloads")

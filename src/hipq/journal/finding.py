@@ -1,4 +1,4 @@
-"""What was found in a journal that should not be there, or should and is not."""
+"""A finding about a journal: something that should not be there, or that should and is not."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from typing import Literal
 import msgspec
 
 
-class Finding(msgspec.Struct, frozen=True):
-    """As a text it is one sentence."""
+class JournalFinding(msgspec.Struct, frozen=True):
+    """A finding; its text is one sentence."""
 
     kind: Literal["cut", "damage", "missing", "refused", "note"]
-    """cut: the end of what was being written when it stopped. damage: bytes that are no batch. missing: bytes that were
-    there once. refused: a batch that the store would not take. note: worth knowing."""
+    """cut: the end of a write that was interrupted. damage: bytes that are no batch. missing: bytes that were there
+    once. refused: a batch that the store would not take. note: worth knowing."""
     file: str
     offset: int
     length: int
     why: str
     kept: str = ""
-    """Where in the folder these bytes are now; "" = nowhere else."""
+    """The file in the folder that has these bytes now; "" = none."""
 
     @property
     def is_damage(self) -> bool:
-        """Whether batches that were acknowledged may be lost."""
+        """Whether acknowledged batches may be lost."""
         return self.kind in ("damage", "missing", "refused")
 
     def __str__(self) -> str:

@@ -1,4 +1,4 @@
-"""The folder of a journal: its lock, its identity, its files. Nothing in it is followed if it is a symbolic link."""
+"""The folder of a journal: its lock, its identity, its files. Symbolic links in it are never followed."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ LOCK: Final = "lock"
 IDENTITY: Final = "identity"
 STORE: Final = "store"
 LOCK_SECONDS: Final = 1.0
-"""How long to try: who looks whether the lock is held holds it for a moment."""
+"""Seconds to try for the lock: a program that checks the lock holds it for a moment."""
 NO_ROOM: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
-_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK  # not blocking: else opening a pipe waits for its other end
+# non-blocking, because opening a pipe would wait for its other end
+_SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _BLOCK: Final = 4096
 _IDENTITY: Final = re.compile(rb"#:Identity journal=([0-9a-f]{32}),sum=([0-9a-f]{8})\n")
 _STORE: Final = re.compile(rb"#:Store store=([0-9a-f]{32}),sum=([0-9a-f]{8})\n")
@@ -52,7 +53,8 @@ def synced(descriptor: int, what: str) -> None:
 
 
 def read_at(descriptor: int, offset: int, length: int) -> bytes:
-    """Fewer bytes only at the end of the file. Blocks that the disk cannot read are zeros, which no batch survives."""
+    """Bytes of a file; fewer only at its end. Blocks that the disk cannot read become zeros, which invalidate a
+    batch's sums."""
     pieces: list[bytes] = []
     while length > 0:
         try:
@@ -89,14 +91,15 @@ class Folder:
             raise JournalRefused(f"there is no folder {self.path}") from None
         except (NotADirectoryError, FileExistsError):
             raise JournalRefused(f"{self.path} is not a folder, so it cannot be a journal") from None
-        except ValueError:  # a NUL in it
+        except ValueError:  # a NUL in the path
             raise JournalRefused(f"{self.path!r} is not the name of a folder") from None
         except OSError as error:
             raise refusal(error, f"the folder {self.path}") from None
         _open_here.add(self)
 
     def _make(self) -> None:
-        """The folders above it too. Each is synced into the one above: else a power cut takes the journal with it."""
+        """Create the folder and those above it, each synced into its parent: otherwise a power cut takes the journal
+        with it."""
         missing = []
         path = os.path.abspath(self.path)
         while not os.path.exists(path):
@@ -106,7 +109,7 @@ class Folder:
             try:
                 os.mkdir(path, 0o700)
             except FileExistsError:
-                pass  # somebody else was faster
+                pass  # another process was faster
             above = os.open(os.path.dirname(path), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             try:
                 synced(above, f"the folder {os.path.dirname(path)}")
@@ -117,7 +120,7 @@ class Folder:
         return f"{name} in the journal {self.path}"
 
     def open(self, name: str, flags: int = os.O_RDONLY) -> int:
-        """A regular file, and nothing else."""
+        """Open a regular file, and nothing else."""
         try:
             descriptor = os.open(name, flags | _SAFE, 0o600, dir_fd=self.descriptor)
         except (FileNotFoundError, FileExistsError):
@@ -130,14 +133,14 @@ class Folder:
         return descriptor
 
     def is_there(self) -> bool:
-        """Whether its path still leads to it, and its lock is the one that is held."""
+        """Whether the path still leads to this folder, and its lock is the one that is held."""
         try:
             same = os.path.samestat(os.stat(self.path), os.fstat(self.descriptor))
             lock = os.stat(LOCK, dir_fd=self.descriptor, follow_symlinks=False)
         except FileNotFoundError:
             return False
         except OSError:
-            return True  # it may be there: a moment's trouble on the way to it is none of ours
+            return True  # it may be there: a passing error on the path is not a loss
         return same and (self._lock is None or os.path.samestat(lock, os.fstat(self._lock)))
 
     def sync(self) -> None:
@@ -152,7 +155,7 @@ class Folder:
 
     # -- the lock ----------------------------------------------------------------------------------------------------
     def lock(self) -> None:
-        """One journal has one writer. Freed when the process ends, however it ends."""
+        """Take the lock: a journal has one writer. The kernel frees it when the process ends, however it ends."""
         until = time.monotonic() + LOCK_SECONDS
         while not self._locked():
             if time.monotonic() > until:
@@ -165,7 +168,7 @@ class Folder:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             there = os.stat(LOCK, dir_fd=self.descriptor, follow_symlinks=False)
             if not os.path.samestat(there, os.fstat(descriptor)):
-                raise BlockingIOError  # it was removed before we had it: the next look finds the new one
+                raise BlockingIOError  # the file was removed before it was locked: the next try finds the new one
         except (BlockingIOError, FileNotFoundError):
             os.close(descriptor)
             return False
@@ -174,7 +177,7 @@ class Folder:
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
         except OSError:
-            pass  # it is there for people only
+            pass  # the contents are for people only
         return True
 
     def _holder(self) -> str:
@@ -187,7 +190,7 @@ class Folder:
         return f" ({text.decode()})" if text.isdigit() else ""
 
     def is_locked(self) -> bool:
-        """Whether somebody writes to it."""
+        """Whether a process writes to the journal."""
         try:
             descriptor = self.open(LOCK)
         except FileNotFoundError:
@@ -207,14 +210,14 @@ class Folder:
 
     # -- who it is, and whose ----------------------------------------------------------------------------------------
     def identity(self) -> str | None:
-        """None if there is none, or it is damaged."""
+        """The journal's identity; None if there is none, or it is damaged."""
         return self._said(IDENTITY, _IDENTITY)
 
     def set_identity(self, identity: str) -> None:
         self._say(IDENTITY, b"#:Identity journal=", identity)
 
     def store(self) -> str | None:
-        """The identity of the store that its jobs go to; None if nobody has said yet, or it is damaged."""
+        """The identity of the store that gets the jobs; None if it is not known yet, or damaged."""
         return self._said(STORE, _STORE)
 
     def set_store(self, identity: str) -> None:
@@ -243,7 +246,7 @@ class Folder:
         self.write(name, b"%b%b,sum=%08x\n" % (before, text, crc32(text)))
 
     def write(self, name: str, data: bytes) -> None:
-        """All of it or nothing, and on disk when this returns."""
+        """Write a file, all of it or nothing; it is on disk when this returns."""
         try:
             descriptor = self.open(f"{name}.new", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             try:
@@ -258,7 +261,7 @@ class Folder:
 
     # -- its segments ------------------------------------------------------------------------------------------------
     def segments(self) -> list[int]:
-        """Their numbers, in order."""
+        """The numbers of the segments, in order."""
         return sorted(number for name in os.listdir(self.descriptor) if (number := number_of(name)) is not None)
 
     def is_journal(self) -> bool:
@@ -269,7 +272,7 @@ class Folder:
         return sorted(n for n in os.listdir(self.descriptor) if n.endswith(SUFFIX) and number_of(n) is None)
 
     def create(self, journal: str, number: int, after: Position) -> tuple[int, Segment]:
-        """A new segment, open for writing, of which a power cut leaves all or nothing that matters."""
+        """Create a segment, open for writing. A power cut leaves a whole segment or one that can be ignored."""
         line = new_first_line(journal, number, after)
         descriptor = os.open(name_of(number), os.O_WRONLY | os.O_CREAT | os.O_EXCL | _SAFE, 0o600,
                              dir_fd=self.descriptor)  # fmt: skip
@@ -293,14 +296,15 @@ class Folder:
 
 
 def write_all(descriptor: int, data: bytes, offset: int) -> None:
-    """A disk that is nearly full takes a part; the next write says why not more."""
+    """Write all bytes. A disk that is nearly full takes a part, and the next write raises the reason."""
     done = os.pwrite(descriptor, data, offset)
     while done < len(data):
         done += os.pwrite(descriptor, data[done:], offset + done)
 
 
 def _abandon() -> None:
-    """In a forked child: the lock is its parent's, and must not live on in the child when the parent has died."""
+    """Close the lock in a forked child: it is the parent's, and must not live on in the child when the parent has
+    died."""
     for folder in list(_open_here):
         folder.unlock()
 

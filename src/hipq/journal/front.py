@@ -1,4 +1,4 @@
-"""The front of the journal: batches read back from its files. What was damaged since they were opened is put aside."""
+"""The front of the journal: batches read back from its files. Bytes that were damaged meanwhile go into quarantine."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 from hipq.errors import JournalRefused
 from hipq.journal.batch import Batch, decode
-from hipq.journal.finding import Finding
+from hipq.journal.finding import JournalFinding
 from hipq.journal.folder import Folder, read_at
 from hipq.journal.position import BEGINNING, Position
-from hipq.journal.quarantine import copy_aside
+from hipq.journal.quarantine import quarantine_copy
 from hipq.journal.scan import Found, Record, scan
 from hipq.journal.segment import Segment, name_of
 
@@ -20,7 +20,7 @@ Readable = Sequence[tuple[Segment, int]]
 
 
 @dataclass
-class Taken:
+class FrontRead:
     after: Position
     jobs: int = 0
     bytes: int = 0
@@ -28,16 +28,16 @@ class Taken:
 
 
 class Front:
-    """For one thread at a time."""
+    """Reads the front, for one thread at a time."""
 
-    def __init__(self, folder: Folder, found: list[Finding]) -> None:
+    def __init__(self, folder: Folder, found: list[JournalFinding]) -> None:
         self._folder, self._found = folder, found
         self._known = {(finding.file, finding.offset) for finding in found if finding.is_damage}
         self._number, self._descriptor = 0, -1
 
-    def next(self, segments: Readable, start: Position, count: int, most_bytes: int) -> Taken:
-        """Batches with about so many jobs, but at least one batch if there is any."""
-        taken = Taken(start)
+    def next(self, segments: Readable, start: Position, count: int, most_bytes: int) -> FrontRead:
+        """Batches with about `count` jobs in all, but at least one batch if there is any."""
+        taken = FrontRead(start)
         for number, record in self._records(segments, start):
             jobs, size = int(record.header["count"]), record.end - record.offset
             if taken.batches and (taken.jobs + jobs > count or taken.bytes + size > most_bytes):
@@ -50,11 +50,12 @@ class Front:
             taken.jobs, taken.bytes = taken.jobs + jobs, taken.bytes + size
         if not taken.batches and segments:
             last, length = segments[-1]
-            taken.after = max(start, Position(last.number, length))  # nothing here but damage: not to be read twice
+            # nothing here but damage, which is not to be read twice
+            taken.after = max(start, Position(last.number, length))
         return taken
 
     def again(self, segments: Readable, start: Position, end: Position) -> list[Batch]:
-        """All that lies between two positions."""
+        """All batches between two positions."""
         found: list[Batch] = []
         for number, record in self._records(segments, start):
             if (number, record.end) > end:
@@ -67,7 +68,7 @@ class Front:
         try:
             return decode(record.header, record.body)
         except ValueError:
-            self._put_aside(number, record, "its sums are right, but no hipq has written this")
+            self._quarantine(number, record, "its sums are right, but no hipq has written this")
             return None
 
     def _records(self, segments: Readable, start: Position) -> Iterator[tuple[int, Record]]:
@@ -79,7 +80,7 @@ class Front:
                 if isinstance(one, Record):
                     yield segment.number, one
                 else:
-                    self._put_aside(segment.number, one)
+                    self._quarantine(segment.number, one)
 
     def _scanned(self, segment: Segment, start: int, end: int) -> Iterator[Found]:
         if start >= end:
@@ -101,7 +102,7 @@ class Front:
             self._miss(name_of(segment.number), at, end - at, "its end is not there any more")
 
     def _open(self, number: int) -> int:
-        """The segment that is read stays open."""
+        """Open a segment, and keep it open while it is read."""
         if self._number != number:
             descriptor = self._folder.open(name_of(number))
             self.close()
@@ -119,30 +120,30 @@ class Front:
         self._folder.remove(segment.number)
 
     # -- what is wrong -----------------------------------------------------------------------------------------------
-    def _put_aside(self, number: int, one: Found, why: str = "this was damaged after it was written") -> None:
+    def _quarantine(self, number: int, one: Found, why: str = "this was damaged after it was written") -> None:
         name = name_of(number)
         if (name, one.offset) in self._known:
             return
-        kept, _ = copy_aside(self._folder, number, one.offset, one.end)
+        kept, _ = quarantine_copy(self._folder, number, one.offset, one.end)
         self._known.add((name, one.offset))
-        self._found.append(Finding("damage", name, one.offset, one.end - one.offset, why, kept))
+        self._found.append(JournalFinding("damage", name, one.offset, one.end - one.offset, why, kept))
 
     def _miss(self, name: str, offset: int, length: int, why: str) -> None:
         if (name, offset) not in self._known:
             self._known.add((name, offset))
-            self._found.append(Finding("missing", name, offset, length, why))
+            self._found.append(JournalFinding("missing", name, offset, length, why))
 
     # -- where the store is ------------------------------------------------------------------------------------------
-    def passed(self, segments: Sequence[Segment], position: Position | None, end: Position, first: int) -> Taken:
-        """How much lies before the store's position, which must be one that it can have from this journal. `end` is
-        where the journal ended when it was opened, or the last that was handed out since; `first` is the segment that
-        this process writes to first."""
+    def passed(self, segments: Sequence[Segment], position: Position | None, end: Position, first: int) -> FrontRead:
+        """How much lies before the store's position, which must be one that the store can have from this journal.
+        `end` is where the journal ended when it was opened, or where the last reservation since then ends; `first`
+        is the segment that this process writes to first."""
         oldest = segments[0]
         if position is None:
             if oldest.after != BEGINNING:
                 why = "what was before it is gone, and the store knows nothing of this journal"
                 self._miss(name_of(oldest.number), 0, 0, why)
-            return Taken(BEGINNING)
+            return FrontRead(BEGINNING)
         if position > end and position.segment >= first:
             raise JournalRefused(
                 f"the store has the journal {self._folder.path} up to {position}, but it had only {end} to give: "
@@ -151,7 +152,7 @@ class Front:
         if position < oldest.after:
             why = f"what was between the store's position {position} and its beginning is not there"
             self._miss(name_of(oldest.number), 0, 0, why)
-        passed = Taken(position)
+        passed = FrontRead(position)
         for segment in segments:
             if segment.number < position.segment:
                 passed.jobs, passed.bytes = passed.jobs + segment.jobs, passed.bytes + segment.bytes
@@ -159,7 +160,7 @@ class Front:
                 self._passed_in(segment, position, passed)
         return passed
 
-    def _passed_in(self, segment: Segment, position: Position, passed: Taken) -> None:
+    def _passed_in(self, segment: Segment, position: Position, passed: FrontRead) -> None:
         for one in self._scanned(segment, segment.start, segment.length):
             if one.offset >= position.offset:
                 return

@@ -1,4 +1,4 @@
-"""The journal as the daemon has it: jobs are on disk before they are acknowledged, and until the store has them."""
+"""The journal as the daemon uses it: jobs are on disk before they are acknowledged, and until the store has them."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from typing import Final
 
 from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalError, JournalRefused
 from hipq.job.names import whole
-from hipq.journal import beside
+from hipq.journal import notes
 from hipq.journal.append import Appender, Done
 from hipq.journal.batch import Batch, check
-from hipq.journal.finding import Finding
+from hipq.journal.finding import JournalFinding
 from hipq.journal.folder import Folder, refusal
 from hipq.journal.front import Front
 from hipq.journal.position import Position
 from hipq.journal.recover import recover
 from hipq.journal.refused import RefusedJob, keep
-from hipq.journal.reserve import Reader, Reserved
+from hipq.journal.reserve import Reserved, ReservedReader
 from hipq.journal.tail import Tail
 
 SEGMENT_BYTES: Final = 64 << 20
 MOST_BYTES: Final = 1 << 30
 _LARGEST: Final = 1 << 50
 REMEMBERED: Final = "daemon"
-"""The file in which its daemon keeps what it has to know when the store is away."""
+"""The file in which the daemon keeps what it needs while the store is away."""
 
 
 class Journal:
-    """Write from any thread, read from any thread. One process at a time; after a fork, only the parent."""
+    """A journal, for any thread. One process at a time may open it, and after a fork only the parent may use it."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Journal:
         most_bytes: int = MOST_BYTES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Opens or makes the folder, takes its lock, recovers what is there. `clock` is what reservations go by."""
+        """Open or create the folder, take its lock, and recover its contents. `clock` times reservations."""
         whole(segment_bytes, "segment_bytes", 1, _LARGEST)
         self._most_bytes = whole(most_bytes, "most_bytes", 1, _LARGEST)
         self._pid = os.getpid()
@@ -50,10 +50,10 @@ class Journal:
             self._folder.lock()
             recovered = recover(self._folder)
             self.identity: Final = recovered.identity
-            """Under this name the store keeps the position up to which it has the jobs."""
-            self.found: Final[list[Finding]] = recovered.found
-            """What was wrong when it was opened, and what went wrong since."""
-            self._reader = Reader(Front(self._folder, self.found), recovered.segments, clock)
+            """The name under which the store keeps the position up to which it has the jobs."""
+            self.found: Final[list[JournalFinding]] = recovered.found
+            """The problems found at opening, and those since."""
+            self._reader = ReservedReader(Front(self._folder, self.found), recovered.segments, clock)
             self._tail = Tail(self._folder, self.identity, recovered.segments[-1], self._reader)
             self._appender = Appender(self._tail, segment_bytes, self._reader)
         except BaseException as error:
@@ -64,8 +64,8 @@ class Journal:
 
     # -- writing -----------------------------------------------------------------------------------------------------
     def write(self, batch: Batch, done: Done, *, wake: bool = True) -> None:
-        """Returns at once. `done` is called from the journal's thread, once: with None when the batch is on disk, else
-        with what went wrong. Without `wake` nothing is written before `write_here`."""
+        """Write a batch; returns at once. `done` is called once, from the journal's thread: with None when the batch
+        is on disk, else with the error. Without `wake` nothing is written before `write_here`."""
         self._check_process()
         size = check(batch)
         if size > self._most_bytes:
@@ -76,52 +76,52 @@ class Journal:
         self._appender.put(batch, done, size, wake=wake)
 
     def write_here(self) -> None:
-        """Write what has gathered in this thread, which waits for the disk; `done` is called in it. While the journal's
-        own thread writes, that does it, and nobody waits."""
+        """Write the collected batches in this thread, which waits for the disk; `done` is called in it. While the
+        journal's own thread writes, that one does it, and nobody waits."""
         self._check_process()
         self._appender.write_here()
 
     def write_now(self, batch: Batch) -> None:
-        """Returns when it is on disk."""
-        waiting = _Waiting()
+        """Write a batch; returns when it is on disk."""
+        waiting = _PendingWrite()
         self.write(batch, waiting.done)
         waiting.wait()
 
     def wsync(self, done: Done | None = None) -> None:
-        """Returns when all that was written before is on disk; raises what went wrong with it. With `done` it returns
-        at once, and that is called."""
+        """Return when all earlier writes are on disk, or raise their error. With `done` it returns at once and calls
+        `done` instead."""
         self._check_process()
         if done is not None:
             self._appender.put(None, done)
             return
-        waiting = _Waiting()
+        waiting = _PendingWrite()
         self._appender.put(None, waiting.done)
         waiting.wait()
 
     @property
     def broken(self) -> JournalBroken | None:
-        """Why nothing is accepted any more."""
+        """Why the journal accepts nothing any more; None if it does."""
         return self._tail.broken
 
     @property
     def has_room(self) -> bool:
-        """Whether the last that was to be written found room on the disk."""
+        """Whether the last write found room on the disk."""
         return self._tail.has_room
 
     @property
     def free_bytes(self) -> int:
-        """What its disk has room for; -1 if that cannot be told."""
-        return beside.free_bytes(self._folder)
+        """Free bytes on the journal's disk; -1 if unknown."""
+        return notes.free_bytes(self._folder)
 
     def forget_gone(self) -> int:
-        """Of what was found wrong, what the store refused and somebody has taken out of quarantine since; how many."""
-        gone = [one for one in self.found if one.kind == "refused" and not beside.is_there(self._folder, one.kept)]
+        """Drop findings about refused jobs that somebody has taken out of quarantine; returns how many."""
+        gone = [one for one in self.found if one.kind == "refused" and not notes.is_there(self._folder, one.kept)]
         for one in gone:
             self.found.remove(one)
         return len(gone)
 
     def look(self) -> None:
-        """Whether its folder is still there: if not it is broken. To be asked now and then."""
+        """Check that the folder is still there; if not, the journal is broken. The daemon calls this regularly."""
         if not self._is_closed:
             self._tail.look()
 
@@ -132,14 +132,14 @@ class Journal:
 
     # -- reading -----------------------------------------------------------------------------------------------------
     def start_at(self, position: Position | None) -> None:
-        """Where the store is. What lies before is removed. None: the store knows nothing of this journal, so everything
-        is read. Reservations that are out are void."""
+        """Set the store's position, and remove what lies before it. None: the store has nothing of this journal, so
+        everything is read. Open reservations become void."""
         self._check_process()
         self._reader.start_at(position, self._tail.first)
 
     def belong_to(self, store: str) -> None:
-        """Its jobs go to the store with this identity, of 32 hex digits, and to no other: JournalRefused if that is not
-        the one they went to so far. To another they would come a second time, the last segment being here still."""
+        """Tie the journal to the store with this identity, of 32 hex digits. JournalRefused if its jobs went to
+        another store so far: the new store would get jobs a second time, because the last segment is still here."""
         self._check_process()
         before = self._folder.store()
         if before == store:
@@ -154,70 +154,71 @@ class Journal:
 
     @property
     def store(self) -> str | None:
-        """The identity of the store that its jobs go to; None if it has no jobs, or nobody has said yet."""
+        """The identity of the store that gets the jobs; None if there are no jobs, or it is not known yet."""
         return self._folder.store() if self._reader.has_jobs else None
 
     def remember(self, text: bytes) -> None:
-        """Keep a text beside it, in place of the one before. It is on disk when this returns."""
+        """Keep a text beside the journal, in place of the previous one. It is on disk when this returns."""
         self._check_process()
-        beside.keep(self._folder, REMEMBERED, text)
+        notes.keep(self._folder, REMEMBERED, text)
 
     def remembered(self) -> bytes:
-        """That text; empty if there is none, or it is damaged."""
-        return beside.kept(self._folder, REMEMBERED)
+        """The text that was kept; empty if there is none, or it is damaged."""
+        return notes.kept(self._folder, REMEMBERED)
 
     def read_reserve(self, count: int, seconds: float) -> Reserved | None:
-        """The next batches, with about `count` jobs, but at least one batch; None if there is nothing. What is not
-        rsynced in so many seconds goes back."""
+        """Reserve the next batches, with about `count` jobs but at least one batch; None if there is nothing. A
+        reservation that is not rsynced within `seconds` goes back."""
         self._check_process()
         return self._reader.reserve(count, seconds)
 
     def read(self, token: Reserved) -> list[Batch]:
-        """The batches that were reserved, in the order they were written."""
+        """The reserved batches, in the order they were written."""
         self._check_process()
         return self._reader.read(token)
 
     def look_behind(self, position: Position, count: int) -> tuple[list[Batch], Position]:
-        """The batches behind this position, with about `count` jobs, and where they end. They are not reserved."""
+        """The batches behind a position, with about `count` jobs, and where they end. They are not reserved."""
         self._check_process()
         return self._reader.behind(position, count)
 
     def rsync(self, token: Reserved) -> None:
-        """The store has them, its transaction has committed: forget them."""
+        """Forget the reserved batches, after the store's transaction has committed."""
         self._check_process()
         self._reader.forget(token)
         if not self._reader.waiting_bytes:
             self._appender.tidy()
 
-    def set_aside(self, token: Reserved, some: Sequence[RefusedJob]) -> None:
-        """Keep what the store will never take of a batch, the only one that was reserved, where people find it. Then
-        the store's position may move on, and `rsync` forget it."""
+    def quarantine(self, token: Reserved, some: Sequence[RefusedJob]) -> None:
+        """Keep the jobs that the store refuses for good in quarantine, where people find them. They are of one
+        batch, the only one reserved. Then the store's position may move on, and `rsync` forget the batch."""
         self._check_process()
-        (_,) = self._reader.read(token)  # of several the end may be another the next time, and they were kept twice
-        said = set(self.found)  # not one by one: there may be a hundred thousand of each
+        # of several batches the end may differ the next time, and the jobs would be kept twice
+        (_,) = self._reader.read(token)
+        said = set(self.found)  # a set, because there may be a hundred thousand of each
         self.found.extend([one for one in keep(self._folder, token.after, some) if one not in said])
 
     def wait(self, seconds: float) -> bool:
-        """Sleep until there is something to read, or `ring()`; whether there is something."""
+        """Sleep until there is something to read, or `notify()`; returns whether there is something."""
         self._check_process()
         return self._reader.wait(seconds)
 
     def notify(self) -> None:
-        """Wake who waits."""
+        """Wake the sleeping reader."""
         self._reader.notify()
 
     @property
     def last(self) -> Position:
-        """Behind the last batch that is on disk: whatever was acknowledged up to now lies before it."""
+        """The position behind the last batch on disk: everything acknowledged so far lies before it."""
         return self._reader.last
 
     def is_taken(self, position: Position) -> bool:
-        """Whether the store has all that lies before it."""
+        """Whether the store has everything before this position."""
         return self._reader.is_taken(position)
 
     @property
     def waiting_bytes(self) -> int:
-        """On disk, and not known to be in the store."""
+        """Bytes on disk that are not known to be in the store."""
         return self._reader.waiting_bytes
 
     @property
@@ -226,7 +227,7 @@ class Journal:
 
     # -- the end -----------------------------------------------------------------------------------------------------
     def close(self) -> None:
-        """After what was written is on disk, or has failed."""
+        """Close after all writes are on disk, or have failed."""
         if self._is_closed or self._pid != os.getpid():
             return
         self._is_closed = True
@@ -236,14 +237,14 @@ class Journal:
         self._folder.close()
 
     def _check_process(self) -> None:
-        """A child that writes too would write over what its parent writes."""
+        """Refuse a forked child: it would overwrite what its parent writes."""
         if self._pid != os.getpid():
             raise JournalError("a journal belongs to the process that opened it; a forked one must not use it")
         if self._is_closed:
             raise JournalError("the journal is closed")
 
 
-class _Waiting:
+class _PendingWrite:
     def __init__(self) -> None:
         self._event = threading.Event()
         self._error: Exception | None = None

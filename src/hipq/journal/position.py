@@ -1,4 +1,4 @@
-"""Where something is in the journal: the number of a segment, and bytes from its beginning."""
+"""A position in the journal: the number of a segment, and an offset in bytes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TEXT: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19})", re.ASCII)
 
 
 class Position(NamedTuple):
-    """What a store keeps: it has all that lies before. Later ones are greater."""
+    """A position; a store that keeps it has everything before it. Later positions are greater."""
 
     segment: int
     offset: int
@@ -28,4 +28,4 @@ class Position(NamedTuple):
 
 
 BEGINNING: Final = Position(0, 0)
-"""Before the first segment, which has the number 1."""
+"""The position before the first segment, which has the number 1."""

@@ -1,4 +1,4 @@
-"""Quarantine: what is damaged is put aside, so that nothing is ever thrown away, and nobody has to look at it twice."""
+"""Quarantine: damaged bytes are moved there, so that nothing is ever thrown away and nobody has to look at it twice."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ _PIECE: Final = 1 << 20
 _SAFE: Final = os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 
 
-def copy_aside(folder: Folder, number: int, offset: int, end: int) -> tuple[str, bool]:
-    """Some bytes of a segment; where they are now, and whether they were there already."""
+def quarantine_copy(folder: Folder, number: int, offset: int, end: int) -> tuple[str, bool]:
+    """Copy some bytes of a segment into quarantine; returns the file, and whether it was there already."""
     source = folder.open(name_of(number))
     try:
-        place = _place(folder)
+        directory = _directory(folder)
         try:
             name = f"{number:020d}.{offset}-{end}"
             for again in range(2, 1000):
-                if _is_copy(place, name, source, offset, end):
+                if _is_copy(directory, name, source, offset, end):
                     return f"{QUARANTINE}/{name}", True
-                if not _is_there(place, name):
+                if not _is_there(directory, name):
                     break
-                name = f"{number:020d}.{offset}-{end}.{again}"  # it looks different now: keep both
-            _copy(folder, place, name, source, offset, end)
+                name = f"{number:020d}.{offset}-{end}.{again}"  # the bytes differ from the earlier copy: keep both
+            _copy(folder, directory, name, source, offset, end)
             return f"{QUARANTINE}/{name}", False
         finally:
-            os.close(place)
+            os.close(directory)
     except OSError as error:
         raise refusal(error, folder.where(QUARANTINE)) from None
     finally:
         os.close(source)
 
 
-def _is_there(place: int, name: str) -> bool:
+def _is_there(directory: int, name: str) -> bool:
     try:
-        os.stat(name, dir_fd=place, follow_symlinks=False)
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
         return False
     return True
 
 
-def _is_copy(place: int, name: str, source: int, offset: int, end: int) -> bool:
-    """From an earlier opening."""
+def _is_copy(directory: int, name: str, source: int, offset: int, end: int) -> bool:
+    """Whether an earlier opening made this copy."""
     try:
-        copy = os.open(name, os.O_RDONLY | _SAFE, dir_fd=place)
+        copy = os.open(name, os.O_RDONLY | _SAFE, dir_fd=directory)
     except FileNotFoundError:
         return False
     try:
@@ -61,36 +61,36 @@ def _is_copy(place: int, name: str, source: int, offset: int, end: int) -> bool:
         os.close(copy)
 
 
-def _copy(folder: Folder, place: int, name: str, source: int, offset: int, end: int) -> None:
-    target = os.open(f"{name}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600, dir_fd=place)
+def _copy(folder: Folder, directory: int, name: str, source: int, offset: int, end: int) -> None:
+    target = os.open(f"{name}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600, dir_fd=directory)
     try:
         for at in range(offset, end, _PIECE):
             write_all(target, read_at(source, at, min(_PIECE, end - at)), at - offset)
         synced(target, folder.where(QUARANTINE))
     finally:
         os.close(target)
-    os.rename(f"{name}.part", name, src_dir_fd=place, dst_dir_fd=place)
-    synced(place, folder.where(QUARANTINE))
+    os.rename(f"{name}.part", name, src_dir_fd=directory, dst_dir_fd=directory)
+    synced(directory, folder.where(QUARANTINE))
 
 
-def move_aside(folder: Folder, number: int) -> str:
-    """A whole segment of which nothing can be read."""
+def quarantine_move(folder: Folder, number: int) -> str:
+    """Move a whole segment, of which nothing can be read, into quarantine."""
     try:
-        place = _place(folder)
+        directory = _directory(folder)
         try:
-            name, taken = name_of(number), set(os.listdir(place))
+            name, taken = name_of(number), set(os.listdir(directory))
             free = next(one for one in (name, *(f"{name}.{n}" for n in range(2, len(taken) + 3))) if one not in taken)
-            os.rename(name, free, src_dir_fd=folder.descriptor, dst_dir_fd=place)
-            synced(place, folder.where(QUARANTINE))
+            os.rename(name, free, src_dir_fd=folder.descriptor, dst_dir_fd=directory)
+            synced(directory, folder.where(QUARANTINE))
         finally:
-            os.close(place)
+            os.close(directory)
     except OSError as error:
         raise refusal(error, folder.where(QUARANTINE)) from None
     folder.sync()
     return f"{QUARANTINE}/{free}"
 
 
-def _place(folder: Folder) -> int:
+def _directory(folder: Folder) -> int:
     try:
         os.mkdir(QUARANTINE, 0o700, dir_fd=folder.descriptor)
         folder.sync()
@@ -100,21 +100,21 @@ def _place(folder: Folder) -> int:
 
 
 @contextmanager
-def opened_place(folder: Folder) -> Iterator[int]:
-    place = _place(folder)
+def open_quarantine(folder: Folder) -> Iterator[int]:
+    directory = _directory(folder)
     try:
-        yield place
+        yield directory
     finally:
-        os.close(place)
+        os.close(directory)
 
 
-def placed(folder: Folder, place: int, name: str, data: bytes) -> None:
-    """A file in quarantine, all of it or none."""
-    target = os.open(f"{name}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600, dir_fd=place)
+def placed(folder: Folder, directory: int, name: str, data: bytes) -> None:
+    """Write a file into quarantine, all of it or none."""
+    target = os.open(f"{name}.part", os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600, dir_fd=directory)
     try:
         write_all(target, data, 0)
         synced(target, folder.where(QUARANTINE))
     finally:
         os.close(target)
-    os.rename(f"{name}.part", name, src_dir_fd=place, dst_dir_fd=place)
-    synced(place, folder.where(QUARANTINE))
+    os.rename(f"{name}.part", name, src_dir_fd=directory, dst_dir_fd=directory)
+    synced(directory, folder.where(QUARANTINE))

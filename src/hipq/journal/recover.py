@@ -1,4 +1,5 @@
-"""Opening a journal: what was written whole is kept, a cut end is cut off, damage is put aside. All of it is said."""
+"""Opening a journal: whole batches are kept, a cut end is cut off, damage goes into quarantine. Every finding is
+reported."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from dataclasses import dataclass
 import msgspec
 
 from hipq.errors import JournalError
-from hipq.journal.examine import Trouble, examine
-from hipq.journal.finding import Finding
+from hipq.journal.examine import SegmentProblem, examine
+from hipq.journal.finding import JournalFinding
 from hipq.journal.folder import IDENTITY, Folder, new_identity, refusal, synced
 from hipq.journal.position import BEGINNING, Position
-from hipq.journal.quarantine import copy_aside, move_aside
+from hipq.journal.quarantine import quarantine_copy, quarantine_move
 from hipq.journal.refused import kept
 from hipq.journal.segment import Segment, name_of
 
@@ -21,23 +22,26 @@ from hipq.journal.segment import Segment, name_of
 class Recovered:
     identity: str
     segments: list[Segment]
-    """In order, at least one; all that they hold is synced. No segment ever had a greater number than the last."""
-    found: list[Finding]
+    """The segments in order, at least one; all that they hold is synced. No segment ever had a greater number than
+    the last."""
+    found: list[JournalFinding]
 
 
 def recover(folder: Folder) -> Recovered:
-    """The folder's lock must be held."""
+    """Recover a folder whose lock is held."""
     examined = examine(folder)
     segments, found = examined.segments, [] if examined.last else _wiped(folder)
     identity = (folder.identity() if examined.last else None) or (segments[-1].journal if segments else new_identity())
     if not segments or segments[-1].number < examined.last:
-        # Before anything is put away: the number of a segment that was there must never be another's.
+        # Before anything is moved: a segment's number must never be used again.
         segments.append(_begun(folder, identity, examined.last + 1, segments[-1].end if segments else BEGINNING))
     if folder.identity() != identity:
         if examined.last:
-            found.append(Finding("note", IDENTITY, 0, 0, "it was damaged or not there; it is as the segments have it"))
+            found.append(
+                JournalFinding("note", IDENTITY, 0, 0, "it was damaged or not there; it is as the segments have it")
+            )
         folder.set_identity(identity)
-    found += [_remedied(folder, trouble) for trouble in examined.troubles]
+    found += [_remedied(folder, problem) for problem in examined.problems]
     found += [one.finding for one in kept(folder)]
     for segment in segments:
         _sync(folder, segment)
@@ -45,12 +49,14 @@ def recover(folder: Folder) -> Recovered:
     return Recovered(identity, segments, found)
 
 
-def _wiped(folder: Folder) -> list[Finding]:
-    """With all segments gone the numbers begin again. Under its old identity the store might think that it has what is
-    written from now on, so it gets a new one."""
+def _wiped(folder: Folder) -> list[JournalFinding]:
+    """Give a journal without segments a new identity. Their numbers begin again, and under the old identity the
+    store might think that it has what is written from now on."""
     if folder.identity() is None:
         return []
-    return [Finding("missing", IDENTITY, 0, 0, "the journal had segments, and has none; it has a new identity now")]
+    return [
+        JournalFinding("missing", IDENTITY, 0, 0, "the journal had segments, and has none; it has a new identity now")
+    ]
 
 
 def _begun(folder: Folder, identity: str, number: int, after: Position) -> Segment:
@@ -62,19 +68,19 @@ def _begun(folder: Folder, identity: str, number: int, after: Position) -> Segme
     return segment
 
 
-def _remedied(folder: Folder, trouble: Trouble) -> Finding:
-    finding = trouble.finding
-    match trouble.remedy:
-        case "copy aside":
-            kept, _ = copy_aside(folder, trouble.number, finding.offset, finding.offset + finding.length)
+def _remedied(folder: Folder, problem: SegmentProblem) -> JournalFinding:
+    finding = problem.finding
+    match problem.remedy:
+        case "quarantine copy":
+            kept, _ = quarantine_copy(folder, problem.number, finding.offset, finding.offset + finding.length)
             return msgspec.structs.replace(finding, kept=kept)
-        case "move aside":
-            return msgspec.structs.replace(finding, kept=move_aside(folder, trouble.number))
+        case "quarantine whole":
+            return msgspec.structs.replace(finding, kept=quarantine_move(folder, problem.number))
         case "cut off":
-            _cut_off(folder, trouble.number, finding.offset)
+            _cut_off(folder, problem.number, finding.offset)
             return msgspec.structs.replace(finding, why=f"{finding.why}; they were cut off")
         case "remove":
-            folder.remove(trouble.number)
+            folder.remove(problem.number)
             return msgspec.structs.replace(finding, why=f"{finding.why}; it was removed")
         case "report":
             pass
@@ -92,7 +98,8 @@ def _cut_off(folder: Folder, number: int, length: int) -> None:
 
 
 def _sync(folder: Folder, segment: Segment) -> None:
-    """Who was killed may have written what is not on disk yet; and only what is there may be read."""
+    """Sync a segment: a killed writer may have written bytes that are not on disk yet, and only synced bytes may be
+    read."""
     try:
         descriptor = folder.open(name_of(segment.number))
     except FileNotFoundError:

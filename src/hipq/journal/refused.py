@@ -1,6 +1,6 @@
-"""What the store is there for, and will never take: kept in quarantine, with why, until somebody has looked at it.
+"""Jobs that a working store will never take: kept in quarantine with the reason, until somebody has looked at them.
 
-A file has what was refused of one batch: for each job, or once if it is all of them, a line `#:Refused why=...` and a
+A file has the refused jobs of one batch: for each job, or once if it is all of them, a line `#:Refused why=...` and a
 batch of these jobs as it stands in a segment.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from hipq.journal.batch import END, Batch, Header, body_is_right, decode, encode, header_at
-from hipq.journal.finding import Finding
+from hipq.journal.finding import JournalFinding
 from hipq.journal.folder import Folder, read_at, refusal
 from hipq.journal.position import Position
-from hipq.journal.quarantine import QUARANTINE, opened_place, placed
+from hipq.journal.quarantine import QUARANTINE, open_quarantine, placed
 from hipq.journal.segment import name_of
 
 SUFFIX: Final = ".refused"
@@ -28,17 +28,17 @@ class RefusedJob(NamedTuple):
     why: str
 
 
-class Kept(NamedTuple):
+class RefusedFile(NamedTuple):
     file: str
-    """Where it is, below the folder."""
-    finding: Finding
+    """The file, relative to the journal's folder."""
+    finding: JournalFinding
     batch: Batch | None
-    """None if it was damaged since."""
+    """The refused jobs; None if the file was damaged since."""
 
 
-def keep(folder: Folder, end: Position, some: Sequence[RefusedJob]) -> list[Finding]:
-    """On disk when this returns. `end` is where the batch they are of ends in the journal: kept twice, they are there
-    once."""
+def keep(folder: Folder, end: Position, some: Sequence[RefusedJob]) -> list[JournalFinding]:
+    """Keep refused jobs; they are on disk when this returns. `end` is where their batch ends in the journal: jobs
+    that are kept twice are there once."""
     name = f"{end.segment:020d}.{end.offset}{SUFFIX}"
     said = ["".join(letter if letter.isprintable() else " " for letter in one.why)[:_WHY_MOST] for one in some]
     data = b"".join(
@@ -46,33 +46,33 @@ def keep(folder: Folder, end: Position, some: Sequence[RefusedJob]) -> list[Find
         for one, why in zip(some, said, strict=True)
     )
     try:
-        with opened_place(folder) as place:
-            placed(folder, place, name, data)
+        with open_quarantine(folder) as directory:
+            placed(folder, directory, name, data)
     except OSError as error:
         raise refusal(error, folder.where(QUARANTINE)) from None
     return [_finding(name, why) for why in said]
 
 
-def kept(folder: Folder) -> list[Kept]:
-    """All that was refused and is still there, in the order of the journal."""
+def kept(folder: Folder) -> list[RefusedFile]:
+    """All refused jobs that are still there, in the order of the journal."""
     if QUARANTINE not in os.listdir(folder.descriptor):
         return []
     try:
-        with opened_place(folder) as place:
-            names = sorted((name for name in os.listdir(place) if name.endswith(SUFFIX)), key=_order)
-            return [one for name in names for one in _read(place, name)]
+        with open_quarantine(folder) as directory:
+            names = sorted((name for name in os.listdir(directory) if name.endswith(SUFFIX)), key=_order)
+            return [one for name in names for one in _read(directory, name)]
     except OSError as error:
         raise refusal(error, folder.where(QUARANTINE)) from None
 
 
 def _order(name: str) -> tuple[str, int, str]:
-    """Offsets are numbers: as text 1166 would be behind 11658."""
+    """The sort key of a file's name. Offsets are compared as numbers: as text 1166 would be behind 11658."""
     segment, offset = name.partition(".")[0], name.removesuffix(SUFFIX).rpartition(".")[2]
     return segment, int(offset) if offset.isdecimal() else 0, name
 
 
-def _read(place: int, name: str) -> Iterator[Kept]:
-    descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=place)
+def _read(directory: int, name: str) -> Iterator[RefusedFile]:
+    descriptor = os.open(name, os.O_RDONLY | _SAFE, dir_fd=directory)
     try:
         data = read_at(descriptor, 0, os.fstat(descriptor).st_size)
     finally:
@@ -84,10 +84,10 @@ def _read(place: int, name: str) -> Iterator[Kept]:
         finding = _finding(name, line.removeprefix(_MARK).decode("utf-8", "replace")[:_WHY_MOST])
         header = header_at(data, start, 0, 0)
         if header is None:
-            yield Kept(f"{QUARANTINE}/{name}", finding, None)
+            yield RefusedFile(f"{QUARANTINE}/{name}", finding, None)
             return  # where the next one begins is not known
         body = data[header.end() : header.end() + int(header["bytes"])]
-        yield Kept(f"{QUARANTINE}/{name}", finding, _batch(header, body))
+        yield RefusedFile(f"{QUARANTINE}/{name}", finding, _batch(header, body))
         at = header.end() + int(header["bytes"]) + len(END)
 
 
@@ -98,6 +98,8 @@ def _batch(header: Header, body: bytes) -> Batch | None:
         return None
 
 
-def _finding(name: str, why: str) -> Finding:
+def _finding(name: str, why: str) -> JournalFinding:
     number = name.partition(".")[0]
-    return Finding("refused", name_of(int(number)) if number.isdigit() else name, 0, 0, why, f"{QUARANTINE}/{name}")
+    return JournalFinding(
+        "refused", name_of(int(number)) if number.isdigit() else name, 0, 0, why, f"{QUARANTINE}/{name}"
+    )

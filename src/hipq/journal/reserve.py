@@ -1,7 +1,7 @@
-"""Reading: batches are reserved from the front, taken into the store, and forgotten. The rest goes back.
+"""Reading: batches are reserved from the front, moved into the store, and forgotten. Expired reservations go back.
 
-Reservations follow each other without a gap, and one that goes back is handed out again as it was: so the store's
-position, which must be `before` of the next, is never in the midst of one.
+Reservations follow each other without a gap, and one that goes back is handed out again unchanged: so the store's
+position, which must be `before` of the next, is never inside one.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from typing import Final
 
 from hipq.errors import JournalError
 from hipq.journal.batch import Batch
-from hipq.journal.front import Front, Taken
+from hipq.journal.front import Front, FrontRead
 from hipq.journal.position import BEGINNING, Position
 from hipq.journal.segment import Segment
 
 BYTES_AT_ONCE: Final = 16 << 20
-"""A reservation ends where it has more than this, however few jobs these are."""
+"""A reservation ends where it has more bytes than this, however few jobs they are."""
 
 
 @dataclass(eq=False)
 class Reserved:
-    """A right to read some batches, for a time."""
+    """The right to read some batches, for a time."""
 
     before: Position
-    """Where the store must be to take them."""
+    """The position that the store must have to take the batches."""
     after: Position
-    """Where it is then."""
+    """The store's position after that."""
     jobs: int
     batches: list[Batch] = field(repr=False)
     deadline: float = field(repr=False)
@@ -38,7 +38,7 @@ class Reserved:
 
 @dataclass(eq=False)
 class _Range:
-    """Batches that were handed out, and are not forgotten yet."""
+    """Batches that were handed out and are not forgotten yet."""
 
     before: Position
     after: Position
@@ -48,15 +48,16 @@ class _Range:
     is_done: bool = False
 
 
-class Reader:
+class ReservedReader:
     def __init__(self, front: Front, segments: list[Segment], clock: Callable[[], float] = time.monotonic) -> None:
         self._front, self._clock = front, clock
         self._scanning = threading.Lock()  # held while files are read
-        self._news = threading.Condition(threading.Lock())  # held for a moment only: the writing thread wants it too
+        # held for a moment only, because the writing thread needs it too
+        self._news = threading.Condition(threading.Lock())
         self._segments = list(segments)
         self._opened_at = segments[-1].end
         self._last = max((segment.end for segment in segments if segment.jobs), default=BEGINNING)
-        """Behind the last batch."""
+        """The position behind the last batch."""
         self._ranges: deque[_Range] = deque()
         self._read: Position | None = None
         self._reserved = self._scanned = self._handed_out = BEGINNING
@@ -70,7 +71,7 @@ class Reader:
             self._segments.append(segment)
 
     def arrived(self, segment: Segment, length: int, jobs: int) -> None:
-        """These bytes are on disk: only now may they be read."""
+        """Note bytes that are on disk: only now may they be read."""
         with self._news:
             more = length - segment.length
             segment.length, segment.jobs, segment.bytes = length, segment.jobs + jobs, segment.bytes + more
@@ -80,24 +81,24 @@ class Reader:
             self._news.notify_all()
 
     def is_drained(self) -> bool:
-        """Whether all that is on disk is in the store."""
+        """Whether the store has everything that is on disk."""
         with self._news:
             return self._read is not None and self._has_all()
 
     @property
     def has_jobs(self) -> bool:
-        """Whether any are on disk, the store having them or not."""
+        """Whether any jobs are on disk, whether or not the store has them."""
         with self._news:
             return any(segment.jobs for segment in self._segments)
 
     @property
     def last(self) -> Position:
-        """Behind the last batch that is on disk."""
+        """The position behind the last batch that is on disk."""
         with self._news:
             return self._last
 
     def is_taken(self, position: Position) -> bool:
-        """Whether the store has all that lies before it."""
+        """Whether the store has everything before this position."""
         with self._news:
             return self._read is not None and (self._read >= position or self._has_all())
 
@@ -106,7 +107,7 @@ class Reader:
 
     # -- where the store is ------------------------------------------------------------------------------------------
     def start_at(self, position: Position | None, first: int) -> None:
-        """`first` is the segment that this process writes to first."""
+        """Set the store's position. `first` is the segment that this process writes to first."""
         with self._scanning:
             with self._news:
                 segments = list(self._segments)
@@ -132,7 +133,7 @@ class Reader:
             found = self._front.next(self._snapshot(), self._scanned, count, BYTES_AT_ONCE)
             return self._hand_out(found, deadline)
 
-    def _hand_out(self, found: Taken, deadline: float) -> Reserved | None:
+    def _hand_out(self, found: FrontRead, deadline: float) -> Reserved | None:
         holder = Reserved(self._reserved, found.after, found.jobs, found.batches, deadline)
         with self._news:
             self._scanned = found.after
@@ -168,7 +169,8 @@ class Reader:
             return found.batches, found.after
 
     def forget(self, token: Reserved) -> None:
-        """The store has them. Late or early, it is true: what is taken twice the store's position refuses."""
+        """Forget batches that the store has. This is right however late it happens: the store's position refuses
+        what is taken twice."""
         with self._scanning:
             with self._news:
                 for one in self._ranges:
@@ -184,12 +186,12 @@ class Reader:
             self._forget()
 
     def _settle(self) -> None:
-        """What was damaged since it was written is never read, and waits no longer."""
+        """Stop waiting for bytes that were damaged after they were written: they are never read."""
         if self._has_all():
             self.waiting_jobs = self.waiting_bytes = 0
 
     def _forget(self) -> None:
-        """Delete segments that are all read, but never the last: the next one's number comes from it."""
+        """Delete segments that are fully read, but never the last: the next one's number follows from it."""
         gone: list[Segment] = []
         with self._news:
             while len(self._segments) > 1 and self._read is not None and self._segments[0].end <= self._read:

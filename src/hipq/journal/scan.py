@@ -1,4 +1,4 @@
-"""A segment read back: whole batches, damage, and perhaps a cut end. It is read in pieces, never whole."""
+"""Reading a segment back: whole batches, damage, and perhaps a cut end. It is read in pieces, never whole."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ PIECE: Final = 1 << 20
 """Bytes that are read at once; more where a batch has more."""
 
 Read = Callable[[int, int], bytes]
-"""So many bytes from an offset on; fewer at the end of the file."""
+"""Reads bytes from an offset on; fewer at the end of the file."""
 
 
 class Record(NamedTuple):
@@ -22,7 +22,7 @@ class Record(NamedTuple):
     header: Header
     body: bytes
     is_marked: bool
-    """Whether the line behind it, which nothing relies on, is as it was written."""
+    """Whether the end mark, which nothing relies on, is as it was written."""
 
 
 class Damage(NamedTuple):
@@ -34,7 +34,7 @@ class Damage(NamedTuple):
 
 
 class Cut(NamedTuple):
-    """At the end: the beginning of a batch, as it looks when writing stopped in the midst of it."""
+    """The beginning of a batch at the segment's end, as an interrupted write leaves it."""
 
     offset: int
     end: int
@@ -44,7 +44,7 @@ Found = Record | Damage | Cut
 
 
 def scan(read: Read, salt: int, start: int, end: int) -> Iterator[Found]:
-    """All that lies between two offsets, in order and without a gap. `start` is where a batch begins, or should."""
+    """All records between two offsets, in order and without a gap. `start` is where a batch begins, or should."""
     at = base = start
     data = b""
     while at < end:
@@ -53,7 +53,7 @@ def scan(read: Read, salt: int, start: int, end: int) -> Iterator[Found]:
         if at - base + needed > len(data) and (base != at or len(data) < min(needed, end - at)):
             data, base = read(at, min(max(PIECE, needed), end - at)), at
             if len(data) < min(needed, end - at):
-                end = at + len(data)  # somebody has made the file shorter meanwhile
+                end = at + len(data)  # the file became shorter meanwhile
             continue
         if header is None:
             found = _no_header(read, salt, at, end, data[at - base :] if end - at < HEADER_MOST else b"")
@@ -74,7 +74,7 @@ def _whole(header: Header, data: bytes, at: int, end: int) -> Found:
 
 
 def _cut_short(header: Header, data: bytes, at: int, end: int) -> Found:
-    """The header is right, and what it speaks of is not all there; perhaps only the mark behind it is missing."""
+    """The finding for a batch with a correct header that is not all there; perhaps only its end mark is missing."""
     if len(data) - header.end() < int(header["bytes"]):
         return Cut(at, end)
     return _whole(header, data, at, end)
@@ -87,7 +87,7 @@ def _no_header(read: Read, salt: int, at: int, end: int, rest: bytes) -> Found:
 
 
 def _next_batch(read: Read, salt: int, at: int, end: int) -> int:
-    """Where the next whole batch begins. What only looks like one, inside a payload, has wrong sums here."""
+    """Where the next whole batch begins. A batch inside a payload has wrong sums here."""
     while at < end:
         data = read(at, min(PIECE, end - at))
         if not data:
@@ -96,7 +96,7 @@ def _next_batch(read: Read, salt: int, at: int, end: int) -> int:
         place = data.find(MARK)
         while place >= 0:
             if place and not is_last and place + HEADER_MOST > len(data):
-                break  # its header may go on behind this piece: from here
+                break  # its header may go on behind this piece: read on from here
             header = header_at(data, place, salt, at + place)
             if header is not None and _is_there(read, header, at + place, end):
                 return at + place

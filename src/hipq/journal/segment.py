@@ -1,4 +1,4 @@
-"""A file of the journal: its name, its first line, and what is known of it. Pure."""
+"""A file of the journal: its name, its first line, and its counts. Pure."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ _FIRST_LINE: Final = re.compile(
 
 @dataclass
 class Segment:
-    """A segment whose first line is right. `length` grows while it is written to; only synced bytes count."""
+    """A segment with a correct first line. `length` grows while it is written to; only synced bytes count."""
 
     number: int
     after: Position
-    """Where the segment before it ended."""
+    """Where the segment before this one ended."""
     salt: int
     start: int
-    """Where its first batch is."""
+    """The offset of the first batch."""
     length: int
     journal: str = ""
     batches: int = 0
-    """Counted when the journal is examined, and not while it is written."""
+    """The number of batches, counted when the journal is examined and not while it is written."""
     jobs: int = 0
     bytes: int = 0
-    """Of whole batches: without its first line, and without damage."""
+    """Bytes of whole batches: without the first line, and without damage."""
 
     @property
     def end(self) -> Position:
@@ -52,13 +52,13 @@ def name_of(number: int) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """None for what is not the name of a segment."""
+    """A segment's number; None if this is not a segment's name."""
     match = _NAME.fullmatch(name)
     return int(match[1]) if match and int(match[1]) > 0 else None
 
 
 def new_first_line(journal: str, number: int, after: Position) -> bytes:
-    """With a salt that nobody knows."""
+    """A first line with a new random salt."""
     text = f"#:Journal version={VERSION},journal={journal},segment={number},after={after},salt={secrets.token_hex(16)}"
     return _summed(text.encode())
 
@@ -68,12 +68,12 @@ def _summed(text: bytes) -> bytes:
 
 
 def read_first_line(data: bytes, number: int, length: int) -> Segment | None:
-    """The segment that begins with this; None if the line is damaged."""
+    """The segment that begins with this line; None if the line is damaged."""
     match = _FIRST_LINE.match(data)
     if not match or crc32(data[: match.start("sum") - len(b",sum=")]) != int(match["sum"], 16):
         return None
     if int(match["segment"]) != number:
-        return None  # another segment's file, with this one's name
+        return None  # another segment's file under this name
     return Segment(
         number,
         Position.of(match["after"].decode()),
@@ -85,8 +85,8 @@ def read_first_line(data: bytes, number: int, length: int) -> Segment | None:
 
 
 def other_version(data: bytes) -> int | None:
-    """The version of a first line that is not ours. A first line of ours in which only the version's digit was damaged
-    does not count as one."""
+    """The version in a first line of another version. A line of this version with a damaged version digit does not
+    count."""
     match = _ANY_VERSION.match(data)
     if not match or int(match[1]) == VERSION:
         return None
@@ -98,6 +98,6 @@ def other_version(data: bytes) -> int | None:
 
 
 def begins_a_first_line(data: bytes) -> bool:
-    """Whether this may be what is left of a first line whose end was never written."""
+    """Whether this may be the beginning of a first line whose end was never written."""
     start = b"#:Journal version=1,journal="
     return data[: len(start)] == start[: len(data)] and len(data) < FIRST_LINE_MOST and not has_control(data)

@@ -1,4 +1,4 @@
-"""The end of the journal: the segment that is written to. Every error here has a place: try again, or never again."""
+"""The end of the journal: the segment that is written to. Every error here is either temporary or final."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hipq.journal.segment import Segment, name_of
 
 
 class Readers(Protocol):
-    """Who is told what is on disk."""
+    """Gets to know which bytes are on disk."""
 
     def began(self, segment: Segment) -> None: ...
     def arrived(self, segment: Segment, length: int, jobs: int) -> None: ...
@@ -20,18 +20,18 @@ class Readers(Protocol):
 
 
 class Tail:
-    """For one thread."""
+    """Writes the last segment, for one thread."""
 
     def __init__(self, folder: Folder, identity: str, last: Segment, readers: Readers) -> None:
         self._folder, self._identity, self._readers = folder, identity, readers
         self.segment = last
         self.first = last.number if last.length == last.start else last.number + 1
-        """The segment that the first batch goes to. It is a new one, unless the last is empty: after a crash nothing is
-        written behind what is there, so positions that the store knows never come to mean something else."""
+        """The segment that the first batch goes to. It is a new one, unless the last is empty: after a crash nothing
+        is written behind what is there, so that positions the store knows never change their meaning."""
         self.is_full = False
-        """Whether a file cannot get any longer than this one is."""
+        """Whether the file cannot grow any further."""
         self.has_room = True
-        """Whether the last that was to be written found room on the disk."""
+        """Whether the last write found room on the disk."""
         self.broken: JournalBroken | None = None
         self.syncs = 0
         self._descriptor = -1
@@ -41,7 +41,7 @@ class Tail:
             raise JournalBroken(str(self.broken))
 
     def open(self) -> None:
-        """Before anything is written."""
+        """Open the segment before the first write."""
         self.check()
         if self._descriptor >= 0:
             return
@@ -51,27 +51,28 @@ class Tail:
         try:
             self._descriptor = self._folder.open(name_of(self.segment.number), os.O_WRONLY)
         except FileNotFoundError:
-            self.begin()  # somebody has removed it, empty as it was
+            self.begin()  # somebody removed the empty segment
         except HipqError as error:
             raise JournalError(str(error)) from None
 
     def append(self, data: bytes, jobs: int) -> None:
-        """On disk when this returns. If it raises, none of it is in the file, or nothing is ever written again."""
+        """Append bytes; they are on disk when this returns. If it raises, none of them are in the file, or nothing
+        is ever written again."""
         segment = self.segment
         try:
             write_all(self._descriptor, data, segment.length)
         except OSError as error:
             raise self._cut_back(error) from None
         self._sync()
-        if not os.fstat(self._descriptor).st_nlink:  # on disk, where nobody will ever find it
+        if not os.fstat(self._descriptor).st_nlink:  # the bytes are on disk, but in a file without a name
             raise self.fail(f"{self._name()} was removed by somebody else")
         self.has_room = True
         self._readers.arrived(segment, segment.length + len(data), jobs)
 
     def begin(self) -> None:
-        """A new segment. The one before is on disk to its end, and keeps it."""
+        """Begin a new segment, after the old one is synced to its end."""
         if self._descriptor >= 0:
-            self._sync()  # it may have been cut back
+            self._sync()  # it may have been truncated
         number = self.segment.number + 1
         try:
             descriptor, segment = self._folder.create(self._identity, number, self.segment.end)
@@ -95,7 +96,7 @@ class Tail:
             self._descriptor = -1
 
     def look(self) -> None:
-        """Whether its folder is where it was: else nobody finds what is written there."""
+        """Check that the folder is where it was: otherwise nobody finds what is written there."""
         if self.broken is None and not self._folder.is_there():
             self.fail(f"the folder {self._folder.path} of the journal was removed, or is another now")
 
@@ -108,7 +109,7 @@ class Tail:
         self.syncs += 1
 
     def _cut_back(self, error: OSError) -> JournalError:
-        """A part of it may have been written: off with it, else what is written next is behind half a batch."""
+        """Truncate a partial write: otherwise the next batch would follow half a batch."""
         try:
             os.ftruncate(self._descriptor, self.segment.length)
         except OSError as second:
@@ -120,7 +121,8 @@ class Tail:
         return JournalFull()
 
     def fail(self, why: str) -> JournalBroken:
-        """For good: after a failed sync the kernel may have dropped what it could not write, and says so only once."""
+        """Fail for good: after a failed sync the kernel may have dropped what it could not write, and says so only
+        once."""
         self.broken = self.broken or JournalBroken(f"{why}; nothing is accepted any more: restart, and check the disk")
         return JournalBroken(str(self.broken))
 

@@ -1,1 +1,1 @@
-"""What may start: limits on a queue, and how they are kept. Pure: no I/O, no clock, one policy a file."""
+"""What may start: the limits of a queue, one a file, and how a claim counts them. Pure: no I/O, no clock."""

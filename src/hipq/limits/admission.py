@@ -1,9 +1,10 @@
-"""One claim's view of a queue's limits: what is used, what still fits, who must not be passed any more.
+"""One claim's view of a queue's limits: what is used, what still fits, which jobs must not be passed any more.
 
-A heavy job that does not fit lets lighter ones behind it pass, for a while: once a whole pool's worth of units has
-passed it, nothing that uses that pool passes it any more, and what runs now makes room for it. So it waits for at most
-one poolful of others (of each pool it does not fit), and for those that were running. Engines that have no code for it
-wait for it too, as long as one that has comes to it every so often: one that is gone, or busy, holds nobody up.
+A heavy job that does not fit lets lighter jobs behind it pass, for a while: once a whole pool's worth of units has
+passed it, nothing that uses that pool passes it any more, and the running jobs make room for it as they end. So it
+waits for at most one poolful of other jobs (of each pool it does not fit), and for those that were running. Engines
+without code for the heavy job wait for it too, as long as claims of an engine that has the code meet it every so often:
+an engine that is gone, or busy, holds nobody up.
 """
 
 from __future__ import annotations
@@ -14,30 +15,30 @@ from typing import Final, NamedTuple
 import msgspec
 
 from hipq.job.units import UNIT, counted
-from hipq.limits.limit import Limit, PerLane
+from hipq.limits.base import StartLog, Usage
 from hipq.limits.pool import Pool
-from hipq.limits.rate import Log, Rate, remembered, room_at
+from hipq.limits.rate import remembered
 from hipq.limits.rules import AnyLimit, Rules
-from hipq.limits.share import OTHERS, Share
-from hipq.limits.tenants import PerTenant
 
 
 class Remembered(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept from claim to claim, on the queue's row."""
+    """What a queue's row keeps from claim to claim."""
 
-    rates: dict[str, Log] = {}
-    """By the microseconds of their span."""
+    rates: Mapping[str, StartLog] = {}
+    """What has started, by the microseconds of a rate's span."""
     passed: dict[str, tuple[int, int, int]] = {}
-    """By pool: the job that is passed, the units that have passed it, and when a claim of its type last met it."""
+    """By pool: the job that others pass, the units that have passed it, and when a claim of its type last met it."""
 
 
 class Refusal(NamedTuple):
-    """Why a job does not start now: the pool, and when to ask again (0 = when something changes)."""
+    """Why a job does not start now."""
 
     pool: Pool
+    """The pool that has no room."""
     again: int = 0
+    """When to ask again; 0 = when something changes."""
     behind: int = 0
-    """The job it may not pass any more."""
+    """The job that this one may not pass any more; 0 = it does not fit the pool."""
 
 
 _decoder = msgspec.json.Decoder(Remembered)
@@ -46,7 +47,7 @@ FRESH: Final = 10_000_000
 """Microseconds for which claims of other types wait for a job that a claim of its own type has met."""
 UNLIMITED: Final = 1 << 62
 MOST_REMEMBERED: Final = 200
-"""Pools of which it is remembered whom others pass: there may be one a lane. Those that most have passed come first."""
+"""Pools in `Remembered.passed`, at most: there may be one a lane. Those that most units have passed are kept."""
 
 
 class Admission:
@@ -59,36 +60,35 @@ class Admission:
         now: int,
         lightest: int = UNIT,
     ) -> None:
-        """`held`: what runs, by lane, and `lightest` the least that any job has of it, all in thousandths of units."""
-        self._rules = rules
+        """`held`: the units that jobs hold, by lane; `lightest`: the least that one of these jobs holds. Both in
+        thousandths of units."""
         self._critical = frozenset(critical)
-        self._held = held
         self._lightest = min(lightest, UNIT)
         self._now = now
         self.unchanged = memory
-        before = _decoder.decode(memory)
-        self._rates = before.rates
-        self._passed = before.passed
+        self._before = _decoder.decode(memory)
+        self._passed = self._before.passed
         self._ahead: dict[str, tuple[tuple[str, int], int]] = {}
-        """By pool: the place of the job that others pass, and until when it is waited for (0 = as long as it waits)."""
-        self._shared: dict[str, Pool] = {}
-        """Pools of the whole queue, and of several lanes."""
+        """By pool: the place of the job that others pass, and until when they wait for it (0 = as long as it waits)."""
+        self._usage = Usage(held, self._before.rates, counted(rules.most), now)
+        self._by_name: dict[str, Pool] = {}
         self._by_lane: dict[str, list[Pool]] = {}
-        self._whole = [self._pool(one, "") for one in rules.in_force if isinstance(one, (Limit, Rate))]
+        self._whole = [self._pool(one, "") for one in rules.in_force if one.of_whole_queue]
+        self._in_lanes = [one for one in rules.in_force if not one.of_whole_queue]
         self.again = 0
         """When to claim again: the first moment at which a rate lets more start."""
         self.refused = False
 
     @property
     def passed(self) -> list[int]:
-        """The jobs that others pass, as is remembered."""
+        """The jobs that others pass, as the queue remembers."""
         return [job_id for job_id, _, _ in self._passed.values()]
 
     def still(
         self, waiting: Collection[tuple[str, tuple[str, int]]], types: Collection[str], *, met: bool = True
     ) -> None:
-        """Of those jobs these, by their type and place, wait still. This claim is for these types; those jobs of them
-        are `met`, unless somebody has chosen what it is for."""
+        """Learn which of the `passed` jobs still wait, by type and place, in a claim for these types. The claim has
+        `met` those of its types, unless it is for jobs that somebody else has chosen."""
         known = {place[1]: (job_type, place) for job_type, place in waiting}
         kept = {}
         for pool, (job_id, units, before) in self._passed.items():
@@ -136,7 +136,7 @@ class Admission:
             if place > ahead:
                 self._pass(pool, ahead)
             if not pool.fits(factor):
-                if factor > self._lightest or not pool.full:  # else nobody is light enough to pass it
+                if factor > self._lightest or not pool.full:  # else no job is light enough to pass this one
                     self._pass(pool, place)
                 return self._later(pool, factor)
         for pool in self._pools(lane):
@@ -146,37 +146,33 @@ class Admission:
         return None
 
     def memory(self) -> str:
-        """What the next claim must know; the same text if nothing changed. A job that is passed is remembered until
-        another is: this claim may not have come as far as it, or be for other types."""
-        rates, passed = remembered(self._rates, self._all(), self._now), dict(self._passed)
-        for pool in self._all():
+        """What the next claim must know; the same text if nothing changed. A job that others pass is remembered until
+        another job takes its place: this claim may not have come as far, or be for other types."""
+        pools, passed = self._by_name.values(), dict(self._passed)
+        for pool in pools:
             if pool.came:
                 passed.pop(pool.name, None)
             if pool.heavy:
                 passed[pool.name] = (pool.heavy[1], pool.passed, self._met_at(pool.name, pool.heavy[1]))
-        return self._remember(rates, passed)
+        return self._remember(remembered(self._before.rates, pools, self._now), passed)
 
     def glimpsed(self) -> str:
-        """The same, if nothing that was admitted starts for that: who was met, not who passed."""
+        """The same where nothing starts although it was admitted: which jobs were met, but not which passed them."""
         passed = dict(self._passed)
-        for pool in self._all():
+        for pool in self._by_name.values():
             if pool.heavy:
                 units = passed.get(pool.name, _NOBODY)[1]
                 passed[pool.name] = (pool.heavy[1], units, self._met_at(pool.name, pool.heavy[1]))
-        return self._remember(self._rates, passed)
+        return self._remember(self._before.rates, passed)
 
-    def _remember(self, rates: dict[str, Log], passed: dict[str, tuple[int, int, int]]) -> str:
+    def _remember(self, rates: Mapping[str, StartLog], passed: dict[str, tuple[int, int, int]]) -> str:
         most = sorted(passed.items(), key=lambda item: -item[1][1])[:MOST_REMEMBERED]
-        passed = dict(most)
-        if passed == _decoder.decode(self.unchanged).passed and not any(
-            pool.taken for pool in self._all() if pool.rate
-        ):
-            return self.unchanged
-        return msgspec.json.encode(Remembered(rates, passed)).decode()
+        found = Remembered(rates, dict(most))
+        return self.unchanged if found == self._before else msgspec.json.encode(found).decode()
 
     def _pass(self, pool: Pool, place: tuple[str, int]) -> None:
-        """Those behind this job pass it. The count goes on if another was passed before: engines that have other types
-        come to other jobs first, and must not begin anew with each of them."""
+        """Jobs behind this one pass it. The count of units goes on if another job was passed before: engines that have
+        other types come to other jobs first, and must not begin anew with each of them."""
         if pool.came and self._ahead.get(pool.name, (None, 0))[0] == place:
             return  # it has started
         if pool.heavy is None:
@@ -185,12 +181,12 @@ class Admission:
             pool.heavy = place
 
     def _met_at(self, pool: str, job_id: int) -> int:
-        """When the job that is passed there was met: now, unless it was known before."""
+        """When a claim met the job that others pass in this pool: now, unless the queue remembers the job."""
         known, _, before = self._passed.get(pool, _NOBODY)
         return before if job_id == known and pool in self._ahead else self._met(before)
 
     def _met(self, before: int) -> int:
-        """When it was met, if that is now: not to the microsecond, or every claim would have to write it."""
+        """Now, as the moment at which a job was met. Not to the microsecond, or every claim would have to write it."""
         return before if 0 <= self._now - before < FRESH // 4 else self._now
 
     def _refuse(self, refusal: Refusal) -> None:
@@ -199,31 +195,16 @@ class Admission:
             self.again = min(self.again or refusal.again, refusal.again)
 
     def _later(self, pool: Pool, factor: int) -> Refusal:
-        return Refusal(pool, room_at(pool, factor, self._now) if pool.rate else 0)
-
-    def _all(self) -> list[Pool]:
-        lanes = [pool for pools in self._by_lane.values() for pool in pools]
-        return list({id(pool): pool for pool in [*self._whole, *lanes]}.values())
+        return Refusal(pool, pool.room_at(factor, self._now))
 
     def _pools(self, lane: str) -> list[Pool]:
         if lane not in self._by_lane:
-            own = [one for one in self._rules.in_force if isinstance(one, (PerLane, PerTenant, Share))]
-            own = [one for one in own if not isinstance(one, PerTenant) or one.knows(lane)]
-            if not self._rules.most:  # an operator took the limit away: there is nothing to have a share of
-                own = [one for one in own if not isinstance(one, Share)]
-            self._by_lane[lane] = [*self._whole, *(self._pool(one, lane) for one in own)]
+            own = [self._pool(one, lane) for one in self._in_lanes if one.applies(lane, self._usage.whole)]
+            self._by_lane[lane] = [*self._whole, *own]
         return self._by_lane[lane]
 
     def _pool(self, one: AnyLimit, lane: str) -> Pool:
-        match one:
-            case Limit():
-                found = one.pool(self._held)
-            case Rate():
-                found = one.pool(one.log(self._rates), self._now)
-            case PerLane() | PerTenant():
-                found = one.pool(lane, self._held)
-            case Share():
-                if OTHERS in self._shared and lane not in one.percent:
-                    return self._shared[OTHERS]
-                found = one.pool(lane, self._held, counted(self._rules.most))
-        return self._shared.setdefault(found.name, found)
+        name = one.pool_name(lane)
+        if name not in self._by_name:
+            self._by_name[name] = one.pool(lane, self._usage)
+        return self._by_name[name]

@@ -1,4 +1,4 @@
-"""Throttlers that are code: they see what is due and what runs, and say of each due job what is to become of it.
+"""Throttlers: code of the user that sees which jobs are due and which run, and decides on each due job.
 
     def by_server(due, running, now):
         busy = Counter(job.data["server"] for job in running)
@@ -9,9 +9,9 @@
                 busy[job.data["server"]] += 1
                 yield admit(job)
 
-It is shown up to 500 due jobs at a time, in the queue's order, and all running ones. Jobs it does not mention are
-parked: the next question is about the jobs behind them, and after the last ones it begins again with the first. So it
-sees every due job, page by page. It is not asked about critical jobs.
+A throttler is shown up to 500 due jobs at a time, in the queue's order, and all running jobs. Jobs it does not mention
+are parked: the next call is about the jobs behind them, and after the last job it begins again with the first. So a
+throttler sees every due job, page by page. Critical jobs start without its leave.
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ Throttler = Callable[[list[Job[Any]], list[Job[Any]], datetime], Iterable[Decisi
 
 
 def admit(job: Job[Any]) -> Admit:
-    """It may start now."""
+    """Let the job start now."""
     return Admit(job)
 
 
 def defer(job: Job[Any], until: datetime | float | timedelta) -> Defer:
-    """It is scheduled anew: for a moment, or so many seconds from now."""
+    """Schedule the job for another time: a moment, or a number of seconds from now."""
     return Defer(job, until)
 
 
 def reject(job: Job[Any], reason: str) -> Reject:
-    """It never runs: it ends, failed, with this reason."""
+    """Never run the job: it ends as failed, with this reason."""
     return Reject(job, reason)
 
 
 @dataclass(slots=True)
 class Verdict:
-    """What a throttler said, row by row."""
+    """What a throttler decided, row by row."""
 
     admitted: list[Row] = field(default_factory=list)
     deferred: list[tuple[Row, int]] = field(default_factory=list)
@@ -75,8 +75,8 @@ class Verdict:
 def verdict(
     throttler: Throttler, due: Sequence[Row], running: Sequence[Row], specs: Mapping[str, Spec], now: int
 ) -> Verdict:
-    """Ask it. Raises what it raises, and Invalid for an answer that cannot be read. It is not asked about critical
-    jobs: those that are here were parked before their type became critical, and are admitted."""
+    """Ask the throttler. Raises what the throttler raises, and Invalid for a decision that cannot be read. A critical
+    job is admitted without asking: it was parked before its type became critical."""
     passing = {name for name, spec in specs.items() if spec.critical}
     found = Verdict(admitted=[row for row in due if row.job_type in passing])
     rows = {row.id: row for row in due if row.job_type not in passing}
@@ -113,9 +113,9 @@ class DryRun(NamedTuple):
     deferred: list[tuple[Job[Any], datetime]]
     rejected: list[tuple[Job[Any], str]]
     parked: list[Job[Any]]
-    """Not mentioned: they stay where they are, and it is asked about them again."""
+    """Jobs that the throttler did not mention: they stay where they are until it is asked about them again."""
     running: int
-    """How many running jobs it was shown."""
+    """How many running jobs the throttler was shown."""
 
     @classmethod
     def of(cls, found: Verdict, running: int) -> DryRun:

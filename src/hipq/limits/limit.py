@@ -1,38 +1,39 @@
-"""`limit(n)`: at most n units of a queue run at a time. `per_lane(n)`: at most n units of each lane."""
+"""`limit(n)`: at most n units of a queue run at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar, TypeVar
 
-import msgspec
-
+from hipq.errors import Invalid
 from hipq.job.units import Number, counted, given
-from hipq.limits.pool import Pool
+from hipq.limits.base import LEAST, MOST, BaseLimit
 
-LEAST: Final = 0.001
-MOST: Final = 1_000_000_000
-WHOLE_QUEUE: Final = "limit"
+L = TypeVar("L", bound=BaseLimit)
 
 
-class Limit(msgspec.Struct, frozen=True, tag="limit"):
+class Limit(BaseLimit, frozen=True, tag="limit"):
     n: Number
 
-    def pool(self, held: Mapping[str, int]) -> Pool:
-        return Pool(WHOLE_QUEUE, counted(self.n), sum(held.values()))
+    function: ClassVar[str] = "limit"
+    reason: ClassVar[str] = "limit full"
+    of_whole_queue: ClassVar[bool] = True
+
+    def pool_name(self, lane: str) -> str:
+        return "limit"
+
+    def cap(self, lane: str, whole: int) -> int:
+        return counted(self.n)
+
+    def used(self, lane: str, held: Mapping[str, int]) -> int:
+        return sum(held.values())
+
+    def check(self, limits: Sequence[BaseLimit]) -> None:
+        if len([one for one in limits if isinstance(one, Limit)]) > 1:
+            raise Invalid("a queue has one limit at most (throttle_limit is one)")
 
     def __str__(self) -> str:
         return f"limit {self.n}"
-
-
-class PerLane(msgspec.Struct, frozen=True, tag="per lane"):
-    n: Number
-
-    def pool(self, lane: str, held: Mapping[str, int]) -> Pool:
-        return Pool(f"lane {lane}", counted(self.n), held.get(lane, 0))
-
-    def __str__(self) -> str:
-        return f"{self.n} a lane"
 
 
 def limit(n: float) -> Limit:
@@ -40,6 +41,11 @@ def limit(n: float) -> Limit:
     return Limit(given(n, "limit", LEAST, MOST))
 
 
-def per_lane(n: float) -> PerLane:
-    """At most n units of each lane run at a time, over all engines."""
-    return PerLane(given(n, "per_lane", LEAST, MOST))
+def whole_queue(limits: Iterable[BaseLimit]) -> Number:
+    """The units that a queue with these limits runs at a time; 0 if no `limit(n)` is among them."""
+    return next((one.n for one in limits if isinstance(one, Limit)), 0)
+
+
+def without_limit(limits: Iterable[L]) -> list[L]:
+    """These limits but for `limit(n)`."""
+    return [one for one in limits if not isinstance(one, Limit)]

@@ -1,7 +1,6 @@
-"""A pool is what one limit counts in: so many units, some of them used. A job takes its `throttle_factor` of them.
-Units are counted in whole thousandths here.
+"""A pool: the units that one limit allows, and the units that are used. A job takes its `throttle_factor` of them.
 
-Limits are lists of pools by lane; what the pools have in common is here, so that a claim need not know any limit.
+Claims only know pools, whatever the limits behind them. All counts are whole thousandths of units.
 """
 
 from __future__ import annotations
@@ -12,19 +11,17 @@ from dataclasses import dataclass
 @dataclass(slots=True, eq=False)
 class Pool:
     name: str
-    """As a person reads it, and as it is remembered from claim to claim."""
+    """What people read, and what a queue's memory calls this pool from claim to claim."""
     cap: int
     used: int = 0
-    rate: tuple[int, list[list[int]]] | None = None
-    """For a pool of starts: the span in microseconds, and what was started in it (see `hipq.limits.rate`)."""
     heavy: tuple[str, int] | None = None
-    """The place of the first job that is too heavy for what is left: those behind it pass it."""
+    """The place of the first job that is too heavy for what is left: jobs behind it pass it."""
     passed: int = 0
-    """Units that have passed that job, in this claim and in those before."""
+    """Units that have passed that job, in this claim and in earlier claims."""
     taken: int = 0
     """Units taken in this claim."""
     came: bool = False
-    """The job that others passed before has its turn in this claim."""
+    """The job that others passed before starts in this claim."""
 
     @property
     def full(self) -> bool:
@@ -33,6 +30,10 @@ class Pool:
     def fits(self, factor: int) -> bool:
         """A job heavier than the whole pool (the limit was lowered since it was added) runs alone in it."""
         return self.used + factor <= self.cap or (factor > self.cap and self.used == 0)
+
+    def room_at(self, factor: int, now: int) -> int:
+        """When a job of this weight fits, if nothing else starts before; 0 if that depends on when other jobs end."""
+        return 0
 
     def passes(self, place: tuple[str, int]) -> bool:
         return self.heavy is not None and place > self.heavy

@@ -1,44 +1,53 @@
 """`rate(n, per=s)`: at most n units start in any span of s seconds, over all engines.
 
-Strict: the span may lie anywhere. What was started is remembered as at most some hundred entries of first start, last
-start and units; an entry counts until its last start is a span ago, so a rate is never exceeded, and at most a
-hundredth of it goes unused.
+The span may begin at any moment. A log of at most about a hundred entries a span remembers the starts; an entry counts
+until its last start is a span ago, so that a rate is never exceeded, and at most a hundredth of it goes unused.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar, Final
 
-import msgspec
-
+from hipq.errors import Invalid
 from hipq.job.units import Number, counted, given
-from hipq.job.when import seconds
-from hipq.limits.limit import LEAST, MOST
+from hipq.job.when import seconds, utc_text
+from hipq.limits.base import LEAST, MOST, BaseLimit, StartLog, Usage
 from hipq.limits.pool import Pool
 
 GRAINS: Final = 100
-Log = list[list[int]]
-"""[first start, last start, thousandths of units] each, in microseconds, oldest first."""
+"""Entries of a log for each span: a start within a hundredth of the span joins the last entry."""
 
 
-class Rate(msgspec.Struct, frozen=True, tag="rate"):
+class Rate(BaseLimit, frozen=True, tag="rate"):
     n: Number
     per: float
 
-    def log(self, logs: Mapping[str, Log]) -> Log:
-        """What has started, as far as is remembered. A rate that was changed goes on counting: if its span is another,
-        from what the longest one remembers."""
-        longest = max(logs, key=int, default="")
-        return logs.get(str(self._span), logs.get(longest, []))
+    function: ClassVar[str] = "rate"
+    reason: ClassVar[str] = "rate"
+    of_whole_queue: ClassVar[bool] = True
+    counts_starts: ClassVar[bool] = True
 
-    def pool(self, log: Log, now: int) -> Pool:
-        kept = _recent(log, self._span, now)
-        return Pool(str(self), counted(self.n), sum(units for _, _, units in kept), (self._span, kept))
+    def pool_name(self, lane: str) -> str:
+        return str(self)
 
-    @property
-    def _span(self) -> int:
-        return round(self.per * 1e6)
+    def cap(self, lane: str, whole: int) -> int:
+        return counted(self.n)
+
+    def pool(self, lane: str, usage: Usage) -> Pool:
+        """A rate that was changed goes on counting: a new span begins with the log of the longest span before."""
+        span, longest = round(self.per * 1e6), max(usage.starts, key=int, default="")
+        log = _recent(usage.starts.get(str(span), usage.starts.get(longest, [])), span, usage.now)
+        used = sum(units for _, _, units in log)
+        return StartPool(self.pool_name(lane), self.cap(lane, usage.whole), used, span=span, log=log)
+
+    def check(self, limits: Sequence[BaseLimit]) -> None:
+        if limits.count(self) > 1:
+            raise Invalid("the same rate is given twice")
+
+    def shortage(self, lane: str, pool: Pool, factor: int, room_at: int, holders: str) -> str:
+        return f"{self.subject(lane)} is used up: there is room for it at {utc_text(room_at)}"
 
     def __str__(self) -> str:
         return f"rate {self.n} in {self.per:.15g} s"
@@ -49,35 +58,41 @@ def rate(n: float, per: float = 1.0) -> Rate:
     return Rate(given(n, "rate", LEAST, MOST), seconds(per, "per", least=0.001))
 
 
-def remembered(logs: Mapping[str, Log], pools: Iterable[Pool], now: int) -> dict[str, Log]:
-    """What is to be remembered after a claim: of the rates in force, and of others that may be in force again."""
-    rates = [pool for pool in pools if pool.rate]
+@dataclass(slots=True, eq=False)
+class StartPool(Pool):
+    """A pool of starts. Units return when the start that took them is a span ago."""
+
+    span: int = 0
+    """In microseconds."""
+    log: StartLog = field(default_factory=list)
+    """The starts of the last span, before this claim."""
+
+    def room_at(self, factor: int, now: int) -> int:
+        used = self.used - self.taken
+        for _, last, units in self.log:
+            used -= units
+            if used + factor <= self.cap or used <= 0:
+                return last + self.span
+        return now + self.span  # this claim has taken what is missing
+
+
+def remembered(logs: Mapping[str, StartLog], pools: Iterable[Pool], now: int) -> Mapping[str, StartLog]:
+    """The logs to store after a claim: those of the rates in force, and of rates that may be in force again."""
+    rates = [pool for pool in pools if isinstance(pool, StartPool)]
     taken = max((pool.taken for pool in rates), default=0)
-    found = {int(span): _recent(log, int(span), now) for span, log in logs.items()}
-    found |= dict(pool.rate for pool in rates if pool.rate)
-    noted = {str(span): _noted(log, span, taken, now) for span, log in found.items()}
-    return {span: log for span, log in noted.items() if log}
-
-
-def _recent(log: Log, span: int, now: int) -> Log:
-    return [entry for entry in log if now - span < entry[1] <= now + span]  # or a clock set back would block it
-
-
-def _noted(log: Log, span: int, taken: int, now: int) -> Log:
     if not taken:
-        return log
+        return logs
+    found = {int(span): _recent(log, int(span), now) for span, log in logs.items()}
+    found |= {pool.span: pool.log for pool in rates}
+    return {str(span): _with_start(log, span, taken, now) for span, log in found.items()}
+
+
+def _recent(log: StartLog, span: int, now: int) -> StartLog:
+    """The entries that count. One far in the future was written before a clock was set back, and would never end."""
+    return [entry for entry in log if now - span < entry[1] <= now + span]
+
+
+def _with_start(log: StartLog, span: int, taken: int, now: int) -> StartLog:
     if log and now - log[-1][0] < span // GRAINS:
         return [*log[:-1], [log[-1][0], max(now, log[-1][1]), log[-1][2] + taken]]
     return [*log, [now, now, taken]]
-
-
-def room_at(pool: Pool, factor: int, now: int) -> int:
-    """When a job of this weight fits, if nothing else starts before."""
-    assert pool.rate is not None
-    span, log = pool.rate
-    used = pool.used - pool.taken
-    for _, last, units in log:
-        used -= units
-        if used + factor <= pool.cap or used <= 0:
-            return last + span
-    return now + span  # what stands in its way starts now

@@ -1,4 +1,5 @@
-"""What moves house from one store to another: tables that both have, by the same columns, and sums to compare them."""
+"""What is copied from one store to another: tables that both have, by the same columns, and checksums to compare
+them."""
 
 from __future__ import annotations
 
@@ -10,14 +11,14 @@ import msgspec
 
 from hipq.job.answer import KEPT
 from hipq.job.model import COLUMNS
-from hipq.stores.base import QueueTables
+from hipq.stores.values import QueueTables
 
 AT_ONCE: Final = 1_000
 Rows = Sequence[tuple[Any, ...]]
 
 
 class TableCopy(NamedTuple):
-    """A table, with the columns that are moved and those that its rows are sorted by."""
+    """A table, with the columns that are copied and those that its rows are sorted by."""
 
     table: str
     columns: tuple[str, ...]
@@ -33,26 +34,26 @@ class QueueCopy(NamedTuple):
 
     queue: QueueTables
     last_id: int
-    """The sequence of its ids."""
+    """The last value of the queue's id sequence."""
     rules: str
     admission: str
 
 
 class Snapshot(NamedTuple):
-    """What is not in a trunk."""
+    """Everything beside the rows of the tables: queues, and the highest numbers in use."""
 
     queues: tuple[QueueCopy, ...]
     dropped: int
-    """The highest number a dropped queue had."""
+    """The highest number of a dropped queue."""
     engine_id: int
-    """The highest an engine had: no engine of the new house may take it for its own."""
+    """The highest engine id: no engine at the new database may get it again."""
     answer: int
     """The highest number of an answer."""
 
     @property
-    def trunks(self) -> list[TableCopy]:
-        """Everything, live jobs last."""
-        tables = [home.queue.table for home in self.queues]
+    def tables(self) -> list[TableCopy]:
+        """All tables to copy, live jobs last."""
+        tables = [copied.queue.table for copied in self.queues]
         return [
             TableCopy("hipq_crons", ("queue", "name", "last"), ("queue", "name")),
             TableCopy("hipq_notes", ("kind", "name", "value"), ("kind", "name")),
@@ -64,7 +65,7 @@ class Snapshot(NamedTuple):
 
 
 class Sum(NamedTuple):
-    """How many rows a table has, and a checksum over all of them in order."""
+    """The number of a table's rows, and a checksum over all of them in order."""
 
     rows: int
     checksum: str
@@ -76,7 +77,7 @@ class Summing:
         self._hash = blake2b(digest_size=16)
 
     def through(self, pages: Iterable[Rows]) -> Iterator[Rows]:
-        """Hand pages on, and add them up."""
+        """Pass pages on, and add them to the sum."""
         for page in pages:
             self._rows += len(page)
             self._hash.update(msgspec.msgpack.encode(page))

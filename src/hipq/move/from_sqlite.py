@@ -1,8 +1,8 @@
-"""Leaving for another database: the whole of it under the write lock, and the signpost that is left behind.
+"""The SQLite side of a move: everything happens under the write lock, and a signpost is left behind.
 
 While the lock is held nobody can change anything here, and all can still read. If this process dies, the kernel frees
-the lock and nothing has happened. Once the signpost is committed, no table of hipq has its name any more: whoever comes
-here, for whatever, finds the signpost instead.
+the lock and nothing has happened. Once the signpost is committed, hipq's tables have other names: every program that
+opens the file finds the signpost instead.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.store import MOVING, SqliteStore
 
 LEASE: Final = 10.0
-"""Seconds after which engines claim again if whoever moves them out has died."""
+"""Seconds after which engines claim again if the moving process has died."""
 _TABLES: Final = (
     "hipq_queues", "hipq_engines", "hipq_tickets", "hipq_crons", "hipq_payloads", "hipq_answers", "hipq_dropped",
     "hipq_notes", "hipq_place",
 )  # fmt: skip
 
 
-class Leaving:
-    """From the first look until the signpost."""
+class SqliteSource:
+    """The database that is left, from the first look until the signpost."""
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
@@ -35,7 +35,7 @@ class Leaving:
         self._locked: sqlite3.Connection | None = None
 
     def name(self) -> str:
-        """What tells moves of this file from those of others: the same each time."""
+        """A name for moves of this file, the same each time."""
         with self._store._db.writing() as conn:
             conn.execute("CREATE TABLE IF NOT EXISTS hipq_moving (move TEXT NOT NULL)")
             if found := conn.execute("SELECT move FROM hipq_moving").fetchone():
@@ -45,21 +45,22 @@ class Leaving:
         return name
 
     def drain(self) -> dict[int, list[int]]:
-        """Keep engines from claiming; by engine that is alive, the jobs it still has. Call it again every so often."""
+        """Keep engines from claiming, and return the jobs that each living engine still has. It must be called again
+        regularly."""
         if not self._sysid or not self._store.renew_lease(self._sysid, LEASE):
             self._sysid = self._store.take_lease(LEASE, f"hipq move:{os.getpid()}", MOVING)
         with self._store._db.reading() as conn:
             return self._held(conn)
 
     def stay(self) -> None:
-        """Not now: engines may claim again."""
+        """Cancel the move: engines may claim again."""
         if self._sysid:
-            self._store.drop_lease(self._sysid)
+            self._store.renew_lease(self._sysid, 0)
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
-        """Alone with the database; whether nothing is in an engine's hands. Committed at the end of the block, and
-        nothing is if it raises."""
+        """Hold the write lock; yields whether no engine has a job. Commits at the end of the block, and nothing if
+        it raises."""
         with self._store._db.writing() as conn:
             self._locked = conn
             try:
@@ -72,7 +73,7 @@ class Leaving:
         alive = {engine.engine_id for engine in self._store._engines(conn)}
         for queue in schema.registered(conn):
             for owner, job_id in conn.execute(f"SELECT owner, id FROM {queue.table} WHERE owner <> 0 ORDER BY id"):
-                if owner in alive:  # others are dead, and their jobs are rescued wherever they are
+                if owner in alive:  # other owners are dead, and their jobs are rescued wherever they are
                     found.setdefault(owner, []).append(job_id)
         return found
 
@@ -95,10 +96,10 @@ class Leaving:
             yield page
 
     def leave(self, url: str, move: str) -> None:
-        """Put up the signpost. What was here stays, under other names, until somebody deletes the file."""
+        """Put up the signpost. The old tables stay, under other names, until somebody deletes the file."""
         conn = self._conn
         queues = schema.registered(conn)
-        conn.execute("PRAGMA legacy_alter_table = ON")  # else views of others are looked at, and changed
+        conn.execute("PRAGMA legacy_alter_table = ON")  # otherwise views of other programs are checked and changed
         for table in (*_TABLES, *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))):
             conn.execute(f"ALTER TABLE {table} RENAME TO moved_{table}")
         conn.execute("CREATE TABLE hipq_moved (url TEXT NOT NULL, move TEXT NOT NULL)")

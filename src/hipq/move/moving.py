@@ -28,7 +28,7 @@ from hipq.move.copy import Rows, Sum, Summing, summed
 from hipq.stores.open import url_of, without_password
 
 if TYPE_CHECKING:
-    from hipq.move.from_sqlite import Leaving
+    from hipq.move.from_sqlite import SqliteSource
     from hipq.stores.postgres.store import PostgresStore
 
 WAIT: Final = 60.0
@@ -37,79 +37,79 @@ _LOOK: Final = 0.1
 STEPS: Final = ("drain", "lock", "copy", "verify", "arrive", "leave", "open")
 
 
-class Table(NamedTuple):
+class MovedTable(NamedTuple):
     name: str
     rows: int
     checksum: str
 
 
-class Report(NamedTuple):
+class MoveReport(NamedTuple):
     source: str
     target: str
-    tables: list[Table]
+    tables: list[MovedTable]
     seconds: dict[str, float]
-    """How long each step took; programs could not write from `lock` to `leave`."""
+    """The seconds of each step; programs could not write from `lock` to `leave`."""
     others: list[str]
     """Tables in the file that are not hipq's."""
 
 
-class Told:
-    """What a move says while it goes on."""
+class MoveProgress:
+    """Gets the progress of a move while it goes on."""
 
     def step(self, name: str) -> None:
-        """This begins."""
+        """A step begins."""
 
     def running(self, ids: list[int]) -> None:
-        """While it drains: these jobs still run."""
+        """These jobs still run, while the move waits for them."""
 
     def total(self, rows: int) -> None:
-        """So many rows are to be copied, and so many to be read back."""
+        """The number of rows to copy and to read back, together."""
 
     def advance(self, rows: int) -> None:
-        """So many more are."""
+        """Further rows are copied or read back."""
 
 
 class _Steps:
-    """The time each step takes."""
+    """Measures the time of each step."""
 
-    def __init__(self, told: Told) -> None:
-        self._told = told
+    def __init__(self, progress: MoveProgress) -> None:
+        self._progress = progress
         self.seconds: dict[str, float] = {}
         self._began, self._name = time.monotonic(), ""
 
     def begin(self, name: str) -> None:
         self.end()
         self._began, self._name = time.monotonic(), name
-        self._told.step(name)
+        self._progress.step(name)
 
     def end(self) -> None:
         if self._name:
             self.seconds[self._name] = round(time.monotonic() - self._began, 3)
 
 
-def move(source: str, target: str, *, wait: float = WAIT, told: Told | None = None) -> Report:
-    """Move the jobs of one database, a SQLite file, to another, PostgreSQL. See above."""
-    told = told or Told()
+def move(source: str, target: str, *, wait: float = WAIT, progress: MoveProgress | None = None) -> MoveReport:
+    """Move all jobs from a SQLite file to PostgreSQL; the module's docstring has the steps."""
+    progress = progress or MoveProgress()
     path, target = _file(source), url_of(target)
     if not target.startswith("postgres"):
         raise Invalid("jobs move to PostgreSQL: the target must be like postgresql://user@host/database")
     from hipq.stores.postgres.store import PostgresStore
     from hipq.stores.sqlite.moving import only_mover
 
-    steps, there = _Steps(told), PostgresStore(target)
+    steps, there = _Steps(progress), PostgresStore(target)
     try:
         with only_mover(path):
-            tables, others = _moved(path, target, there, wait, told, steps)
+            tables, others = _moved(path, target, there, wait, progress, steps)
     finally:
         there.close()
     steps.end()
-    return Report(f"sqlite:///{os.path.abspath(path)}", without_password(target), tables, steps.seconds, others)
+    return MoveReport(f"sqlite:///{os.path.abspath(path)}", without_password(target), tables, steps.seconds, others)
 
 
 def _moved(
-    path: str, target: str, there: PostgresStore, wait: float, told: Told, steps: _Steps
-) -> tuple[list[Table], list[str]]:
-    from hipq.move.from_sqlite import Leaving
+    path: str, target: str, there: PostgresStore, wait: float, progress: MoveProgress, steps: _Steps
+) -> tuple[list[MovedTable], list[str]]:
+    from hipq.move.from_sqlite import SqliteSource
     from hipq.move.to_postgres import check
     from hipq.stores.sqlite.store import SqliteStore
 
@@ -121,24 +121,24 @@ def _moved(
         steps.begin("open")
         there.arrived(moved.move)
         return [], []
-    leaving = Leaving(here)
+    origin = SqliteSource(here)
     try:
-        name = leaving.name()
+        name = origin.name()
         check(there, without_password(target), name)  # before anybody has to wait
         while True:
             steps.begin("drain")
-            _drain(leaving, wait, told)
+            _drain(origin, wait, progress)
             steps.begin("lock")
-            with leaving.locked() as alone:
+            with origin.locked() as alone:
                 if alone:
-                    tables = _carried(leaving, there, target, name, told, steps)
-                    others = leaving.others()
+                    tables = _carried(origin, there, target, name, progress, steps)
+                    others = origin.others()
                     steps.begin("leave")
-                    leaving.leave(target, name)
+                    origin.leave(target, name)
                     break
     except BaseException:
         with suppress(HipqError):
-            leaving.stay()
+            origin.stay()
         raise
     finally:
         here.close()
@@ -147,10 +147,10 @@ def _moved(
     return tables, others
 
 
-def _drain(leaving: Leaving, wait: float, told: Told) -> None:
+def _drain(origin: SqliteSource, wait: float, progress: MoveProgress) -> None:
     until = time.monotonic() + wait
-    while running := [job_id for ids in leaving.drain().values() for job_id in ids]:
-        told.running(running)
+    while running := [job_id for ids in origin.drain().values() for job_id in ids]:
+        progress.running(running)
         if time.monotonic() >= until:
             some = ", ".join(map(str, running[:5])) + (", ..." if len(running) > 5 else "")
             raise Conflict(
@@ -160,32 +160,34 @@ def _drain(leaving: Leaving, wait: float, told: Told) -> None:
         time.sleep(_LOOK)
 
 
-def _carried(leaving: Leaving, there: PostgresStore, target: str, name: str, told: Told, steps: _Steps) -> list[Table]:
-    from hipq.move.to_postgres import arriving
+def _carried(
+    origin: SqliteSource, there: PostgresStore, target: str, name: str, progress: MoveProgress, steps: _Steps
+) -> list[MovedTable]:
+    from hipq.move.to_postgres import open_target
 
-    snapshot = leaving.snapshot()
+    snapshot = origin.snapshot()
     steps.begin("copy")
-    told.total(2 * sum(leaving.count(table) for table in snapshot.trunks))
+    progress.total(2 * sum(origin.count(table) for table in snapshot.tables))
     sums: dict[str, Sum] = {}
-    with arriving(there) as rooms:
-        rooms.clear(without_password(target), name)
-        rooms.build(snapshot, name)
-        for table in snapshot.trunks:
+    with open_target(there) as destination:
+        destination.clear(without_password(target), name)
+        destination.build(snapshot, name)
+        for table in snapshot.tables:
             summing = Summing()
-            rooms.fill(table, summing.through(leaving.rows(table)), told.advance)
+            destination.fill(table, summing.through(origin.rows(table)), progress.advance)
             sums[table.table] = summing.sum
         steps.begin("verify")
-        for table in snapshot.trunks:
-            found = summed(_telling(rooms.rows(table), told.advance))
+        for table in snapshot.tables:
+            found = summed(_telling(destination.rows(table), progress.advance))
             if found != sums[table.table]:
                 sent = sums[table.table]
                 raise HipqError(
                     f"{table.table} has arrived with {found.rows} rows ({found.checksum}), and {sent.rows} "
                     f"({sent.checksum}) were sent: nothing was moved"
                 )
-        rooms.settle(snapshot)
+        destination.settle(snapshot)
         steps.begin("arrive")
-    return [Table(name, *total) for name, total in sums.items()]
+    return [MovedTable(name, *total) for name, total in sums.items()]
 
 
 def _telling(pages: Iterable[Rows], advance: Callable[[int], None]) -> Iterator[Rows]:
@@ -201,7 +203,7 @@ def _file(source: str) -> str:
         raise Invalid("jobs move from a SQLite file: the source must be like sqlite:///shop.db")
     if not os.path.exists(path):
         raise Invalid(f"there is no database file {os.path.abspath(path)}")
-    if not _has_jobs(path):  # to open it as a store would make it one
+    if not _has_jobs(path):  # opening it as a store would make it one
         raise Invalid(f"{os.path.abspath(path)} has no hipq tables: there is nothing to move")
     return path
 

@@ -1,5 +1,5 @@
-"""Moving in: everything in one transaction, which nobody else sees until it is committed; and then nobody may use it
-until the old house has its signpost, or the jobs would be in two places."""
+"""The PostgreSQL side of a move: everything is copied in one transaction. After its commit the tables may not be
+used until the old database has its signpost: otherwise the jobs would be in use in two places."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from hipq.stores.postgres.store import PostgresStore
 _EMPTY: Final = ("hipq_queues", "hipq_answers", "hipq_payloads", "hipq_crons", "hipq_notes")
 
 
-class Arriving:
-    """The new house, in an open transaction."""
+class PostgresTarget:
+    """The database that is moved to, in an open transaction."""
 
     def __init__(self, conn: Connection, known: list[migrations.Migration]) -> None:
         self._conn = conn
         self._known = known
 
     def clear(self, url: str, move: str) -> None:
-        """Make the tables there are in any database of hipq's. What this very move left half done goes; anything else
-        stays, and then this is no place to move to."""
+        """Create the tables that every database of hipq has. An unfinished copy of this very move is removed;
+        anything else stays, and then the database cannot be moved to."""
         conn = self._conn
         schema.migrate(conn, self._known)
         _, _, identity = schema.version(conn)
@@ -50,16 +50,16 @@ class Arriving:
                 raise Conflict(f"{url} has rows in {table}: move into a database that hipq does not use yet")
 
     def build(self, snapshot: Snapshot, move: str) -> None:
-        """Queues and their tables, by the numbers they have: ids contain those."""
+        """Create the queues and their tables, with the same numbers, because ids contain those."""
         conn = self._conn
-        for home in snapshot.queues:
-            queue = home.queue
-            values = (*queue, home.rules, home.admission)
+        for copied in snapshot.queues:
+            queue = copied.queue
+            values = (*queue, copied.rules, copied.admission)
             query = 'INSERT INTO hipq_queues (number, app, name, "table", schema, rules, admission) '
             conn.execute((query + "VALUES (%s, %s, %s, %s, 0, %s, %s)").encode(), values)
             schema.extend(conn, self._known, queue)
-            if home.last_id:
-                conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", home.last_id))
+            if copied.last_id:
+                conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", copied.last_id))
         conn.execute("UPDATE hipq_dropped SET highest = greatest(highest, %s)", (snapshot.dropped,))
         for table, column, last in (
             ("hipq_engines", "engine_id", snapshot.engine_id),
@@ -70,14 +70,14 @@ class Arriving:
             conn.execute(query.encode(), (last, table, column))
         conn.execute("UPDATE hipq_meta SET identity = %s", (schema.INCOMING + move,))
 
-    def fill(self, table: TableCopy, pages: Iterable[Rows], told: Callable[[int], None]) -> None:
+    def fill(self, table: TableCopy, pages: Iterable[Rows], progress: Callable[[int], None]) -> None:
         columns = sql.SQL(", ").join(map(sql.Identifier, table.columns))
         query = sql.SQL("COPY {} ({}) FROM STDIN").format(sql.Identifier(table.table), columns)
         with self._conn.cursor() as cursor, cursor.copy(query) as copy:
             for page in pages:
                 for row in page:
                     copy.write_row(row)
-                told(len(page))
+                progress(len(page))
 
     def rows(self, table: TableCopy) -> Iterator[Rows]:
         with self._conn.cursor(name="hipq_move") as cursor:
@@ -86,23 +86,24 @@ class Arriving:
                 yield page
 
     def settle(self, snapshot: Snapshot) -> None:
-        """The planner has not seen any of this yet."""
-        for table in snapshot.trunks:
+        """Update the planner's statistics after the copy."""
+        for table in snapshot.tables:
             self._conn.execute(f"ANALYZE {table.table}".encode())
 
 
 @contextmanager
-def arriving(store: PostgresStore) -> Iterator[Arriving]:
-    """Committed at the end of the block; nothing of it, if it raises."""
+def open_target(store: PostgresStore) -> Iterator[PostgresTarget]:
+    """A transaction that commits at the end of the block, and not if the block raises."""
     with store._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
         conn.execute("SET LOCAL idle_in_transaction_session_timeout = 0")  # it waits for the other side now and then
-        conn.execute("SET LOCAL synchronous_commit = on")  # the signpost is on disk: so must be what it points to
+        # the signpost is synced to disk, and so must be what it points to
+        conn.execute("SET LOCAL synchronous_commit = on")
         conn.execute("SET LOCAL enable_seqscan = on")
-        yield Arriving(conn, store._known)
+        yield PostgresTarget(conn, store._known)
 
 
 def check(store: PostgresStore, url: str, move: str) -> None:
-    """Raise if this is no place to move to; nothing is changed."""
-    with arriving(store) as rooms:
-        rooms.clear(url, move)
+    """Raise if this database cannot be moved to; nothing is changed."""
+    with open_target(store) as destination:
+        destination.clear(url, move)
         raise Rollback

@@ -30,9 +30,9 @@ COUNTED: Final = (
     "gave up",
     "timed out",
 )
-"""What became of answers, and how jobs ended or failed to."""
+"""The events that are counted: the outcomes of answers, and how jobs ended or failed."""
 BOUNDS: Final = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86_400.0)
-"""Seconds between a request and its answer: the upper bounds of the buckets, which belong to them."""
+"""Seconds between a request and its answer: the inclusive upper bounds of the buckets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Waited:
     sum: float
     max: float
     buckets: Mapping[float, int]
-    """By bound, how many took at most so long: each counts those of the smaller ones too, and `count` counts all."""
+    """For each bound, the number of answers that took at most so long; `count` is the number of all."""
 
 
 class _Times:
@@ -65,7 +65,7 @@ class _Times:
 
 
 class Counts:
-    """What the events of an app come to, from now on. Any thread may look, and sees what was true at one moment."""
+    """Counts an app's events from now on. Thread-safe: each look is consistent."""
 
     def __init__(self, events: Events) -> None:
         self._lock = threading.Lock()
@@ -75,13 +75,13 @@ class Counts:
 
     @property
     def by_queue(self) -> dict[str, dict[str, int]]:
-        """How often each event happened; queues in which none did are not there."""
+        """How often each event happened, by queue; queues without events are left out."""
         with self._lock:
             return {queue: dict(counts) for queue, counts in self._counts.items()}
 
     @property
     def waited(self) -> dict[str, Waited]:
-        """How long it took from the start of a job's attempt until an answer found the job."""
+        """How long it took from the start of a job's attempt until an answer matched the job."""
         with self._lock:
             return {queue: times.shown() for queue, times in self._times.items()}
 

@@ -25,7 +25,7 @@ from hipq.observe.repeated import Repeated
 
 LOGGER: Final = logging.getLogger("hipq")
 ERROR_LIMIT: Final = 300
-"""Characters of an error in a line; the whole of it is on the job."""
+"""Characters of an error in a line; the job has the whole error."""
 
 _WARNINGS: Final = frozenset({
     "failed", "error", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
@@ -44,9 +44,9 @@ def level(name: str) -> int:
 
 
 def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
-    """Log these events. Those whose level is off at this moment are not subscribed to, so they cost nothing."""
+    """Log these events. Events whose level is off at this moment are not subscribed to, so they cost nothing."""
 
-    repeated = Repeated(lambda name, found: logger.log(logging.WARNING, Line(name, found)))
+    repeated = Repeated(lambda name, found: logger.log(logging.WARNING, LogLine(name, found)))
 
     def write(event: Event) -> None:
         weight = level(event.name)
@@ -58,7 +58,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
         if weight == logging.WARNING and "tenant" in found and not logger.isEnabledFor(logging.DEBUG):
             repeated.tell(event.name, found)
         else:
-            logger.log(weight, Line(event.name, found))
+            logger.log(weight, LogLine(event.name, found))
         if event.name == "engine stopped":
             repeated.flush()
 
@@ -68,7 +68,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
 
 
 def fields(event: Event) -> dict[str, Any]:
-    """What a line says of an event: never the payload, never the result."""
+    """The fields of an event's line: never the payload, never the result."""
     found: dict[str, Any] = {"queue": event.queue} if event.queue else {}
     if job := event.job:
         found |= {"tenant": job.tenant} if job.tenant else {}
@@ -76,14 +76,14 @@ def fields(event: Event) -> dict[str, Any]:
                   "attempt": job.attempt, "failures": job.failures}  # fmt: skip
         if job.error != NONE:
             found["error"] = str(Fault.load(job.error))[:ERROR_LIMIT]
-        elif event.name in ("answer failed", "cancel handler failed"):  # which are no error of the job
+        elif event.name in ("answer failed", "cancel handler failed"):  # these are no errors of the job
             failed = [entry for entry in payload.decode(job.history) if entry["event"] == event.name]
             found["error"] = failed[-1]["error"][:ERROR_LIMIT] if failed else ""
     return found | event.details
 
 
-class Line:
-    """A log message: its text is `event key=value ...`, made only if somebody writes it."""
+class LogLine:
+    """A log message; its text `event key=value ...` is made only if a log handler writes it."""
 
     __slots__ = ("event", "fields")
 
@@ -96,7 +96,7 @@ class Line:
 
 
 def escaped(text: str) -> str:
-    """Text that stays on its line and does what it says: no control characters, no reversed writing."""
+    """Text that stays on its line and can be trusted: no control characters, no reversed writing."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -108,7 +108,7 @@ def _value(value: Any) -> str:
 
 
 class Formatter(logging.Formatter):
-    """A record as one line: text, or JSON."""
+    """Formats a record as one line: text, or JSON."""
 
     def __init__(self, form: str = "text") -> None:
         super().__init__()
@@ -119,7 +119,7 @@ class Formatter(logging.Formatter):
         found: dict[str, Any] = {"at": at, "level": record.levelname, "pid": record.process}
         if not self._json:
             return escaped(" ".join(map(str, [*found.values(), record.getMessage(), *self._trace(record)])))
-        if isinstance(record.msg, Line):
+        if isinstance(record.msg, LogLine):
             return json.dumps({**found, "event": record.msg.event, **record.msg.fields}, default=str)
         return json.dumps({**found, "event": "message", "text": " ".join([record.getMessage(), *self._trace(record)])})
 
@@ -128,9 +128,9 @@ class Formatter(logging.Formatter):
 
 
 def configure(to_level: str = "info", form: str = "text") -> None:
-    """Write hipq's log to standard error: what `hipq worker` does."""
+    """Write hipq's log to standard error, as `hipq worker` does."""
     handler = logging.StreamHandler()
     handler.setFormatter(Formatter(form))
     LOGGER.handlers[:] = [handler]
-    LOGGER.propagate = False  # an application that logs by itself would write each line twice
+    LOGGER.propagate = False  # an application with its own logging would write each line twice
     LOGGER.setLevel(to_level.upper())

@@ -1,4 +1,4 @@
-"""Trouble that repeats itself, of tenants: a few lines of each kind in a minute, and then one with a count.
+"""Repeated warnings about tenants: a few lines of each kind in a minute, and then one with a count.
 
 Twenty thousand jobs without a handler are one thing to know, not twenty thousand; and no tenant fills a daemon's log.
 """
@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 FEW: Final = 5
-"""Lines of one event of one tenant that are written as they come, in so many"""
+"""Lines of one event of one tenant that are written as they happen, within SECONDS."""
 SECONDS: Final = 60.0
 SHOWN: Final = ("type", "error")
-"""What a line with a count says of the last one that it stands for."""
+"""The fields of the last event that a line with a count shows."""
 
 Write = Callable[[str, Mapping[str, Any]], None]
 
@@ -31,7 +31,7 @@ class _Kind:
 
 
 class Repeated:
-    """Any thread may tell it something."""
+    """Writes or counts warnings. Thread-safe."""
 
     def __init__(self, write: Write, steady: Callable[[], float] = time.monotonic) -> None:
         self._write = write
@@ -58,7 +58,7 @@ class Repeated:
             self._write(event, fields)
 
     def flush(self) -> None:
-        """Write what was counted."""
+        """Write the counted lines."""
         with self._lock:
             kinds, self._kinds = self._kinds, {}
             if self._timer is not None:

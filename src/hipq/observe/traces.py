@@ -24,8 +24,8 @@ except ModuleNotFoundError:
     raise ImportError("traces need OpenTelemetry: pip install 'hipq[otel]'") from None
 
 from hipq.engine.accept import Adding
-from hipq.engine.launch import Execution
 from hipq.events import Event, Events
+from hipq.executors.execution import Execution
 from hipq.job import run_result
 from hipq.job.fault import Fault
 from hipq.job.meta import is_traceparent, load, traceparent_in
@@ -33,50 +33,50 @@ from hipq.job.model import New, Row
 from hipq.job.payload import decode
 from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL
 from hipq.job.view import Job
-from hipq.stores.base import Stored
+from hipq.stores.values import Stored
 
 ERROR_LIMIT: Final = 300
-"""Characters of an error in a span; the whole of it is on the job."""
+"""Characters of an error in a span; the job has the whole error."""
 PROMISED: Final = 10_000
-"""Jobs that are on their way into the database, at most; of more, the first have no span for that."""
+"""Jobs on their way into the database that are remembered at most; the oldest of more get no span for being added."""
 _VERBS: Final = {EXECUTING: "run", ANSWERED: "answer", CANCELLING: "call off"}
 _WAIT_BEGINS: Final = ("waits", "progress", "claimed")
-"""Entries of a history since which a job may wait: it can have its answer without ever having said that it waits."""
+"""History entries since which a job may be waiting: it can get its answer before it ever said that it waits."""
 
 
 class Traced(Protocol):
-    """What of an app is traced."""
+    """What is needed of an app to trace it."""
 
     events: Events
     traces: Traces | None
 
 
 def trace(app: Traced, provider: spans.TracerProvider | None = None) -> None:
-    """Trace an app from now on; call it before that works. `provider`: if not the one the whole program uses."""
+    """Trace an app from now on; call it before the app works. `provider` replaces the program's own."""
     if app.traces is None:
         app.traces = Traces(app.events, spans.get_tracer("hipq", tracer_provider=provider))
 
 
 def traceparent_of(job: Job[Any]) -> str:
-    """What a request for this job says in its header `traceparent`: the span of this moment or, outside of any, the one
-    in which the job was added; "" = neither is known."""
+    """The header `traceparent` for a request of this job: the current span or, outside of any, the one in which the
+    job was added; "" = neither is known."""
     return _text(spans.get_current_span()) or job.traceparent
 
 
 class Traces:
-    """The spans of an app's jobs: those around code are made where it runs, the others when an event tells of them."""
+    """The spans of an app's jobs: spans around code are made where it runs, the others when an event is published."""
 
     def __init__(self, events: Events, tracer: spans.Tracer) -> None:
         self._tracer = tracer
         self._promised: dict[str, spans.Span] = {}
-        """By traceparent, spans of jobs that are not stored yet. One that never is, is forgotten and so never seen."""
+        """Spans of jobs that are not stored yet, by traceparent. The span of a job that is never stored is dropped."""
         self._lock = threading.Lock()
         events.subscribe(self._added, "added")
         events.subscribe(self._matched, "matched")
         events.subscribe(self._timed_out, "timed out")
 
     def current(self) -> str:
-        """The traceparent of the span that whoever asks is in; "" = none."""
+        """The traceparent of the caller's span; "" = none."""
         return _text(spans.get_current_span())
 
     # -- jobs are added ---------------------------------------------------------------------------------------------
@@ -84,8 +84,8 @@ class Traces:
         return _Adding(self, queue, job_type, key)
 
     def promised(self, new: New) -> New:
-        """A job that is stored a moment later, if at all: one that a handler adds with its outcome, or a tick. It gets
-        a span, which belongs to the one that it names, and is over when the job is stored."""
+        """Give a span to a job that is stored a moment later, if at all: one that a handler adds with its outcome,
+        or a tick. The span ends when the job is stored."""
         span = self.start("enqueue", new.job_type, spans.SpanKind.PRODUCER, traceparent_in(new.meta))
         text = _text(span)
         if not text:
@@ -108,41 +108,42 @@ class Traces:
 
     # -- their code runs --------------------------------------------------------------------------------------------
     @contextmanager
-    def around(self, running: Execution, under: str | None = None) -> Iterator[None]:
-        """See `hipq.engine.launch.Around`. In a child process the span is the engine's, and current there too: a child
-        may be killed at any moment, and what it has not sent by then is lost."""
-        row = running.row
+    def around(self, execution: Execution, under: str | None = None) -> Iterator[None]:
+        """See `hipq.engine.launch.Around`. For a child process the span is the engine's and current there too: a
+        child may be killed at any moment, and unsent spans would be lost."""
+        row = execution.row
         if under is not None:
             span: spans.Span = spans.NonRecordingSpan(_context(under))
         else:
-            verb = "judge" if running.only_decides else _VERBS.get(row.phase, "run")
-            parent, attributes = traceparent_in(row.meta), _attributes(running.spec.queue, row)
+            verb = "judge" if execution.only_decides else _VERBS.get(row.phase, "run")
+            parent, attributes = traceparent_in(row.meta), _attributes(execution.spec.queue, row)
             span = self.start(verb, row.job_type, spans.SpanKind.CONSUMER, parent, attributes)
-        running.trace = self.current
+        execution.run.trace = self.current
         token = contexts.attach(spans.set_span_in_context(span))
         try:
             yield
         finally:
             contexts.detach(token)
             if under is None:
-                self._ran(span, running)
+                self._ran(span, execution)
 
-    def _ran(self, span: spans.Span, running: Execution) -> None:
-        if running.abandoned:
+    def _ran(self, span: spans.Span, execution: Execution) -> None:
+        if execution.abandoned:
             span.set_attribute("hipq.outcome", "abandoned")
         else:
-            running.children = [self.promised(new) for new in running.children]
-            outcome, fault = _outcome(running.ending)
+            execution.run.children = [self.promised(new) for new in execution.run.children]
+            outcome, fault = _outcome(execution.run.result)
             span.set_attribute("hipq.outcome", outcome)
-            if fault is not None and not running.only_decides:  # a judge has not failed: its job did, before
+            # a run that only decides on a retry has not failed: its job did, before
+            if fault is not None and not execution.only_decides:
                 _failed(span, fault.type or fault.kind, _said(fault))
         _end(span)
 
     # -- their answers come -----------------------------------------------------------------------------------------
     def _matched(self, event: Event) -> None:
         self._waited(event, "matched")
-        if event.job is not None and event.job.state == FINAL:  # no code looks at its answer: that is its result
-            self._told("answer", spans.SpanKind.CONSUMER, event, event.at, "ok")
+        if event.job is not None and event.job.state == FINAL:  # no code looks at the answer: it is the job's result
+            self._span("answer", spans.SpanKind.CONSUMER, event, event.at, "ok")
 
     def _timed_out(self, event: Event) -> None:
         self._waited(event, "timed out")
@@ -151,11 +152,11 @@ class Traces:
         if event.job is not None:
             history: list[dict[str, Any]] = decode(event.job.history)
             began = (entry["at"] for entry in reversed(history) if entry["event"] in _WAIT_BEGINS)
-            self._told("wait", spans.SpanKind.INTERNAL, event, next(began, event.at), outcome)
+            self._span("wait", spans.SpanKind.INTERNAL, event, next(began, event.at), outcome)
 
-    def _told(self, verb: str, kind: spans.SpanKind, event: Event, began: int, outcome: str) -> None:
-        """A span of what is over when an event tells of it, linked to whatever the answer came with. A job that nobody
-        traced when it was added has no trace that this could belong to."""
+    def _span(self, verb: str, kind: spans.SpanKind, event: Event, began: int, outcome: str) -> None:
+        """A span that is over when its event is published, linked to the span that the answer came with. A job that
+        was not traced when it was added has no trace that this could belong to."""
         row = event.job
         parent = traceparent_in(row.meta) if row is not None else ""
         if row is None or not parent:
@@ -164,7 +165,7 @@ class Traces:
         links = [spans.Link(here)] if here.is_valid else []
         attributes = _attributes(event.queue, row) | {"hipq.outcome": outcome}
         span = self.start(verb, row.job_type, kind, parent, attributes, links, began * 1000)
-        if outcome == "timed out" and row.code != "ok":  # it may be what its handler chose it to mean
+        if outcome == "timed out" and row.code != "ok":  # a time-out may be what its handler chose it to mean
             _failed(span, "TimeoutError", "no answer came in time")
         _end(span, max(event.at, began) * 1000)
 
@@ -178,14 +179,14 @@ class Traces:
         links: Sequence[spans.Link] = (),
         at: int | None = None,
     ) -> spans.Span:
-        """A span under the one that `parent` names ("" = under none, None = under the one of this moment)."""
+        """A span below the one that `parent` names ("" = below none, None = below the current one)."""
         named = f"hipq {verb} {job_type}"
         under = None if parent is None else contexts.Context()
         if parent:
             under = spans.set_span_in_context(spans.NonRecordingSpan(_context(parent)), under)
         try:
             return self._tracer.start_span(named, under, kind, attributes, links, at)
-        except Exception:  # of a sampler, or of what the spans are given to: that must not stop the work
+        except Exception:  # a sampler's or an exporter's error must not stop the work
             logging.getLogger("hipq").exception("no span could be started for %s", named)
             return spans.INVALID_SPAN
 
@@ -218,7 +219,7 @@ class _Adding(Adding):
     def __exit__(self, *raised: object) -> None:
         contexts.detach(self._token)
         if isinstance(raised[0], type):
-            _failed(self._span, raised[0].__qualname__, "")  # its message may quote the payload
+            _failed(self._span, raised[0].__qualname__, "")  # the message may quote the payload
         _end(self._span)
 
 
@@ -233,7 +234,7 @@ def _attributes(queue: str, row: Row) -> dict[str, str | int]:
 
 
 def _text(span: spans.Span) -> str:
-    """The traceparent that names a span; "" if it has none."""
+    """The traceparent of a span; "" if it has none."""
     found = span.get_span_context()
     text = f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags & 0xFF:02x}"
     return text if is_traceparent(text) else ""
@@ -247,7 +248,7 @@ def _context(traceparent: str) -> spans.SpanContext:
 
 
 def _outcome(ended: run_result.RunResult | None) -> tuple[str, Fault | None]:
-    """How a run ended, and what went wrong in it. To ask for another run is no failure."""
+    """How a run ended, and its error if it failed. Asking for another run is no failure."""
     match ended:
         case run_result.Succeeded():
             return "ok", None
@@ -272,7 +273,7 @@ def _outcome(ended: run_result.RunResult | None) -> tuple[str, Fault | None]:
             return "crashed", ended.fault
         case run_result.GivenBack():
             return "given back", None
-        case None:  # its process died over it
+        case None:  # its process died
             return "crashed", Fault("crash", "the process that ran it died", "ChildProcessError")
         case _:
             assert_never(ended)
@@ -292,5 +293,5 @@ def _failed(span: spans.Span, kind: str, message: str) -> None:
 def _end(span: spans.Span, at: int | None = None) -> None:
     try:
         span.end(at)
-    except Exception:  # of what it is given to
+    except Exception:  # an exporter's error
         logging.getLogger("hipq").exception("a span could not be handed on")

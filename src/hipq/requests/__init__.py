@@ -1,1 +1,1 @@
-"""Job types without code: a request that is declared, sent by a transport, and what its reply means."""
+"""Job types without code: a declared request, sent by a transport, and the meaning of its reply."""

@@ -11,10 +11,11 @@ from typing import Any, Final
 
 from hipq.errors import Invalid, shown
 from hipq.job import payload
+from hipq.job.json_path import steps
 from hipq.job.outcome import Failed, Ok, Retry, Wait
 from hipq.job.view import Job
 from hipq.requests.reply import ReplyKey, outcome
-from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate, steps
+from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate
 from hipq.transports import SECONDS, address, check, headers_of, sender
 from hipq.transports.base import CALLBACK_HEADER, Outgoing
 
@@ -23,7 +24,7 @@ METHODS: Final = ("POST", "PUT", "PATCH", "GET", "DELETE")
 
 
 class Request:
-    """Sends the request of a job, once for each attempt, and says what its reply means."""
+    """Sends a job's request, once for each attempt, and turns the reply into the job's outcome."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Request:
         if self._called_back and reply_key is not None:
             raise Invalid("a callback finds its job by the URL: with one, there is no reply_key to look for")
         self.waits = answered or self._called_back
-        """An answer comes on another way: whatever the reply says, the job waits for it."""
+        """Whether the answer arrives by another way: then the job waits for it, whatever the reply says."""
 
     def __call__(self, job: Job[Any]) -> Ok | Failed | Retry | Wait:
         values: dict[str, Any] = {"key": job.key, "id": str(job.id), "attempt": job.attempt, "data": job.data}
@@ -72,7 +73,7 @@ class Request:
             headers |= {name: template.fill(values) for name, template in self._headers.items()}
             body = payload.encode(self._body.fill(values), "the request").encode()
             url = self._url.fill(values) if isinstance(self._url, UrlTemplate) else self._url
-        except Invalid as error:  # the same at every attempt
+        except Invalid as error:  # it would be the same at every attempt
             return Failed(str(error))
         if self._is_http:
             return self._by_http(url, body, headers)
@@ -80,7 +81,7 @@ class Request:
         return Wait() if self.waits else Ok()
 
     def _by_http(self, url: str, body: bytes, headers: dict[str, str]) -> Ok | Failed | Retry | Wait:
-        from hipq.transports import http  # which needs its library
+        from hipq.transports import http  # imported late: it needs its library
 
         has_body = self._method not in ("GET", "DELETE")
         headers = {"content-type": "application/json", **headers} if has_body else headers

@@ -1,4 +1,4 @@
-"""What the reply to an HTTP request means for its job."""
+"""The meaning of an HTTP reply for its job."""
 
 from __future__ import annotations
 
@@ -13,18 +13,19 @@ from urllib.parse import urlsplit
 
 from hipq.errors import Invalid, shown
 from hipq.job import payload
+from hipq.job.json_path import reach, steps
 from hipq.job.outcome import Failed, Ok, Retry, ServiceError, Wait
-from hipq.requests.template import reach, steps
 from hipq.transports.base import Reply
 
 ReplyKey = str | Callable[[Reply], str]
-"""Where the reply names the key its answer will have: a path into its JSON, or a function."""
+"""Where the reply names the key of its later answer: a path into its JSON, or a function."""
 
 LONGEST_PAUSE: Final = 86_400.0
 SHORTEST_PAUSE: Final = 1.0
-"""A `Retry` with a time counts as no failure: without a pause it would go round as fast as the service says no."""
+"""Seconds until a retry at least. A `Retry` with a time does not count as a failure: without a pause the job would
+run as fast as the service refuses it."""
 SHOWN: Final = 200
-"""Characters of a reply in an error."""
+"""Characters of a reply that an error shows."""
 
 _TOO_EARLY: Final = (408, 425, 429)
 _CHARSET: Final = re.compile(r"charset\s*=\s*\"?(iso-8859-1|latin-?1|windows-1252)\b", re.IGNORECASE)
@@ -33,9 +34,9 @@ _CHARSET: Final = re.compile(r"charset\s*=\s*\"?(iso-8859-1|latin-?1|windows-125
 def outcome(
     reply: Reply, *, waits: bool, reply_key: ReplyKey | None = None, now: float | None = None
 ) -> Ok | Failed | Retry | Wait:
-    """What the job's outcome is. ServiceError, if it is an error. `waits`: an answer is expected on another way.
+    """The job's outcome. ServiceError if the reply is an error. `waits`: the answer arrives by another way.
 
-    `now`: seconds since 1970, for a service that names the time to come back.
+    `now`: seconds since 1970, for a service that names the time of the next try.
     """
     status = reply.status
     pause = retry_after(reply.headers, time.time() if now is None else now)
@@ -44,7 +45,7 @@ def outcome(
             return Ok(_result(reply), exitcode=status)
         try:
             return Wait(key=_key(reply, reply_key))
-        except Exception as error:  # it has been asked: to ask again would be once too often
+        except Exception as error:  # the request was sent: sending it again would be once too often
             return Failed(f"the reply does not say which key the answer will have: {error}")
     if 300 <= status < 400:
         return Failed(f"{_title(status)}: {_pointed(reply)}")
@@ -56,7 +57,8 @@ def outcome(
 
 
 def retry_after(headers: Mapping[str, str], now: float) -> float | None:
-    """The seconds a service asks for (RFC 9110, 10.2.3: a number, or a date); None if it does not, or not sensibly."""
+    """The seconds until the next try that a service asks for (RFC 9110, 10.2.3: a number, or a date); None if it
+    does not, or asks for no sensible time."""
     value = headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return min(float(value), LONGEST_PAUSE)
@@ -84,7 +86,7 @@ def _json(reply: Reply) -> Any:
 
 
 def _result(reply: Reply) -> Any:
-    """Its JSON; if it is none, or none that can be stored, its text."""
+    """The reply's JSON; if there is none, or none that can be stored, its text."""
     if not reply.body:
         return None
     try:
@@ -95,7 +97,7 @@ def _result(reply: Reply) -> Any:
 
 def _text(reply: Reply) -> str:
     named = _CHARSET.search(reply.headers.get("content-type", ""))
-    # few of them: some that Python knows take minutes for a megabyte
+    # only a few encodings: some that Python knows take minutes for a megabyte
     return reply.body.decode(named[1] if named else "utf-8-sig", errors="replace")
 
 
@@ -114,7 +116,7 @@ def _title(status: int) -> str:
 
 
 def _pointed(reply: Reply) -> str:
-    """Where a redirect points, by its server: the rest may hold what is secret."""
+    """The server that a redirect points to: the rest of the URL may be secret."""
     where = reply.headers.get("location", "")
     try:
         host = urlsplit(where).hostname

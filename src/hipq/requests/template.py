@@ -1,7 +1,7 @@
-"""Texts with places in them that a job fills: `https://shop/orders/{key}?try={attempt}`, `{data.customer.emails.0}`.
+"""Texts with placeholders that a job fills: `https://shop/orders/{key}?try={attempt}`, `{data.customer.emails.0}`.
 
-Only these names, and what is in the job's data: nothing is called, no attribute is read. What a job brings may have
-come from anywhere, so it can never change where a request goes, nor add a header to it.
+A placeholder is one of these names, or a path into the job's data: nothing is called, and no attribute is read. A job's
+data may come from anywhere, so they can never change where a request goes, nor add a header to it.
 """
 
 from __future__ import annotations
@@ -13,36 +13,14 @@ from urllib.parse import quote, unquote, urlsplit
 
 from hipq.errors import Invalid, shown
 from hipq.job import payload
+from hipq.job.json_path import reach, steps
 
 NAMES: Final = ("key", "id", "attempt", "callback_url", "data")
 
 _TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
-_STEP: Final = re.compile(r"[\w$@-]{1,200}")
-_INDEX: Final = re.compile(r"[0-9]{1,9}")
 _URL: Final = re.compile(r"(https?)://([^/?#]*)([^?]*)(\?.*)?", re.DOTALL)
 _HALF_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNSENDABLE: Final = re.compile(r"[\r\n\x00]")
-
-
-# -- paths into JSON --------------------------------------------------------------------------------------------------
-def steps(path: str) -> tuple[str, ...]:
-    """`customer.emails.0` as its steps."""
-    found = tuple(path.split(".")) if isinstance(path, str) else ("",)
-    if not all(_STEP.fullmatch(step) for step in found):
-        raise Invalid(f"a path into JSON is names with dots between, like customer.emails.0, not {shown(path)}")
-    return found
-
-
-def reach(value: Any, path: tuple[str, ...], what: str) -> Any:
-    """What is at the end of this path; Invalid, naming where it ends too early, if nothing is."""
-    for number, step in enumerate(path):
-        if isinstance(value, Mapping) and step in value:
-            value = value[step]
-        elif isinstance(value, (list, tuple)) and _INDEX.fullmatch(step) and int(step) < len(value):
-            value = value[int(step)]
-        else:
-            raise Invalid(f"{what} has no {'.'.join(path[: number + 1])}")
-    return value
 
 
 # -- texts ------------------------------------------------------------------------------------------------------------
@@ -57,7 +35,7 @@ class Placeholder(NamedTuple):
 
 
 class Template:
-    """A text with places in it, understood once. `{{` and `}}` are braces."""
+    """A text with placeholders, parsed once. `{{` and `}}` are braces."""
 
     __slots__ = ("_parts", "names", "text")
 
@@ -67,11 +45,11 @@ class Template:
         self.text = text
         self._parts = tuple(_parts(text))
         self.names = frozenset(part.name for part in self._parts if isinstance(part, Placeholder))
-        """What must be given to fill it."""
+        """The names that must be given to fill the template."""
 
     @property
-    def places(self) -> str:
-        """What is filled in: for people, since the rest of it may be secret."""
+    def placeholders(self) -> str:
+        """The placeholders, for messages: the rest of the template may be secret."""
         found = [".".join((part.name, *part.path)) for part in self._parts if isinstance(part, Placeholder)]
         return ", ".join(f"{{{one}}}" for one in found)
 
@@ -79,13 +57,13 @@ class Template:
         return "".join(part if isinstance(part, str) else _text(part.value(values)) for part in self._parts)
 
     def value(self, values: Mapping[str, Any]) -> Any:
-        """As `fill`, but a template that is one place and nothing else is what stands there, of its own type."""
+        """As `fill`, but a template that is a single placeholder keeps the value's own type."""
         if len(self._parts) == 1 and isinstance(self._parts[0], Placeholder):
             return self._parts[0].value(values)
         return self.fill(values)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"  # its text may have a secret in it
+        return f"<{type(self).__name__}>"  # the text may contain a secret
 
 
 def _parts(text: str) -> list[str | Placeholder]:
@@ -97,13 +75,13 @@ def _parts(text: str) -> list[str | Placeholder]:
         if token[0] in ("{{", "}}"):
             literal += token[0][0]
             continue
-        found += [literal, _place(token)] if literal else [_place(token)]
+        found += [literal, _placeholder(token)] if literal else [_placeholder(token)]
         literal = ""
     literal += text[after:]
     return [*found, literal] if literal else found
 
 
-def _place(token: re.Match[str]) -> Placeholder:
+def _placeholder(token: re.Match[str]) -> Placeholder:
     if token[1] is None:
         raise Invalid(f"a template has a single {token[0]}: write {token[0] * 2} for a brace that is meant")
     name, has_path, path = token[1].partition(".")
@@ -119,8 +97,8 @@ def _text(value: Any) -> str:
 
 # -- URLs -------------------------------------------------------------------------------------------------------------
 class UrlTemplate(Template):
-    """The URL of an HTTP service. Places are in its path and its query only, and each stays within its segment or its
-    field, whatever it is filled with."""
+    """The URL of an HTTP service. Placeholders may be in its path and its query only, and each stays within its
+    segment or its field, whatever it is filled with."""
 
     __slots__ = ("_query", "_segments", "_server", "_shown")
 
@@ -162,10 +140,10 @@ def _segment(template: Template, values: Mapping[str, Any]) -> str:
     if not template.names:
         return filled
     if not filled:
-        raise Invalid(f"{template.places} in a URL would be empty, and the request would go to what is above it")
-    # also what a server makes of it that reads %2F as a slash
+        raise Invalid(f"{template.placeholders} in a URL would be empty, and the request would go to what is above it")
+    # also for a server that reads %2F as a slash
     if any(part in (".", "..") for part in re.split(r"[/\\]", unquote(filled))):
-        raise Invalid(f"{template.places} in a URL would make it lead elsewhere, by a dot or two between slashes")
+        raise Invalid(f"{template.placeholders} in a URL would make it lead elsewhere, by a dot or two between slashes")
     return filled
 
 
@@ -175,7 +153,7 @@ def _escaped(template: Template, values: Mapping[str, Any]) -> str:
             part if isinstance(part, str) else quote(_text(part.value(values)), safe="") for part in template._parts
         )
     except UnicodeEncodeError:
-        raise Invalid(f"what fills {template.places} is not Unicode text") from None
+        raise Invalid(f"what fills {template.placeholders} is not Unicode text") from None
 
 
 # -- headers and bodies -----------------------------------------------------------------------------------------------
@@ -213,7 +191,7 @@ class BodyTemplate:
         plain = "{data}" if body is None else payload.decode(payload.encode(body, "the template of a body"))
         self._build = _compiled(plain, found)
         self.names = frozenset(found)
-        """What must be given to fill it."""
+        """The names that must be given to fill the template."""
 
     def fill(self, values: Mapping[str, Any]) -> Any:
         return self._build(values)

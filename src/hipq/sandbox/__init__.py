@@ -1,8 +1,8 @@
-"""Contexts: processes in which handlers of strangers run, in several languages."""
+"""Contexts: processes that run other people's handlers, in several languages."""
 
 from hipq.sandbox.context import Context
-from hipq.sandbox.handler import Handler, Report, Task, check
-from hipq.sandbox.pool import Contexts
-from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.handler import ContextJob, Handler, JobReport, check
+from hipq.sandbox.pool import ContextPool
+from hipq.sandbox.settings import ContextSettings, languages
 
-__all__ = ["Context", "Contexts", "Handler", "Report", "Settings", "Task", "check", "languages"]
+__all__ = ["Context", "ContextJob", "ContextPool", "ContextSettings", "Handler", "JobReport", "check", "languages"]

@@ -1,4 +1,5 @@
-"""Which hosts an http handler may reach. Every address a name resolves to is checked, and then one of them is used."""
+"""The hosts that an HTTP handler may reach. Every address a name resolves to is checked, and then one of them is
+used."""
 
 from __future__ import annotations
 
@@ -25,13 +26,14 @@ _NOT_PUBLIC: Final = tuple(
         ),
     )
 )  # fmt: skip
-"""Networks that some versions of the library take for public, and that nobody on the internet is in."""
+"""Networks that some versions of Python's library take for public although nobody on the internet is in them."""
 _ISATAP: Final = 0x5EFE
-"""In bits 32 to 63 of an IPv6 address (bit 57 aside): the last 32 bits are an IPv4 address inside somebody's site."""
+"""The mark in bits 32 to 63 of an IPv6 address (bit 57 ignored) whose last 32 bits are an IPv4 address inside a
+site."""
 
 
 class Allowed:
-    """What `http_allow` says."""
+    """The rules in `http_allow`."""
 
     def __init__(self, allow: Iterable[str]) -> None:
         self._public = False
@@ -49,7 +51,7 @@ class Allowed:
                 raise Invalid(f"{entry!r:.80} in http_allow is neither a host, nor an address, nor 'public'")
 
     def by_name(self, host: str) -> bool:
-        """It may be reached wherever it is."""
+        """Whether the rules allow this name, whatever its addresses."""
         host = host.lower().rstrip(".")
         parents = [host.split(".", count)[-1] for count in range(1, host.count(".") + 1)]
         return host in self._names or any(f"*.{parent}" in self._names for parent in parents)
@@ -73,7 +75,7 @@ class Allowed:
 
 
 def plain(address: Address) -> Address:
-    """The IPv4 address that an IPv6 address is only another spelling of, or itself."""
+    """The IPv4 address that an IPv6 address is another spelling of, or the address itself."""
     if isinstance(address, ipaddress.IPv4Address):
         return address
     inner = address.ipv4_mapped or address.sixtofour
@@ -102,12 +104,13 @@ def is_own(address: Address) -> bool:
         try:
             probe.connect((str(address), 9))
         except OSError:
-            return False  # there is no way to it from here
+            return False  # there is no route to it from here
         return ipaddress.ip_address(probe.getsockname()[0].partition("%")[0]) == address
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """As the system finds them, which reads numbers as C does: 0177.1, 0x7f000001 and 2130706433 are all 127.0.0.1."""
+    """The host's addresses as the system finds them; it reads numbers as C does: 0177.1, 0x7f000001 and 2130706433
+    are all 127.0.0.1."""
     every = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(where[0]) for *_, where in every))
 

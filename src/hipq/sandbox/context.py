@@ -8,35 +8,35 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from hipq.errors import CannotRun
-from hipq.sandbox.batch import Batch
-from hipq.sandbox.handler import Handler, Report, Task
+from hipq.sandbox.batch import ContextBatch
+from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone, Link
 from hipq.sandbox.messages import job, load, part
 from hipq.sandbox.output import Output
 from hipq.sandbox.process import Process
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.spawner import Spawner
 
 _MOST_LOADED: Final = 100
-"""Handlers a context is given before it is replaced."""
+"""Handlers a context may load before it is replaced."""
 
 
 class Context:
-    """Not for two threads at once, but for `abandon` and `kill`."""
+    """A context, for one thread at a time, except `abandon` and `kill`."""
 
-    def __init__(self, lang: str, settings: Settings, spawner: Spawner) -> None:
-        """Starts it, and waits until it is ready. CannotRun says why it cannot."""
+    def __init__(self, lang: str, settings: ContextSettings, spawner: Spawner) -> None:
+        """Start the process and wait until it is ready. CannotRun says why it cannot start."""
         self._lang, self._settings = lang, settings
         self._lock = threading.Lock()
         self._current = ""
-        """The job it has been given."""
+        """The job that is running."""
         self._unwanted: set[str] = set()
         self._taken: set[str] = set()
-        """Of this batch what has begun, or is about to."""
+        """The tasks of this batch that have begun, or are about to."""
         self._numbers: dict[str, int] = {}
         """Handler id -> its number in this context."""
         self._versions: dict[str, str] = {}
-        """Jobtype -> the id of the handler that is loaded for it."""
+        """Job type -> the id of the handler that is loaded for it."""
         self._loads = self._ran = 0
         self._retired = False
         since = time.monotonic()
@@ -44,7 +44,7 @@ class Context:
         self._link = Link(self._process, settings)
         self._greet()
         self.owed = time.monotonic() - since
-        """Seconds that the next batch has to bear."""
+        """Seconds of start-up that count for the next batch."""
 
     def _greet(self) -> None:
         output = Output()
@@ -62,61 +62,55 @@ class Context:
 
     @property
     def alive(self) -> bool:
-        """It can run another batch."""
+        """Whether it can run another batch."""
         return not self._retired and not self._link.killed
 
     @property
     def dead(self) -> bool:
-        """Its process is no more."""
+        """Whether its process has ended."""
         return self._retired or self._process.ended
 
     @property
     def used(self) -> bool:
-        """It has been given something to run."""
+        """Whether it was given anything to run."""
         return self._loads > 0
 
     @property
     def untried(self) -> bool:
-        """It has run no job yet."""
+        """Whether it has run no job yet."""
         return self._ran == 0
 
     @property
     def spent(self) -> bool:
-        """It has run as many jobs as it may."""
+        """Whether it has run as many jobs as it may."""
         return self._ran >= self._settings.most_tasks or self._loads >= _MOST_LOADED
 
     @property
     def loaded(self) -> list[str]:
-        """The jobtypes whose handlers it has at hand."""
+        """The job types whose handlers are loaded."""
         return list(self._versions)
 
     @property
     def kept(self) -> int:
-        """Bytes that it has while it waits for its next batch."""
+        """Bytes that it uses while it waits for its next batch."""
         return self._process.kept
 
     @property
     def pid(self) -> int:
-        """The interpreter's process, as this machine numbers it; 0 when it is gone."""
+        """The interpreter's process id on this machine; 0 when it is gone."""
         return self._process.pid
 
-    def run(
-        self,
-        handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
-        """Run a batch, blocking, in the caller's thread. `started` is called as each task begins, `ended` exactly once
-        for each that began, as soon as it ends. Returns the tasks that never began."""
+    def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
+        """Run a batch, blocking, in the caller's thread. `started` is called as each task begins, `ended` exactly
+        once for each that began, as soon as it ends. Returns the tasks that never began."""
         if not self.alive or not tasks:
             return list(tasks)
         try:
             self._process.thaw()
-            left = Batch(self, handler, tasks, started, ended).run()
+            left = ContextBatch(self, handler, tasks, started, ended).run()
             if self._link.mute or self.spent or not self._process.freeze():
                 self.retire()
-        except BaseException:  # of a callback: who knows what runs in there now
+        except BaseException:  # a callback raised: nobody knows what runs in the context now
             self.retire()
             raise
         with self._lock:
@@ -125,15 +119,16 @@ class Context:
         return left
 
     def abandon(self, job_id: str) -> None:
-        """This task is not wanted any more, says another thread. If it executes, the context is killed; if it has not
-        begun, it will not."""
+        """Stop a task that is not wanted any more, from another thread. If it executes, the context is killed; if it
+        has not begun, it will not."""
         with self._lock:
             self._unwanted.add(job_id)
             if self._current == job_id:
                 self._kill("nobody wants it any more")
 
     def withdraw(self, job_id: str) -> bool:
-        """Whether this task has not begun: then it will not, and is among those that `run` returns."""
+        """Take back a task that has not begun. False: it has begun. A task that was taken back is among those that
+        `run` returns."""
         with self._lock:
             if job_id in self._taken:
                 return False
@@ -141,7 +136,7 @@ class Context:
             return True
 
     def kill(self) -> None:
-        """At once, with all that runs in it; from any thread."""
+        """Kill the process at once, with all that runs in it; from any thread."""
         with self._lock:
             self._kill("its context was killed")
 
@@ -150,12 +145,12 @@ class Context:
         self._process.kill()
 
     def retire(self) -> None:
-        """End it. Nothing of it is left when this returns."""
+        """End the context. Nothing of it is left when this returns."""
         self._retired = True
         self._process.close()
 
-    def take(self, task: Task) -> bool:
-        """Whether this task is still wanted. From now on, to abandon it kills the context."""
+    def take(self, task: ContextJob) -> bool:
+        """Begin a task; returns whether it is still wanted. From now on, abandoning it kills the context."""
         with self._lock:
             if task.name in self._unwanted or self._link.killed:
                 return False
@@ -164,7 +159,7 @@ class Context:
             return True
 
     def prepare(self, handler: Handler, seconds: float, output: Output) -> ContextReply | None:
-        """Load the handler, if it is not yet, and run its beforeEach. What it says if that fails."""
+        """Load the handler, if it is not loaded, and run its beforeEach. Returns the reply if that fails."""
         if handler.id not in self._numbers:
             if old := self._versions.pop(handler.type, ""):
                 self._link.tell(*part(self._lang, "forget", self._numbers.pop(old)))
@@ -179,7 +174,7 @@ class Context:
         reply = self._link.ask(*part(self._lang, "begin", self._numbers[handler.id]), seconds, output)
         return None if reply.kind == "done" and 200 <= reply.status <= 299 else reply
 
-    def execute(self, handler: Handler, task: Task, output: Output, begun: Callable[[], None]) -> ContextReply:
+    def execute(self, handler: Handler, task: ContextJob, output: Output, begun: Callable[[], None]) -> ContextReply:
         number = self._numbers[handler.id]
         try:
             reply = self._link.ask(*job(self._lang, number, handler, task), task.seconds, output, begun)
@@ -192,5 +187,5 @@ class Context:
         return reply
 
     def conclude(self, handler: Handler, seconds: float, output: Output) -> ContextReply:
-        """Run its afterEach."""
+        """Run the handler's afterEach."""
         return self._link.ask(*part(self._lang, "end", self._numbers[handler.id]), seconds, output)

@@ -1,8 +1,9 @@
-"""What a stranger's handler is, what it is given, and what comes back from it."""
+"""A tenant's handler, the jobs it is given, and the reports it returns."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import Final
 from urllib.parse import SplitResult, urlsplit
 
@@ -17,78 +18,85 @@ MOST_DATA: Final = 16 << 20
 """Bytes a job may return."""
 MOST_URL: Final = 8_000
 NAME: Final = re.compile(r"[A-Za-z0-9_.-]{1,200}", re.ASCII)
-"""A jobtype, an engine id."""
+"""The form of a job type's name and of an engine id."""
 
 
 class Handler(msgspec.Struct, frozen=True):
-    """One version of the code of one jobtype."""
+    """One version of the code of one job type."""
 
     id: str
     tenant: str
     type: str
     lang: str
     body: str
-    """A function's body; for http, the URL."""
+    """The body of a function; for http, the URL."""
     eid: str = ""
-    """Jobtypes of one tenant with the same language and engine id share contexts. '' is the jobtype itself."""
+    """Job types of one tenant with the same language and engine id share contexts. "" means the job type itself."""
     before: str = ""
-    """Runs once, when the handler is first loaded in a context."""
-    beforeEach: str = ""  # noqa: N815 the seed's name, as it stands in JSON
-    """Runs before each batch."""
+    """Code that runs once, when the handler is first loaded in a context."""
+    beforeEach: str = ""  # noqa: N815 a name of the HTTP interface
+    """Code that runs before each batch."""
     afterEach: str = ""  # noqa: N815
-    """Runs after each batch."""
+    """Code that runs after each batch."""
     dt: int = 0
-    """When it was added: microseconds since 1970."""
+    """When the handler was added, in microseconds since 1970."""
     deleted: int = 0
-    """When its type was left without a handler, if this is the version that ran then."""
+    """When the type's handler was deleted, in the version that ran until then."""
     waits: bool = False
-    """Its status 202 says that a request is out, and the job waits for the answer. Else 202 is ok, like any 2xx."""
+    """Whether status 202 means that a request was sent and the job waits for the answer. Otherwise 202 is ok, like
+    any 2xx."""
 
     @property
     def home(self) -> tuple[str, str, str]:
-        """Whose contexts it may run in: never another tenant's."""
+        """Tenant, language and engine id: the contexts that the handler may use, never another tenant's."""
         return self.tenant, self.lang, self.eid or self.type
 
 
-class Task(msgspec.Struct, frozen=True):
+class ContextJob(msgspec.Struct, frozen=True):
     """A job to be run."""
 
     id: str
     payload: bytes
     attempt: int
     seconds: float
-    """How long it may execute."""
+    """Seconds the job may execute."""
     key: str = ""
-    """What tells it from an earlier run of the same job, which may still be about to end."""
+    """A value that differs from an earlier run of the same job, which may still be about to end."""
 
     @property
     def name(self) -> str:
-        """By which it is abandoned or withdrawn."""
+        """The name by which the job is abandoned or withdrawn."""
         return self.key or self.id
 
 
-class Report(msgspec.Struct):
+class JobReport(msgspec.Struct):
     """How a job went."""
 
     id: str
     status: int
-    """100..599, never 3xx."""
+    """A status from 100 to 599, never 3xx."""
     data: bytes = b""
     spawned: list[tuple[str, bytes]] = []
-    """The jobs it asked for: jobtype and payload."""
+    """The jobs it added: job type and payload."""
     log: str = ""
-    """The end of what it printed otherwise."""
+    """The end of its other output."""
     error: str = ""
     crashed: bool = False
-    """Its context died, or had to be killed, under it."""
+    """Whether its context died, or had to be killed, while the job ran."""
     retry_after: float = 0.0
-    """Seconds after which it wants to be asked again; 0 = it has not said."""
+    """Seconds after which it wants to run again; 0 = not said."""
     seconds: float = 0.0
-    """Its own time, and its part of what was done for the whole batch."""
+    """Its own time, and its share of the time spent for the whole batch."""
+
+
+OnStart = Callable[[ContextJob], None]
+"""Called as each job of a batch begins."""
+OnEnd = Callable[[JobReport], None]
+"""Called once for each job that began, as soon as it ends."""
 
 
 def check(handler: Handler) -> None:
-    """Refuse what can never run. Whether the code is right only its language knows."""
+    """Refuse a handler that can never run. Only its language knows whether its code is right."""
     if handler.lang not in LANGUAGES:
         raise Invalid(f"there is no language {shown(handler.lang)}; there are {', '.join(LANGUAGES)}")
     if not NAME.fullmatch(handler.type):
@@ -113,7 +121,7 @@ def check(handler: Handler) -> None:
 
 
 def _text(name: str, value: object, most: int) -> int:
-    """How many bytes it has, if it is text that every store and every language can take."""
+    """The bytes of a text that every store and every language can take."""
     if not isinstance(value, str):
         raise Invalid(f"a handler's {name} is text, not {shown(value)}")
     if "\0" in value:
@@ -128,7 +136,7 @@ def _text(name: str, value: object, most: int) -> int:
 
 
 def parsed(url: str) -> SplitResult:
-    """The parts of a URL a job may be posted to."""
+    """The parts of a URL that a job may be posted to."""
     if len(url) > MOST_URL:
         raise Invalid(f"a URL may have {MOST_URL:,} characters; this one has {len(url):,}")
     if not url.isascii() or re.search(r"[\x00-\x20\x7f\\]", url):

@@ -8,17 +8,17 @@ from typing import Final
 
 from hipq.sandbox.bubblewrap import SETTINGS, SYSTEM, is_below
 from hipq.sandbox.interpreters import interpreter
-from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.settings import ContextSettings, languages
 
 _PARTS: Final = ("bin", "sbin", "lib", "lib32", "lib64", "libx32", "libexec", "share", "include", "etc")
 _SHARED: Final = tuple(f"{top}/{part}" for top in ("/usr", "/usr/local") for part in _PARTS)
 """Folders of the system that programs need something of."""
 
 
-def cannot_hide(folder: str, settings: Settings) -> bool:
-    """Whether handlers would see this folder and cannot do without it: what they run with is in the same one."""
+def cannot_hide(folder: str, settings: ContextSettings) -> bool:
+    """Whether handlers would see this folder and cannot do without it, because their interpreter is in the same one."""
     if settings.trust or not sys.platform.startswith("linux"):
-        return False  # there are no walls, or no handlers
+        return False  # there is no sandbox, or there are no handlers
     found = [interpreter(lang, path) for lang, path in languages(settings).items() if path]
     seen = {path: path for path in (*SYSTEM, *SETTINGS)}
     for one in found:
@@ -30,7 +30,7 @@ def cannot_hide(folder: str, settings: Settings) -> bool:
 
 
 def _c_library() -> list[str]:
-    """Where the one is that this process runs with, which most programs do."""
+    """The folder of this process's C library, which most programs use."""
     try:
         with open("/proc/self/maps", errors="replace") as maps:
             files = {line.split(maxsplit=5)[5].strip() for line in maps if line.count("/") > 0}

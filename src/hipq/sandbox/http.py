@@ -1,4 +1,4 @@
-"""Handlers that are a URL: the payload is posted there, the answer's status is the job's status, its body the data."""
+"""Handlers that are a URL: the payload is posted there, the reply's status is the job's status, its body the data."""
 
 from __future__ import annotations
 
@@ -6,41 +6,42 @@ import asyncio
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 from hipq.errors import CannotRun, Invalid
 from hipq.sandbox.addresses import Allowed
-from hipq.sandbox.handler import MOST_DATA, Handler, Report, Task, parsed
+from hipq.sandbox.handler import MOST_DATA, ContextJob, Handler, JobReport, OnEnd, OnStart, parsed
 from hipq.sandbox.output import escaped
-from hipq.sandbox.settings import Settings
-from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, TOO_LARGE, judged
+from hipq.sandbox.settings import ContextSettings
+from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, TOO_LARGE, checked
 
 if TYPE_CHECKING:
     from hipq.sandbox.http_network import Pool
 
 REFUSED: Final = 403
-"""The URL leads where it may not: to try again would not help."""
+"""The status of a URL that must not be reached: another try would not help."""
 UNREACHED: Final = 502
 TOO_MANY: Final = 429
 AGAIN: Final = 129
-"""What 429 is for a job: to be run again, since it is not its fault."""
+"""The status of a job whose service said 429: it runs again, because it is not at fault."""
 _LONGEST: Final = 86_400.0
-"""Seconds of a Retry-After that are believed."""
+"""The longest Retry-After that is believed, in seconds."""
 _MISSING: Final = "http handlers need httpx2: pip install 'hipq[daemon]'"
 
 
 class HttpRunner:
-    """For any number of threads. Each batch has connections of its own: nothing of one tenant is there for another."""
+    """Runs HTTP handlers, for any number of threads. Each batch has its own connections, so that tenants share
+    nothing."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ContextSettings) -> None:
         self._together = max(settings.http_together, 1)
         self._allowed = Allowed(settings.http_allow)
         self._lock = threading.Lock()
         self._waiting: set[str] = set()
-        """Tasks whose batch is here, and that have not begun."""
-        self._posting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Task[Report]]] = {}
+        """Tasks whose batch is here and that have not begun."""
+        self._posting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Task[JobReport]]] = {}
         self._closed = False
 
     def refuses(self) -> str:
@@ -50,14 +51,9 @@ class HttpRunner:
             return _MISSING
         return ""
 
-    def run(
-        self,
-        handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
-        """As Context.run, but that several are under way at the same time. The callbacks are called in this thread."""
+    def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
+        """As Context.run, but with several tasks under way at the same time. The callbacks are called in this
+        thread."""
         if why := self.refuses():
             raise CannotRun(why)
         with self._lock:
@@ -66,7 +62,7 @@ class HttpRunner:
             self._waiting.update(task.name for task in tasks)
         try:
             with asyncio.Runner() as runner:
-                runner.get_loop()  # OSError if there is no descriptor left for one
+                runner.get_loop()  # OSError if there is no descriptor left for a loop
                 return runner.run(self._all(handler, deque(tasks), started, ended))
         finally:
             with self._lock:
@@ -80,7 +76,7 @@ class HttpRunner:
                 loop.call_soon_threadsafe(posting.cancel)
 
     def withdraw(self, job_id: str) -> bool:
-        """Whether it has not begun: then it will not."""
+        """Take back a task that has not begun; False: it has begun."""
         with self._lock:
             known = job_id in self._waiting
             self._waiting.discard(job_id)
@@ -94,15 +90,11 @@ class HttpRunner:
                 loop.call_soon_threadsafe(posting.cancel)
 
     async def _all(
-        self,
-        handler: Handler,
-        waiting: deque[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
+        self, handler: Handler, waiting: deque[ContextJob], started: OnStart, ended: OnEnd
+    ) -> list[ContextJob]:
         from hipq.sandbox.http_network import pool
 
-        left: list[Task] = []
+        left: list[ContextJob] = []
         async with pool(self._allowed, self._together) as connections, asyncio.TaskGroup() as group:
 
             async def work() -> None:
@@ -125,7 +117,7 @@ class HttpRunner:
                 group.create_task(work())
         return left
 
-    def _begin(self, task: Task, posting: asyncio.Task[Report]) -> bool:
+    def _begin(self, task: ContextJob, posting: asyncio.Task[JobReport]) -> bool:
         with self._lock:
             if task.name not in self._waiting:
                 return False
@@ -133,19 +125,19 @@ class HttpRunner:
             self._posting[task.name] = asyncio.get_running_loop(), posting
             return True
 
-    def _end(self, task: Task) -> None:
+    def _end(self, task: ContextJob) -> None:
         with self._lock:
             del self._posting[task.name]
 
 
-def _abandoned(task: Task) -> Report:
-    return Report(task.id, KILLED, error="nobody wants it any more")
+def _abandoned(task: ContextJob) -> JobReport:
+    return JobReport(task.id, KILLED, error="nobody wants it any more")
 
 
-async def _post(connections: Pool, handler: Handler, task: Task) -> Report:
+async def _post(connections: Pool, handler: Handler, task: ContextJob) -> JobReport:
     from hipq.sandbox.http_network import FAULTS, why
 
-    report = Report(task.id, ERROR)
+    report = JobReport(task.id, ERROR)
     try:
         parsed(handler.body)
         async with asyncio.timeout(task.seconds):
@@ -156,18 +148,18 @@ async def _post(connections: Pool, handler: Handler, task: Task) -> Report:
         report.status, report.error = REFUSED, str(error)
     except FAULTS as error:
         report.status, report.error = UNREACHED, why(error)
-    except Exception as error:  # of the library's: one bad answer must not end the batch
+    except Exception as error:  # the library failed: one bad reply must not end the batch
         report.status, report.error = UNREACHED, f"it could not be posted ({type(error).__name__})"
     report.error = escaped(report.error[:1000])
     return report
 
 
-async def _exchange(connections: Pool, handler: Handler, task: Task, report: Report) -> None:
+async def _exchange(connections: Pool, handler: Handler, task: ContextJob, report: JobReport) -> None:
     headers: dict[bytes | str, bytes | str] = {
         "Host": parsed(handler.body).netloc,
         "User-Agent": "hipq",
         "Accept": "*/*",
-        "Accept-Encoding": "identity",  # what is small on the way must not be large here
+        "Accept-Encoding": "identity",  # a small compressed reply must not become large here
         "Content-Type": "application/octet-stream",
         "Content-Length": str(len(task.payload)),
         "Hipq-Job-Id": _printable(task.id),
@@ -176,7 +168,7 @@ async def _exchange(connections: Pool, handler: Handler, task: Task, report: Rep
     }
     data = bytearray()
     async with connections.stream("POST", handler.body, headers=headers, content=task.payload) as answer:
-        report.status, report.error = judged(answer.status)
+        report.status, report.error = checked(answer.status)
         if answer.status == TOO_MANY:
             report.status, report.error = AGAIN, "it answered 429: it wants to be asked again later"
             report.retry_after = _retry_after(answer.headers)
@@ -191,7 +183,7 @@ async def _exchange(connections: Pool, handler: Handler, task: Task, report: Rep
 
 
 def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> float:
-    """Seconds, from a number of them or a date; 0 if it says neither."""
+    """The seconds in a Retry-After header, given as a number or a date; 0 if there is neither."""
     said = next((value.decode("latin-1").strip() for name, value in headers if name.lower() == b"retry-after"), "")
     if said.isascii() and said.isdigit():
         return min(float(said[:9]), _LONGEST)

@@ -1,4 +1,4 @@
-"""Connections that go only where they may: a name is resolved once, all its addresses are checked, one is used."""
+"""Connections that reach only allowed hosts: a name is resolved once, all its addresses are checked, one is used."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FAULTS: Final = (
     httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol, OSError,
     UnicodeError,
 )  # fmt: skip
-"""What an exchange may raise, beside what we refuse."""
+"""The errors that an exchange may raise, beside hipq's own refusals."""
 
 
 class _Network(httpcore2.AnyIOBackend):
@@ -53,7 +53,7 @@ class _Network(httpcore2.AnyIOBackend):
 
 
 def pool(allowed: Allowed, together: int) -> Pool:
-    """Connections for one batch."""
+    """The connections of one batch."""
     return Pool(
         _secure(), max_connections=together, max_keepalive_connections=together, network_backend=_Network(allowed)
     )
@@ -61,12 +61,12 @@ def pool(allowed: Allowed, together: int) -> Pool:
 
 @lru_cache(maxsize=1)
 def _secure() -> ssl.SSLContext:
-    """Made once: to read all certificates takes longer than a request."""
+    """The TLS settings, made once because reading all certificates takes longer than a request."""
     return ssl.create_default_context()
 
 
 async def _in_thread(host: str, port: int) -> list[str]:
-    """The resolver cannot be interrupted: if it takes too long, it is left behind."""
+    """Resolve a name in a thread, which is abandoned if it takes too long: the resolver cannot be interrupted."""
     loop = asyncio.get_running_loop()
     future: asyncio.Future[list[str]] = loop.create_future()
 
@@ -94,7 +94,7 @@ async def _in_thread(host: str, port: int) -> list[str]:
 
 
 def why(error: BaseException) -> str:
-    """What went wrong, in words."""
+    """The error in words."""
     cause = error
     while cause.__cause__ or cause.__context__:
         cause = cause.__cause__ or cause.__context__ or cause

@@ -1,4 +1,4 @@
-"""How each language is started, and which files its interpreter cannot do without."""
+"""How each language is started, and which files its interpreter needs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from hipq.sandbox.bubblewrap import SYSTEM, is_below
 
 HERE: Final = Path(__file__).parent / "bootstraps"
 INSIDE: Final = "/hipq"
-"""Where our programs are in a sandbox."""
+"""Where hipq's programs are in a sandbox."""
 _ELSEWHERE: Final = "/interpreter"
-"""Where programs are in a sandbox that the system has elsewhere: that is nobody's business."""
+"""Where interpreters outside the system's folders are in a sandbox: their real path is not shown."""
 _PYTHON: Final = ("-I", "-B", "-X", "utf8")
 _ASK: Final = (
     "import json, sys, sysconfig as s; "
@@ -30,16 +30,16 @@ class Interpreter(msgspec.Struct, frozen=True):
 
     path: str
     inside: str
-    """Where it is in a sandbox."""
+    """The interpreter's path in a sandbox."""
     binds: dict[str, str]
-    """What it needs beside the system's own folders, and where that is in a sandbox."""
+    """Paths it needs beside the system's own folders, and where they are in a sandbox."""
     needs: tuple[str, ...]
-    """All files and folders that it cannot do without."""
+    """All files and folders that it needs."""
 
 
 @functools.lru_cache(maxsize=64)
 def interpreter(language: str, path: str) -> Interpreter:
-    if language == "python":  # its files know where they are: there they must stay
+    if language == "python":  # Python's files know where they are: they must stay there
         trees = _python_trees(path)
         binds = {tree: tree for tree in trees if not _is_system(tree)}
         return Interpreter(path, path, binds, tuple(map(os.path.realpath, trees)))
@@ -54,11 +54,11 @@ def interpreter(language: str, path: str) -> Interpreter:
 
 
 def command(language: str, path: str, folder: str, memory: int) -> list[str]:
-    """What a context runs. `folder` is where our programs are."""
+    """The command that a context runs. `folder` has hipq's programs."""
     match language:
         case "python":
             return [path, *_PYTHON, f"{folder}/bootstrap.py"]
-        case "node":  # it reserves far more than it uses: only its own limit tells it when to collect
+        case "node":  # it reserves far more than it uses: only its own limit tells it when to collect garbage
             return [path, f"--max-old-space-size={max(memory * 3 // 4 >> 20, 16)}", f"{folder}/bootstrap.cjs"]
         case "php":
             given = {"display_errors": "stderr", "log_errors": "0", "html_errors": "0", "memory_limit": "-1"}
@@ -74,7 +74,7 @@ def _is_system(path: str) -> bool:
 
 
 def _python_trees(path: str) -> list[str]:
-    """A Python knows best where its own files are."""
+    """The folders of a Python's own files, as that Python names them."""
     try:
         run = subprocess.run(
             [path, "-I", "-c", _ASK], stdin=subprocess.DEVNULL, capture_output=True, timeout=60, check=True
@@ -86,7 +86,7 @@ def _python_trees(path: str) -> list[str]:
 
 
 def _links(path: str) -> list[str]:
-    """The files a chain of links leads through."""
+    """The files that a chain of links leads through."""
     found = [path]
     while os.path.islink(path) and len(found) < 20:
         path = os.path.join(os.path.dirname(path), os.readlink(path))

@@ -1,5 +1,5 @@
-"""The conversation with a context's process: one thing is asked, one answer awaited. All the while its output is read
-and its time and memory are watched, and whatever it does, no more than a bounded amount of it is held here."""
+"""The conversation with a context's process: one request, one reply. Meanwhile its output is read and its time and
+memory are watched; whatever it does, only a bounded amount of its output is held here."""
 
 from __future__ import annotations
 
@@ -14,48 +14,49 @@ import msgspec
 from hipq.sandbox.handler import MOST_DATA
 from hipq.sandbox.output import Output
 from hipq.sandbox.process import MOST_FILES, Process
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, from_exit, how
 
 _BLOCK: Final = 1 << 18
 _MOST_LINE: Final = 1 << 16
-"""Bytes of an answer without its data."""
+"""Bytes of a reply without its data."""
 _LOOK: Final = 0.25
-"""Seconds between looks at what it uses."""
+"""Seconds between two looks at the resources in use."""
 _LAST_WORDS: Final = 3.0
-"""Seconds a process has to end after it hung up, or said that it would."""
+"""Seconds a process has to end after it hung up, or announced its end."""
 _CHATTER: Final = 200
-"""Turns after which we look only a thousand times a second: else one byte at a time could keep us busy."""
+"""Turns after which the loop runs only a thousand times a second: otherwise a process that writes byte by byte keeps
+it busy."""
 _FORGED: Final = "it wrote something of its own on its private channel"
 _SLACK: Final = 64 << 20
 """Bytes of memory an interpreter has before it runs anything."""
 
 
 class ContextReply(msgspec.Struct):
-    """What a process says on its channel."""
+    """A reply of a process on its channel."""
 
     kind: str
-    """hello, begun, done, exited (what it ran did, with this code), exit (it is about to)."""
+    """hello, begun, done, exited (the handler called exit, with this code), exit (the process is about to end)."""
     status: int = 200
     size: int = 0
     error: str = ""
     retire: bool = False
-    """It should run nothing more."""
+    """Whether the context should run nothing more."""
     data: bytes = b""
 
 
 class Gone(Exception):
-    """The process died, or had to be killed. What that means for who ran in it."""
+    """The process died, or had to be killed, with the status of the job that ran in it."""
 
     def __init__(self, status: int, error: str, innocent: bool = False) -> None:
         super().__init__(error)
         self.status, self.error = status, error
         self.innocent = innocent
-        """It was killed on request, not for what it did."""
+        """Whether it was killed on request, not for what it did."""
 
 
 class Link:
-    def __init__(self, process: Process, settings: Settings) -> None:
+    def __init__(self, process: Process, settings: ContextSettings) -> None:
         self._process, self._settings = process, settings
         self._streams = {process.stdout: 0, process.stderr: 1}
         self._poll, self._output_poll = select.poll(), select.poll()
@@ -65,24 +66,25 @@ class Link:
             self._output_poll.register(number, select.POLLIN)
         self._inbox = bytearray()
         self._reply: ContextReply | None = None
-        """The beginning of an answer whose data has not arrived whole."""
+        """The beginning of a reply whose data have not arrived whole."""
         self._outbox: dict[int, memoryview] = {}
         self._looked, self._cpu, self._turns = 0.0, -1.0, 0
         self._dead = False
         self._hung_up = ""
-        """What of its it closed, that it should not have."""
+        """The channel that the process closed although it should not have."""
         self._end, self._seconds = 0.0, 0.0
-        """When it must have answered, and how long that was."""
+        """When it must have replied, and how long that was."""
         self.killed = ""
-        """Why somebody wanted it killed."""
+        """Why it is to be killed."""
         self.mute = False
-        """It has closed its standard output or error."""
+        """Whether it has closed its standard output or error."""
 
     def ask(
         self, line: bytes, payload: bytes, seconds: float, output: Output, begun: Callable[[], None] | None = None
     ) -> ContextReply:
-        """The answer to this; Gone if there will be none. With `begun`, the time counts from when it says so."""
-        if self._inbox or self._reply:  # nobody asked for that
+        """The reply to a request; Gone if there will be none. With `begun`, the time counts from when the process
+        says so."""
+        if self._inbox or self._reply:  # a reply without a request
             self._fail(KILLED, _FORGED)
         self._turns = 0
         self._time(self._settings.start_seconds if begun else seconds)
@@ -110,14 +112,14 @@ class Link:
                 self._fail(KILLED, _FORGED)
 
     def tell(self, line: bytes, payload: bytes) -> None:
-        """Something that has no answer."""
+        """Send a message that has no reply."""
         self._write(self._process.asks, memoryview(line + payload))
 
     def _time(self, seconds: float) -> None:
         self._end, self._seconds = time.monotonic() + seconds, seconds
 
     def _turn(self, output: Output) -> None:
-        """Wait for whatever comes next, but not for long."""
+        """Wait for whatever happens next, but not for long."""
         now = time.monotonic()
         if now >= self._end:
             if self._hung_up:
@@ -137,13 +139,13 @@ class Link:
                 self._receive()
             elif number in self._outbox:
                 self._write(number, self._outbox.pop(number))
-        if self._dead:  # its last words
+        if self._dead:  # read its last output
             self._drain(output)
             while self._receive():
                 pass
 
     def _write(self, number: int, rest: memoryview) -> None:
-        """As much as it takes now; what is left waits in the outbox."""
+        """Write as much as the pipe takes; the rest waits in the outbox."""
         if number in self._outbox:
             self._outbox[number] = memoryview(bytes(self._outbox[number]) + rest)
             return
@@ -165,7 +167,7 @@ class Link:
             pass
 
     def _hang_up(self, why: str) -> None:
-        """It has only to end now."""
+        """Close the channel: the process has only to end now."""
         self._hung_up = self._hung_up or why
         self._end = min(self._end, time.monotonic() + _LAST_WORDS)
 
@@ -182,7 +184,7 @@ class Link:
             self._fail(KILLED, f"it printed more than {self._settings.output:,} bytes")
 
     def _drain(self, output: Output) -> None:
-        """Whatever it printed before it answered is in the pipes by now."""
+        """Read the output that was printed before the reply: it is in the pipes by now."""
         while True:
             ready = [number for number, _ in self._output_poll.poll(0)] if self._streams else []
             if not ready:
@@ -203,7 +205,7 @@ class Link:
         return True
 
     def _next(self) -> ContextReply | None:
-        """The next answer that has arrived whole."""
+        """The next reply that has arrived whole."""
         if self._reply is None:
             line, newline, _ = self._inbox.partition(b"\n") if self._inbox else (b"", b"", b"")
             if not newline:
@@ -241,7 +243,7 @@ class Link:
             self._fail(TIMED_OUT, f"it used more than {self._settings.cpu:g} s of processor time")
 
     def _left(self, leaving: bool) -> ContextReply:
-        """How it ended by itself."""
+        """The reply for a process that ended by itself."""
         code = self._process.wait(_LAST_WORDS)
         if self.killed:
             raise Gone(KILLED, self.killed, innocent=True)

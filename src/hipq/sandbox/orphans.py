@@ -1,7 +1,7 @@
-"""Sandboxes that nobody will ever open.
+"""Sandboxes that a killed daemon left half started.
 
-bubblewrap's two processes wait for each other at their start. If a daemon is killed in just that moment, the outer one
-goes with it, and the inner one waits for ever. It has run nothing yet, and the next daemon that starts ends it.
+bubblewrap's two processes wait for each other at their start. If a daemon is killed at just that moment, the outer one
+dies with it, and the inner one waits for ever. It has run nothing yet, and the next daemon that starts ends it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ _LAUNCHED: Final = f"\0{INSIDE}/launch.py\0".encode()
 
 
 def end_orphans() -> None:
-    """Those of this user. Of a context that lives the inner process is a child of the outer one."""
+    """End the half-started sandboxes of this user. In a living context the inner process is a child of the outer
+    one."""
     try:
         pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
     except OSError:
@@ -27,7 +28,7 @@ def end_orphans() -> None:
             if _is_sandbox(pid) and _is_first_inside(pid) and not _is_sandbox(_parent(pid)):
                 os.kill(pid, signal.SIGKILL)
         except (OSError, ValueError, IndexError):
-            pass  # it has ended, or is somebody else's
+            pass  # it has ended, or belongs to another user
 
 
 def _is_sandbox(pid: int) -> bool:
@@ -35,7 +36,7 @@ def _is_sandbox(pid: int) -> bool:
 
 
 def _is_first_inside(pid: int) -> bool:
-    """Whether it is number 1 where it is, and has another number here."""
+    """Whether the process has the number 1 in its namespace and another number here."""
     numbers = _status(pid, "NSpid:")
     return len(numbers) > 1 and numbers[-1] == 1
 

@@ -1,4 +1,4 @@
-"""What a job prints: `J: jobtype|payload` lines are jobs, all others are log. Whatever it prints, this stays small."""
+"""The output of a job: `J: jobtype|payload` lines are jobs, all others are log. The memory for it is bounded."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MOST_LOG: Final = 8 << 10
 """Bytes of log that are kept: the last ones."""
 CUT: Final = "[... cut ...]\n"
 _CONTROL: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-"""Whatever could move the cursor, or the eye, of who reads a log. Line ends are ours, tabs are harmless."""
+"""Characters that could mislead a reader of the log or move the cursor. Line ends are hipq's own, tabs are harmless."""
 
 
 def escaped(text: str) -> str:
@@ -25,16 +25,16 @@ def escaped(text: str) -> str:
     )
 
 
-class Lines:
-    """Cuts a stream into lines, holding no more than one line's beginning."""
+class LineSplitter:
+    """Splits a stream into lines, holding no more than one line's beginning."""
 
     def __init__(self) -> None:
         self._begun = bytearray()
         self._cut = False
-        """Some of the line that has begun was dropped, because it is too long."""
+        """Whether a part of the current line was dropped because it is too long."""
 
     def feed(self, block: bytes) -> tuple[bytes | None, bool, bytes]:
-        """The line that ended first, if one did, and whether it was cut; and all lines after it, as one piece."""
+        """The first line that ended, if one did, and whether it was truncated; and all lines after it, as one piece."""
         first, newline, rest = block.partition(b"\n")
         self._take(first)
         if not newline:
@@ -45,7 +45,7 @@ class Lines:
         return *ended, whole + b"\n" if len(begun) < len(rest) else b""
 
     def finish(self) -> tuple[bytes | None, bool]:
-        """What has no newline at its end is a line all the same."""
+        """The last line, even without a newline at its end."""
         ended = bytes(self._begun) or None, self._cut
         self._begun.clear()
         self._cut = False
@@ -58,23 +58,23 @@ class Lines:
 
 
 class Output:
-    """All that one job prints. The number of its lines costs neither work nor memory, but for those that are jobs."""
+    """The output of one job. The number of lines costs neither work nor memory, except for lines that are jobs."""
 
     def __init__(self) -> None:
         self.bytes = 0
         self.spawned: list[tuple[str, bytes]] = []
         self.too_many = False
-        """It asked for more jobs than one may: then for none."""
-        self._streams = (Lines(), Lines())
+        """Whether it added more jobs than one may: then none are added."""
+        self._streams = (LineSplitter(), LineSplitter())
         self._marked = 0
-        """Lines with the mark, good ones and bad ones."""
+        """The number of lines with the mark, valid or not."""
         self._log: deque[bytes] = deque()
-        """Whole lines, with their ends."""
+        """Whole lines of log, with their ends."""
         self._logged = 0
         self._cut = False
 
     def feed(self, stream: int, block: bytes) -> None:
-        """`stream` is 0 for standard output, 1 for standard error."""
+        """Add output. `stream` is 0 for standard output, 1 for standard error."""
         self.bytes += len(block)
         first, cut, more = self._streams[stream].feed(block)
         if first is not None:
@@ -96,11 +96,11 @@ class Output:
         return CUT + text if self._cut else text
 
     def note(self, text: str) -> None:
-        """A word of ours among its lines."""
+        """Add a message of hipq's to the log."""
         self._keep(b"[hipq: " + text.encode() + b"]\n")
 
     def _lines(self, stream: int, lines: bytes) -> None:
-        """Many at once: only those with the mark are looked at one by one."""
+        """Add many lines: only those with the mark are looked at one by one."""
         at = 0
         while stream == 0 and not self.too_many:
             mark = at if lines.startswith(MARK, at) else lines.find(b"\n" + MARK, at) + 1

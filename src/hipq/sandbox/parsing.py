@@ -1,4 +1,4 @@
-"""Whether the code of a handler can be read by its language: asked of the language itself, where handlers run."""
+"""Whether a handler's code can be parsed by its language: asked of the language itself, where handlers run."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hipq.sandbox.context import Context
 from hipq.sandbox.handler import Handler
 from hipq.sandbox.link import Gone
 from hipq.sandbox.output import Output, escaped
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.spawner import Spawner
 
 CHECKED: Final = ("python", "node", "php")
-"""The languages that read all of a handler before they run any of it."""
+"""The languages that parse all of a handler before they run any of it."""
 PARTS: Final = ("body", "before", "beforeEach", "afterEach")
 SECONDS: Final = 10.0
 _LINE: Final = re.compile(r"^<\S+ body>:(\d+)$|eval\(\)'d code:(\d+)$", re.MULTILINE)
-"""How node and PHP say where it is, above or in their traces."""
+"""How node and PHP name the line, above or in their traces."""
 _at_once = threading.BoundedSemaphore(2)
 
 
-def wrong_with(handler: Handler, settings: Settings) -> str:
-    """One sentence, with the line; empty if nothing is wrong, or if that cannot be told here and now. None of its code
-    runs: each part is loaded as a body, which nobody calls."""
+def wrong_with(handler: Handler, settings: ContextSettings) -> str:
+    """What is wrong with the code, in one sentence with the line; empty if nothing is wrong, or if it cannot be
+    checked here and now. None of the code runs: each part is loaded as the body of a function that nobody calls."""
     if handler.lang not in CHECKED or not _at_once.acquire(timeout=SECONDS):
         return ""
     spawner = Spawner()
@@ -38,7 +38,7 @@ def wrong_with(handler: Handler, settings: Settings) -> str:
         finally:
             context.retire()
     except (CannotRun, Gone):
-        return ""  # what cannot run here may run at another daemon
+        return ""  # a handler that cannot run here may run at another daemon
     finally:
         spawner.close()
         _at_once.release()

@@ -4,43 +4,43 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from hipq.errors import NoRoomToRun
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.context import Context
-from hipq.sandbox.handler import Handler, Report, Task
+from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
 from hipq.sandbox.http import HttpRunner
 from hipq.sandbox.orphans import end_orphans
 from hipq.sandbox.scratch import sweep
-from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.settings import ContextSettings, languages
 from hipq.sandbox.spawner import Spawner
 from hipq.sandbox.starting import SCARCE
 
 SCARCE_SECONDS = 0.5
-"""How long a hand rests that could start no context: what it had is given back, and comes again at once."""
+"""Seconds a worker thread rests after it could start no context: its jobs are given back, and would return at once."""
 Home = tuple[str, str, str]
-"""Tenant, language and engine id: whose contexts are shared. Nobody else's are."""
+"""Tenant, language and engine id: contexts are shared within these, and never beyond."""
 
 
-class Contexts:
-    """For any number of threads."""
+class ContextPool:
+    """The contexts of a daemon, for any number of threads."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: ContextSettings) -> None:
         self._settings = settings
         sweep()
         end_orphans()
         self._spawner = Spawner()
         self._http = HttpRunner(settings)
         self._changed = threading.Condition()
-        """Held for whatever is below, never while a context runs, starts or ends."""
+        """Guards the fields below; never held while a context runs, starts or ends."""
         self._idle: list[tuple[float, Home, Context]] = []
-        """Those that wait, and since when; who waited longest is first."""
+        """The idle contexts, and since when; the longest idle is first."""
         self._alive: set[Context] = set()
-        self._places = 0
-        """Contexts that are alive, start or end: never more than allowed."""
+        self._count = 0
+        """The number of contexts that are alive, starting or ending: never more than allowed."""
         self._running: dict[str, Context | None] = {}
-        """Task id -> where it is; None while it waits for a context."""
+        """Task id -> its context; None while it waits for one."""
         self._unwanted: set[str] = set()
         self._closed = False
         self._reaper = threading.Thread(target=self._reap, name="hipq-contexts-idle", daemon=True)
@@ -55,7 +55,7 @@ class Contexts:
         return "" if self._settings.trust else why_no_sandbox()
 
     def idle(self) -> dict[Home, int]:
-        """How many contexts wait, by tenant, language and engine id."""
+        """The number of idle contexts, by tenant, language and engine id."""
         found: dict[Home, int] = {}
         with self._changed:
             for _, home, _ in self._idle:
@@ -63,19 +63,13 @@ class Contexts:
         return found
 
     def warm(self) -> set[tuple[str, str]]:
-        """The tenants and jobtypes whose handlers are loaded in a context that waits: a hint for the scheduler."""
+        """The tenants and job types whose handlers are loaded in an idle context: a hint for the scheduler."""
         with self._changed:
             return {(home[0], jobtype) for _, home, context in self._idle for jobtype in context.loaded}
 
-    def run(
-        self,
-        handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
-        """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can be
-        none now."""
+    def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
+        """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can
+        be none now."""
         run = self._http.run if handler.lang == "http" else self._in_contexts
         try:
             return run(handler, tasks, started, ended)
@@ -86,12 +80,8 @@ class Contexts:
             raise NoRoomToRun(f"no context can be started now: {error.strerror}") from None
 
     def _in_contexts(
-        self,
-        handler: Handler,
-        tasks: Sequence[Task],
-        started: Callable[[Task], None],
-        ended: Callable[[Report], None],
-    ) -> list[Task]:
+        self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd
+    ) -> list[ContextJob]:
         with self._changed:
             self._running.update(dict.fromkeys(task.name for task in tasks))
         try:
@@ -102,10 +92,8 @@ class Contexts:
                     self._running.pop(task.name, None)
                     self._unwanted.discard(task.name)
 
-    def _run(
-        self, handler: Handler, left: list[Task], started: Callable[[Task], None], ended: Callable[[Report], None]
-    ) -> list[Task]:
-        unwanted: list[Task] = []
+    def _run(self, handler: Handler, left: list[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
+        unwanted: list[ContextJob] = []
         while left:
             context = self._take(handler)
             if context is None:
@@ -118,12 +106,12 @@ class Contexts:
             finally:
                 self._give(handler.home, context)
             if not context.spent and (fresh or len(left) < count):
-                break  # it died over what it ran: that is for the caller to judge
+                break  # it died over what it ran: the caller decides what that means
         return unwanted + left
 
     def abandon(self, job_id: str) -> None:
-        """From another thread: this task is not wanted any more. If it executes, its context is killed; if it has not
-        begun, it will not."""
+        """Stop a task that is not wanted any more, from another thread. If it executes, its context is killed; if it
+        has not begun, it will not."""
         self._http.abandon(job_id)
         with self._changed:
             if job_id not in self._running:
@@ -134,14 +122,14 @@ class Contexts:
             context.abandon(job_id)
 
     def withdraw(self, job_id: str) -> bool:
-        """From another thread: whether this task has not begun. Then it will not, and is among those that `run`
-        returns; but whoever takes it back need not wait for that."""
+        """Take back a task that has not begun, from another thread; False: it has begun. The task is among those
+        that `run` returns, but the caller need not wait for that."""
         if self._http.withdraw(job_id):
             return True
         with self._changed:
             if job_id not in self._running:
                 return False
-            self._unwanted.add(job_id)  # first: else it may begin in the next context
+            self._unwanted.add(job_id)  # first, because otherwise it may begin in the next context
             context = self._running[job_id]
         if context is None or context.withdraw(job_id):
             return True
@@ -150,7 +138,7 @@ class Contexts:
         return False
 
     def close(self) -> None:
-        """Kill all. Nothing of them is left when this returns."""
+        """Kill all contexts. Nothing of them is left when this returns."""
         self._http.close()
         with self._changed:
             self._closed = True
@@ -161,26 +149,26 @@ class Contexts:
         for _, _, context in idle:
             self._end(context)
         with self._changed:
-            while self._places:  # those that ran are ended by the threads that ran them
+            while self._count:  # running contexts are ended by the threads that use them
                 self._changed.wait()
         self._reaper.join()
         self._spawner.close()
 
     def _take(self, handler: Handler) -> Context | None:
-        """An idle one of the same home, else a new one; None if the pool was closed."""
+        """An idle context of the same home, else a new one; None if the pool was closed."""
         old: Context | None = None
         with self._changed:
             while True:
                 if self._closed:
                     return None
-                for place in range(len(self._idle) - 1, -1, -1):  # the one that waited least is warmest
-                    if self._idle[place][1] == handler.home:
-                        return self._idle.pop(place)[2]
-                if self._places < self._settings.most_contexts:
-                    self._places += 1
+                for index in range(len(self._idle) - 1, -1, -1):  # the one that waited least is warmest
+                    if self._idle[index][1] == handler.home:
+                        return self._idle.pop(index)[2]
+                if self._count < self._settings.most_contexts:
+                    self._count += 1
                     break
                 if self._idle:
-                    old = self._idle.pop(0)[2]  # its place is ours
+                    old = self._idle.pop(0)[2]  # its slot is free for the new one
                     self._alive.discard(old)
                     break
                 self._changed.wait()
@@ -201,8 +189,8 @@ class Contexts:
         self._end(context)
         return None
 
-    def _assign(self, task: Task, context: Context) -> bool:
-        """Whether the task is still wanted."""
+    def _assign(self, task: ContextJob, context: Context) -> bool:
+        """Give the task to the context; returns whether the task is still wanted."""
         with self._changed:
             self._running[task.name] = context
             return task.name not in self._unwanted
@@ -219,7 +207,7 @@ class Contexts:
             self._end(one)
 
     def _too_much(self) -> list[Context]:
-        """Those of the idle ones that have to end, as all together keep more memory than they may: the biggest."""
+        """The idle contexts that have to end because all together use more memory than they may: the largest."""
         ended: list[Context] = []
         kept = sum(context.kept for _, _, context in self._idle)
         while kept > self._settings.idle_memory:
@@ -237,11 +225,11 @@ class Contexts:
 
     def _free(self) -> None:
         with self._changed:
-            self._places -= 1
+            self._count -= 1
             self._changed.notify_all()
 
     def _reap(self) -> None:
-        """End those that have waited too long, or died meanwhile."""
+        """End the contexts that have been idle for too long, or died meanwhile."""
         while True:
             with self._changed:
                 if self._closed:

@@ -1,4 +1,4 @@
-"""One process of a handler's language, with all it starts: watched from outside, and ended without a rest."""
+"""One interpreter process with all its descendants: watched from outside, and ended without remains."""
 
 from __future__ import annotations
 
@@ -12,55 +12,56 @@ from typing import Final
 
 import msgspec
 
-from hipq.sandbox.family import Usage, at_rest, family, living, shared_memory, usage
-from hipq.sandbox.settings import Settings
+from hipq.sandbox.process_tree import ProcessUsage, at_rest, living, process_tree, shared_memory, usage
+from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.spawner import Spawner
 from hipq.sandbox.starting import start
 
 _GRACE: Final = 10.0
-"""Seconds in which what was killed should be gone; then harder means are used."""
+"""Seconds in which killed processes should be gone; then harder means are used."""
 
 
 MOST_FILES: Final = 100_000
-"""In its scratch: even empty ones take memory, which no limit on bytes counts."""
+"""Files in its scratch folders: even empty ones take memory, which no limit on bytes counts."""
 _SCRATCH: Final = ("/tmp", "/dev/shm")
 _SETTLING: Final = 0.25
-"""Seconds what a job started may take to end after it."""
+"""Seconds that processes started by a job may take to end after it."""
 
 
 class ScratchUse(msgspec.Struct):
-    """Of /tmp and /dev/shm."""
+    """The use of /tmp and /dev/shm."""
 
     full: float = 0.0
-    """The part of the fuller one that is used."""
+    """How full the fuller one is, from 0 to 1."""
     files: int = 0
-    """In both."""
+    """Files in both."""
     bytes: int = 0
 
 
 class Process:
-    """An interpreter that has begun to start. Its first answer will say when it is ready."""
+    """An interpreter that has begun to start. Its first reply says when it is ready."""
 
-    def __init__(self, language: str, settings: Settings, spawner: Spawner) -> None:
+    def __init__(self, language: str, settings: ContextSettings, spawner: Spawner) -> None:
         self._started = start(language, settings, spawner)
         self._scratch = spawner.scratch
         self._lock = threading.Lock()
-        """Signals are sent and numbers given up under it: else they could reach a stranger with the same number."""
+        """Signals are sent and process ids given up under this lock: otherwise a signal could reach another process
+        with a reused id."""
         self.asks, self.answers = self._started.asks, self._started.answers
         self.stdin, self.stdout, self.stderr = self._started.stdin, self._started.stdout, self._started.stderr
         self.handle = os.pidfd_open(self._started.popen.pid)
-        """Readable when it has ended."""
+        """A descriptor that is readable when the process has ended."""
         self._first = self._started.popen.pid if self._started.info < 0 else 0
-        """Whose descendants all its processes are: the guard, or the first one inside. 0: not known yet."""
+        """The ancestor of all its processes: the guard, or the first one inside. 0: not known yet."""
         self._first_handle = -1
         self._closed = False
         self.kept = 0
-        """Bytes that it has while it is frozen, its files included."""
+        """Bytes that it uses while it is frozen, its files included."""
 
     @property
     def pid(self) -> int:
-        """The interpreter's own, as the daemon sees it; 0 if it is gone, or not there yet."""
-        found = family(self._first) if self._first else []
+        """The interpreter's process id as the daemon sees it; 0 if it is gone, or not there yet."""
+        found = process_tree(self._first) if self._first else []
         return found[1] if len(found) > 1 else 0
 
     @property
@@ -68,30 +69,30 @@ class Process:
         return self._closed or _readable(self.handle, 0)
 
     def settle(self) -> None:
-        """To be called once it has said its first word: by then bubblewrap has told who is who."""
+        """Read the process ids, after the first reply: by then bubblewrap has written them."""
         if self._started.info < 0:
             return
         if self._started.folder:  # its pipes have been opened
             self._scratch.remove(self._started.folder)
             self._started.folder = ""
-        told = os.pread(self._started.info, 65536, 0)
+        info = os.pread(self._started.info, 65536, 0)
         os.close(self._started.info)
         self._started.info = -1
         with self._lock:
-            self._first = int(msgspec.json.decode(told)["child-pid"])
+            self._first = int(msgspec.json.decode(info)["child-pid"])
             self._first_handle = os.pidfd_open(self._first)
 
-    def usage(self, memory: int) -> Usage:
-        """What all of it uses. Its memory is exact if it may be above this."""
+    def usage(self, memory: int) -> ProcessUsage:
+        """The resources of all its processes. The memory is exact if it may exceed `memory`."""
         if not self._first:
-            return Usage()
+            return ProcessUsage()
         found = usage(self._first)
         if found.memory <= memory:
             return found
         return msgspec.structs.replace(found, memory=shared_memory(self._first))
 
     def scratch(self) -> ScratchUse:
-        """What is in its scratch; nothing if that cannot be seen."""
+        """The use of its scratch folders; zero if they cannot be read."""
         return self._scratch_of(self.pid) if self._first_handle >= 0 else ScratchUse()
 
     def _scratch_of(self, pid: int) -> ScratchUse:
@@ -107,13 +108,13 @@ class Process:
         return used
 
     def freeze(self) -> bool:
-        """Stop it while it has nothing to do. False if what its jobs left behind would be in the way of the next:
-        processes, which would go on, or files."""
-        found = family(self._first)
+        """Stop the process while it has nothing to do. False if jobs left processes or files behind that would
+        disturb the next."""
+        found = process_tree(self._first)
         pid = found[1] if len(found) > 1 else 0
         end = time.monotonic() + _SETTLING
         while len(found) > 2 and living(self._first) > 2 and time.monotonic() < end:
-            time.sleep(0.001)  # what a shell ran last is just about to end
+            time.sleep(0.001)  # the last command of a shell is just about to end
         if not pid or not self._signal(pid, signal.SIGSTOP) or not self._signal_first(signal.SIGSTOP):
             return False
         left = self._scratch_of(pid) if self._first_handle >= 0 else ScratchUse()
@@ -127,8 +128,8 @@ class Process:
             self._signal(pid, signal.SIGCONT)
 
     def _signal_first(self, number: signal.Signals) -> bool:
-        """In a sandbox: its first process, which is the handler's own user, who can write to its memory. A guard
-        is none of the handler's, and has to notice when the daemon is gone."""
+        """Signal the first process in a sandbox, which runs as the handler's user, who can write to its memory. A
+        guard is not the handler's, and has to notice when the daemon is gone."""
         if self._first_handle < 0:
             return True
         try:
@@ -145,31 +146,31 @@ class Process:
         return True
 
     def kill(self) -> None:
-        """All of it, at once; from any thread. It is gone when `handle` is readable."""
+        """Kill all of it at once; from any thread. It is gone when `handle` is readable."""
         with self._lock:
             if self._closed:
                 return
             inside = self._first_handle >= 0
             target = self._first_handle if inside else self.handle
-            try:  # the first one inside takes all others along; a guard ends them itself, and then ends
+            try:  # the first process inside takes all others along; a guard kills them itself, and then ends
                 signal.pidfd_send_signal(target, signal.SIGKILL if inside or not self._first else signal.SIGTERM)
             except ProcessLookupError:
                 pass
 
     def wait(self, seconds: float) -> int | None:
-        """How it ended; None if it has not."""
+        """The exit status; None if it has not ended."""
         try:
             return self._started.popen.wait(max(seconds, 0))
         except subprocess.TimeoutExpired:
             return None
 
     def close(self) -> None:
-        """End it, wait until nothing is left of it, and give everything back."""
+        """End the process, wait until nothing is left of it, and free all its resources."""
         if self._closed:
             return
         self.kill()
         if self.wait(_GRACE) is None:
-            for pid in reversed(family(self._first)) if self._first else []:
+            for pid in reversed(process_tree(self._first)) if self._first else []:
                 self._signal(pid, signal.SIGKILL)
             self._started.popen.kill()
             self._started.popen.wait()
@@ -194,6 +195,6 @@ def _gone(handle: int) -> None:
 
 
 def _readable(number: int, seconds: float) -> bool:
-    poll = select.poll()  # not select(): that cannot take numbers above 1023
+    poll = select.poll()  # select() cannot take descriptors above 1023
     poll.register(number, select.POLLIN)
     return bool(poll.poll(seconds * 1000))

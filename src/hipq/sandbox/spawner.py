@@ -14,7 +14,7 @@ Start = Callable[[], "subprocess.Popen[bytes]"]
 
 
 class Spawner:
-    """Lives as long as its contexts may."""
+    """A thread that lives as long as its contexts may."""
 
     def __init__(self) -> None:
         self.scratch = Scratch()
@@ -28,7 +28,7 @@ class Spawner:
         return future.result()
 
     def close(self) -> None:
-        """Whatever still runs ends now."""
+        """End the thread, and with it every process that still runs."""
         self._wanted.put(None)
         self._thread.join()
 
@@ -39,4 +39,4 @@ class Spawner:
                 future.set_result(start())
             except BaseException as error:
                 future.set_exception(error)
-            del start, future, wanted  # else they are held until the next one is wanted
+            del start, future, wanted  # otherwise they are kept alive until the next request

@@ -16,48 +16,48 @@ from hipq.errors import CannotRun
 from hipq.sandbox import system_calls
 from hipq.sandbox.bubblewrap import usable_sandbox
 from hipq.sandbox.interpreters import HERE, INSIDE, command, interpreter
-from hipq.sandbox.settings import Settings, languages
+from hipq.sandbox.settings import ContextSettings, languages
 from hipq.sandbox.spawner import Spawner
 
 SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
-"""Descriptors, memory or processes have run out, for this moment."""
+"""Errors that mean that descriptors, memory or processes have run out for the moment."""
 _PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 _RESERVED: Final = 1 << 30
-"""Bytes of memory that node asks for when it starts, and never uses."""
+"""Bytes of memory that node reserves when it starts, and never uses."""
 _CHANNEL: Final = "/channel"
 """Where PHP finds its channel, in a sandbox."""
 
 
 class Started(msgspec.Struct):
-    """Our ends of a process that has begun to start."""
+    """The daemon's ends of a process that has begun to start."""
 
     popen: subprocess.Popen[bytes]
     asks: int
-    """The private channel: what is asked there..."""
+    """The descriptor on which requests are written."""
     answers: int
-    """... and what is answered."""
+    """The descriptor on which replies are read."""
     stdin: int
     stdout: int
     stderr: int
     info: int = -1
-    """Where bubblewrap says which process is the first one inside; -1 without a sandbox."""
+    """The file in which bubblewrap writes the first process's id; -1 without a sandbox."""
     folder: str = ""
-    """A folder to be removed."""
+    """A folder to be removed afterwards."""
 
 
 class _Channel(msgspec.Struct):
-    """The private channel and the payloads: our ends, and how the other side gets its own."""
+    """The private channel and the payloads: the daemon's ends, and how the process gets its own."""
 
     asks: int
     answers: int
     payloads: int
     far: list[int] = []
-    """Theirs: asks, payloads, answers. Empty if they are named pipes."""
+    """The process's ends: requests, payloads, replies. Empty if they are named pipes."""
     named: list[str] = []
 
 
 class _Plan(msgspec.Struct):
-    """What is to be started."""
+    """The command to start, with its environment and descriptors."""
 
     words: list[str]
     environment: dict[str, str]
@@ -66,8 +66,8 @@ class _Plan(msgspec.Struct):
     info: int = -1
 
 
-def start(language: str, settings: Settings, spawner: Spawner) -> Started:
-    """CannotRun says what is missing on this machine."""
+def start(language: str, settings: ContextSettings, spawner: Spawner) -> Started:
+    """Start a process. CannotRun says what is missing on this machine."""
     if not sys.platform.startswith("linux"):
         raise CannotRun("handlers in code run on Linux only")
     found = languages(settings)
@@ -105,7 +105,7 @@ def start(language: str, settings: Settings, spawner: Spawner) -> Started:
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
-    """Its two ends, each closed by the stack it belongs to."""
+    """The two ends of a pipe, each closed by the stack it belongs to."""
     reading, writing = os.pipe2(os.O_CLOEXEC)
     reader.callback(os.close, reading)
     writer.callback(os.close, writing)
@@ -120,9 +120,10 @@ def _unnamed(ours: ExitStack, theirs: ExitStack) -> _Channel:
 
 
 def _named(folder: str, ours: ExitStack) -> _Channel:
-    """PHP cannot use a descriptor it did not open itself: not every PHP has php://fd."""
+    """A channel of named pipes for PHP, which cannot use a descriptor it did not open itself: not every PHP has
+    php://fd."""
     found: dict[str, int] = {}
-    # Opened for both: a pipe opened for writing alone would want a reader that is there already.
+    # Opened for reading and writing, because a pipe opened for writing alone would need a reader that is there already.
     for name, flags in (("asks", os.O_RDWR), ("answers", os.O_RDONLY), ("payloads", os.O_RDWR)):
         path = os.path.join(folder, name)
         os.mkfifo(path)
@@ -134,7 +135,7 @@ def _named(folder: str, ours: ExitStack) -> _Channel:
 
 
 def _trusted(
-    language: str, found: dict[str, str], settings: Settings, channel: _Channel, folder: str, *_: ExitStack
+    language: str, found: dict[str, str], settings: ContextSettings, channel: _Channel, folder: str, *_: ExitStack
 ) -> _Plan:
     launch = _launch(language, found, settings, channel, str(HERE), folder, None)
     guard = [launch[0], "-I", "-S", "-B", str(HERE / "guard.py"), str(os.getpid()), folder]
@@ -145,27 +146,27 @@ def _trusted(
 def _sandboxed(
     language: str,
     found: dict[str, str],
-    settings: Settings,
+    settings: ContextSettings,
     channel: _Channel,
     _folder: str,
     ours: ExitStack,
     theirs: ExitStack,
 ) -> _Plan:
     sandbox = usable_sandbox()
-    info = _file(b"", ours)  # no pipe: bubblewrap dies writing to one nobody reads, and what it began stays for ever
+    info = _file(b"", ours)  # no pipe: bubblewrap dies writing to one nobody reads, and its children stay for ever
     calls = _file(system_calls.program(), theirs) if system_calls.program() else -1
     binds = _binds(language, found) | {path: f"{_CHANNEL}/{os.path.basename(path)}" for path in channel.named}
     options = sandbox.arguments(binds, settings.hidden, settings.scratch, settings.network, calls, info)
     listed = _file(b"".join(word.encode() + b"\0" for word in options), theirs)
     launch = _launch(language, found, settings, channel, INSIDE, _CHANNEL, sandbox.user())
-    # In a file, not on its command line: that can be read from inside.
+    # In a file, not on its command line, which can be read from inside.
     words = [sandbox.path, "--args", str(listed), "--", *launch]
     passed = [number for number in (*channel.far, info, calls, listed) if number >= 0]
     return _Plan(words, _environment(_PATH, "/tmp"), passed, info=info)
 
 
 def _environment(path: str, folder: str) -> dict[str, str]:
-    """All that a handler, or the sandbox around it, gets to see. Nothing of ours."""
+    """The whole environment of a handler and of the sandbox around it. Nothing of the daemon's is in it."""
     return {"PATH": path, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}
 
 
@@ -180,7 +181,7 @@ def _binds(language: str, found: dict[str, str]) -> dict[str, str]:
 def _launch(
     language: str,
     found: dict[str, str],
-    settings: Settings,
+    settings: ContextSettings,
     channel: _Channel,
     programs: str,
     channel_folder: str,
@@ -188,23 +189,23 @@ def _launch(
 ) -> list[str]:
     program = interpreter(language, found[language])
     words = command(language, program.path if settings.trust else program.inside, programs, settings.memory)
-    told = {
+    plan = {
         "channel": channel.far,
         "user": user,
         "limits": _limits(language, settings),
         "command": [*words, channel_folder] if channel.named else words,
     }
     path = interpreter("python", found["python"]).path
-    return [path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(told)]
+    return [path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(plan)]
 
 
-def _limits(language: str, settings: Settings) -> dict[str, int]:
-    """Of each process. What all together may use is watched from outside."""
+def _limits(language: str, settings: ContextSettings) -> dict[str, int]:
+    """The limits of each process. The use of all together is watched from outside."""
     memory = settings.memory + (_RESERVED if language == "node" else 0)
     limits = {"CORE": 0, "DATA": memory, "NOFILE": settings.files, "FSIZE": settings.scratch}
     if not settings.trust:  # outside of a sandbox this would count all processes of the user
         limits["NPROC"] = settings.processes
-        limits["MEMLOCK"] = 0  # what MSG_ZEROCOPY keeps is counted as that, and as memory of no process
+        limits["MEMLOCK"] = 0  # MSG_ZEROCOPY's memory counts as locked, and as memory of no process
     return limits
 
 

@@ -1,4 +1,4 @@
-"""What the end of a job means, as a status: 1xx again, 2xx ok, 4xx failed, 5xx error."""
+"""The meaning of a job's end, as a status: 1xx again, 2xx ok, 4xx failed, 5xx error."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ TOO_LARGE: Final = 413
 ERROR: Final = 500
 TIMED_OUT: Final = 504
 KILLED: Final = 509
-"""What `from_signal(SIGKILL)` is: whatever we had to kill, but for the time-out."""
+"""The status of a job that had to be killed, except for a time-out: `from_signal(SIGKILL)`."""
 _DATA_ERROR: Final = 65
 _TRY_AGAIN: Final = 75
-"""EX_DATAERR and EX_TEMPFAIL of sysexits.h: the two exit codes that say more than 'no'."""
+"""EX_DATAERR and EX_TEMPFAIL of sysexits.h: the two exit codes that say more than failure."""
 
 
 def from_exit(code: int) -> int:
@@ -32,8 +32,8 @@ def from_signal(number: int) -> int:
     return ERROR + min(number, 99)
 
 
-def judged(status: object) -> tuple[int, str]:
-    """A status that may be stored, and what was wrong with it if it is not the one that was said."""
+def checked(status: object) -> tuple[int, str]:
+    """A status that may be stored, and what was wrong with the given one if it differs."""
     if not isinstance(status, int) or isinstance(status, bool) or not 100 <= status <= 599:
         return ERROR, f"it returned the status {status!r:.20}, which is not within 100..599"
     if 300 <= status <= 399:

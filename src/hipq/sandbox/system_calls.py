@@ -21,11 +21,11 @@ _RETURN: Final = 0x06  # BPF_RET | BPF_K
 _NUMBER, _ARCHITECTURE, _FIRST_ARGUMENT = 0, 4, 16
 """Offsets in struct seccomp_data; the low half of the argument comes first on both machines."""
 _NEW_NAMESPACE: Final = 0x7E020000
-"""Every CLONE_NEW* flag that this call has."""
+"""All CLONE_NEW* flags of this call."""
 _FAMILIES: Final = (1, 2, 10, 16)
-"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: those that a network namespace keeps apart. AF_VSOCK reaches the host."""
+"""AF_UNIX, AF_INET, AF_INET6, AF_NETLINK: the families that a network namespace isolates. AF_VSOCK reaches the host."""
 _X32: Final = 0x40000000
-"""The other way to number calls on x86-64."""
+"""The bit of the x32 numbering of calls on x86-64."""
 
 # name: (number on x86-64, on aarch64), -1 where there is none
 _FORBIDDEN: Final = {
@@ -60,7 +60,7 @@ _MACHINES: Final = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
 
 def program() -> bytes:
-    """The filter for this machine; empty if we do not know its calls."""
+    """The filter for this machine; empty if its calls are not known."""
     if platform.machine() not in _MACHINES:
         return b""
     column, architecture = _MACHINES[platform.machine()]
@@ -94,6 +94,6 @@ def _unless(offset: int, value: int, error: int) -> list[bytes]:
 
 
 def _when(number: int, checks: list[bytes]) -> list[bytes]:
-    """Look at the first argument if it is this call; whoever passes the checks is allowed."""
+    """Check the first argument of this call; it is allowed if it passes the checks."""
     body = [_step(_LOAD, _FIRST_ARGUMENT), *checks, _step(_RETURN, _ALLOW)]
     return [_step(_EQUAL, number, 0, len(body)), *body]

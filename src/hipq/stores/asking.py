@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 from hipq.job.model import Row
 from hipq.limits.rules import Rules
-from hipq.stores.base import Asked
 from hipq.stores.claim_groups import is_known_open
+from hipq.stores.claims import Asked
 from hipq.stores.rule_claims import Picked
 
 BESIDE_NEW: Final = 25

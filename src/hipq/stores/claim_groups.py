@@ -7,7 +7,9 @@ A claim merges the heads of claim groups, in the order of the whole queue or, fa
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -42,8 +44,15 @@ def is_known_open(time_windows: str, now: int) -> bool | None:
     """None for a time zone this machine has never heard of: such jobs are left to engines that have."""
     try:
         return windows.is_open(time_windows, now)
-    except Invalid:
+    except Invalid as error:
+        _warn(time_windows, str(error))
         return None
+
+
+@lru_cache(maxsize=1024)
+def _warn(time_windows: str, reason: str) -> None:
+    """Once for each."""
+    logging.getLogger("hipq").warning("jobs with the windows %.300s do not start here: %s", time_windows, reason)
 
 
 class Seen(NamedTuple):
@@ -52,26 +61,24 @@ class Seen(NamedTuple):
     able: list[Head]
     closed: set[str]
     """The windows that are closed."""
-    paused: bool
-    """Some are."""
+    barred: bool
+    """Some claim groups are paused, or this machine does not know their time zone."""
 
 
 def seen(heads: Iterable[Head], rules: Rules, now: int) -> Seen:
     able: list[Head] = []
     closed: set[str] = set()
-    paused = False
+    barred = False
     for head in heads:
         group = head.group
         is_open = is_known_open(group.time_windows, now)
-        if is_open is None:
-            continue
-        if group.lane in rules.paused_lanes or group.job_type in rules.paused_types:
-            paused = True
+        if is_open is None or group.lane in rules.paused_lanes or group.job_type in rules.paused_types:
+            barred = True
         elif is_open:
             able.append(head)
         else:
             closed.add(group.time_windows)
-    return Seen(able, closed, paused)
+    return Seen(able, closed, barred)
 
 
 class _Line:

@@ -1,7 +1,9 @@
-"""How answers and jobs meet: the same for every store, which only reads and writes for it.
+"""Matching answers with jobs inside one transaction: read the candidates, ask the pure rules, write their verdicts.
 
-In one transaction, under the locks of the keys. They are taken in a statement of their own before anything is read:
-else an answer and a job that come at the same moment may both look before either has written, and never meet.
+`deliver` is for answers that arrive, `match_waiting` and `close_out` are for jobs that begin to wait, fail or end. The
+keys are locked in a statement of its own before anything is read. Otherwise an answer and its job, at the same moment,
+might both look before either has written, and never find each other. The rules are in `hipq.job.matching`; what a store
+reads and writes for them is an `InboxTransaction`.
 """
 
 from __future__ import annotations
@@ -10,156 +12,152 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
-from msgspec.structs import replace
-
 from hipq.errors import Conflict, KeyTaken, NotFound
-from hipq.job import wait_transitions
-from hipq.job.answer import APPLIED, BUFFERED, MATCHED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
-from hipq.job.matching import Ended, Found, Pending, Placed, is_useless, meeting, seeks, takes, use_of, verdict
+from hipq.job.answer import APPLIED, BUFFERED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
+from hipq.job.matching import (
+    Candidate,
+    Ended,
+    Pending,
+    Placed,
+    Verdict,
+    WaitVerdict,
+    is_useless,
+    looking,
+    takes,
+    use_of,
+    verdict,
+    wait_verdict,
+)
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ERROR, FINAL, RETRY, WAITING
-from hipq.stores.base import Delivered
+from hipq.stores.values import Delivered
 
 KEYS_AT_ONCE: Final = 1000
-"""Keys a transaction locks: with twenty times as many PostgreSQL runs out of room for locks."""
+"""The most keys that one transaction locks: with twenty times as many PostgreSQL's lock table is full."""
 LOOKED_AT: Final = 100
-"""Answers to one job that are looked at together when it begins to wait, or fails."""
+"""The most answers to one job that are read together."""
 
 Key = tuple[int, str, str, str]
-"""Queue, tenant, job type and a key of a job: its own, or that of its wait."""
-
-
-Numbered = Sequence[tuple[int, NewAnswer]]
-"""Answers, each with a number that tells it from the others."""
+"""Queue, tenant, job type, and a key of a job: its own, or the one under which it waits."""
+Numbered = Mapping[int, NewAnswer]
+"""Answers by their positions in the batch that is delivered."""
 Applied = Mapping[int, int]
-"""Jobs, each with an answer it has had."""
+"""By the id of a job that is to be tried again, the answer after which it is."""
 NONE_APPLIED: Final[Applied] = MappingProxyType({})
 
 
 class InboxTransaction(Protocol):
-    """What is read and written, in one transaction; the keys are locked."""
+    """The inbox in one transaction that has locked the keys. Empty arguments cost no statement."""
 
     def live(self, answers: Numbered) -> dict[int, Row]:
-        """The live jobs that have their keys, locked: as their own or, where no job has that, for their waits."""
+        """The live jobs that have the answers' keys as their own or, where no job has, for their waits: locked."""
 
     def holders(self, rows: Sequence[Row]) -> dict[int, int]:
-        """By the id of each job that wants to wait under a key which another live job has, the id of that one."""
+        """By the id of each job whose wait key another live job has, the id of that other job."""
 
     def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
-        """Take an answer out of the inbox, if it is in one of these states; else its state, or "none"."""
+        """Delete an answer that is in one of these states, and return ""; else return its state, or "none"."""
 
     def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
-        """The same answers, by their ids, as far as they are remembered."""
+        """The answers with the same ids that are still remembered."""
 
-    def applied(self, answers: Numbered, rows: dict[int, Row]) -> dict[int, int]:
-        """Answers with the same keys and bodies, after which these jobs were to be tried again."""
+    def applied(self, answers: Numbered, rows: Mapping[int, Row]) -> dict[int, int]:
+        """Answers with the same keys and bodies, after which these jobs are to be tried again."""
 
     def ended(self, answers: Numbered, now: int) -> dict[int, Ended]:
-        """The last jobs that had their keys, if they have just ended."""
+        """The last jobs that had the answers' keys, if they ended within the early window."""
 
     def pending(
         self, rows: Sequence[Row], now: int, after: int, applied: Applied = NONE_APPLIED
     ) -> dict[int, list[Pending]]:
-        """What is kept for jobs that take answers, by their ids: some for each, in the order it came, behind an answer.
-        That is what came under their keys and, under whatever key they had then, what belongs to them already.
-        `applied`: some have just looked at one, and are to be tried again because of it."""
+        """By the id of each job, up to `LOOKED_AT` answers that are kept for it, after an answer's number: those under
+        its keys, and those that belong to it already, in the order in which they arrived."""
 
     def insert(self, answers: Sequence[Kept]) -> list[int]:
-        """Put them into the inbox; their ids."""
+        """Put answers into the inbox, and return their numbers."""
 
-    def copied(self, ids: Sequence[int]) -> None:
-        """They came once more."""
+    def count_copies(self, ids: Sequence[int]) -> None:
+        """Each of these answers arrived once more."""
 
-    def place(self, some: Sequence[Placed]) -> None: ...
+    def place(self, placed: Sequence[Placed]) -> None:
+        """Give answers their new states, jobs and notes."""
 
-    def used(self, some: Sequence[Placed], now: int) -> None:
-        """Jobs have looked at these: from now on only their ids need be known."""
+    def mark_used(self, placed: Sequence[Placed], now: int) -> None:
+        """Jobs have looked at these answers, so that from now on only their ids need be remembered."""
 
-    def left(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
-        """These jobs ended, each with that answer (0 = without one): what else was kept for them is too late. Those."""
+    def place_leftovers(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
+        """Jobs ended, each with an answer (0 = without one): whatever else was kept for them becomes late, duplicate or
+        conflict, and is returned."""
 
     def save(self, changes: Sequence[Change]) -> None:
-        """Changes of jobs that are locked."""
+        """Save the changes of jobs that are locked."""
 
 
 def lock_number(key: Key) -> int:
     return number_of(*map(str, key))
 
 
-def by_queue(answers: Numbered) -> list[tuple[int, Numbered]]:
-    """The answers to each queue's jobs, in an order all share, since rows are locked."""
-    found: dict[int, list[tuple[int, NewAnswer]]] = {}
-    for one in answers:
-        found.setdefault(one[1].queue, []).append(one)
-    return sorted(found.items())
-
-
-# -- the answer comes ------------------------------------------------------------------------------------------------
+# -- answers arrive --------------------------------------------------------------------------------------------------
 def deliver(inbox: InboxTransaction, answers: Sequence[NewAnswer], now: int, instead_of: int = 0) -> list[Delivered]:
-    """What becomes of answers that come; several to one key, or to one job, are taken one after the other."""
+    """Keep answers and match them with their jobs. Several to one key, or to one job, are taken one after the other."""
     delivered: dict[int, Delivered] = {}
-    todo = list(enumerate(answers))
-    while todo:
-        first: dict[Key, tuple[int, NewAnswer]] = {}
-        for one in todo:
-            first.setdefault(one[1].whole_key, one)
-        delivered |= _deliver(inbox, list(first.values()), now, instead_of)
-        todo, instead_of = [one for one in todo if one[0] not in delivered], 0
+    left = dict(enumerate(answers))
+    while left:
+        candidates = read_candidates(inbox, _one_of_each_key(left), now, instead_of)
+        verdicts = {number: verdict(left[number], one, now) for number, one in candidates.items()}
+        delivered |= _write(inbox, left, verdicts)
+        left, instead_of = {number: one for number, one in left.items() if number not in delivered}, 0
     return [delivered[number] for number in range(len(answers))]
 
 
-def _deliver(inbox: InboxTransaction, answers: Numbered, now: int, instead_of: int) -> dict[int, Delivered]:
-    """Of each key one, and of each job: what comes under the other key of a job is left for the next round."""
-    found = _found(inbox, answers, now, instead_of)
-    answers = [one for one in answers if one[0] in found]
-    verdicts = {number: verdict(new, found[number], now) for number, new in answers}
-    fresh = [(number, new) for number, new in answers if not verdicts[number].same]
-    rows = [kept(new, verdicts[n].state, verdicts[n].job, verdicts[n].note) for n, new in fresh]
-    ids = dict(zip((number for number, _ in fresh), inbox.insert(rows), strict=True))
-    inbox.copied([one.same for one in verdicts.values() if one.same])
-    inbox.place([one for found in verdicts.values() for one in found.placed])
-    inbox.save([one.change for one in verdicts.values() if one.change])
-    return {
-        number: Delivered(one.outcome, ids.get(number, one.same), one.job, one.change, one.placed)
-        for number, one in verdicts.items()
-    }
+def _one_of_each_key(answers: Numbered) -> Numbered:
+    first: dict[Key, int] = {}
+    for number, one in answers.items():
+        first.setdefault(one.whole_key, number)
+    return {number: answers[number] for number in first.values()}
 
 
-def _found(inbox: InboxTransaction, answers: Numbered, now: int, instead_of: int) -> dict[int, Found]:
-    keyed = [one for one in answers if not one[1].unreadable]
-    live = inbox.live(keyed)  # first, and of all of them: their rows are locked before anything is written
-    for number, new in keyed:
-        if new.job and number in live and live[number].id != new.job:
-            del live[number]  # another job has its key now
-    first: dict[int, int] = {}
-    for number in sorted(live):
-        first.setdefault(live[number].id, number)
-    answers = [one for one in answers if one[0] not in live or first[live[one[0]].id] == one[0]]
-    keyed = [one for one in answers if not one[1].unreadable]
-    live = {number: live[number] for number in first.values()}
+def read_candidates(inbox: InboxTransaction, answers: Numbered, now: int, instead_of: int = 0) -> dict[int, Candidate]:
+    """What the verdicts go by, for one answer to each job. An answer under the other key of a job that has one in this
+    round already is left out, for the next round."""
+    live = _live(inbox, answers)  # first: all their rows are locked before anything is written
+    first = {live[number].id: number for number in sorted(live, reverse=True)}
+    rows = {number: live[number] for number in first.values()}
+    answers = {number: one for number, one in answers.items() if number not in live or number in rows}
     if instead_of:
         _withdraw(inbox, instead_of)
-    named = [(number, new) for number, new in answers if new.answer_id]
-    twins = inbox.twins(named, now) if named else {}
-    for number, new in named:
-        if new.job and number in twins and twins[number].job not in (0, new.job):
-            del twins[number]  # it has the same name, and is to another job that had its key
-    without = [(number, new) for number, new in keyed if number not in live and number not in twins]
-    ended = inbox.ended(without, now) if without else {}
-    for number, new in without:
-        if new.job and (number not in ended or ended[number].job != new.job):
-            ended[number] = Ended(new.job, 0, settled=False)  # another has ended since; or it is longer ago
-    failed = {number: row for number, row in live.items() if takes(row) and row.state in (ERROR, RETRY)}
-    unnamed = [(number, new) for number, new in answers if number in failed and not new.answer_id]
-    applied = inbox.applied(unnamed, failed) if unnamed else {}
-    fences = {row.id: new.fence for number, new in answers if (row := live.get(number))}
-    pending = _pending(inbox, [row for row in live.values() if takes(row) and row.phase != WAITING], fences, now)
+    twins = _twins(inbox, answers, now)
+    jobless = {n: one for n, one in answers.items() if n not in rows and n not in twins and not one.unreadable}
+    ended = inbox.ended(jobless, now)
+    applied = _applied(inbox, answers, rows)
+    pending = _pending(
+        inbox,
+        [row for row in rows.values() if takes(row) and row.phase != WAITING],  # when it began to wait, it looked
+        {row.id: answers[number].fence for number, row in rows.items()},
+        now,
+    )
+    of_job = {number: pending.get(row.id, ()) for number, row in rows.items()}
     return {
-        number: Found(twins.get(number), row, pending.get(row.id, ()), applied.get(number, 0), None)
-        if (row := live.get(number))
-        else Found(twins.get(number), ended=ended.get(number))
-        for number, _ in answers
+        n: Candidate(twins.get(n), rows.get(n), of_job.get(n, ()), applied.get(n, 0), ended.get(n)) for n in answers
     }
+
+
+def _live(inbox: InboxTransaction, answers: Numbered) -> dict[int, Row]:
+    """The live jobs that have the answers' keys. A job that has the key of another job's answer is none of its jobs."""
+    live = inbox.live({number: one for number, one in answers.items() if not one.unreadable})
+    return {number: row for number, row in live.items() if answers[number].job in (0, row.id)}
+
+
+def _twins(inbox: InboxTransaction, answers: Numbered, now: int) -> dict[int, Pending]:
+    """The same answers, known by their ids. Jobs that had one key may have had answers with one id."""
+    twins = inbox.twins({number: one for number, one in answers.items() if one.answer_id}, now)
+    return {n: twin for n, twin in twins.items() if not answers[n].job or twin.job in (0, answers[n].job)}
+
+
+def _applied(inbox: InboxTransaction, answers: Numbered, rows: Mapping[int, Row]) -> dict[int, int]:
+    """An answer without an id, for a job that failed, is the same as one after which that job is to be tried again."""
+    failed = {n: row for n, row in rows.items() if row.state in (ERROR, RETRY) and takes(row)}
+    return inbox.applied({n: answers[n] for n in failed if not answers[n].answer_id}, failed)
 
 
 def _withdraw(inbox: InboxTransaction, answer_id: int) -> None:
@@ -172,80 +170,81 @@ def _withdraw(inbox: InboxTransaction, answer_id: int) -> None:
 
 def _pending(
     inbox: InboxTransaction,
-    rows: list[Row],
+    rows: Sequence[Row],
     fences: Mapping[int, bool | None],
     now: int,
     applied: Applied = NONE_APPLIED,
 ) -> dict[int, list[Pending]]:
-    """What is kept for these jobs: of each a page, or as many as have nothing in them that it can be given."""
-    found = inbox.pending(rows, now, 0, applied) if rows else {}
+    """The answers kept for these jobs: a page for each job, and more pages until one has an answer of use to it."""
+    found = inbox.pending(rows, now, 0, applied)
     for row in rows:
-        some = more = found.get(row.id, [])
-        fence = fences.get(row.id)
-        while len(more) == LOOKED_AT and all(is_useless(row, one, fence) for one in more):
-            more = inbox.pending([row], now, some[-1].id, applied).get(row.id, [])
-            some += more
+        pages = page = found.get(row.id, [])
+        while len(page) == LOOKED_AT and all(is_useless(row, one, fences.get(row.id)) for one in page):
+            page = inbox.pending([row], now, pages[-1].id, applied).get(row.id, [])
+            pages += page
     return found
 
 
-# -- the job begins to wait, has failed, or ends ---------------------------------------------------------------------
-class Met(NamedTuple):
-    """The changes to save, and what they do in the inbox: by the id of the job."""
+def _write(inbox: InboxTransaction, answers: Numbered, verdicts: Mapping[int, Verdict]) -> dict[int, Delivered]:
+    fresh = {number: one for number, one in verdicts.items() if not one.same}
+    rows = [kept(answers[number], one.state, one.job, one.note) for number, one in fresh.items()]
+    ids = dict(zip(fresh, inbox.insert(rows), strict=True))
+    inbox.count_copies([one.same for one in verdicts.values() if one.same])
+    inbox.place([placed for one in verdicts.values() for placed in one.placed])
+    inbox.save([one.change for one in verdicts.values() if one.change])
+    return {
+        number: Delivered(one.outcome, ids.get(number, one.same), one.job, one.change, one.placed)
+        for number, one in verdicts.items()
+    }
+
+
+# -- jobs begin to wait, fail or end ---------------------------------------------------------------------------------
+class Matched(NamedTuple):
+    """The changes to save, and the verdicts about those that concern the inbox, by the ids of their jobs."""
 
     changes: Sequence[Change]
-    used: dict[int, str]
-    """What the answer it looked at was to a job."""
-    placed: dict[int, list[Placed]]
-    answered: dict[int, Row]
-    """Jobs that found an answer there, as they are then."""
+    verdicts: Mapping[int, WaitVerdict]
 
-    def found(self, lost: frozenset[int]) -> dict[int, Row]:
-        """Those whose change was not lost."""
-        return {job_id: row for job_id, row in self.answered.items() if job_id not in lost}
+    def answered(self, lost: frozenset[int]) -> dict[int, Row]:
+        """The jobs that found an answer in the inbox, unless their changes were lost."""
+        return {job: one.change.after for job, one in self.verdicts.items() if one.is_answered and job not in lost}
 
 
-def sought(changes: Sequence[Change]) -> list[Key]:
-    """The keys to lock before these changes are saved: those of jobs that look into the inbox, also where a job gives
-    up one for another."""
+def keys_to_lock(changes: Sequence[Change]) -> list[Key]:
+    """The keys to lock before these changes are saved: those of jobs that look into the inbox, and also a key that
+    such a job gives up for another."""
     return [
         (queue_of(row.id), row.tenant, row.job_type, key)
         for change in changes
-        if (row := seeks(change))
+        if (row := looking(change))
         for key in {*change.before.answer_keys, *row.answer_keys}
     ]
 
 
-def match_waiting(inbox: InboxTransaction, changes: Sequence[Change], now: int) -> Met:
-    """A job that begins to wait looks into the inbox: its answer may have been faster. So does one that failed: it may
-    have sent its request before that. KeyTaken, if one wants to wait under a key that another live job has."""
-    if not any(change.answer or seeks(change) for change in changes):
-        return Met(changes, {}, {}, {})
+def match_waiting(inbox: InboxTransaction, changes: Sequence[Change], now: int) -> Matched:
+    """Let jobs that begin to wait look into the inbox, where their answers may have arrived before; and jobs that
+    failed, which may have sent their requests. KeyTaken if a job wants to wait under a key that another live job has.
+    """
     first: dict[int, Change] = {}
     for change in changes:
-        first.setdefault(change.before.id, change)  # no other is saved
-    seeking = {job_id: row for job_id, change in first.items() if (row := seeks(change))}
-    used = {job_id: use_of(change.after) for job_id, change in first.items() if change.answer}
-    applied = {job_id: first[job_id].answer for job_id, use in used.items() if use == APPLIED}
+        first.setdefault(change.before.id, change)  # no other change of the same job is saved
+    looks = {job: row for job, change in first.items() if (row := looking(change))}
+    used = {job: change for job, change in first.items() if change.answer}
+    if not looks and not used:
+        return Matched(changes, {})
     _check_wait_keys(inbox, first.values())
-    pending = _pending(inbox, list(seeking.values()), {}, now, applied)
-    placed: dict[int, list[Placed]] = {}
-    answered: dict[int, Row] = {}
-    for job, some in pending.items():
-        placed[job] = meeting(seeking[job], some)
-        if any(one.state == MATCHED for one in placed[job]):
-            row = wait_transitions.answered(seeking[job], now)
-            token, held = first[job].after.token, first[job].before.held  # one write, in which it gives up no place
-            answered[job] = replace(row, token=token, held=held)
-    instead = {id(first[job]): replace(first[job], after=row) for job, row in answered.items()}
-    return Met([instead.get(id(change), change) for change in changes], used, placed, answered)
+    applied = {job: change.answer for job, change in used.items() if use_of(change.after) == APPLIED}
+    pending = _pending(inbox, list(looks.values()), {}, now, applied)
+    verdicts = {job: wait_verdict(first[job], pending.get(job, ()), now) for job in looks | used}
+    instead = {id(first[job]): one.change for job, one in verdicts.items()}
+    return Matched([instead.get(id(change), change) for change in changes], verdicts)
 
 
 def _check_wait_keys(inbox: InboxTransaction, changes: Iterable[Change]) -> None:
-    """An answer finds one job: so a key that another live job has, as its own or for its wait, is not free. (A job that
-    is added later may have it as its own all the same, since adding one takes no lock: then answers find that one.)"""
+    """An answer finds one job, so a job may not wait under a key that another live job has, as its own or for its wait
+    (case 16). A job that is added later may have that key as its own, since adding a job takes no lock: answers find
+    that job then."""
     wanted = [one.after for one in changes if one.after.wait_key not in ("", one.before.wait_key)]
-    if not wanted:
-        return
     taken = inbox.holders(wanted)
     first: dict[Key, int] = {}
     for row in wanted:
@@ -256,16 +255,13 @@ def _check_wait_keys(inbox: InboxTransaction, changes: Iterable[Change]) -> None
         raise KeyTaken(taken)
 
 
-def close_out(inbox: InboxTransaction, saved: Sequence[Change], met: Met, now: int) -> list[Placed]:
-    """After these changes were saved: what they mean for the inbox. Answers that were given to their jobs, or are too
-    late now."""
-    placed = [one for change in saved for one in met.placed.get(change.before.id, ())] if met.placed else []
-    used = [Placed(change.answer, met.used[change.before.id]) for change in saved if change.answer]
-    left = [
-        (change.before.id, change.answer) for change in saved if change.after.state == FINAL and change.before.wait
-    ]  # of those that never waited, which are most, `Store.late_answers` takes care: a statement here costs every turn
-    if used:
-        inbox.used(used, now)
-    if placed:
-        inbox.place(placed)
-    return [one for one in placed if one.state != BUFFERED] + (inbox.left(left) if left else [])
+def close_out(inbox: InboxTransaction, saved: Sequence[Change], matched: Matched, now: int) -> list[Placed]:
+    """Write what saved changes mean for the inbox. Returns the answers that were given to their jobs, or that are of no
+    use any more because their jobs ended."""
+    verdicts = [one for change in saved if (one := matched.verdicts.get(change.before.id))]
+    inbox.mark_used([Placed(one.change.answer, one.used) for one in verdicts if one.used], now)
+    placed = [placed for one in verdicts for placed in one.placed]
+    inbox.place(placed)
+    # Of the jobs that never waited, which are most, `Store.late_answers` takes care: a statement here costs every turn.
+    ended = [(one.before.id, one.answer) for one in saved if one.after.state == FINAL and one.before.wait]
+    return [one for one in placed if one.state != BUFFERED] + inbox.place_leftovers(ended)

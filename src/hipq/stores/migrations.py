@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import NamedTuple
 
 from hipq.errors import Conflict, NameClash, NotFound, SchemaError
-from hipq.stores.base import EngineSeen, QueueTables
+from hipq.stores.values import EngineSeen, QueueTables
 
 
 class Migration(NamedTuple):
@@ -49,6 +49,29 @@ def tables(template: str, queue: QueueTables) -> str:
     )
 
 
+_LIVE = (
+    "",
+    "_ids",
+    "_key",
+    "_owner",
+    "_parked",
+    "_pkey",
+    "_ready",
+    "_stage",
+    "_tenant",
+    "_todo",
+    "_turns",
+    "_wait",
+    "_waited",
+)
+_FINAL = ("", "_key", "_named", "_pkey", "_tenant", "_time", "_waited")
+
+
+def relations(table: str) -> frozenset[str]:
+    """Every name that a queue with this table takes in its database: of its tables, their indexes and a sequence."""
+    return frozenset([*(table + one for one in _LIVE), *(f"{table}_final{one}" for one in _FINAL)])
+
+
 def owner(queues: list[QueueTables], app: str, name: str, table: str) -> QueueTables | None:
     """This queue, if it is registered. The registry owns the names: two queues never share a table."""
     for queue in queues:
@@ -58,9 +81,18 @@ def owner(queues: list[QueueTables], app: str, name: str, table: str) -> QueueTa
                     f"queue {app}.{name} lives in the table {queue.table}; the naming strategy here says {table}"
                 )
             return queue
-        if {queue.table, f"{queue.table}_final"} & {table, f"{table}_final"}:
-            raise NameClash(f"queue {app}.{name} wants the table {table}, which queue {queue.app}.{queue.name} owns")
+        check_apart(f"{app}.{name}", table, f"{queue.app}.{queue.name}", queue.table)
     return None
+
+
+def check_apart(queue: str, table: str, other: str, their_table: str) -> None:
+    """Raise if the tables and indexes of two queues cannot be in one database."""
+    related = table.startswith(their_table) or their_table.startswith(table)
+    if related and (clash := relations(table) & relations(their_table)):
+        raise NameClash(
+            f"queue {queue} wants the table {table}, and queue {other} has the table {their_table}: each would have "
+            f"something named {min(clash)}; give one of them another name"
+        )
 
 
 def next_number(queues: Iterable[QueueTables], dropped: int) -> int:

@@ -8,14 +8,14 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import quote, urlencode
 
 from hipq.errors import Invalid, Moved, StoreUnavailable, shown
 from hipq.job import payload
-from hipq.stores.base import Store
 from hipq.stores.clock import Clock
 from hipq.stores.password import without_password
+from hipq.stores.protocols import Store
 
 __all__ = ["located", "open_guest", "open_store", "url_of", "without_password"]
 
@@ -234,19 +234,17 @@ def open_guest(kind: str, lend: Callable[[], Any], url: str) -> Store:
 
 def _file(path: str, clock: Clock | None) -> Store:
     """A SQLite file; or where its jobs have moved to, now or later."""
-    from hipq.stores.relocated import LONGEST_MOVE, PAUSE, Following, followed
+    from hipq.stores.relocated import LONGEST_MOVE, PAUSE, Destination, Following, followed
     from hipq.stores.sqlite.moving import is_moving
     from hipq.stores.sqlite.store import SqliteStore
 
-    def there(url: str) -> Store:
-        return open_store(url, clock)
+    def there(url: str) -> Destination:
+        return cast("Destination", open_store(url, clock))
 
     real, until = os.path.realpath(path), 0.0
     while True:
         try:
-            found: Any = Following(SqliteStore(path, clock), there, lambda: is_moving(real))
-            store: Store = found
-            return store
+            return Following(SqliteStore(path, clock), there, lambda: is_moving(real)).as_store()
         except Moved as moved:
             return followed(f"sqlite:///{path}", moved, there)
         except StoreUnavailable:  # an old SQLite's lock file is held

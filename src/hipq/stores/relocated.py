@@ -6,11 +6,12 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from hipq.errors import Invalid, Moved, StoreUnavailable
-from hipq.stores.base import Store
+from hipq.stores.forwarding import Forwarding
 from hipq.stores.password import without_password
+from hipq.stores.protocols import Store
 
 PATIENT: Final = frozenset({"enqueue", "answer", "queue", "change_rules"})
 """What programs ask for that have nobody else to try again for them, as engines do."""
@@ -21,10 +22,15 @@ _said: set[str] = set()
 """Moves that this program was told of."""
 
 
-class Following:
-    """Every verb of the store. One that finds a signpost has done nothing, so it is done again where that points."""
+class Destination(Store, Protocol):
+    def arrived(self, move: str) -> None:
+        """Jobs have moved here, and the signpost says so: from now on they may be used."""
 
-    def __init__(self, store: Store, there: Callable[[str], Any], is_moving: Callable[[], bool]) -> None:
+
+class Following(Forwarding):
+    """A verb that finds a signpost has done nothing, so it is done again where the signpost points."""
+
+    def __init__(self, store: Store, there: Callable[[str], Destination], is_moving: Callable[[], bool]) -> None:
         self._store = self._first = store
         self._there = there
         self._is_moving = is_moving
@@ -32,31 +38,27 @@ class Following:
         self._lock = threading.Lock()
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._store, name)
-        if not callable(found) or name.startswith("_"):
-            return found
+        """What is no verb: the store's address, and what only its own kind has."""
+        return getattr(self._store, name)
 
-        def verb(*given: Any, **more: Any) -> Any:
-            until = 0.0
-            while True:
-                store = self._store
-                try:
-                    return getattr(store, name)(*given, **more)
-                except Moved as moved:
-                    self._follow(store, moved)
-                    if more.get("conn") is not None:
-                        there = without_password(moved.url)
-                        raise Invalid(
-                            f"the jobs of {store.url} have moved to {there}: conn= must be a psycopg.Connection to that"
-                        ) from None
-                except StoreUnavailable:
-                    until = until or time.monotonic() + LONGEST_MOVE
-                    if not self._waits(name, given, store) or time.monotonic() >= until:
-                        raise
-                    time.sleep(PAUSE)
-
-        setattr(self, name, verb)  # found without us the next time
-        return verb
+    def _call(self, verb: str, given: tuple[Any, ...], more: dict[str, Any]) -> Any:
+        until = 0.0
+        while True:
+            store = self._store
+            try:
+                return getattr(store, verb)(*given, **more)
+            except Moved as moved:
+                self._follow(store, moved)
+                if more.get("conn") is not None:
+                    there = without_password(moved.url)
+                    raise Invalid(
+                        f"the jobs of {store.url} have moved to {there}: conn= must be a psycopg.Connection to that"
+                    ) from None
+            except StoreUnavailable:
+                until = until or time.monotonic() + LONGEST_MOVE
+                if not self._waits(verb, given, store) or time.monotonic() >= until:
+                    raise
+                time.sleep(PAUSE)
 
     def _waits(self, name: str, given: tuple[Any, ...], store: Store) -> bool:
         """Whether to try again: the file is locked because its jobs are being moved, and nobody else would. An
@@ -65,7 +67,7 @@ class Following:
         return patient and store is self._first and self._is_moving()
 
     def _follow(self, store: Store, moved: Moved) -> None:
-        found = followed(store.url, moved, self._there)  # not under the lock: it may take seconds
+        found: Store = followed(store.url, moved, self._there)  # not under the lock: it may take seconds
         with self._lock:
             if self._store is store and not self._closed:
                 self._store, found = found, store
@@ -81,7 +83,7 @@ class Following:
             store.close()
 
 
-def followed(url: str, moved: Moved, there: Callable[[str], Any]) -> Store:
+def followed(url: str, moved: Moved, there: Callable[[str], Destination]) -> Store:
     """The store that a signpost points to. The signpost is the proof that the move was complete."""
     store = None
     try:
@@ -99,5 +101,4 @@ def followed(url: str, moved: Moved, there: Callable[[str], Any]) -> Store:
             "the jobs of %s have moved to %s: say so in HIPQ_DATABASE_URL, or where you name it",
             url, without_password(moved.url),
         )  # fmt: skip
-    found: Store = store
-    return found
+    return store

@@ -12,8 +12,8 @@ from typing import Final, NamedTuple, Protocol
 from hipq.job.units import UNIT
 from hipq.limits.admission import FRESH, Admission
 from hipq.limits.rules import Rules
-from hipq.stores.base import Claim
 from hipq.stores.claim_groups import ClaimGroup, Head, LaneTurns, RankPosition, Seen, in_order, seen
+from hipq.stores.claims import Claim
 
 After = tuple[str, str, int]
 """A lane, windows and factor."""
@@ -219,20 +219,20 @@ class Admit:
         return ids, found
 
     def _picked(self, ids: list[int], found: Seen, admission: Admission, memory: str) -> Picked:
-        refused = admission.refused or found.paused or bool(found.closed) or self._wanted < self.want
+        refused = admission.refused or found.barred or bool(found.closed) or self._wanted < self.want
         return Picked(ids, memory, refused, admission.again, frozenset(found.closed))
 
     def _fairly(self, types: Sequence[str], admission: Admission) -> tuple[list[int], Seen]:
         turns = LaneTurns(self._wanted, admission, self.reader.more)
-        closed, paused = set[str](), False
+        closed, barred = set[str](), False
         for heads in self._round(types, self.past.lane):
             found = seen(heads, self.rules, self.now)
             closed |= found.closed
-            paused |= found.paused
+            barred |= found.barred
             turns.first(found.able)
             if turns.done or (admission.full and not self.critical):
                 break
-        return self._served(turns), Seen([], closed, paused)
+        return self._served(turns), Seen([], closed, barred)
 
     def _served(self, turns: LaneTurns) -> list[int]:
         turns.go_on()

@@ -27,13 +27,11 @@ class Waker:
     def nudged(self) -> bool:
         return self._nudged
 
-    def notify(self) -> None:
-        self._rung = True
-        if self._sleeping:
-            self._wake()
-
-    def notify_done(self) -> None:
-        self._nudged = True
+    def notify(self, *, done: bool = False) -> None:
+        if done:
+            self._nudged = True
+        else:
+            self._rung = True
         if self._sleeping:
             self._wake()
 

@@ -13,15 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from hipq.app import Hipq
-from hipq.engine.launch import Execution
 from hipq.engine.loop import Engine
 from hipq.engine.queues import EngineQueue
+from hipq.engine.setup import Setup
 from hipq.engine.throttle import LAP
 from hipq.errors import StoreBusy, StoreError
+from hipq.executors.execution import Execution
 from hipq.job.when import LONGEST, SECOND, to_datetime
 from hipq.job_type import JobType
 from hipq.testing.clock import HandClock
-from hipq.testing.inline import InlineHands, InlineLauncher, Ran, called, is_for_the_test
+from hipq.testing.inline import InlineExecutor, InlineLauncher, Ran, called, is_for_the_test
 from hipq.testing.replies import Replies
 from hipq.testing.sent import Outbox, Sender
 
@@ -47,16 +48,16 @@ class Driven:
 
     app: Hipq
     engine: Engine
-    hands: InlineHands
+    hands: InlineExecutor
     serves: dict[str, tuple[str, ...]]
     calendar: int = 0
     """When it has something to do again; 0 = never,"""
     asks: int = 0
     """and when a throttler is to be asked, on the steady clock."""
 
-    def job_type(self, running: Execution) -> JobType:
-        (queue,) = (queue for queue in self.app.queues if queue.name == running.spec.queue)
-        (found,) = (one for one in queue.job_types if one.name == running.row.job_type)
+    def job_type(self, execution: Execution) -> JobType:
+        (queue,) = (queue for queue in self.app.queues if queue.name == execution.spec.queue)
+        (found,) = (one for one in queue.job_types if one.name == execution.row.job_type)
         return found
 
 
@@ -88,7 +89,7 @@ class Drive:
         """The engines leave. Their stores are closed by the apps."""
         for driven in self._driven.values():
             with suppress(StoreError):  # the test may have closed it
-                driven.engine.store.drop_lease(driven.engine.engine_id)
+                driven.app.store.renew_lease(driven.engine.engine_id, 0)
         self._driven.clear()
 
     # -- the moments ------------------------------------------------------------------------------------------------
@@ -111,7 +112,7 @@ class Drive:
         jobs that they have said nothing of."""
         self._here = 0
         for driven in everybody:
-            driven.engine.poll = 0.0 if ask else HOUR
+            driven.engine.setup.poll = 0.0 if ask else HOUR
         while True:
             before = len(self.ran)
             for driven in everybody:
@@ -127,7 +128,7 @@ class Drive:
         engine.wake()
         while True:
             pause = engine.turn()
-            engine.poll = HOUR
+            engine.setup.poll = HOUR
             if driven.hands.pending:
                 yield from self._run(driven, raise_errors)
                 idle = in_vain = 0
@@ -162,28 +163,28 @@ class Drive:
     def _run(self, driven: Driven, raise_errors: bool) -> Steps:
         hands, launcher = driven.hands, driven.hands.launcher
         while hands.pending:
-            running = hands.pending.pop(0)
-            row, name, error = running.row, called(running), None
-            self.outbox.sender = Sender(driven.app, running)
+            execution = hands.pending.pop(0)
+            row, name, error = execution.row, called(execution), None
+            self.outbox.sender = Sender(driven.app, execution)
             try:
-                if running.is_async and not running.only_decides:
-                    yield launcher, running
+                if execution.is_async and not execution.only_decides:
+                    yield launcher, execution
                 else:
-                    launcher.run(running)
+                    launcher.run(execution)
                 error = launcher.raised
             finally:
                 self.outbox.sender = None
-                if running.ending is None:
-                    hands.pending.insert(0, running)  # nobody could await it: it has not begun
+                if execution.run.result is None:
+                    hands.pending.insert(0, execution)  # nobody could await it: it has not begun
                 else:
-                    hands.ended.append(running)
+                    hands.ended.append(execution)
                     if name:
                         at = to_datetime(self.clock.now())
                         self.ran.append(Ran(name, row.job_key, row.id, at, row.attempt, error))
             if is_for_the_test(error):
                 assert error
                 raise error
-            self.replies.asked(driven.job_type(running), running, self.clock.now())
+            self.replies.asked(driven.job_type(execution), execution, self.clock.now())
             self._here += bool(name)
             if raise_errors and error:
                 self._save(driven.engine)
@@ -194,11 +195,11 @@ class Drive:
 
     def _save(self, engine: Engine) -> None:
         """What has ended, without beginning anything else."""
-        hands, engine.concurrency = engine.concurrency, 0
+        hands, engine.setup.concurrency = engine.setup.concurrency, 0
         try:
             engine.turn()
         finally:
-            engine.concurrency = hands
+            engine.setup.concurrency = hands
 
     def _endless(self) -> str:
         last = ", ".join(f"{run.name} {run.key!r}" for run in self.ran[-3:])
@@ -215,7 +216,7 @@ class Drive:
         if driven and driven.serves == serves:
             return driven
         if driven:
-            driven.engine.store.drop_lease(driven.engine.engine_id)
+            driven.app.store.renew_lease(driven.engine.engine_id, 0)
         if not serves:
             return None
         self._driven[id(app)] = driven = self._new(app, serves)
@@ -223,9 +224,9 @@ class Drive:
 
     def _new(self, app: Hipq, serves: dict[str, tuple[str, ...]]) -> Driven:
         chains = {queue.name: queue.chained for queue in app.queues}
-        hands = InlineHands(InlineLauncher(self.clock.now, self.clock.steady, lambda queue: chains[queue]))
+        hands = InlineExecutor(InlineLauncher(self.clock.now, self.clock.steady, lambda queue: chains[queue]))
         real = not app.url.startswith("sqlite")  # there leases go by real time, and must not long outlive a killed test
-        engine = Engine(
+        setup = Setup(
             app.store,
             [self._observed(queue.for_engine()) for queue in app.queues],
             hands,
@@ -235,10 +236,10 @@ class Drive:
             lease=A_DAY if real else LONGEST,
             chance=random.Random(0),
             added=app.added,
-            bring=lambda kept: app.inbox.bring(kept),
+            bring=lambda kept: app.inbox.deliver_inserted(kept),
             run_spawned=lambda work: work(),
         )
-        return Driven(app, engine, hands, serves)
+        return Driven(app, Engine(setup), hands, serves)
 
     def _observed(self, queue: EngineQueue) -> EngineQueue:
         """The queue, with a throttler whose errors are kept."""

@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.engine.launch import Execution, Launcher
+from hipq.engine.launch import Launcher
+from hipq.executors.execution import Execution
 from hipq.job import states
 from hipq.job.outcome import Failed, Retry
 from hipq.job.retries import NotRegistered, RetryHandler
@@ -44,36 +45,36 @@ class InlineLauncher(Launcher):
         """The first error of the last run."""
         self._awaited: tuple[Execution, Callable[[], Any]] | None = None
 
-    def run(self, running: Execution, in_child: bool = False) -> None:
+    def run(self, execution: Execution, in_child: bool = False) -> None:
         if self._awaited is None:
             self.raised = None
-        super().run(running, in_child)
+        super().run(execution, in_child)
 
-    async def run_async(self, running: Execution, in_child: bool = False) -> None:
+    async def run_async(self, execution: Execution, in_child: bool = False) -> None:
         """Await the handler here; the rest, its retry handler too, is as with a plain one, in this thread."""
         self.raised = None
-        if self._shut(running):
+        if self._shut(execution):
             return
         try:
-            value = await self._called(running)
+            value = await self._called(execution)
             outcome: Callable[[], Any] = lambda: value  # noqa: E731
         except BaseException as error:
             if isinstance(error, asyncio.CancelledError) and _cancelling():
-                self._end(running, GivenBack("the test did not wait for it", started=True))
+                self._end(execution, GivenBack("the test did not wait for it", started=True))
                 raise
             raised = error
             outcome = lambda: _raise(raised)  # noqa: E731
-        self._awaited = (running, outcome)
+        self._awaited = (execution, outcome)
         try:
-            self.run(running, in_child)
+            self.run(execution, in_child)
         finally:
             self._awaited = None
 
-    def _called(self, running: Execution) -> Any:
-        if self._awaited and self._awaited[0] is running:
+    def _called(self, execution: Execution) -> Any:
+        if self._awaited and self._awaited[0] is execution:
             return self._awaited[1]()
         try:
-            value = super()._called(running)
+            value = super()._called(execution)
         except BaseException as error:
             self._note(error)
             raise
@@ -86,8 +87,8 @@ class InlineLauncher(Launcher):
             self._note(error)
             raise
 
-    def _retry_of(self, running: Execution) -> RetryHandler | None:
-        handler = super()._retry_of(running)
+    def _retry_of(self, execution: Execution) -> RetryHandler | None:
+        handler = super()._retry_of(execution)
 
         def judge(job: Any, fault: Any) -> Any:
             assert handler
@@ -104,7 +105,7 @@ class InlineLauncher(Launcher):
             self.raised = error
 
 
-class InlineHands:
+class InlineExecutor:
     """One hand. What the engine launches lies here until it is run; what has run, until the engine saves it."""
 
     def __init__(self, launcher: InlineLauncher) -> None:
@@ -118,17 +119,16 @@ class InlineHands:
 
     def stopped(self, most: int) -> list[Execution]:
         found, self.ended = self.ended[:most], self.ended[most:]
-        for running in found:
-            running.stopped = running.started + NEVER_FAST
-        return [running for running in found if not running.abandoned]
+        for execution in found:
+            execution.run.stopped = execution.run.started + NEVER_FAST
+        return [execution for execution in found if not execution.abandoned]
 
     def unstarted(self) -> list[Execution]:
         found, self.pending = self.pending, []
         return found
 
-    def abandon(self, running: Execution, gently: bool = False) -> None:  # noqa: ARG002
-        running.abandoned = True
-        self.pending = [one for one in self.pending if one is not running]
+    def abandon(self, execution: Execution) -> None:
+        self.pending = [one for one in self.pending if one is not execution]
 
     def wait_for_told(self, seconds: float) -> None:
         """Nothing is ever told here: a handler has ended when anybody looks."""
@@ -141,21 +141,21 @@ class InlineHands:
         self.ended.clear()
 
 
-def called(running: Execution) -> str:
+def called(execution: Execution) -> str:
     """The name of the code that is called for it; "" if there is none."""
-    name, spec = running.row.job_type, running.spec
-    if running.only_decides or (running.answer and running.answer.error):
-        return f"{name}.retry" if _has_retry(running) else ""
-    if running.row.phase == states.ANSWERED:
-        return f"{name}.answered" if spec.answered and running.answer else ""
-    if running.row.phase == states.CANCELLING:
+    name, spec = execution.row.job_type, execution.spec
+    if execution.only_decides or (execution.answer and execution.answer.error):
+        return f"{name}.retry" if _has_retry(execution) else ""
+    if execution.row.phase == states.ANSWERED:
+        return f"{name}.answered" if spec.answered and execution.answer else ""
+    if execution.row.phase == states.CANCELLING:
         return f"{name}.cancelled" if spec.cancelled else ""
     return name
 
 
-def _has_retry(running: Execution) -> bool:
+def _has_retry(execution: Execution) -> bool:
     try:
-        return running.spec.retry_of(running.row) is not None
+        return execution.spec.retry_of(execution.row) is not None
     except (NotRegistered, msgspec.DecodeError):
         return False
 

@@ -13,8 +13,8 @@ from uuid import uuid4
 from msgspec.structs import replace
 
 from hipq.app import Hipq
-from hipq.engine.launch import Execution
 from hipq.errors import Invalid, shown
+from hipq.executors.execution import Execution
 from hipq.job.names import whole
 from hipq.job.run_result import Waits
 from hipq.job.view import Job
@@ -78,12 +78,12 @@ class Replies:
         said: Replying = says if callable(says) else lambda _job: says
         self._says[job_type] = lambda job: _replies(said(job), options)
 
-    def asked(self, job_type: JobType, running: Execution, now: int) -> None:
+    def asked(self, job_type: JobType, execution: Execution, now: int) -> None:
         """A job has sent its request, and is about to wait."""
-        if not isinstance(running.ending, Waits) or job_type not in self._says:
+        if not isinstance(execution.run.result, Waits) or job_type not in self._says:
             return
-        row = replace(running.row, wait_key=running.ending.key)
-        for reply in self._says[job_type](Job(row, running.spec)):
+        row = replace(execution.row, wait_key=execution.run.result.key)
+        for reply in self._says[job_type](Job(row, execution.spec)):
             number = next(self._numbers)
             letter = _Letter(
                 job_type.queue.app, job_type.queue.name, row.job_type, row.wait_key or row.job_key, row.attempt, reply,

@@ -10,8 +10,8 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from hipq.app import Hipq
-from hipq.engine.launch import Execution
 from hipq.errors import Invalid
+from hipq.executors.execution import Execution
 from hipq.job import payload
 from hipq.job.answer import Answered
 from hipq.job.view import Job
@@ -51,7 +51,7 @@ class Sender(NamedTuple):
     """The handler that runs at this moment."""
 
     app: Hipq
-    running: Execution
+    execution: Execution
 
 
 class _Response(NamedTuple):
@@ -88,9 +88,9 @@ class Outbox:
             )
         headers = {name.lower(): value for name, value in message.headers.items()}
         sender, named = self.sender, headers.get(JOB_HEADER)
-        job = int(named) if named and named.isdecimal() else sender.running.row.id if sender else None
-        app = sender.app if sender and sender.running.row.id == job else None
-        attempt = sender.running.row.attempt if sender and app else None
+        job = int(named) if named and named.isdecimal() else sender.execution.row.id if sender else None
+        app = sender.app if sender and sender.execution.row.id == job else None
+        attempt = sender.execution.row.attempt if sender and app else None
 
         def answer(data: Any, **options: Any) -> Answered:
             if job is None:
@@ -99,7 +99,7 @@ class Outbox:
             queue = where._by_number(job).name
             return where.answer(queue, found.type, found.key, data, attempt=attempt, **options)
 
-        key = message.key or key_in(headers) or (sender.running.row.job_key if sender else "")
+        key = message.key or key_in(headers) or (sender.execution.row.job_key if sender else "")
         sent = Sent(url, message.body, headers, key, job, method, self._now(), answer)
         self.sent.append(sent)
         response = next((one for one in self._responses if url.startswith(one.to)), _Response("", lambda _sent: None))

@@ -46,13 +46,13 @@ _NEEDS: Final = {
     "kinesis": ("boto3", "sqs"), "nats": ("nats-py", "nats"), "amqp": ("aio-pika", "amqp"),
     "redis": ("redis", "redis"), "mqtt": ("paho-mqtt", "mqtt"),
 }  # fmt: skip
-"""The library a file needs, and the extra that brings it."""
+"""The library that a transport needs, and the extra of hipq that installs it."""
 SECONDS: Final = 30.0
 """How long `send` waits for the server."""
 
 MANY: Final = 50
 IDLE_SECONDS: Final = 300.0
-"""Beyond so many senders, those are closed that nobody has used for so long: some have a URL for each device."""
+"""Beyond MANY senders, those unused for IDLE_SECONDS are closed: some programs have a URL for each device."""
 
 _senders: dict[str, Sender] = {}
 _used: dict[str, float] = {}
@@ -70,7 +70,7 @@ def send(
 ) -> Reply | None:
     """Send a message and wait until the server has it. `data` is sent as JSON, bytes as they are.
 
-    `job`: whose request it is; its key, id and attempt go along, so that the answer can name them.
+    `job`: the job that sends the request; its key, id and attempt go along, so that the answer can name them.
     """
     body = data if isinstance(data, bytes) else payload.encode(data, "the message").encode()
     every = {**(headers_of(job) if job is not None else {}), **(headers or {})}
@@ -78,7 +78,8 @@ def send(
 
 
 def headers_of(job: Job[Any]) -> dict[str, str]:
-    """What a request says of the job it belongs to. Its key is in ASCII, as HTTP wants it: the rest of it as %XX."""
+    """The headers that name the job a request belongs to. Its key is printable ASCII with the rest as %XX, as HTTP
+    wants it."""
     trace = {"traceparent": job.traceparent} if job.traceparent else {}
     return {KEY_HEADER: quoted(job.key), JOB_HEADER: str(job.id), ATTEMPT_HEADER: str(job.attempt), **trace}
 
@@ -88,7 +89,7 @@ def sender(url: str) -> Sender:
     if not isinstance(url, str):
         raise Invalid(f"where to send must be a URL, not {shown(url)}")
     if url.startswith(("http://", "https://")):
-        return _open_sender(url)  # it has nothing of its own, and each job may have another URL
+        return _open_sender(url)  # an HTTP sender has no state of its own, and each job may have another URL
     now = time.monotonic()
     with _lock:
         if url not in _senders:
@@ -107,7 +108,7 @@ class _StreamSender:
 
     def __init__(self, url: str, network: Sender) -> None:
         self._url = url
-        self._network = network  # it connects when it sends
+        self._network = network  # the network sender connects when it sends
 
     def send(self, message: Outgoing, seconds: float) -> Reply | None:
         taker = recorder()
@@ -124,15 +125,15 @@ def _open_sender(url: str) -> Sender:
     return found
 
 
-def source(where: Address, group: str, places: Checkpoints) -> Source:
+def source(where: Address, group: str, checkpoints: Checkpoints) -> Source:
     if recorder():
         raise Invalid(f"{where}: a test connects to no server; harness(..., send_for_real=True) does")
-    found: Source = _file(where.scheme).source(where, group, places)
+    found: Source = _file(where.scheme).source(where, group, checkpoints)
     return found
 
 
 def check(where: Address) -> None:
-    """Refuse a URL whose library is not there, or that its transport cannot read."""
+    """Refuse a URL whose library is not installed, or that its transport cannot read."""
     _file(where.scheme).check(where)
 
 
@@ -148,7 +149,7 @@ def _file(scheme: str) -> ModuleType:
 
 
 def _forget() -> None:
-    """In a forked child: the connections are the parent's."""
+    """Forget the senders in a forked child: their connections belong to the parent."""
     global _lock
     _lock = threading.Lock()
     _senders.clear()

@@ -1,7 +1,7 @@
 """The URL of a stream: `kafka://user:password@broker:9092/payments.in?group=shop`.
 
-What stands alone is a name on the usual server: `kafka://payments.in`. That server is $HIPQ_KAFKA_URL (which is where a
-password belongs), else the one on this machine.
+A name alone is on the usual server: `kafka://payments.in`. That server is $HIPQ_KAFKA_URL (which is where a password
+belongs), else the one on this machine.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ EXAMPLES: Final = {
     "mqtt": "mqtt://server:1883/TOPIC",
     "mqtts": "mqtts://server:8883/TOPIC",
 }
-"""Of each scheme what its URLs look like."""
+"""An example URL for each scheme."""
 
 _WHERE: Final = ("region", "endpoint")
-"""Options that say which server it is."""
+"""Options that say which server is meant."""
 
 
 class Address(NamedTuple):
     scheme: str
     hosts: str
-    """As in the URL, `host:port` or several with commas; "" = nothing says which."""
+    """The servers as in the URL, `host:port` or several with commas; "" = none named."""
     user: str
     password: str
     name: str
@@ -43,8 +43,8 @@ class Address(NamedTuple):
     options: Mapping[str, str]
 
     def __str__(self) -> str:
-        """For people: no password, no options."""
-        is_token = self.scheme == "nats" and not self.password  # what stands there alone is one
+        """The URL for people, without password and options."""
+        is_token = self.scheme == "nats" and not self.password  # with NATS, a user without a password is a token
         user = f"{'…' if is_token else self.user}@" if self.user else ""
         return f"{self.scheme}://{user}{self.hosts}/{self.name}" if self.hosts else f"{self.scheme}://{self.name}"
 
@@ -53,18 +53,18 @@ class Address(NamedTuple):
 
     @property
     def identity(self) -> str:
-        """What tells it from streams elsewhere that have the same name: for people too."""
+        """The address with all that tells it from streams of the same name elsewhere; safe to show."""
         where = "&".join(f"{name}={self.options[name]}" for name in _WHERE if name in self.options)
         return f"{self}?{where}" if where else str(self)
 
     def allow(self, names: Collection[str], *, dotted: bool = False) -> None:
-        """Refuse options that mean nothing here. `dotted`: names with a dot are the client library's own."""
+        """Refuse unknown options. `dotted`: names with a dot belong to the client library and are allowed."""
         for name in self.options:
             if name not in names and not (dotted and "." in name):
                 raise Invalid(f"{self}: there is no option {name!r:.40}; there are {', '.join(sorted(names))}")
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
-        """An option that is a whole number."""
+        """The value of an option that is a whole number."""
         value = self.options.get(name, str(default))
         if not value.isascii() or not value.isdigit() or not least <= int(value[:10]) <= most:
             raise Invalid(f"{self}: {name} must be a whole number from {least} to {most}, not {value!r:.40}")
@@ -72,13 +72,14 @@ class Address(NamedTuple):
 
 
 def address(url: str) -> Address:
-    """The parts of a URL; Invalid, in one sentence that shows no password, if it is none."""
+    """Parse a URL; raises Invalid, in one sentence that shows no password."""
     if not isinstance(url, str) or not url.isprintable():
         raise Invalid("the URL of a stream must be text, without control characters or broken Unicode")
     scheme, is_url, rest = url.partition("://")
     if not is_url or scheme not in EXAMPLES:
         known = ", ".join(f"{one}://" for one in EXAMPLES)
-        is_plain = re.fullmatch(r"[\w.-]{0,40}", scheme)  # whatever else it is, a secret may be in it
+        # anything longer or stranger may contain a secret and is not shown
+        is_plain = re.fullmatch(r"[\w.-]{0,40}", scheme)
         given = "this" if not is_plain else f"{scheme}://…" if is_url else repr(url)
         raise Invalid(f"{given} is no URL of a stream; there are {known}")
     found = _parsed(scheme, rest)
@@ -103,7 +104,7 @@ def _server(scheme: str) -> str:
 
 
 def _parsed(scheme: str, rest: str) -> Address:
-    where, _, query = rest.partition("?")  # a "#" is not special: it is part of MQTT's topics
+    where, _, query = rest.partition("?")  # "#" has no special meaning here: it is part of MQTT topics
     server, has_path, name = where.partition("/")
     if not has_path:
         if "@" in server or ":" in server or "," in server:
@@ -116,7 +117,7 @@ def _parsed(scheme: str, rest: str) -> Address:
     try:
         options = dict(parse_qsl(query, keep_blank_values=True, strict_parsing=bool(query), errors="strict"))
         name, user, password = (unquote(part, errors="strict") for part in (name, user, password))
-    except ValueError:  # of which broken percent-encoding is one
+    except ValueError:  # broken percent-encoding is a ValueError, too
         said = f"{scheme}://… has options or names that cannot be read; write special characters as %XX"
         raise Invalid(said) from None
     if not all(part.isprintable() for part in (hosts, name, user, password, *options, *options.values())):

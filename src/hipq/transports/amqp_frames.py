@@ -1,7 +1,8 @@
-"""What comes over an AMQP connection, frame by frame, before the client library sees it.
+"""The frames of an AMQP connection, repaired before the client library sees them.
 
 The library drops the connection when it cannot decode a message's properties (a time stamp in the year 584,000, text
-that is not UTF-8): the message would come again, and stop the queue for ever. Here it comes without its properties.
+that is not UTF-8). The message would be delivered again and again, and block the queue for ever. Here such a message
+loses its properties instead.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ CLOSE: Final = Connection.Close.index.to_bytes(4, "big")
 DELIVER: Final = Basic.Deliver.index.to_bytes(4, "big")
 
 
-class Transport(TransportFactory):
-    """Connects for the library, and reads for it."""
+class FrameTransport(TransportFactory):
+    """Opens the library's connections and reads for it."""
 
     writer: asyncio.StreamWriter | None = None
-    farewell = ""
-    """Why the server closed the connection; the library forgets that while it connects."""
+    close_reason = ""
+    """Why the server closed the connection; the library loses the reason while connecting."""
 
     async def create(self, url: URL, **_: Any) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         context = ssl.create_default_context() if url.scheme == "amqps" else None
         reader, self.writer = await asyncio.open_connection(url.host, url.port, ssl=context)
-        return cast(asyncio.StreamReader, Careful(reader, self)), self.writer
+        return cast(asyncio.StreamReader, DecodableFrames(reader, self)), self.writer
 
 
-class Careful:
+class DecodableFrames:
     """A stream of frames that the library can decode."""
 
-    def __init__(self, reader: asyncio.StreamReader, transport: Transport) -> None:
+    def __init__(self, reader: asyncio.StreamReader, transport: FrameTransport) -> None:
         self._reader = reader
         self._transport = transport
         self._frame = b""
@@ -54,7 +55,7 @@ class Careful:
             elif frame[0] == FRAME_METHOD and frame[7:11] == DELIVER:
                 frame = _with_readable_names(frame)
             elif frame[0] == FRAME_METHOD and frame[7:11] == CLOSE:
-                self._transport.farewell = frame[14 : 14 + frame[13]].decode(errors="replace")
+                self._transport.close_reason = frame[14 : 14 + frame[13]].decode(errors="replace")
             self._frame = frame
         part, self._frame = self._frame[:size], self._frame[size:]
         return part
@@ -65,16 +66,16 @@ def _with_readable_properties(frame: bytes) -> bytes:
     try:
         ContentHeader().unmarshal(about)
         return frame
-    except Exception:  # whatever it is, the library's reader ends of it
-        mark = hashlib.sha256(about).hexdigest()  # tells it from another one with the same body
+    except Exception:  # whatever the error is, the library's reader would end of it
+        mark = hashlib.sha256(about).hexdigest()  # distinguishes this message from another one with the same body
         few = ContentHeader(properties=Basic.Properties(headers={"hipq-unreadable": mark}))
         plain = about[:12] + few.marshal()[12:]
         return start + len(plain).to_bytes(4, "big") + plain + end
 
 
 def _with_readable_names(frame: bytes) -> bytes:
-    """The exchange and the routing key, each after its length, are the last of it, behind the consumer's tag, the
-    delivery's number and a flag."""
+    """The frame with its exchange and routing key made readable. Both are length-prefixed and come last, after the
+    consumer tag, the delivery tag and a flag."""
     at = 7 + len(DELIVER) + 1 + frame[7 + len(DELIVER)] + 8 + 1
     if frame[at:-1].isascii():
         return frame

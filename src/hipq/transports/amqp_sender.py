@@ -1,4 +1,4 @@
-"""Sending by AMQP: each message is confirmed by the server, or given back if no queue would have it."""
+"""Sending by AMQP: the server confirms each message, or returns it if no queue takes it."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from pamqp.commands import Basic
 
 from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
-from hipq.transports.amqp_line import Line
+from hipq.transports.amqp_connection import AmqpConnection
 from hipq.transports.base import KEY_HEADER, Outgoing, quoted
 from hipq.transports.loop import Loop
 
 NAME_SIZE: Final = 128
-"""Of a header; what is longer the library cuts off."""
+"""The longest name of a header, in bytes; the library truncates longer ones."""
 RESTART_SECONDS: Final = 5.0
-"""How long a server that has restarted may take until its queues are there."""
+"""How long the queues of a restarted server may take to be back."""
 AGAIN: Final = 0.1
-"""Seconds between two attempts to send a message that no queue would have."""
+"""Seconds between two tries to send a message that no queue took."""
 
 
 class AmqpSender:
@@ -33,10 +33,10 @@ class AmqpSender:
         self._key = address.name.rpartition("/")[2]
         self._loop = Loop("amqp-send")
         self._opening = asyncio.Lock()
-        self._line: Line | None = None
+        self._connection: AmqpConnection | None = None
         self._broke = False
         self._back_at = float("-inf")
-        """When a connection was made after one that broke."""
+        """When the sender reconnected after a connection broke."""
 
     def send(self, message: Outgoing, seconds: float) -> None:
         try:
@@ -48,14 +48,16 @@ class AmqpSender:
 
     def close(self) -> None:
         with suppress(Exception):
-            if self._line:
-                self._loop.call(self._line.close(), 3)
+            if self._connection:
+                self._loop.call(self._connection.close(), 3)
         self._loop.close()
 
     # -- on the loop ------------------------------------------------------------------------------------------------
     async def _send(self, message: Outgoing) -> None:
-        line = await self._connected()
-        await line.connection.ready()  # it is not while the server is short of memory or disk: then nothing is sent
+        connection = await self._connected()
+        await (
+            connection.connection.ready()
+        )  # a server short of memory or disk blocks the connection: then nothing is sent
         headers: dict[str, Any] = dict(message.headers)
         if any(len(name.encode(errors="replace")) > NAME_SIZE for name in headers):
             raise Invalid(f"{self._address}: the name of a header has {NAME_SIZE} bytes at most")
@@ -66,21 +68,21 @@ class AmqpSender:
             message_id=uuid4().hex, correlation_id=message.key if short else None, delivery_mode=2, headers=headers
         )
         try:
-            await self._publish(line, message.body, about)
+            await self._publish(connection, message.body, about)
         except (ValueError, TypeError, struct.error):
             raise Invalid(f"{self._address}: the key or a header cannot be carried by AMQP") from None
         except (OSError, AMQPError, ChannelInvalidStateError) as error:
-            raise line.unavailable(error) from None
-        except asyncio.CancelledError:  # too late; what is still in a buffer here must not be sent any more
-            line.cut()
+            raise connection.unavailable(error) from None
+        except asyncio.CancelledError:  # the time is up: a message still in a buffer must not be sent any more
+            connection.cut()
             raise
 
-    async def _publish(self, line: Line, body: bytes, about: Basic.Properties) -> None:
-        """A server that has just restarted lets clients in before all of its queues are there. So for some seconds
-        after a connection that broke was made anew, a message that no queue would have is sent once more."""
+    async def _publish(self, connection: AmqpConnection, body: bytes, about: Basic.Properties) -> None:
+        """Publish, and repeat a message that no queue took for some seconds after a reconnect: a server that has
+        just restarted accepts clients before all of its queues are back."""
         while True:
             try:
-                await line.channel.basic_publish(
+                await connection.channel.basic_publish(
                     body, exchange=self._exchange, routing_key=self._key, properties=about, mandatory=True, wait=False
                 )
                 return
@@ -89,16 +91,16 @@ class AmqpSender:
                     raise
                 await asyncio.sleep(AGAIN)
 
-    async def _connected(self) -> Line:
+    async def _connected(self) -> AmqpConnection:
         async with self._opening:
-            if self._line is None or self._line.channel.is_closed:
-                if self._line:
+            if self._connection is None or self._connection.channel.is_closed:
+                if self._connection:
                     self._broke = True
-                    await self._line.close()
-                self._line = None
-                line = Line(self._address)
-                await line.open(confirms=True)
+                    await self._connection.close()
+                self._connection = None
+                connection = AmqpConnection(self._address)
+                await connection.open(confirms=True)
                 if self._broke:
                     self._broke, self._back_at = False, time.monotonic()
-                self._line = line
-            return self._line
+                self._connection = connection
+            return self._connection

@@ -1,4 +1,4 @@
-"""What SQS and Kinesis share: where the server is, who we are there, and what its errors mean.
+"""What SQS and Kinesis share: the server's address, the credentials, and the meaning of errors.
 
 Credentials are found where boto3 always looks: the environment, ~/.aws, the machine's role. The URL may have them too,
 `sqs://KEY:SECRET@/QUEUE`.
@@ -24,12 +24,12 @@ from hipq.transports.address import EXAMPLES, Address
 
 OPTIONS: Final = frozenset({"region", "endpoint", "group"})
 STEPS: Final = (0.1, 0.2, 0.5, 1.0, 2.0, 3.0, 5.0, 7.0, 10.0, 15.0, 20.0, 30.0, 45.0, 60.0, 120.0)
-"""Seconds a sender may be told to wait, rounded down to one of these."""
+"""The time-outs in seconds that clients are made for; a sender's is rounded down to one of them."""
 CONNECTIONS: Final = 256
-"""How many are kept open at most; with more threads than that the client library warns at each message."""
+"""Connections kept open at most. With more threads than that the client library warns at each message."""
 
 _descriptions: Final = create_loader()
-"""The library's descriptions of the services. To read them takes longer than all else, so it is done once."""
+"""The library's descriptions of the services, loaded once because nothing else takes as long."""
 
 _MISSING: Final = frozenset(
     {"AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist", "ResourceNotFoundException"}
@@ -51,9 +51,9 @@ _NEVER: Final = frozenset(
 
 
 def check(address: Address, options: frozenset[str], names: re.Pattern[str], rule: str) -> None:
-    """Refuse what can never work, without connecting."""
+    """Refuse an address that can never work, without connecting."""
     if address.hosts and not (address.scheme == "sqs" and re.fullmatch("[0-9]{12}", address.hosts)):
-        # What stands there may be half of a secret with a "/" in it, so it is not shown.
+        # The text may be half of a secret with a "/" in it, so it is not shown.
         raise Invalid(
             f"{address.scheme}://… takes no server, only a name, like {EXAMPLES[address.scheme]}; "
             "another server is endpoint=http://…, and a / in a secret is written %2F"
@@ -71,7 +71,7 @@ def check(address: Address, options: frozenset[str], names: re.Pattern[str], rul
 
 
 def client(address: Address, *, connect: float, read: float, attempts: int) -> Any:
-    """A client of the service: safe to use from many threads. Looks for credentials, which may take a second."""
+    """A thread-safe client of the service. It looks for credentials, which may take a second."""
     config = Config(
         connect_timeout=connect,
         read_timeout=read,
@@ -80,7 +80,7 @@ def client(address: Address, *, connect: float, read: float, attempts: int) -> A
         tcp_keepalive=True,
     )
     with errors(address):
-        session = botocore.session.Session()  # a new one: it sees credentials that were changed since
+        session = botocore.session.Session()  # a new session sees credentials that were changed meanwhile
         session.register_component("data_loader", _descriptions)
         return session.create_client(
             address.scheme,
@@ -92,9 +92,9 @@ def client(address: Address, *, connect: float, read: float, attempts: int) -> A
         )
 
 
-class Clients:
-    """The clients of a sender. The library is told how long to wait when a client is made, so each step has its own;
-    and that it must try once only, since what was tried twice may have been sent twice."""
+class SenderClients:
+    """The clients of a sender, one for each time-out, because the library fixes a client's time-out when it is made.
+    Each client tries once only: a message that was tried twice may have been sent twice."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -102,7 +102,7 @@ class Clients:
         self._made: dict[float, Any] = {}
 
     def within(self, seconds: float) -> Any:
-        """The one that gives up after so long; a twentieth more does not matter."""
+        """The client that gives up after `seconds`; a twentieth more does not matter."""
         step = max((one for one in STEPS if one <= seconds * 1.05), default=STEPS[0])
         with self._lock:
             if step not in self._made:
@@ -119,7 +119,7 @@ class Clients:
 
 @contextmanager
 def errors(address: Address) -> Iterator[None]:
-    """The library's errors as ours."""
+    """Translate the library's errors into hipq's."""
     try:
         yield
     except (boto.BotoCoreError, boto.ClientError, ValueError) as error:
@@ -129,19 +129,19 @@ def errors(address: Address) -> Iterator[None]:
 
 
 def code(error: Exception) -> str:
-    """The name of what the server said, "" if it said nothing."""
+    """The server's error code; "" if the server did not answer."""
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, boto.ClientError) else ""
 
 
 class Endpoint(Protocol):
-    """What an error is about: a str of it is how users know it."""
+    """The subject of an error; its text is the name users know."""
 
     @property
     def scheme(self) -> str: ...
 
 
 def translated(address: Endpoint, error: Exception) -> HipqError:
-    """One sentence: what is wrong, and what to do."""
+    """The error in one sentence: what is wrong, and what to do."""
     match error:
         case boto.ClientError():
             return _said(address, error)

@@ -1,19 +1,19 @@
-"""What every transport is: something that sends a message, and something that messages are read from.
+"""The protocol of a transport: a sender of messages, and a source of messages.
 
 A transport is one small file. It imports its client library when it is first used, takes an `Address`, and has
 
 - `sender(address) -> Sender`, safe to use from many threads at once;
-- `source(address, group, places) -> Source`, used by one thread. Sources of one group share what comes.
+- `source(address, group, checkpoints) -> Source`, used by one thread. Sources of one group share the messages.
 
-What all of them promise, and `tests/transports` checks against the real servers:
+All transports promise, and `tests/transports` checks against the real servers:
 
 - `send` returns when the server has confirmed the message. It is sent at most once: if that cannot be known, `send`
   raises TransportUnavailable and never sends it again by itself.
-- `receive` returns messages that nobody of the group has acknowledged, in the order of each partition, and nothing
-  is acknowledged before `done`. What was received and not acknowledged comes again to somebody: after `close`, after a
-  crash, after a connection that broke.
-- Errors are TransportUnavailable (it may be back: try again with a new object) or Invalid (it never will), each one
-  sentence, without passwords.
+- `receive` returns messages that no source of the group has acknowledged, in the order of each partition, and nothing
+  is acknowledged before `done`. An unacknowledged message is delivered again, to any source of the group: after
+  `close`, a crash, or a broken connection.
+- Errors are TransportUnavailable (a new object may succeed later) or Invalid (it never will), each one sentence,
+  without passwords.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import msgspec
 from hipq.job import payload
 
 KEY_HEADER = "hipq-key"
-"""A job's key, in ASCII: see `quoted`."""
+"""The job's key, in ASCII: see `quoted`."""
 JOB_HEADER = "hipq-job"
 ATTEMPT_HEADER = "hipq-attempt"
 CALLBACK_HEADER = "hipq-callback"
@@ -39,13 +39,13 @@ _ASCII = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
 
 def quoted(key: str) -> str:
-    """A key as headers have it: of printable ASCII without spaces at its ends, as HTTP and NATS want it; the rest as
-    %XX."""
+    """A key as headers carry it: printable ASCII without spaces at its ends, as HTTP and NATS want it, and the rest
+    as %XX."""
     return quote(key, safe=_ASCII + " ") if key == key.strip() else quote(key, safe=_ASCII)
 
 
 def key_in(headers: Mapping[str, str]) -> str:
-    """The key that headers have; "" if they have none."""
+    """The key in these headers; "" if there is none."""
     return unquote(headers.get(KEY_HEADER, ""))
 
 
@@ -57,12 +57,13 @@ class Outgoing:
     def __init__(self, body: bytes, key: str = "", headers: Mapping[str, str] | None = None) -> None:
         self.body = body
         self.key = key
-        """By which a stream orders it and its answer is found: Kafka's and Kinesis's key, AMQP's correlation id."""
+        """The key by which a stream orders the message and its answer is found: Kafka's and Kinesis's key, AMQP's
+        correlation id."""
         self.headers = dict(headers or {})
 
 
 class Message:
-    """A message that came, as `app.listen`'s `key`, `error` and `answer_id` see it."""
+    """A received message, as `app.listen`'s `key`, `error` and `answer_id` see it."""
 
     def __init__(
         self,
@@ -76,17 +77,17 @@ class Message:
     ) -> None:
         self.body = body
         self.id = message_id
-        """What tells it from all others of its stream, the same at every delivery."""
+        """The message's identity within its stream, the same at every delivery."""
         self.key = key
-        """Kafka's or Kinesis's key, AMQP's correlation id; "" if it has none."""
+        """Kafka's or Kinesis's key, AMQP's correlation id; "" if the message has none."""
         self.headers = {name.lower(): value for name, value in (headers or {}).items()}
-        """By their names in lower case."""
+        """The headers, by their names in lower case."""
         self.subject = subject
-        """The topic, queue, subject or routing key it came on."""
+        """The topic, queue, subject or routing key on which the message arrived."""
         self.handle = handle
-        """What its transport acknowledges it with."""
+        """The value with which the transport acknowledges the message."""
         self.written = ""
-        """Its JSON as it can be stored, once `json` was looked at; "" if nobody has checked that yet."""
+        """The body's JSON as it can be stored, set when `json` is first read; "" before that."""
 
     @cached_property
     def text(self) -> str:
@@ -99,10 +100,10 @@ class Message:
         try:
             value = msgspec.json.decode(self.body)
         except (msgspec.MsgspecError, ValueError, RecursionError):
-            return payload.parse(self.body, "the message")  # it says better what is wrong
+            return payload.parse(self.body, "the message")  # raises with a better message
         written = payload.encode(value, "the message")
         if self.body.count(b'"') != written.count('"') or b"\\u0022" in self.body:
-            return payload.parse(self.body, "the message")  # there are quotes missing: a key was there twice, maybe
+            return payload.parse(self.body, "the message")  # quotes are missing: perhaps a key was there twice
         self.written = written
         return value
 
@@ -111,7 +112,7 @@ class Message:
 
 
 class Reply:
-    """What a request was replied with at once; only HTTP has that."""
+    """The immediate reply to a request; only HTTP has one."""
 
     __slots__ = ("body", "headers", "status")
 
@@ -123,40 +124,41 @@ class Reply:
 
 class Sender(Protocol):
     def send(self, message: Outgoing, seconds: float) -> Reply | None:
-        """Send it and wait until the server has it, for so long at most."""
+        """Send a message and wait until the server has it, for `seconds` at most."""
 
     def close(self) -> None: ...
 
 
 class Source(Protocol):
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
-        """Some messages, as soon as there are any; none, if none came for so long. Not more than `most` are in memory,
-        acknowledged or not, and no more are asked for before these are dealt with."""
+        """Return messages as soon as there are any, or none after `seconds`. At most `most` are in memory,
+        acknowledged or not, and no more are requested before they are dealt with."""
 
     def done(self, messages: Sequence[Message]) -> None:
-        """They are kept: acknowledge them. The ones the last `receive` returned, all of them together."""
+        """Acknowledge the messages of the last `receive`, all together, after they were stored."""
 
     def lag(self) -> int | None:
-        """How many messages there are that this source has not acknowledged, about; None if the server does not say.
-        Costs a question at most: it is called every few seconds."""
+        """About how many messages this source has not acknowledged; None if the server does not say. It is called
+        every few seconds, so it costs one request at most."""
 
     def close(self) -> None:
-        """What was not acknowledged is somebody else's."""
+        """Close the source. Unacknowledged messages go to other sources of the group."""
 
 
 class Checkpoints(Protocol):
-    """What sources of one group agree on where the server has nothing for it: who reads which part, and how far. Kept
-    in hipq's database. A claim lasts some seconds and is renewed by `keep`; that two have one at once, for a moment
-    after a pause, must do no harm."""
+    """What the sources of a group agree on where the server has no such thing: which source reads which part, and
+    how far. It is kept in hipq's database. A claim lasts some seconds and is renewed by `keep`; two sources may both
+    have one for a moment after a pause, which must do no harm."""
 
     def take(self, part: str) -> str | None:
-        """Claim this part, if nobody has it; where to read on ("" = from the start). None if somebody has it."""
+        """Claim a part if no source has it, and return the position to read on from ("" = the start); None if
+        another source has it."""
 
     def keep(self, part: str, position: str) -> bool:
-        """Save how far it was read, and go on having it; whether it is still ours."""
+        """Save how far the part was read and renew the claim; False: another source has it now."""
 
     def read(self) -> Mapping[str, str]:
-        """Of all parts that anybody of the group ever had, how far they were read."""
+        """How far each part was read that any source of the group ever had."""
 
     def leave(self, part: str) -> None:
-        """Somebody else may have it now."""
+        """Release a part, so that another source may claim it."""

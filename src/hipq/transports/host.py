@@ -9,7 +9,7 @@ from hipq.transports.address import Address
 
 
 def host_and_port(address: Address, usual: int) -> tuple[str, int]:
-    """Where it is: without a host on this machine, without a port at the usual one."""
+    """The server's host and port: by default this machine and the `usual` port."""
     try:
         found = urlsplit(f"//{address.hosts}")
         host, port = found.hostname or "127.0.0.1", found.port or usual

@@ -23,13 +23,14 @@ import httpx2
 
 from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.base import Outgoing, Reply, key_in
-from hipq.transports.http_network import Network, why
+from hipq.transports.http_network import HttpNetwork, why
 from hipq.transports.recording import recorder
 
 CONNECTIONS: Final = 100
-"""Of one process at once; who wants one more waits."""
+"""Connections of one process at a time; further requests wait."""
 IDLE_SECONDS: Final = 4.0
-"""Less than the five after which Node and uvicorn hang up: what is sent just then is lost, and nobody knows."""
+"""Less than the five seconds after which Node and uvicorn hang up: a request sent at that moment is lost, and nobody
+knows."""
 LARGEST_REPLY: Final = 1_000_000
 
 _METHOD: Final = re.compile(r"(?!CONNECT$)[A-Z]{1,20}")
@@ -40,13 +41,13 @@ _OURS: Final = ("content-length", "transfer-encoding")
 """Headers that say where a request ends: a second opinion on that lets one request smuggle in another."""
 
 _pools: dict[str, httpcore2.ConnectionPool] = {}
-"""By the proxy they go through; "" = none."""
+"""The connection pools, by the proxy they go through; "" = none."""
 _proxies: dict[str, str] | None = None
 _lock = threading.Lock()
 
 
-class Target(NamedTuple):
-    """Where a request goes, taken apart."""
+class HttpTarget(NamedTuple):
+    """A URL in its parts."""
 
     url: httpcore2.URL
     host: str
@@ -57,7 +58,7 @@ class Target(NamedTuple):
     """The URL as it was written."""
 
     def __str__(self) -> str:
-        """For people: passwords are in the user's part of a URL, tokens in its query and even in its path."""
+        """The URL for people: passwords are in the user's part of a URL, tokens in its query and even in its path."""
         return f"{self.url.scheme.decode()}://{self.netloc.decode()}"
 
     def __repr__(self) -> str:
@@ -65,12 +66,12 @@ class Target(NamedTuple):
 
 
 def check(url: str) -> None:
-    """Refuse what is no URL of HTTP, without connecting."""
+    """Refuse a text that is no HTTP URL, without connecting."""
     _target(url)
 
 
 class HttpSender:
-    """POSTs messages to one URL. Cheap: the connections are everybody's."""
+    """POSTs messages to one URL. It is cheap, because all senders share the connections."""
 
     def __init__(self, url: str) -> None:
         self._target = _target(url)
@@ -80,7 +81,7 @@ class HttpSender:
         return _exchange("POST", self._target, message.body, headers, seconds, LARGEST_REPLY)
 
     def close(self) -> None:
-        """Nothing is its own."""
+        """Nothing to close: a sender has no connection of its own."""
 
     def __repr__(self) -> str:
         return f"<HttpSender {self._target}>"
@@ -99,16 +100,16 @@ def request(
     *,
     largest: int = LARGEST_REPLY,
 ) -> Reply:
-    """Send this, once, and wait for the reply; all of it together takes so many seconds at most.
+    """Send a request once and wait for the reply, `seconds` at most in all.
 
-    Whatever the status, it is a reply: redirects are not followed. A good reply (2xx) larger than `largest` bytes is an
-    error; of others, which are only looked at, the rest is left out.
+    Whatever the status, the reply is returned, and redirects are not followed. A successful reply (2xx) larger than
+    `largest` bytes is an error; other replies are truncated.
     """
     return _exchange(method, _target(url), body, headers or {}, seconds, largest)
 
 
 def close() -> None:
-    """Close the connections that nobody uses now; the next request opens new ones."""
+    """Close the unused connections; the next request opens new ones."""
     with _lock:
         pools = list(_pools.values())
         _pools.clear()
@@ -118,7 +119,7 @@ def close() -> None:
 
 # -- one exchange -----------------------------------------------------------------------------------------------------
 def _exchange(
-    method: str, target: Target, body: bytes, headers: Mapping[str, str], seconds: float, largest: int
+    method: str, target: HttpTarget, body: bytes, headers: Mapping[str, str], seconds: float, largest: int
 ) -> Reply:
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise Invalid(f"the method of a request must be a word like GET or POST, not {method!r:.40}")
@@ -130,7 +131,7 @@ def _exchange(
     proxy = _proxy(target)
     where = f"{target} (through a proxy)" if proxy else str(target)
     content = body if body or method not in ("GET", "HEAD", "OPTIONS", "DELETE") else None
-    end = time.monotonic() + seconds  # as the network below understands a time-out: when all must be over
+    end = time.monotonic() + seconds  # HttpNetwork takes a time-out as the moment at which all must be over
     limits = {"pool": max(seconds, 0.001), "connect": end, "read": end, "write": end}
     try:
         with _pool(proxy).stream(
@@ -139,7 +140,7 @@ def _exchange(
             return _reply(answer, where, largest)
     except httpcore2.LocalProtocolError:
         raise Invalid(f"{where}: HTTP does not allow such a request") from None
-    except (*Network.ERRORS, zlib.error) as error:
+    except (*HttpNetwork.ERRORS, zlib.error) as error:
         raise TransportUnavailable(f"{where}: {why(error, seconds)}") from None
 
 
@@ -158,7 +159,7 @@ def _reply(answer: httpcore2.Response, where: str, largest: int) -> Reply:
 
 
 def _body(chunks: Iterable[bytes], largest: int, *, gzip: bool) -> tuple[bytes, bool]:
-    """The start of it, so many bytes, and whether that is all. Never more than one more is unpacked."""
+    """The first `largest` bytes of a body, and whether that is all. At most one byte more is unpacked."""
     unpack = zlib.decompressobj(zlib.MAX_WBITS | 16) if gzip else None
     body, packed = bytearray(), False
     for chunk in chunks:
@@ -172,8 +173,8 @@ def _body(chunks: Iterable[bytes], largest: int, *, gzip: bool) -> tuple[bytes, 
 
 
 # -- what a request is made of ----------------------------------------------------------------------------------------
-def _lines(target: Target, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
-    """The headers as they are sent. Values are checked and never shown: they are where tokens are."""
+def _lines(target: HttpTarget, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+    """The headers as they are sent. Values are checked but never shown: they may contain tokens."""
     every = {b"host": target.netloc, b"user-agent": b"hipq", b"accept": b"*/*", b"accept-encoding": b"gzip"}
     if target.login:
         every[b"authorization"] = target.login
@@ -189,17 +190,17 @@ def _lines(target: Target, headers: Mapping[str, str]) -> list[tuple[bytes, byte
     return list(every.items())
 
 
-def _target(url: str) -> Target:
+def _target(url: str) -> HttpTarget:
     try:
         parts = httpx2.URL(url)
         scheme, host, port = parts.scheme, parts.raw_host.decode(), parts.port
-        host.encode("idna")  # as the resolver will do it
+        host.encode("idna")  # the resolver will do the same
     except (httpx2.InvalidURL, TypeError, UnicodeError, ValueError):
         raise Invalid("this is no URL that HTTP understands; it looks like https://server/path") from None
     if scheme not in ("http", "https") or not _HOST.fullmatch(host) or not 0 < (port or 1) < 65_536 or port == 0:
         raise Invalid(f"this is no URL of HTTP: {scheme!r:.20} to {host!r:.60}; it looks like https://server/path")
     login = f"{parts.username}:{parts.password}".encode() if parts.userinfo else b""
-    return Target(
+    return HttpTarget(
         httpcore2.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=port, target=parts.raw_path),
         host,
         parts.netloc,
@@ -221,14 +222,14 @@ def _pool(proxy: str) -> httpcore2.ConnectionPool:
                 max_connections=CONNECTIONS,
                 max_keepalive_connections=CONNECTIONS,
                 keepalive_expiry=IDLE_SECONDS,
-                retries=0,  # at most once
-                network_backend=Network(),
+                retries=0,  # a request is sent at most once
+                network_backend=HttpNetwork(),
             )
         return _pools[proxy]
 
 
-def _proxy(target: Target) -> str:
-    """The proxy that $HTTPS_PROXY and its like name for this; "" = none."""
+def _proxy(target: HttpTarget) -> str:
+    """The proxy that $HTTPS_PROXY and its like name for this URL; "" = none."""
     global _proxies
     if _proxies is None:
         _proxies = getproxies()
@@ -250,7 +251,8 @@ def _through(proxy: str) -> httpcore2.Proxy:
 
 
 def _forget() -> None:
-    """In a forked child: the connections are the parent's. No lock is taken: a thread that is not here may hold it."""
+    """Forget the pools in a forked child: their connections belong to the parent. No lock is taken, because a thread
+    of the parent may hold it."""
     global _lock, _proxies
     _lock, _proxies = threading.Lock(), None
     pools = list(_pools.values())

@@ -1,7 +1,7 @@
-"""Connections that keep to a time: what is a time-out elsewhere is here the moment when all must be over.
+"""Connections with a deadline: a time-out here is the moment when the whole exchange must be over.
 
-The pool of httpcore2 hands on, for each step, what the request said. The library's own connections give each single
-read and write that long, so that a server which sends a byte now and then is never late; here each gets what is left.
+httpcore2's pool passes the request's time-out on to each step. The library's own connections grant it to every single
+read and write, so a server that sends a byte now and then is never late; here each step gets the time that is left.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 import httpcore2
 
 PIECE: Final = 64 << 10
-"""Written at once."""
+"""Bytes written at a time."""
 
 
 def _left(end: float | None, late: type[Exception] = httpcore2.ReadTimeout) -> float:
@@ -26,7 +26,7 @@ def _left(end: float | None, late: type[Exception] = httpcore2.ReadTimeout) -> f
     return left
 
 
-class Stream(httpcore2.NetworkStream):
+class HttpStream(httpcore2.NetworkStream):
     def __init__(self, inner: httpcore2.NetworkStream) -> None:
         self._inner = inner
 
@@ -39,13 +39,13 @@ class Stream(httpcore2.NetworkStream):
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
-    ) -> Stream:
+    ) -> HttpStream:
         try:
             left = _left(timeout, httpcore2.ConnectTimeout)
         except httpcore2.ConnectTimeout:
             self.close()
             raise
-        return Stream(self._inner.start_tls(ssl_context, server_hostname, left))
+        return HttpStream(self._inner.start_tls(ssl_context, server_hostname, left))
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
@@ -54,12 +54,12 @@ class Stream(httpcore2.NetworkStream):
         self._inner.close()
 
 
-class Network(httpcore2.NetworkBackend):
+class HttpNetwork(httpcore2.NetworkBackend):
     ERRORS: Final = (
         httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.ProxyError,
         httpcore2.UnsupportedProtocol, OSError,
     )  # fmt: skip
-    """What an exchange may raise."""
+    """The errors that an exchange may raise."""
 
     def __init__(self) -> None:
         self._inner = httpcore2.SyncBackend()
@@ -71,15 +71,15 @@ class Network(httpcore2.NetworkBackend):
         timeout: float | None = None,
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> Stream:
-        """To the first of the host's addresses that answers; each gets its share of the time. How long it takes to find
-        the addresses is up to the system's resolver: that cannot be interrupted."""
+    ) -> HttpStream:
+        """Connect to the first of the host's addresses that answers; each gets its share of the time. The time to
+        look the addresses up is up to the system's resolver, which cannot be interrupted."""
         every = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
         found = list(dict.fromkeys(str(where[0]) for *_, where in every))
         for number, one in enumerate(found, 1):
             share = _left(timeout, httpcore2.ConnectTimeout) / (len(found) - number + 1)
             try:
-                return Stream(self._inner.connect_tcp(one, port, share, local_address, socket_options))
+                return HttpStream(self._inner.connect_tcp(one, port, share, local_address, socket_options))
             except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                 if number == len(found):
                     raise
@@ -87,7 +87,7 @@ class Network(httpcore2.NetworkBackend):
 
 
 def why(error: BaseException, seconds: float) -> str:
-    """What went wrong, in words. The library's own are shown only where they cannot contain what was sent."""
+    """What went wrong, in words. The library's own words are shown only where they cannot contain what was sent."""
     cause = error.args[0] if error.args and isinstance(error.args[0], OSError) else error
     match error:
         case httpcore2.PoolTimeout():

@@ -1,6 +1,7 @@
 """Kafka: `kafka://user:password@h1:9092,h2:9092/TOPIC?group=shop&any.librdkafka.option=value`.
 
-An option with a dot is given to librdkafka as it is. A user, and no `security.protocol`: SASL_PLAINTEXT with PLAIN.
+An option with a dot is given to librdkafka as it is. A user without `security.protocol` means SASL_PLAINTEXT with
+PLAIN.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from hipq.errors import Invalid
 from hipq.transports import kafka_sender
 from hipq.transports.address import Address
 from hipq.transports.base import Checkpoints, Message
-from hipq.transports.kafka_client import NO_TOPIC, Log, Trouble, client
+from hipq.transports.kafka_client import NO_TOPIC, BackgroundError, Log, client
 from hipq.transports.kafka_sender import KafkaSender
 
 REACH_SECONDS: Final = 5.0
 """How long a new source looks for its server."""
 RETURN_SECONDS: Final = 0.5
-"""How long a connection that broke may take to be back, or to say why not."""
+"""How long a broken connection may take to come back, or to say why not."""
 LOOK_SECONDS: Final = 0.2
 GATHER_SECONDS: Final = 0.002
 GIVE_UP_SECONDS: Final = 1.0
@@ -37,36 +38,37 @@ _CONSUMER: Final = {
     "enable.auto.commit": "false",
     "enable.auto.offset.store": "false",
     "auto.offset.reset": "earliest",
-    "session.timeout.ms": "8000",  # a killed process's partitions are somebody else's after ten seconds
+    "session.timeout.ms": "8000",  # a killed process's partitions go to another consumer after ten seconds
     "socket.timeout.ms": "10000",
     "queued.min.messages": "2000",
     "queued.max.messages.kbytes": "16384",
     "fetch.max.bytes": "8388608",
-    "fetch.queue.backoff.ms": "5",  # else a queue that was full is filled again only after a second
+    "fetch.queue.backoff.ms": "5",  # otherwise a queue that was full is filled again only after a second
 }
 _OURS: Final = {
     "bootstrap.servers", "metadata.broker.list", "group.id", "enable.auto.commit", "enable.auto.offset.store",
     "enable.partition.eof", "request.required.acks", "enable.idempotence", "message.timeout.ms", "delivery.timeout.ms",
     "message.send.max.retries", "transactional.id", "plugin.library.paths",
 }  # fmt: skip
-"""What the promises of `base` hang on, and what would run code."""
+"""Options that the promises of `base` depend on, and options that would run code."""
 
 _E: Final = KafkaError
 _PASSING: Final = {
     _E._PARTITION_EOF, _E._TRANSPORT, _E._TIMED_OUT,
-    _E._MAX_POLL_EXCEEDED,  # the group went on without us, and takes us in again
-    _E._BAD_MSG, _E._BAD_COMPRESSION, _E.INVALID_MSG,  # a record nobody can read: librdkafka goes on with the next
+    _E._MAX_POLL_EXCEEDED,  # the group went on without this consumer, and lets it join again
+    _E._BAD_MSG, _E._BAD_COMPRESSION, _E.INVALID_MSG,  # a record that nobody can read: librdkafka goes on with the next
 }  # fmt: skip
 _NOT_OURS_NOW: Final = {
     _E.ILLEGAL_GENERATION, _E.UNKNOWN_MEMBER_ID, _E.REBALANCE_IN_PROGRESS, _E.FENCED_INSTANCE_ID,
     _E.STALE_MEMBER_EPOCH, _E._ASSIGNMENT_LOST,
 }  # fmt: skip
-"""The group has given our partitions to somebody else, to whom the messages come again."""
+"""Errors that mean that the group gave our partitions to another consumer, which gets the messages again."""
 
 
 _HEADERS_OF: Final = methodcaller("headers")
-"""For a header whose name is not UTF-8, confluent-kafka returns a list with holes and leaves an error set. A plain call
-does not look for that error on Python 3.13, and the holes end the process; a call from C code does look."""
+"""Reads a record's headers from C code. For a header whose name is not UTF-8, confluent-kafka returns a list with
+holes and leaves an error set; a plain call on Python 3.13 does not look for that error, and the holes end the
+process."""
 
 
 def check(address: Address) -> None:
@@ -85,7 +87,7 @@ def sender(address: Address) -> KafkaSender:
     return KafkaSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> KafkaSource:  # noqa: ARG001 (the server has groups)
+def source(address: Address, group: str, checkpoints: Checkpoints) -> KafkaSource:  # noqa: ARG001 (the server has groups)
     check(address)
     return KafkaSource(address, address.options.get("group", group))
 
@@ -100,11 +102,11 @@ class KafkaSource:
         if not group:
             raise Invalid(f"{address}: say which group reads it, with ?group=NAME")
         self._address = address
-        self._trouble = Trouble(address)
-        self._consumer = client(address, Consumer, {**_settings(address, group), "error_cb": self._trouble})
+        self._background = BackgroundError(address)
+        self._consumer = client(address, Consumer, {**_settings(address, group), "error_cb": self._background})
         try:
-            # it has subscribed to nothing yet, so what it says when asked for records are errors
-            self._trouble.look(self._consumer, REACH_SECONDS, hear=lambda: self._consume(1, 0))
+            # nothing is subscribed yet, so polling for records returns only errors
+            self._background.look(self._consumer, REACH_SECONDS, poll_errors=lambda: self._consume(1, 0))
             self._consumer.subscribe([address.name])
         except BaseException:
             self.close()
@@ -112,12 +114,14 @@ class KafkaSource:
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         records = self._consume(1, seconds)
-        if not records and self._trouble.heard:  # librdkafka does not always say when the last server has gone
+        if (
+            not records and self._background.has_error
+        ):  # librdkafka does not always report that the last server has gone
             records = self._consume(1, RETURN_SECONDS)
             if not records:
-                self._trouble.look(self._consumer, LOOK_SECONDS)
+                self._background.look(self._consumer, LOOK_SECONDS)
         if records:
-            self._trouble.clear()
+            self._background.clear()
             records += self._consume(most - 1, GATHER_SECONDS) if most > 1 else []
         return [_message(one) for one in records]
 
@@ -126,7 +130,8 @@ class KafkaSource:
         for message in messages:
             partition, offset = message.handle
             ends[partition] = max(ends.get(partition, 0), offset + 1)
-        # what the group has taken from us meanwhile comes again to its new reader: our word would put that one back
+        # Partitions that the group took from this consumer meanwhile are left out: a commit would set back their new
+        # reader.
         ours = {one.partition for one in self._consumer.assignment()}
         ends = {partition: end for partition, end in ends.items() if partition in ours}
         if not ends:
@@ -138,7 +143,7 @@ class KafkaSource:
             errors = [refused.args[0]]
         for error in errors:
             if error is not None and error.code() not in _NOT_OURS_NOW:
-                raise self._trouble.error(error)
+                raise self._background.error(error)
 
     def lag(self) -> int | None:
         ours = self._consumer.assignment()
@@ -148,21 +153,21 @@ class KafkaSource:
         try:
             for one in self._consumer.committed(ours, timeout=REACH_SECONDS):
                 low, high = self._consumer.get_watermark_offsets(one, cached=True)
-                if high < 0:  # nothing was fetched from it yet
+                if high < 0:  # nothing was fetched from this partition yet
                     low, high = self._consumer.get_watermark_offsets(one, timeout=REACH_SECONDS)
                 total += max(0, high - max(one.offset, low, 0))
         except KafkaException as refused:
-            raise self._trouble.error(refused.args[0]) from None
+            raise self._background.error(refused.args[0]) from None
         return total
 
     def close(self) -> None:
         closing = threading.Thread(target=self._leave, name="hipq-kafka-close", daemon=True)
         closing.start()
-        closing.join(CLOSE_SECONDS)  # it tells the group, whose server may hang
+        closing.join(CLOSE_SECONDS)  # closing tells the group, whose server may hang
 
     def _leave(self) -> None:
-        """Give the partitions up first. A rebalance that is met by `close` may wait for ever for a librdkafka that is
-        ending, and confluent-kafka holds Python's lock while it does: the whole process stands still."""
+        """Unassign the partitions before closing. A rebalance during `close` may wait for ever for the ending
+        librdkafka, and confluent-kafka holds Python's lock meanwhile: the whole process would stand still."""
         with contextlib.suppress(KafkaException, RuntimeError):
             self._consumer.unsubscribe()
             until = time.monotonic() + GIVE_UP_SECONDS
@@ -177,7 +182,7 @@ class KafkaSource:
             if error is None:
                 found.append(record)
             elif error.fatal() or not (error.code() in _PASSING or error.retriable()) or error.code() in NO_TOPIC:
-                raise self._trouble.error(error)
+                raise self._background.error(error)
             else:
                 Log.log(logging.DEBUG, "%s: %s", self._address, error.str())
         return found
@@ -199,7 +204,8 @@ def _headers(record: Record) -> dict[str, str]:
     try:
         pairs: Any = _HEADERS_OF(record) or ()
         return {name: _text(value) for name, value in pairs}
-    except (UnicodeDecodeError, SystemError):  # the name of one is no text: confluent-kafka then gives none of them
+    # a header's name is not text: confluent-kafka then returns no headers at all
+    except (UnicodeDecodeError, SystemError):
         return {}
 
 

@@ -1,4 +1,4 @@
-"""A client of librdkafka, what it says when things go wrong, and the sentences made of that."""
+"""A client of librdkafka, and its errors in sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports.address import Address
 
 CREATION_SECONDS: Final = 2.0
-"""How long a topic may be missing before that is an error: servers that create topics need a moment for it."""
+"""How long a topic may be missing before that is an error: a server that creates topics needs a moment."""
 
 _CLIENT: Final = {"client.id": "hipq", "reconnect.backoff.max.ms": "1000", "socket.keepalive.enable": "true"}
 _E: Final = KafkaError
@@ -24,11 +24,11 @@ _FORBIDDEN: Final = {
 }  # fmt: skip
 _TOO_BIG: Final = {_E.MSG_SIZE_TOO_LARGE, _E.RECORD_LIST_TOO_LARGE, _E.INVALID_RECORD}
 _SILENT: Final = {_E._TIMED_OUT, _E._MSG_TIMED_OUT, _E._TRANSPORT, _E._ALL_BROKERS_DOWN, _E._WAIT_COORD}
-"""There was no answer; why, an earlier event says."""
+"""Errors that say only that there was no answer; an earlier background error says why."""
 
 
 def settings(address: Address) -> dict[str, str]:
-    """What the URL says: the servers, who we are, and librdkafka's own options."""
+    """The settings in a URL: the servers, the login, and librdkafka's own options."""
     login: dict[str, str] = {}
     if address.user or address.password:
         login = {"sasl.username": address.user, "sasl.password": address.password}
@@ -41,7 +41,7 @@ def settings(address: Address) -> dict[str, str]:
 
 
 def client(address: Address, kind: Any, ours: Mapping[str, Any], *, connect: bool = True) -> Any:
-    """A producer or a consumer with these settings, and those of the URL."""
+    """A producer or a consumer with these settings and those of the URL."""
     servers = {} if connect else {"bootstrap.servers": ""}
     try:
         return kind({**_CLIENT, **ours, **settings(address), **servers}, logger=Log)
@@ -60,15 +60,15 @@ def _servers(address: Address) -> str:
 
 
 class Log:
-    """librdkafka would write to standard error by itself."""
+    """A logger that drops messages: librdkafka would write them to standard error."""
 
     @staticmethod
     def log(_level: int, *words: Any) -> None:
         logging.getLogger("hipq").debug(*words)
 
 
-class Trouble:
-    """What librdkafka says went wrong in the background, and the sentence made of it."""
+class BackgroundError:
+    """The last error that librdkafka reported in the background, and the sentence made of it."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -81,17 +81,18 @@ class Trouble:
     def __call__(self, error: KafkaError) -> None:
         if error.code() == _E._ALL_BROKERS_DOWN:
             self.down = True
-        elif self._last is None or self._last.code() != _E._AUTHENTICATION:  # which the next attempts hide
+        # later tries would hide an authentication error
+        elif self._last is None or self._last.code() != _E._AUTHENTICATION:
             self._last = error
             self.down = self.down or error.code() == _E._AUTHENTICATION
 
     @property
-    def heard(self) -> bool:
-        """Whether anything went wrong since all was well."""
+    def has_error(self) -> bool:
+        """Whether librdkafka has reported an error since the last success."""
         return self.down or self._last is not None
 
     def explains(self, error: KafkaError) -> bool:
-        """Whether it is known why."""
+        """Whether the cause of this error is known."""
         return error.code() not in _SILENT or self._last is not None
 
     def error(self, error: KafkaError) -> HipqError:
@@ -118,15 +119,15 @@ class Trouble:
             return "the server did not answer in time"
         return text
 
-    def look(self, client: Any, seconds: float, hear: Callable[[], Any] | None = None) -> None:
-        """Ask for the topic, until there is an answer. With `hear`, which has librdkafka tell us of errors, that nobody
-        is at any address is one too."""
+    def look(self, client: Any, seconds: float, poll_errors: Callable[[], Any] | None = None) -> None:
+        """Ask for the topic until the server answers. `poll_errors` makes librdkafka report its background errors; with
+        it, a server that no address reaches is an error, too."""
         name, now = self._address.name, time.monotonic()
         until, created = now + seconds, now + min(seconds, CREATION_SECONDS)
         while True:
             left = until - time.monotonic()
             try:
-                wait = max(0.01, min(left, 0.2) if hear else left)
+                wait = max(0.01, min(left, 0.2) if poll_errors else left)
                 error = client.list_topics(name, timeout=wait).topics[name].error
                 if error is None or (error.code() not in NO_TOPIC | _FORBIDDEN and error.retriable()):
                     self.clear()
@@ -135,15 +136,15 @@ class Trouble:
                 time.sleep(0 if over else 0.1)
             except KafkaException as refused:
                 error = refused.args[0]
-                if hear:
-                    hear()
-                over = time.monotonic() > until or (hear is not None and self.down)
+                if poll_errors:
+                    poll_errors()
+                over = time.monotonic() > until or (poll_errors is not None and self.down)
             if over:
                 raise self.error(error) from None
 
 
 def _plain(address: Address, text: str) -> str:
-    """What librdkafka says, without anything secret."""
+    """librdkafka's message without anything secret."""
     secret = (value for name, value in address.options.items() if re.search("password|secret|key|token|config", name))
     for one in (address.password, *secret):
         text = text.replace(one, "***") if one else text

@@ -1,9 +1,9 @@
 """Amazon Kinesis: `kinesis://STREAM?region=eu-west-1`.
 
-A record is a body and a partition key, nothing else: the key of the job travels as the partition key, and an answer
-must carry it there or in its body. Headers that tell of the job, or of its trace, are left out; others are refused.
+A record has a body and a partition key, nothing else: the key of the job travels as the partition key, and an answer
+must carry it there or in its body. Headers that name the job or its trace are left out; others are refused.
 
-Who of a group reads which shard, and how far, is noted in hipq's database: see `kinesis_shares`.
+Which source of a group reads which shard, and how far, is kept in hipq's database: see `kinesis_shares`.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from hipq.errors import Invalid
 from hipq.transports import aws
 from hipq.transports.address import Address
 from hipq.transports.base import ATTEMPT_HEADER, JOB_HEADER, KEY_HEADER, Checkpoints, Message, Outgoing
-from hipq.transports.kinesis_shares import Shard, Shares
+from hipq.transports.kinesis_shares import Shard, ShardShares
 
 FULL_PAUSE: Final = 1.0
-"""Seconds until a shard is asked again that has given, or was asked, more than Kinesis allows."""
+"""Seconds until a shard is read again after Kinesis's limit for it was exceeded."""
 
 _STREAM: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _LEFT_OUT: Final = frozenset({KEY_HEADER, JOB_HEADER, ATTEMPT_HEADER, "traceparent", "tracestate"})
@@ -45,18 +45,18 @@ def sender(address: Address) -> KinesisSender:
     return KinesisSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> KinesisSource:  # noqa: ARG001 - the places are the group's
+def source(address: Address, group: str, checkpoints: Checkpoints) -> KinesisSource:  # noqa: ARG001 - the checkpoints are the group's
     check(address)
-    return KinesisSource(address, places)
+    return KinesisSource(address, checkpoints)
 
 
 class KinesisSender:
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._clients = aws.Clients(address)
+        self._clients = aws.SenderClients(address)
 
     def send(self, message: Outgoing, seconds: float) -> None:
-        for name in message.headers:  # one that says "this is an error" must not get lost on the way
+        for name in message.headers:  # a header that marks an error must not get lost
             if name.lower() not in _LEFT_OUT:
                 raise Invalid(f"{self._address}: Kinesis has no headers; put what {name!r:.60} says into the body")
         if len(message.key) > 256:
@@ -71,9 +71,9 @@ class KinesisSender:
 
 
 class KinesisSource:
-    def __init__(self, address: Address, places: Checkpoints) -> None:
+    def __init__(self, address: Address, checkpoints: Checkpoints) -> None:
         self._address = address
-        self._shares = Shares(places, from_now=address.options.get("start") == "latest")
+        self._shares = ShardShares(checkpoints, from_now=address.options.get("start") == "latest")
         self._client: Any = None
         self._threads: ThreadPoolExecutor | None = None
 
@@ -91,10 +91,10 @@ class KinesisSource:
             time.sleep(max(0.0, min([until, self._shares.look_at, *due]) - now))
 
     def done(self, messages: Sequence[Message]) -> None:
-        for job_id, sequence in dict(message.handle for message in messages).items():
-            shard = self._shares.mine.get(job_id)
+        for shard_id, sequence in dict(message.handle for message in messages).items():
+            shard = self._shares.mine.get(shard_id)
             if shard is None:
-                continue  # somebody else has it now, and reads these again
+                continue  # another source has the shard now and reads these again
             shard.kept = sequence
             if shard.is_ended and shard.kept == shard.read:
                 self._shares.finish(shard)
@@ -102,7 +102,7 @@ class KinesisSource:
                 self._shares.keep(shard)
 
     def lag(self) -> int | None:
-        """Kinesis says how old the next record is, not how many there are: 0 or not known."""
+        """0 or None: Kinesis says how old the next record is, not how many there are."""
         mine = self._shares.mine.values()
         return 0 if mine and all(shard.behind == 0 and shard.kept == shard.read for shard in mine) else None
 
@@ -116,7 +116,7 @@ class KinesisSource:
 
     # -- reading ----------------------------------------------------------------------------------------------------
     def _read(self, most: int) -> list[Message]:
-        """Ask the shards whose turn it is, all at once, each for its part of `most`."""
+        """Read the shards that are due in parallel, each for its part of `most`."""
         now = time.monotonic()
         due = [shard for shard in self._shares.mine.values() if shard.due <= now and not shard.is_ended]
         due = sorted(due, key=lambda shard: shard.due)[:most]
@@ -127,11 +127,12 @@ class KinesisSource:
             if isinstance(answer, Exception):
                 problem = self._failed(shard, answer) or problem
                 continue
-            shard.took(answer, time.monotonic())
+            shard.advance(answer, time.monotonic())
             found += [self._message(shard, record) for record in answer.get("Records", ())]
             if shard.is_ended and shard.kept == shard.read:
                 self._shares.finish(shard)
-        if problem is not None and not found:  # what was read must be returned: its shard will not give it again
+        # records already read must be returned: their shard will not return them again
+        if problem is not None and not found:
             raise problem
         return found
 
@@ -143,7 +144,7 @@ class KinesisSource:
         return list(self._threads.map(lambda shard: self._records(shard, limit), shards))
 
     def _records(self, shard: Shard, limit: int) -> Any:
-        """What the shard has now, or the error."""
+        """The shard's next records, or the error."""
         try:
             shard.iterator = shard.iterator or self._iterator(shard)
             return self._client.get_records(ShardIterator=shard.iterator, Limit=limit)
@@ -157,14 +158,14 @@ class KinesisSource:
         except ClientError as error:
             if aws.code(error) != "InvalidArgumentException" or not shard.read:
                 raise
-            # Where we were is older than what Kinesis still has: go on with the oldest it has.
+            # The position is older than Kinesis's oldest record: go on with the oldest one.
             answer = self._client.get_shard_iterator(
                 StreamName=name, ShardId=shard.id, ShardIteratorType="TRIM_HORIZON"
             )
         return str(answer["ShardIterator"])
 
     def _failed(self, shard: Shard, error: Exception) -> Exception | None:
-        """What to do about it; the error to raise, if it is one that waiting does not mend."""
+        """Handle a shard's error; returns the error to raise if waiting does not mend it."""
         if aws.code(error) == "ExpiredIteratorException":
             shard.iterator = ""
             return None
@@ -184,7 +185,7 @@ class KinesisSource:
         )
 
     def _listed(self) -> tuple[dict[str, Any], float]:
-        """The shards there are, by their ids, and what time it is on the server."""
+        """The stream's shards by their ids, and the server's time."""
         with aws.errors(self._address):
             if self._client is None:
                 self._client = aws.client(self._address, connect=5, read=10, attempts=2)

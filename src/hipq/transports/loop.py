@@ -1,6 +1,6 @@
-"""An event loop in a thread of its own, for client libraries that have no other way.
+"""An event loop in a thread of its own, for client libraries that have only an asynchronous interface.
 
-The loop goes on while nobody asks for anything: heartbeats are answered while a transaction takes its time.
+The loop runs all the time, so that heartbeats are answered while the caller's transaction takes its time.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ class Loop:
         self._loop.close()
 
     def call(self, work: Coroutine[Any, Any, T], seconds: float) -> T:
-        """Do this on the loop and wait for it. TimeoutError after so long: then it is cancelled."""
+        """Run a coroutine on the loop and wait for it. After `seconds` it is cancelled, and TimeoutError is raised."""
         if not self._thread.is_alive():
             work.close()
             raise TimeoutError("the event loop has ended")
         try:
             return asyncio.run_coroutine_threadsafe(asyncio.wait_for(work, seconds), self._loop).result()
-        except CancelledError:  # of which asyncio has one of its own
+        except CancelledError:  # asyncio has a CancelledError of its own
             raise TimeoutError("it was cancelled") from None
 
     def close(self) -> None:
-        """What still runs on it is cancelled."""
+        """Cancel what still runs on the loop, and end it."""
 
         async def end() -> None:
             others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
@@ -54,10 +54,10 @@ class Loop:
 
 
 def cut(writer: asyncio.StreamWriter | None) -> None:
-    """End a connection at once: what the server does not have yet, it does not get."""
+    """Abort a connection at once: bytes that the server does not have yet are never sent."""
     if writer is None:
         return
     with suppress(OSError):
-        linger = struct.pack("ii", 1, 0)  # else the kernel goes on sending what is in its buffer
+        linger = struct.pack("ii", 1, 0)  # otherwise the kernel goes on sending its buffer
         writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     writer.transport.abort()

@@ -1,14 +1,14 @@
 """MQTT 5: `mqtt://user:password@server:1883/topic/with/levels`, `mqtts://` for TLS. Listening takes + and # too.
 
-Options: `group`; `expiry`: for so many seconds the server keeps what comes while nobody listens (604800, a week);
-`share`: among so many sessions of the group messages are dealt out (1). A session has a fixed name, since to the server
-that name is who has what was not acknowledged; which source serves which session is claimed through `Places`. A source
-that gets no session stands by, and one that sees a session free for a while serves that too, and keeps it: it does not
-give it back to a source that comes later and then stands by.
+Options: `group`; `expiry`: the seconds for which the server keeps messages while nobody listens (604800, a week);
+`share`: the number of sessions of the group among which messages are divided (1). A session has a fixed name, because
+the server keeps unacknowledged messages by that name; which source serves which session is claimed through
+`Checkpoints`. A source without a session stands by. A source that sees a session free for a while serves that one too,
+and keeps it, even if another source starts later and stands by.
 
-Of a message the user properties are the headers and the correlation data is the key. MQTT gives no ids: hipq's sender
-writes one (`hipq-id`); messages without it that are equal in all, topic to properties, are one message. A server keeps
-a message for the sessions it has: what is sent before anybody has listened is confirmed, and gone.
+A message's user properties are its headers, and its correlation data is the key. MQTT has no message ids: hipq's sender
+writes one (`hipq-id`), and messages without it that are equal in all, topic to properties, are one message. A server
+keeps a message only for the sessions that exist: a message sent before anybody has listened is confirmed, and gone.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from paho.mqtt.enums import MQTTErrorCode
 from hipq.errors import HipqError, Invalid
 from hipq.transports.address import Address
 from hipq.transports.base import Checkpoints, Message
-from hipq.transports.mqtt_connection import CLOSE_SECONDS, OPEN_SECONDS, Connection, server
+from hipq.transports.mqtt_connection import CLOSE_SECONDS, OPEN_SECONDS, MqttConnection, server
 from hipq.transports.mqtt_packet import FORBIDDEN, Arrived, message_of
 from hipq.transports.mqtt_sender import MqttSender
 
 WEEK: Final = 604_800
-TEND_SECONDS: Final = 1.0
+RENEW_SECONDS: Final = 1.0
 """How often a source renews its claims; without any, how often it tries to get one."""
 LOOK_SECONDS: Final = 2.0
 FREE_SECONDS: Final = 10.0
-"""For so long another session must have been free before a source that has one serves that too."""
+"""Seconds for which another session must have been free before a source that has one serves it, too."""
 TRIES: Final = 8
 """Sessions tried at a time by a source that has none."""
 LINGER_SECONDS: Final = 0.001
-"""While more keep coming within it, they go into the same batch."""
+"""Messages that follow each other within this time go into the same batch."""
 
 
 def check(address: Address) -> None:
@@ -65,27 +65,27 @@ def sender(address: Address) -> MqttSender:
     return MqttSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> MqttSource:
+def source(address: Address, group: str, checkpoints: Checkpoints) -> MqttSource:
     check(address)
-    return MqttSource(address, address.options.get("group") or group, places)
+    return MqttSource(address, address.options.get("group") or group, checkpoints)
 
 
-class _Inlet(Connection):
+class _SessionConnection(MqttConnection):
     """A connection that serves one session of the group."""
 
-    def __init__(self, address: Address, name: str, came: Callable[[_Inlet, Arrived], None]) -> None:
-        self._came = came
+    def __init__(self, address: Address, name: str, deliver: Callable[[_SessionConnection, Arrived], None]) -> None:
+        self._deliver = deliver
         self._asked: dict[int, Future[None]] = {}
         self.closing = False
         super().__init__(address, name)
         self.client.on_unsubscribe = self._on_unsubscribe
 
     def arrived(self, message: Arrived) -> None:
-        self._came(self, message)
+        self._deliver(self, message)
 
     @property
     def is_blocked(self) -> bool:
-        """Whether it may be made to wait."""
+        """Whether the reading thread may be made to wait for room."""
         return self.failed is None and not self.closing and self._granted.done()
 
     def acknowledge(self, number: int) -> None:
@@ -93,14 +93,14 @@ class _Inlet(Connection):
             self._lost("the connection broke")
 
     def close(self) -> None:
-        """Ask the server something first: its reply says that it has read all acknowledgements. Else it may see whoever
-        has the session next before it reads them, and they come again."""
+        """Close the connection after a round trip: the server's reply shows that it has read all acknowledgements.
+        Otherwise it might deliver those messages again to the session's next source."""
         number = self.client.unsubscribe("hipq/nothing")[1] if self.failed is None else None
         if number is not None:
             try:
                 self._asked.setdefault(number, Future()).result(CLOSE_SECONDS)
             except (TimeoutError, HipqError):
-                pass  # then they may come again
+                pass  # on an error the messages may be delivered again
         super().close()
 
     def ended(self, error: HipqError) -> None:
@@ -116,16 +116,16 @@ class _Inlet(Connection):
 
 
 class MqttSource:
-    """The sessions it has claimed, each with its connection; what comes on all of them is in one line."""
+    """The claimed sessions, each with its connection; messages of all of them wait in one deque."""
 
-    def __init__(self, address: Address, group: str, places: Checkpoints) -> None:
-        self._address, self._group, self._places = address, group, places
+    def __init__(self, address: Address, group: str, checkpoints: Checkpoints) -> None:
+        self._address, self._group, self._checkpoints = address, group, checkpoints
         self._share = address.number("share", 1, 1, 64)
         self._expiry = address.number("expiry", WEEK, 60, 4_294_967_294)
-        self._inlets: dict[str, _Inlet] = {}
+        self._connections: dict[str, _SessionConnection] = {}
         self._free: dict[str, float] = {}
-        self._tend_at = self._look_at = 0.0
-        self._line: deque[tuple[_Inlet, Arrived]] = deque()
+        self._renew_at = self._look_at = 0.0
+        self._arrived: deque[tuple[_SessionConnection, Arrived]] = deque()
         self._held = self._most = 0
         self._changed = threading.Condition()
 
@@ -134,17 +134,17 @@ class MqttSource:
         self._most = most
         while True:
             now = time.monotonic()
-            self._serve_forks(most, now)
-            messages = self._take(most, min(until, self._tend_at) - now)
+            self._renew_claims(most, now)
+            messages = self._take(most, min(until, self._renew_at) - now)
             if messages or time.monotonic() >= until:
                 return messages
 
     def done(self, messages: Sequence[Message]) -> None:
-        """What can no longer be acknowledged, since its connection broke, comes again; the next `receive` says so."""
+        """Acknowledge messages. If their connection broke they are delivered again, and the next `receive` raises."""
         for message in messages:
-            inlet, number = message.handle
-            if number:  # without one it was sent with QoS 0, and nobody waits for a confirmation
-                inlet.acknowledge(number)
+            connection, number = message.handle
+            if number:  # a message with QoS 0 has no number and needs no acknowledgement
+                connection.acknowledge(number)
         with self._changed:
             self._held -= len(messages)
             self._changed.notify_all()
@@ -154,57 +154,59 @@ class MqttSource:
 
     def close(self) -> None:
         until = time.monotonic() + 3 * CLOSE_SECONDS
-        for part in list(self._inlets):
+        for part in list(self._connections):
             try:
                 self._give_up(part, gently=time.monotonic() < until)
-                self._places.leave(part)
+                self._checkpoints.leave(part)
             except Exception:
-                pass  # the claim ends by itself
+                pass  # the claim runs out by itself
 
     # -- how --------------------------------------------------------------------------------------------------------
-    def _came(self, inlet: _Inlet, message: Arrived) -> None:
-        """Put it into the line, in paho's thread, which waits while there is no room: not every server keeps to the
-        number of messages it was told to send at most. Not before it is subscribed: what a session has waiting comes
-        ahead of the reply to that, and nobody makes room before the reply is there."""
+    def _deliver(self, connection: _SessionConnection, message: Arrived) -> None:
+        """Store a message, in paho's thread, which waits while there is no room: not every server respects the
+        receive maximum. It does not wait before the subscription is confirmed: the session's old messages arrive
+        ahead of that reply, and nobody makes room before it."""
         with self._changed:
-            while inlet.is_blocked and len(self._line) + self._held >= self._most:
+            while connection.is_blocked and len(self._arrived) + self._held >= self._most:
                 self._changed.wait(CLOSE_SECONDS / 2)
-            if not inlet.closing:
-                self._line.append((inlet, message))
+            if not connection.closing:
+                self._arrived.append((connection, message))
                 self._changed.notify_all()
 
     def _take(self, most: int, seconds: float) -> list[Message]:
         with self._changed:
-            if not self._changed.wait_for(lambda: self._line, max(seconds, 0)):
+            if not self._changed.wait_for(lambda: self._arrived, max(seconds, 0)):
                 return []
         before, limit = 0, time.monotonic() + 10 * LINGER_SECONDS
-        while before < len(self._line) < most and time.monotonic() < limit:
-            before = len(self._line)
+        while before < len(self._arrived) < most and time.monotonic() < limit:
+            before = len(self._arrived)
             time.sleep(LINGER_SECONDS)
         with self._changed:
-            found = [self._line.popleft() for _ in range(min(most - self._held, len(self._line)))]
-            messages = [message_of(came, (inlet, came.number)) for inlet, came in found if inlet.failed is None]
+            found = [self._arrived.popleft() for _ in range(min(most - self._held, len(self._arrived)))]
+            messages = [
+                message_of(one, (connection, one.number)) for connection, one in found if connection.failed is None
+            ]
             self._held += len(messages)
             self._changed.notify_all()
         return messages
 
-    def _serve_forks(self, most: int, now: float) -> None:
-        """Go on having what it has, and see to it that every session is somebody's."""
-        for part, inlet in list(self._inlets.items()):
-            if inlet.failed:
-                ours = self._places.keep(part, "")
-                if ours and not inlet.taken_over:
-                    raise inlet.failed from None
-                self._give_up(part)  # a server may not say that another has the session now
+    def _renew_claims(self, most: int, now: float) -> None:
+        """Renew the source's claims, and make sure that every session is served."""
+        for part, connection in list(self._connections.items()):
+            if connection.failed:
+                ours = self._checkpoints.keep(part, "")
+                if ours and not connection.taken_over:
+                    raise connection.failed from None
+                self._give_up(part)  # a server may not say that another source has the session now
                 if ours:
-                    self._places.leave(part)
-        if now < self._tend_at:
+                    self._checkpoints.leave(part)
+        if now < self._renew_at:
             return
-        self._tend_at = now + TEND_SECONDS
-        for part in list(self._inlets):
-            if not self._places.keep(part, ""):
+        self._renew_at = now + RENEW_SECONDS
+        for part in list(self._connections):
+            if not self._checkpoints.keep(part, ""):
                 self._give_up(part)
-        if not self._inlets:
+        if not self._connections:
             self._begin(most)
         elif now >= self._look_at:
             self._look_at = now + LOOK_SECONDS
@@ -212,61 +214,63 @@ class MqttSource:
 
     def _begin(self, most: int) -> None:
         for part in self._others()[:TRIES]:
-            if self._places.take(part) is not None:
+            if self._checkpoints.take(part) is not None:
                 return self._serve(part, most)
         return None
 
     def _adopt(self, most: int, now: float) -> None:
-        """Look at one of the others: is it free, and was it before?"""
+        """Look at one of the other sessions, and serve it if it was free at the last looks, too."""
         others = self._others()
         ripe = [part for part in others if now - self._free.get(part, now) > FREE_SECONDS]
         for part in (ripe or others)[:1]:
-            if self._places.take(part) is None:
+            if self._checkpoints.take(part) is None:
                 self._free.pop(part, None)
             elif part in ripe:
                 self._free.pop(part)
                 self._serve(part, most)
             else:
-                self._places.leave(part)
+                self._checkpoints.leave(part)
                 self._free.setdefault(part, now)
 
     def _others(self) -> list[str]:
-        """The sessions it does not have, mixed, with those of a time when `share` was larger: what was kept for them is
-        still to be fetched."""
+        """The sessions this source does not have, in random order. They include those of a time when `share` was
+        larger: messages may still be kept for them."""
         known = {f"session-{number}" for number in range(self._share)}
-        known |= {part for part in self._places.read() if re.fullmatch("session-[0-9]{1,2}", part)}
-        others = sorted(known - set(self._inlets))
+        known |= {part for part in self._checkpoints.read() if re.fullmatch("session-[0-9]{1,2}", part)}
+        others = sorted(known - set(self._connections))
         random.shuffle(others)
         return others
 
     def _serve(self, part: str, most: int) -> None:
         number = int(part.partition("-")[2])
         digest = hashlib.blake2b(f"{self._group}\n{self._address.name}\n{number}".encode(), digest_size=9).hexdigest()
-        inlet = _Inlet(self._address, f"hipq-{digest}", self._came)  # of 23 characters: all that a server must take
+        connection = _SessionConnection(
+            self._address, f"hipq-{digest}", self._deliver
+        )  # 23 characters: the longest name that every server must accept
         shared, alone = f"$share/{_level(self._group)}/{self._address.name}", self._address.name
         topic = "" if number >= self._share else shared if self._share > 1 else alone
         try:
             room = max(1, min(most // self._share, 65_535))
-            inlet.open(OPEN_SECONDS, expiry=self._expiry, receive_maximum=room)
-            inlet.subscribe(topic, [other for other in (shared, alone) if other != topic])
+            connection.open(OPEN_SECONDS, expiry=self._expiry, receive_maximum=room)
+            connection.subscribe(topic, [other for other in (shared, alone) if other != topic])
         except BaseException:
-            inlet.abort()
-            self._places.leave(part)
+            connection.abort()
+            self._checkpoints.leave(part)
             raise
-        self._inlets[part] = inlet
+        self._connections[part] = connection
 
     def _give_up(self, part: str, *, gently: bool = True) -> None:
-        inlet = self._inlets.pop(part)
+        connection = self._connections.pop(part)
         with self._changed:
-            inlet.closing = True  # its thread may be waiting for room
+            connection.closing = True  # its thread may be waiting for room
             self._changed.notify_all()
         if gently:
-            inlet.close()
+            connection.close()
         else:
-            inlet.abort()
+            connection.abort()
 
 
 def _level(group: str) -> str:
-    """The group as a level of a topic."""
+    """The group's name as a level of a topic."""
     plain = re.sub("[^A-Za-z0-9_.-]", "_", group)[:100]
     return plain if plain == group else f"{plain}-{hashlib.blake2b(group.encode(), digest_size=4).hexdigest()}"

@@ -25,9 +25,9 @@ from hipq.transports.mqtt_packet import Arrived, read
 OPEN_SECONDS: Final = 5.0
 CLOSE_SECONDS: Final = 1.0
 KEEP_ALIVE: Final = 30
-"""Seconds of silence after which both sides ask whether the other is there."""
+"""Seconds of silence after which each side checks whether the other is alive."""
 
-new_properties: Any = Properties  # it has no types
+new_properties: Any = Properties  # paho's class has no types
 _CALLBACKS: Final = (
     "on_connect", "on_disconnect", "on_subscribe", "on_unsubscribe", "on_publish", "died", "arrived",
 )  # fmt: skip
@@ -38,8 +38,8 @@ def server(address: Address) -> tuple[str, int]:
 
 
 class _Client(paho.Client):
-    """paho's client, reading messages by itself: paho takes a message whose properties it dislikes for the end of the
-    connection, so that it comes again for ever; and needs four times as long."""
+    """paho's client with a reader of its own. paho takes a message with bad properties for the end of the
+    connection, so the message would be delivered for ever; paho's reader also needs four times as long."""
 
     arrived: Callable[[Arrived], None]
     died: Callable[[str], None]
@@ -54,16 +54,16 @@ class _Client(paho.Client):
         why = "the connection ended"
         try:
             return super().loop_forever(timeout)
-        except Exception as error:  # else the thread would end with a traceback
+        except Exception as error:  # otherwise the thread would end with a traceback
             why = f"{type(error).__name__}: {error}"
             return MQTTErrorCode.MQTT_ERR_PROTOCOL
         finally:
-            self.died(why)  # paho does not always say so, for instance if the process has too many files open
+            self.died(why)  # paho does not always report it, for instance if the process has too many files open
 
 
-class Connection:
-    """From its start to its end, with paho's thread. It is never connected again: numbers by which messages are
-    acknowledged mean others then, and paho would send again what it had not heard of."""
+class MqttConnection:
+    """A connection with paho's thread. It is never reconnected, because the numbers that acknowledge messages would
+    then mean other messages, and paho would send unconfirmed messages again."""
 
     def __init__(self, address: Address, name: str) -> None:
         self._address = address
@@ -93,7 +93,7 @@ class Connection:
         self.client.arrived = self.arrived
 
     def open(self, seconds: float, *, expiry: int = 0, receive_maximum: int = 65_535) -> Any:
-        """Connect; what the server says of itself."""
+        """Connect; returns the server's properties."""
         wanted: Any = new_properties(PacketTypes.CONNECT)
         wanted.SessionExpiryInterval = expiry
         wanted.ReceiveMaximum = receive_maximum
@@ -107,13 +107,14 @@ class Connection:
         except HipqError:
             self.close()
             raise
-        except (OSError, ValueError) as error:  # of which a time-out is one
+        except (OSError, ValueError) as error:  # a time-out is an OSError, too
             self.abort()
             encrypted = self._address.scheme == "mqtts"
             raise self._unavailable(_meaning(error, self._host, self._port, seconds, encrypted)) from None
 
     def subscribe(self, topic: str, unwanted: Sequence[str]) -> None:
-        """Have these topics and no others. The server still has the session's subscriptions of last time."""
+        """Subscribe to this topic and unsubscribe the others, which the server may have kept from an earlier
+        session."""
         if unwanted:
             self.client.unsubscribe(list(unwanted))
         if not topic:
@@ -133,14 +134,14 @@ class Connection:
             raise self._unavailable(f"the server does not let {self._user} listen to this ({reason})")
 
     def close(self) -> None:
-        """Send what waits to be sent, tell the server, and end the thread."""
+        """Send what is buffered, disconnect, and end the thread."""
         if self.failed is None and self.client.disconnect() == MQTTErrorCode.MQTT_ERR_SUCCESS:
             self._over.wait(CLOSE_SECONDS)
             self._ended(CLOSE_SECONDS)
         self.abort()
 
     def abort(self) -> None:
-        """End it at once. What is still in a buffer on its way out is not sent."""
+        """Abort the connection at once. Bytes still in a buffer are never sent."""
         connection: Any = self.client.socket()
         self._lost("the connection was closed")
         if connection is not None:
@@ -151,10 +152,10 @@ class Connection:
                 pass  # it is closed already
         if self._ended(CLOSE_SECONDS):
             for name in _CALLBACKS:
-                setattr(self.client, name, None)  # a circle of references would keep its sockets open
+                setattr(self.client, name, None)  # a reference cycle would keep the sockets open
 
     def _ended(self, seconds: float) -> bool:
-        """Wait for the thread. Not by paho's `loop_stop`, which fails if the thread ends at that moment."""
+        """Wait for the thread to end. paho's `loop_stop` fails if the thread ends at that moment."""
         if not self._started:
             return True
         try:
@@ -165,10 +166,10 @@ class Connection:
         return not thread.is_alive()
 
     def arrived(self, message: Arrived) -> None:
-        """Nothing comes to who has not subscribed."""
+        """Receive a message; only a subscribed connection gets any."""
 
     def ended(self, error: HipqError) -> None:
-        """It is over; the first time that is known, and why."""
+        """Called once, when the connection's end is first known, with the reason."""
         if not self._opened.done():
             self._opened.set_exception(error)
         if not self._granted.done():

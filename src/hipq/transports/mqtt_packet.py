@@ -1,6 +1,6 @@
-"""What MQTT's packets hold.
+"""Decoding MQTT's packets.
 
-paho reads them too, but takes a message whose properties it dislikes for the end of the connection, and needs longer.
+paho reads them too, but takes a message with bad properties for the end of the connection, and needs longer.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from hipq.transports.base import Message
 
 ID_PROPERTY: Final = "hipq-id"
 FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufeff\ufffe\uffff]")
-"""Servers cut off who sends text with these, and paho, who receives U+FEFF."""
+"""Characters that must not be in text: servers disconnect a client that sends them, and paho one that receives
+U+FEFF."""
 
 
 class Arrived(NamedTuple):
     topic: bytes
     number: int
-    """By which it is acknowledged; 0: it needs not be."""
+    """The number that acknowledges the message; 0: no acknowledgement is wanted."""
     body: bytes
     properties: bytes
 
@@ -47,7 +48,7 @@ def _counted(raw: bytes, at: int) -> tuple[int, int]:
 
 
 def properties_of(raw: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The user properties and the correlation data; of the others only how long they are."""
+    """The user properties and the correlation data. The other properties are skipped by their lengths."""
     pairs: list[tuple[bytes, bytes]] = []
     correlation, at = b"", 0
     while at < len(raw):
@@ -73,15 +74,15 @@ def _sized(raw: bytes, at: int) -> tuple[bytes, int]:
     return raw[at + 2 : end], end
 
 
-def message_of(came: Arrived, handle: Any) -> Message:
-    pairs, correlation = properties_of(came.properties)
+def message_of(arrived: Arrived, handle: Any) -> Message:
+    pairs, correlation = properties_of(arrived.properties)
     headers = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in pairs}
-    job_id = headers.pop(ID_PROPERTY, "")
-    if not job_id or len(job_id) > 200 or not job_id.isprintable():
+    message_id = headers.pop(ID_PROPERTY, "")
+    if not message_id or len(message_id) > 200 or not message_id.isprintable():
         digest = hashlib.blake2b(digest_size=20)
-        for part in (came.topic, correlation, *(text for pair in pairs for text in pair), came.body):
+        for part in (arrived.topic, correlation, *(text for pair in pairs for text in pair), arrived.body):
             digest.update(b"%d:" % len(part) + part)
-        job_id = digest.hexdigest()
-    topic = came.topic.decode(errors="replace")
+        message_id = digest.hexdigest()
+    topic = arrived.topic.decode(errors="replace")
     key = correlation.decode(errors="replace")
-    return Message(came.body, job_id, key=key, headers=headers, subject=topic, handle=handle)
+    return Message(arrived.body, message_id, key=key, headers=headers, subject=topic, handle=handle)

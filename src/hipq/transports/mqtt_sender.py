@@ -13,15 +13,15 @@ from paho.mqtt.packettypes import PacketTypes
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports.address import Address
 from hipq.transports.base import Outgoing
-from hipq.transports.mqtt_connection import Connection, new_properties
+from hipq.transports.mqtt_connection import MqttConnection, new_properties
 from hipq.transports.mqtt_packet import FORBIDDEN, ID_PROPERTY
 
 LARGEST: Final = 268_435_455
-"""Bytes of a packet, by the protocol."""
+"""The largest packet of the protocol, in bytes."""
 
 
-class _Outlet(Connection):
-    """A connection to send through, by many threads."""
+class _SendingConnection(MqttConnection):
+    """A connection through which many threads send."""
 
     def __init__(self, address: Address) -> None:
         super().__init__(address, f"hipq-{uuid4().hex[:18]}")
@@ -39,7 +39,8 @@ class _Outlet(Connection):
         until = time.monotonic() + seconds
         if len(body) + 1000 > self._largest:  # the server would end the connection of all threads
             raise Invalid(f"{self._address}: {len(body)} bytes are more than the server takes ({self._largest})")
-        if not self._room.acquire(timeout=max(seconds, 0)):  # more than that paho would keep, and send after we gave up
+        # paho would keep further messages and send them after their senders gave up
+        if not self._room.acquire(timeout=max(seconds, 0)):
             raise self._unavailable(f"no room within {seconds:.3g} seconds; the message was not sent")
         number = 0
         try:
@@ -49,7 +50,7 @@ class _Outlet(Connection):
                 raise self._unavailable(f"{_why(self.failed)}; whether it has the message is not known")
             reason = confirmed.result(max(until - time.monotonic(), 0))
         except TimeoutError:
-            self.abort()  # and with it the others' that are on their way: a server that is silent so long is not there
+            self.abort()  # this ends other threads' sends, too: a server that is silent for so long is not there
             said = f"no reply within {seconds:.3g} seconds; whether it has the message is not known"
             raise self._unavailable(said) from None
         finally:
@@ -78,12 +79,12 @@ def _why(error: HipqError) -> str:
 
 
 class MqttSender:
-    """One connection for all threads; a new one after it broke. None of its sessions outlives it."""
+    """One connection for all threads, and a new one after it broke. Its session ends with it."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._lock = threading.Lock()
-        self._outlet: _Outlet | None = None
+        self._connection: _SendingConnection | None = None
 
     def send(self, message: Outgoing, seconds: float) -> None:
         properties = self._properties(message)
@@ -92,27 +93,27 @@ class MqttSender:
             why = f"no connection within {seconds:.3g} seconds; the message was not sent"
             raise TransportUnavailable(f"{self._address}: {why}")
         try:
-            outlet = self._connected(until - time.monotonic())
+            connection = self._connected(until - time.monotonic())
         finally:
             self._lock.release()
-        outlet.publish(message.body, properties, until - time.monotonic())
+        connection.publish(message.body, properties, until - time.monotonic())
 
     def close(self) -> None:
         with self._lock:
-            if self._outlet is not None:
-                self._outlet.close()
-            self._outlet = None
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
 
-    def _connected(self, seconds: float) -> _Outlet:
-        if self._outlet is not None and self._outlet.failed is None:
-            return self._outlet
-        if self._outlet is not None:
-            self._outlet.abort()
-            self._outlet = None
-        outlet = _Outlet(self._address)
-        outlet.start(seconds)
-        self._outlet = outlet
-        return outlet
+    def _connected(self, seconds: float) -> _SendingConnection:
+        if self._connection is not None and self._connection.failed is None:
+            return self._connection
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+        connection = _SendingConnection(self._address)
+        connection.start(seconds)
+        self._connection = connection
+        return connection
 
     def _properties(self, message: Outgoing) -> Any:
         texts = [*message.headers, *message.headers.values()]

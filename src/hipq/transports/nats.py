@@ -1,8 +1,9 @@
-"""NATS JetStream: `nats://user:password@server:4222,other:4222/SUBJECT?stream=..&group=..&ack_wait=30&tls=true&token=..`
+"""NATS JetStream:
+`nats://user:password@server:4222,other:4222/SUBJECT?stream=..&group=..&ack_wait=30&tls=true&token=..`
 
-What is sent goes to the stream that takes its subject. A group is a durable pull consumer of that stream: whoever
-belongs to it asks for some messages at a time. Each is acknowledged by itself; one that is not comes again after
-`ack_wait` seconds without a sign of life, or at once if whoever had it closes in order.
+A message goes to the stream that takes its subject. A group is a durable pull consumer of that stream, and each source
+of the group requests some messages at a time. Each message is acknowledged by itself; an unacknowledged one is
+delivered again after `ack_wait` seconds without a sign of life, or at once if its source is closed properly.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
 from hipq.transports.base import Checkpoints, Message, key_in
 from hipq.transports.loop import Loop
-from hipq.transports.nats_line import SECONDS, Line, servers
+from hipq.transports.nats_connection import SECONDS, NatsConnection, servers
 from hipq.transports.nats_sender import NatsSender
 
 OPTIONS: Final = {"stream", "group", "ack_wait", "tls", "token"}
 ACK_WAIT: Final = 30
 PULL_SECONDS: Final = 30.0
-"""How long the server keeps a question for messages open."""
+"""How long the server keeps a request for messages open."""
 PULL_BYTES: Final = 64 << 20
-"""What it answers one question with at most, so that a thousand big messages do not fill the memory."""
+"""Bytes the server sends at most for one request, so that a thousand large messages do not fill the memory."""
 MAX_ACK_PENDING: Final = 50_000
-"""For the whole group; each of its sources asks for what it can hold."""
+"""Unacknowledged messages of the whole group; each source requests what it can hold."""
 
 
 def check(address: Address) -> None:
@@ -62,7 +63,7 @@ def sender(address: Address) -> NatsSender:
     return NatsSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> NatsSource:  # noqa: ARG001
+def source(address: Address, group: str, checkpoints: Checkpoints) -> NatsSource:  # noqa: ARG001
     check(address)
     return NatsSource(address, group)
 
@@ -74,11 +75,11 @@ class NatsSource:
         self._stream = address.options.get("stream", "")
         self._ack_wait = float(address.number("ack_wait", ACK_WAIT, 1, 86_400))
         self._ready: deque[Msg] = deque()
-        self._held: dict[str, Msg] = {}  # by what acknowledges them; also the ready ones
+        self._held: dict[str, Msg] = {}  # unacknowledged messages by their reply subject; includes the ready ones
         self._asked = 0
         self._asked_until = 0.0
         self._news = asyncio.Event()
-        self._line = Line(address, lambda _: self._news.set())
+        self._connection = NatsConnection(address, lambda _: self._news.set())
         self._loop = Loop("nats-listen")
         try:
             self._call(self._open(), 4 * SECONDS)
@@ -93,7 +94,7 @@ class NatsSource:
         self._call(self._acknowledge([message.handle for message in messages]), 2 * SECONDS)
 
     def lag(self) -> int | None:
-        info = self._call(self._line.js.consumer_info(self._stream, self._durable), SECONDS)
+        info = self._call(self._connection.js.consumer_info(self._stream, self._durable), SECONDS)
         return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     def close(self) -> None:
@@ -105,7 +106,7 @@ class NatsSource:
         try:
             return self._loop.call(work, seconds)
         except (OSError, NatsError, asyncio.CancelledError) as error:  # a TimeoutError is an OSError
-            raise self._line.unavailable(error) from None
+            raise self._connection.unavailable(error) from None
 
     def _message(self, found: Msg) -> Message:
         words = found.reply.split(".")  # $JS.ACK.stream.consumer.delivered.sequence..., since 2.2 maybe with a domain
@@ -122,16 +123,16 @@ class NatsSource:
 
     # -- on the loop ------------------------------------------------------------------------------------------------
     async def _open(self) -> None:
-        await self._line.open()
+        await self._connection.open()
         self._stream = await self._found_stream()
         await self._join()
-        self._inbox = self._line.client.new_inbox()
-        self._subscription = await self._line.client.subscribe(self._inbox, cb=self._came)
+        self._inbox = self._connection.client.new_inbox()
+        self._subscription = await self._connection.client.subscribe(self._inbox, cb=self._deliver)
         self._alive = asyncio.create_task(self._stay_alive())
 
     async def _found_stream(self) -> str:
-        """The stream that takes the subject; one is made if there is none."""
-        subject, js = self._address.name, self._line.js
+        """The stream that takes the subject; it is created if there is none."""
+        subject, js = self._address.name, self._connection.js
         if named := self._address.options.get("stream"):
             try:
                 await js.stream_info(named)
@@ -140,7 +141,7 @@ class NatsSource:
                     f"{self._address}: there is no stream {named}: create it, or leave the option stream out"
                 ) from None
             return named
-        answer = await self._line.client.request(
+        answer = await self._connection.client.request(
             "$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode(), timeout=SECONDS
         )
         names: list[str] = json.loads(answer.data).get("streams") or []
@@ -154,7 +155,7 @@ class NatsSource:
         return names[0]
 
     async def _join(self) -> None:
-        js = self._line.js
+        js = self._connection.js
         wanted = api.ConsumerConfig(
             durable_name=self._durable,
             filter_subject=self._address.name,
@@ -183,7 +184,7 @@ class NatsSource:
 
     async def _receive(self, most: int, seconds: float) -> list[Msg]:
         until = time.monotonic() + seconds
-        while not self._line.lost:
+        while not self._connection.lost:
             if self._ready:
                 return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
             self._news.clear()
@@ -193,10 +194,10 @@ class NatsSource:
                     await self._news.wait()
             except TimeoutError:
                 return []
-        raise self._line.lost
+        raise self._connection.lost
 
     async def _ask(self, most: int) -> None:
-        """Ask for as many as there is room for, unless enough are on their way."""
+        """Request as many messages as there is room for, unless enough are on their way."""
         if time.monotonic() > self._asked_until:
             self._asked = 0
         room = most - self._asked - len(self._held)
@@ -205,58 +206,59 @@ class NatsSource:
             self._asked_until = time.monotonic() + PULL_SECONDS + 1
             question = {"batch": room, "expires": int(PULL_SECONDS * 1e9), "max_bytes": PULL_BYTES}
             where = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._durable}"
-            await self._line.client.publish(where, json.dumps(question).encode(), reply=self._inbox)
+            await self._connection.client.publish(where, json.dumps(question).encode(), reply=self._inbox)
 
-    async def _came(self, message: Msg) -> None:
+    async def _deliver(self, message: Msg) -> None:
         if message.reply.startswith("$JS.ACK."):
             self._asked -= 1
             self._ready.append(message)
             self._held[message.reply] = message
         else:
-            self._was_told(message.headers or {})
+            self._pull_ended(message.headers or {})
         self._news.set()
 
-    def _was_told(self, headers: dict[str, str]) -> None:
-        """The server says that a question has ended, and how many messages it would still have brought."""
+    def _pull_ended(self, headers: dict[str, str]) -> None:
+        """Note that a request has ended, with the number of messages it would still have delivered."""
         why = headers.get(api.Header.DESCRIPTION) or ""
         left = headers.get("Nats-Pending-Messages", "")
         self._asked = max(0, self._asked - int(left)) if left.isdigit() else 0
         if headers.get(api.Header.STATUS) not in ("404", "408", "409") or "Consumer Deleted" in why:
-            self._line.lose(f"{self._stream} does not deliver any more ({why or 'there is no such consumer'})")
+            self._connection.lose(f"{self._stream} does not deliver any more ({why or 'there is no such consumer'})")
 
     async def _acknowledge(self, replies: Sequence[str]) -> None:
-        if self._line.lost:
-            raise self._line.lost
+        if self._connection.lost:
+            raise self._connection.lost
         for reply in replies:
             if self._held.pop(reply, None):
-                await self._line.client.publish(reply)
-        await self._line.client.flush(int(SECONDS))
+                await self._connection.client.publish(reply)
+        await self._connection.client.flush(int(SECONDS))
 
     async def _stay_alive(self) -> None:
-        """While the caller's transaction takes its time, nobody else shall be given its messages."""
-        while not self._line.lost:
+        """Tell the server that messages are in progress while the caller's transaction takes its time: otherwise
+        others get them."""
+        while not self._connection.lost:
             await asyncio.sleep(self._ack_wait / 3)
             with suppress(NatsError):
                 for reply in list(self._held):
-                    await self._line.client.publish(reply, Msg.Ack.Progress)
+                    await self._connection.client.publish(reply, Msg.Ack.Progress)
 
     async def _leave(self) -> None:
-        if self._line.client.is_connected:
-            # What is on its way comes in first, so that it can be given back.
+        if self._connection.client.is_connected:
+            # Messages that are on their way arrive first, so that they can be given back.
             await self._subscription.drain()  # type: ignore[no-untyped-call]
             for reply in list(self._held):
-                await self._line.client.publish(reply, Msg.Ack.Nak)
-            await self._line.client.flush(2)
-        await self._line.close()
+                await self._connection.client.publish(reply, Msg.Ack.Nak)
+            await self._connection.client.flush(2)
+        await self._connection.close()
 
 
 def durable(group: str, subject: str) -> str:
-    """The consumer's name. The subject is part of it: a group may listen to several of one stream."""
+    """The consumer's name. It includes the subject, because a group may listen to several subjects of one stream."""
     return valid(f"{group}-{subject}")
 
 
 def valid(name: str) -> str:
-    """The name, if it can be a stream's or a consumer's; else what is like it, and another one for another name."""
+    """The name, if a stream or a consumer may have it; else a similar one that differs for every name."""
     plain = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:100]
     is_alone = "_" not in name and plain == name.replace(".", "_")
     return plain if is_alone else f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"

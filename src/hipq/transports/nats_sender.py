@@ -16,17 +16,17 @@ from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
 from hipq.transports.base import KEY_HEADER, Outgoing, quoted
 from hipq.transports.loop import Loop
-from hipq.transports.nats_line import Line
+from hipq.transports.nats_connection import NatsConnection
 
 
 class NatsSender:
-    """Asks the stream for a receipt of each message. A header Nats-Msg-Id would let the stream drop a second copy, but
-    there is none to drop: nothing is sent twice, and what a retry sends again is meant to be another message."""
+    """Asks the stream for a receipt of each message. A header Nats-Msg-Id would let the stream drop a second copy,
+    but there is none: no message is sent twice, and a job's retry sends another message on purpose."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         self._loop = Loop("nats-send")
-        self._line: Line | None = None
+        self._connection: NatsConnection | None = None
         self._opening = asyncio.Lock()
         self._inbox = ""
         self._numbers = count()
@@ -43,30 +43,30 @@ class NatsSender:
 
     def close(self) -> None:
         with suppress(Exception):
-            if self._line:
-                self._loop.call(self._line.close(), 2)
+            if self._connection:
+                self._loop.call(self._connection.close(), 2)
         self._loop.close()
 
     # -- on the loop ------------------------------------------------------------------------------------------------
     async def _send(self, body: bytes, headers: dict[str, str]) -> None:
-        line = await self._connected()
+        connection = await self._connected()
         size = len(body) + sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items()) + 12
-        if size > line.client.max_payload:
+        if size > connection.client.max_payload:
             raise Invalid(
                 f"{self._address}: {size} bytes with headers are too many: "
-                f"the server's max_payload is {line.client.max_payload}"
+                f"the server's max_payload is {connection.client.max_payload}"
             )
         number = f"{self._inbox}.{next(self._numbers)}"
         receipt = self._receipts[number] = asyncio.get_running_loop().create_future()
         try:
-            await line.client.publish(self._address.name, body, reply=number, headers=headers or None)
+            await connection.client.publish(self._address.name, body, reply=number, headers=headers or None)
             answer = await receipt
         except (BadHeaderError, UnicodeEncodeError):
             raise Invalid(f"{self._address}: a header has characters that NATS cannot carry") from None
         except NatsError as error:
-            raise line.unavailable(error) from None
-        except asyncio.CancelledError:  # too late; what is still in a buffer here must not be sent any more
-            line.cut()
+            raise connection.unavailable(error) from None
+        except asyncio.CancelledError:  # the time is up: a message still in a buffer must not be sent any more
+            connection.cut()
             raise
         finally:
             del self._receipts[number]
@@ -85,15 +85,15 @@ class NatsSender:
                 f"{self._address}: {self._address.name} was answered by something that is no stream"
             )
 
-    async def _connected(self) -> Line:
+    async def _connected(self) -> NatsConnection:
         async with self._opening:
-            if self._line is None or self._line.lost:
-                line = Line(self._address, self._failed)
-                await line.open()
-                self._inbox = line.client.new_inbox()
-                await line.client.subscribe(f"{self._inbox}.*", cb=self._receipt)
-                self._line = line
-            return self._line
+            if self._connection is None or self._connection.lost:
+                connection = NatsConnection(self._address, self._failed)
+                await connection.open()
+                self._inbox = connection.client.new_inbox()
+                await connection.client.subscribe(f"{self._inbox}.*", cb=self._receipt)
+                self._connection = connection
+            return self._connection
 
     async def _receipt(self, message: Msg) -> None:
         waiting = self._receipts.get(message.subject)

@@ -1,6 +1,6 @@
-"""Where a test stands in for the network: while a recorder is at work, messages go to it and none is sent.
+"""A test's stand-in for the network: while a recorder is active it gets the messages, and none is sent.
 
-It counts for the whole process: for every thread, and for the children that are forked meanwhile.
+A recorder is active for the whole process: for every thread, and for children that are forked meanwhile.
 """
 
 from __future__ import annotations
@@ -15,21 +15,23 @@ from hipq.transports.base import Outgoing, Reply
 class Recorder(Protocol):
     @property
     def busy(self) -> bool:
-        """A handler of its test runs at this moment: of several recorders, this one is meant."""
+        """Whether a handler of the recorder's test runs at this moment: of several recorders, that one gets the
+        message."""
 
     @property
     def real(self) -> bool:
-        """Its test has asked for messages to be sent."""
+        """Whether the test has asked for messages to be sent for real."""
 
     def record(self, method: str, url: str, message: Outgoing) -> Reply | None:
-        """Take this instead of the network. `method` is "" for a message on a stream; a request by HTTP has a reply."""
+        """Record a message instead of sending it. `method` is "" for a message on a stream; an HTTP request gets a
+        reply."""
 
 
 _recorders: list[Recorder] = []
 
 
 def recorder() -> Recorder | None:
-    """Who takes what is sent now; None: it is sent."""
+    """The recorder that gets messages now; None: they are sent."""
     if not _recorders:
         return None
     chosen = next((one for one in reversed(_recorders) if one.busy), _recorders[-1])
@@ -38,7 +40,7 @@ def recorder() -> Recorder | None:
 
 @contextmanager
 def recording(taker: Recorder) -> Iterator[None]:
-    """Until the block ends."""
+    """Make this recorder active until the block ends."""
     _recorders.append(taker)
     try:
         yield

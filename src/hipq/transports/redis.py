@@ -1,11 +1,11 @@
 """Redis Streams: `redis://user:password@server:6379/STREAM`, or `redis://server/2/STREAM` in its database 2.
 
-Options: `group`; `maxlen`: to about so many entries a stream is cut when something is sent, read or not; `idle`: after
-so many seconds another source takes over what one has received and not acknowledged (30). A source that is closed hands
-its own over at once. What was handed over comes out of its order.
+Options: `group`; `maxlen`: the approximate number of entries to which each send trims the stream, read or not; `idle`:
+the seconds after which another source takes over messages that were received and not acknowledged (30). A closed source
+hands its messages over at once. Messages that were taken over arrive out of order.
 
-A message is an entry with the fields `body`, `key` and `headers` (a JSON object). An entry that has no `body` is
-somebody else's: its body is a JSON object of all its fields.
+A message is an entry with the fields `body`, `key` and `headers` (a JSON object). An entry without `body` comes from
+another program: its body is a JSON object of all its fields.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from redis import exceptions
 from hipq.errors import HipqError
 from hipq.transports.address import Address
 from hipq.transports.base import Checkpoints, Message
-from hipq.transports.redis_line import Line, failure, where_of
+from hipq.transports.redis_connection import RedisConnection, failure, target_of
 from hipq.transports.redis_sender import RedisSender
 
 IDLE: Final = 30
 LOOK_SECONDS: Final = 1.0
-"""How often a source looks for what others have left behind."""
+"""How often a source looks for messages that others have left behind."""
 RELEASED: Final = "hipq-released"
-"""The consumer that has what closed sources did not acknowledge."""
+"""The consumer that gets the unacknowledged messages of closed sources."""
 LONG_AGO: Final = 7 * 86_400_000
-"""Milliseconds, more than any `idle`: what was released then is everybody's."""
+"""Milliseconds, more than any `idle`: a message released with this idle time may be taken by any source."""
 
 
 def check(address: Address) -> None:
     address.allow({"group", "idle", "maxlen"})
     address.number("idle", IDLE, 1, 86_400)
     address.number("maxlen", 1, 1, 10**9)
-    where_of(address)
+    target_of(address)
 
 
 def sender(address: Address) -> RedisSender:
@@ -47,26 +47,26 @@ def sender(address: Address) -> RedisSender:
     return RedisSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> RedisSource:  # noqa: ARG001
+def source(address: Address, group: str, checkpoints: Checkpoints) -> RedisSource:  # noqa: ARG001
     check(address)
     return RedisSource(address, address.options.get("group") or group)
 
 
 class RedisSource:
-    """A consumer of a group, under a name that nobody had before."""
+    """A consumer of a group, with a name of its own."""
 
     def __init__(self, address: Address, group: str) -> None:
         self._address = address
-        self._stream, self._group = where_of(address).stream, group
+        self._stream, self._group = target_of(address).stream, group
         self._name = f"{socket.gethostname()[:60]}-{os.getpid()}-{uuid4().hex[:12]}"
         self._idle = address.number("idle", IDLE, 1, 86_400) * 1000
-        self._line = Line(address)
+        self._connection = RedisConnection(address)
         self._held: set[str] = set()
         self._look_at = 0.0
         self._was_there = False
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
-        self._line.open()
+        self._connection.open()
         now = time.monotonic()
         until = now + seconds
         while True:
@@ -87,12 +87,12 @@ class RedisSource:
 
     def done(self, messages: Sequence[Message]) -> None:
         if messages:
-            self._line.get("XACK", self._stream, self._group, *(message.handle for message in messages))
+            self._connection.get("XACK", self._stream, self._group, *(message.handle for message in messages))
             self._held.difference_update(message.id for message in messages)
 
     def lag(self) -> int | None:
-        self._line.open()
-        length, groups = self._line.ask(("XLEN", self._stream), ("XINFO", "GROUPS", self._stream))
+        self._connection.open()
+        length, groups = self._connection.ask(("XLEN", self._stream), ("XINFO", "GROUPS", self._stream))
         if isinstance(groups, exceptions.ResponseError):
             if "no such key" in str(groups):
                 return 0
@@ -100,34 +100,36 @@ class RedisSource:
         for flat in groups:
             group = dict(zip(flat[::2], flat[1::2], strict=True))
             if group[b"name"] == self._group.encode():
-                behind = group.get(b"lag")  # Redis 6 does not know, nor do later ones after entries were deleted
+                # Redis 6 does not know the lag, nor does a later one after entries were deleted
+                behind = group.get(b"lag")
                 return None if behind is None else int(behind) + int(group[b"pending"])
         return int(length)
 
     def close(self) -> None:
-        """Let others have what was not acknowledged. A consumer that is deleted takes along what it has: only then."""
+        """Release unacknowledged messages to other sources. Only then the consumer is deleted: it would take its
+        messages along."""
         try:
             if self._was_there:
-                self._line.open()
-                while rows := self._line.get("XPENDING", self._stream, self._group, "-", "+", 1000, self._name):
+                self._connection.open()
+                while rows := self._connection.get("XPENDING", self._stream, self._group, "-", "+", 1000, self._name):
                     ids = [row[0] for row in rows]
                     how = ("IDLE", LONG_AGO, "JUSTID")
-                    self._line.get("XCLAIM", self._stream, self._group, RELEASED, 0, *ids, *how)
-                self._line.get("XGROUP", "DELCONSUMER", self._stream, self._group, self._name)
+                    self._connection.get("XCLAIM", self._stream, self._group, RELEASED, 0, *ids, *how)
+                self._connection.get("XGROUP", "DELCONSUMER", self._stream, self._group, self._name)
         except HipqError:
-            pass  # then they are somebody else's after `idle`
-        self._line.close()
+            pass  # on an error other sources take them after `idle`
+        self._connection.close()
 
     # -- how --------------------------------------------------------------------------------------------------------
     def _news(self, room: int, seconds: float) -> Sequence[Message]:
-        block = ("BLOCK", int(seconds * 1000)) if seconds >= 0.001 else ()  # BLOCK 0 is for ever
+        block = ("BLOCK", int(seconds * 1000)) if seconds >= 0.001 else ()  # BLOCK 0 would wait for ever
         reply = self._of_group(
             "XREADGROUP", "GROUP", self._group, self._name, "COUNT", room, *block, "STREAMS", self._stream, ">"
         )
         return self._messages(reply[0][1]) if reply else []
 
     def _left_behind(self, room: int) -> Sequence[Message]:
-        """What a source that died, hangs or was closed has not acknowledged."""
+        """Take over unacknowledged messages of a source that died, hangs or was closed."""
         cursor: Any = "0-0"
         while True:
             what = ("XAUTOCLAIM", self._stream, self._group, self._name, self._idle, cursor, "COUNT", room)
@@ -140,20 +142,21 @@ class RedisSource:
                 return []
 
     def _of_group(self, *command: Any) -> Any:
-        """The reply, or None after making the group: it is not there at first, nor after a server lost its memory."""
-        (reply,) = self._line.ask(command)
+        """The reply to a command of the group, or None after creating the group: it does not exist at first, nor
+        after a server lost its memory."""
+        (reply,) = self._connection.ask(command)
         self._was_there = True
         if not isinstance(reply, exceptions.ResponseError):
             return reply
         if not str(reply).startswith(("NOGROUP", "UNBLOCKED")):
             raise failure(self._address, reply) from None
-        (made,) = self._line.ask(("XGROUP", "CREATE", self._stream, self._group, "0", "MKSTREAM"))
+        (made,) = self._connection.ask(("XGROUP", "CREATE", self._stream, self._group, "0", "MKSTREAM"))
         if isinstance(made, exceptions.ResponseError) and not str(made).startswith("BUSYGROUP"):
             raise failure(self._address, made) from None
         return None
 
     def _messages(self, entries: Sequence[Any]) -> list[Message]:
-        return [_message(self._stream, job_id, flat) for job_id, flat in entries]
+        return [_message(self._stream, message_id, flat) for message_id, flat in entries]
 
 
 def _message(stream: str, message_id: bytes, flat: Sequence[bytes]) -> Message:
@@ -175,7 +178,8 @@ def _headers(raw: bytes) -> dict[str, str]:
     try:
         found = json.loads(raw)
         return {name: value if isinstance(value, str) else json.dumps(value) for name, value in found.items()}
-    except (ValueError, AttributeError, RecursionError):  # somebody else's, and no JSON object: still to be seen
+    # another program's entry, and no JSON object: it is still delivered
+    except (ValueError, AttributeError, RecursionError):
         return {"headers": _text(raw)}
 
 

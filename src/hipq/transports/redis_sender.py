@@ -14,34 +14,35 @@ from redis import exceptions
 from hipq.errors import HipqError, TransportUnavailable
 from hipq.transports.address import Address
 from hipq.transports.base import Outgoing
-from hipq.transports.redis_line import SOCKET_SECONDS, Line, failure, where_of
+from hipq.transports.redis_connection import SOCKET_SECONDS, RedisConnection, failure, target_of
 
 TOGETHER: Final = 500
 TOGETHER_SIZE: Final = 4 << 20
-"""Messages, and bytes, that are written in one go if so many threads are sending."""
+"""The most messages, and the most bytes, that are written together."""
 
 
-class _Waiting(NamedTuple):
+class _Unsent(NamedTuple):
     command: Sequence[Any]
     size: int
     sent: Future[None]
 
 
 class RedisSender:
-    """One connection and a thread that writes to it: what comes while it waits for a reply goes together next time."""
+    """One connection and a thread that writes to it. Messages that arrive while the thread waits for a reply are
+    written together next."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
         cut = ["MAXLEN", "~", address.options["maxlen"]] if "maxlen" in address.options else []
-        self._add = ["XADD", where_of(address).stream, *cut, "*"]
-        self._line = Line(address)
-        self._waiting: queue.SimpleQueue[_Waiting | None] = queue.SimpleQueue()
+        self._add = ["XADD", target_of(address).stream, *cut, "*"]
+        self._connection = RedisConnection(address)
+        self._waiting: queue.SimpleQueue[_Unsent | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def send(self, message: Outgoing, seconds: float) -> None:
         fields = ["body", message.body, "key", message.key.encode(), "headers", json.dumps(message.headers)]
-        waiting = _Waiting([*self._add, *fields], len(message.body), Future())
+        waiting = _Unsent([*self._add, *fields], len(message.body), Future())
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._serve, name="hipq-redis", daemon=True)
@@ -50,7 +51,7 @@ class RedisSender:
         try:
             waiting.sent.result(seconds)
         except TimeoutError:
-            never = waiting.sent.cancel()  # what the thread has not taken by now it will leave alone
+            never = waiting.sent.cancel()  # cancels the message, unless the thread has already taken it
             known = "the message was not sent" if never else "whether it has the message is not known"
             raise TransportUnavailable(f"{self._address}: no reply within {seconds:g} seconds; {known}") from None
 
@@ -72,16 +73,16 @@ class RedisSender:
                 size += another.size if another else 0
             last = some[-1] is None
             self._write([one for one in some if one])
-        self._line.close()
+        self._connection.close()
 
-    def _write(self, some: Sequence[_Waiting]) -> None:
+    def _write(self, some: Sequence[_Unsent]) -> None:
         if not some:
             return
-        taken: Sequence[_Waiting] = ()
+        taken: Sequence[_Unsent] = ()
         try:
-            self._line.open()
+            self._connection.open()
             taken = [one for one in some if one.sent.set_running_or_notify_cancel()]
-            replies = self._line.ask(*(one.command for one in taken)) if taken else []
+            replies = self._connection.ask(*(one.command for one in taken)) if taken else []
         except Exception as error:
             for one in taken or [one for one in some if one.sent.set_running_or_notify_cancel()]:
                 one.sent.set_exception(_again(self._address, error))
@@ -94,7 +95,7 @@ class RedisSender:
 
 
 def _again(address: Address, error: Exception) -> Exception:
-    """The same for another thread: an exception that several raise grows a traceback of them all."""
+    """A copy of the error for another thread: an exception that several threads raise collects all their tracebacks."""
     if isinstance(error, HipqError):
         return type(error)(str(error))
     return TransportUnavailable(f"{address}: {type(error).__name__}")

@@ -1,10 +1,10 @@
 """Amazon SQS: `sqs://QUEUE?region=eu-west-1`, or `sqs://123456789012/QUEUE` for the queue of another account.
 
-What a queue holds is shared by all who read it, whatever their group. A message that was received and not acknowledged
-is hidden from the others for `visibility` seconds, so after a crash it comes again when these are over.
+All readers of a queue share its messages, whatever their group. A message that was received and not acknowledged is
+hidden from others for `visibility` seconds, so after a crash it is delivered again when these are over.
 
-To wait costs requests: SQS waits for whole seconds, and a listener, which must be able to stop, asks it for one at a
-time. That makes 2.6 million requests a month for each listener, however little comes.
+Waiting costs requests: SQS waits for whole seconds, and a listener, which must be able to stop, asks it for one at a
+time. That makes 2.6 million requests a month for each listener, however few messages there are.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from hipq.transports.sqs_batch import BATCH, delete, hide, tens
 from hipq.transports.sqs_message import incoming, outgoing
 
 LONGEST_POLL: Final = 2
-"""Seconds. SQS allows 20, but so long a server that froze would not be noticed."""
+"""Seconds of a long poll. SQS allows 20, but then a frozen server would not be noticed for so long."""
 READ_SLACK: Final = 4
-"""Seconds that an answer may come later than that; then the client library asks once more."""
+"""Seconds that an answer may be late; after that the client library asks once more."""
 GATHER_SECONDS: Final = 0.5
-"""How long more is looked for while messages are already in hand."""
+"""How long a source looks for more messages while it already has some."""
 
 _QUEUE: Final = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo")
 
@@ -51,7 +51,7 @@ def sender(address: Address) -> SqsSender:
     return SqsSender(address)
 
 
-def source(address: Address, group: str, places: Checkpoints) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
+def source(address: Address, group: str, checkpoints: Checkpoints) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
     check(address)
     return SqsSource(address)
 
@@ -64,7 +64,7 @@ def _queue_url(client: Any, address: Address) -> str:
 class SqsSender:
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._clients = aws.Clients(address)
+        self._clients = aws.SenderClients(address)
         self._queue = ""
 
     def send(self, message: Outgoing, seconds: float) -> None:
@@ -72,7 +72,7 @@ class SqsSender:
         until = time.monotonic() + seconds
         with aws.errors(self._address):
             queue = self._queue or _queue_url(self._clients.within(seconds), self._address)
-            self._queue = queue  # several threads may look at once: they find the same
+            self._queue = queue  # several threads may look the queue up at once: they find the same
             self._clients.within(until - time.monotonic()).send_message(QueueUrl=queue, **parts)
 
     def close(self) -> None:
@@ -80,8 +80,9 @@ class SqsSender:
 
 
 class SqsSource:
-    """One long poll waits. Only when it comes back well filled do all pollers look for more, for a moment: so a lone
-    message is there at once, much is fetched in parallel, and no poll goes on that nobody waits for."""
+    """Waits with a single long poll. Only when that returns a well-filled batch all pollers look for more, for a
+    moment: so a lone message arrives at once, many are fetched in parallel, and no poll goes on that nobody waits
+    for."""
 
     def __init__(self, address: Address) -> None:
         self._address = address
@@ -91,7 +92,7 @@ class SqsSource:
         self._queue = ""
         self._threads: ThreadPoolExecutor | None = None
         self._held: dict[str, str] = {}
-        """Of each message that is not acknowledged its receipt, by its id."""
+        """The receipts of unacknowledged messages, by message id."""
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         until = time.monotonic() + seconds
@@ -106,14 +107,14 @@ class SqsSource:
         return found
 
     def _more(self, room: int, latest: int) -> list[Message]:
-        """What else is there, as long as it comes in batches at least half full."""
+        """Further messages, as long as they arrive in batches at least half full."""
         found: list[Message] = []
         asked, until = 1, time.monotonic() + GATHER_SECONDS
         while 2 * latest >= asked * BATCH and room > len(found) and time.monotonic() < until:
             left = room - len(found)
             asked = min(self._pollers, math.ceil(left / BATCH))
             polls = self._each(lambda most: self._poll(most, 0), [min(BATCH, left - n * BATCH) for n in range(asked)])
-            # A poll that failed is not our concern: what is in hand must be returned.
+            # A poll that failed is ignored: the messages already here must be returned.
             good = [poll.result() for poll in polls if poll.exception() is None]
             latest = sum(map(len, good))
             found += chain.from_iterable(good)
@@ -142,7 +143,8 @@ class SqsSource:
             self._held.pop(message.id, None)
 
     def _delete(self, messages: Sequence[Message]) -> None:
-        """What SQS fails to delete comes again: that is a duplicate, and no reason to stop."""
+        """Delete messages. One that SQS fails to delete is delivered again: that is a duplicate, and no reason to
+        stop."""
         left = list(messages)
         for pause in (0.05, 0.2, 0.0):
             with aws.errors(self._address):
@@ -159,7 +161,7 @@ class SqsSource:
         return sum(int(answer["Attributes"].get(name, 0)) for name in names)
 
     def close(self) -> None:
-        with suppress(Exception):  # then they come again when their time is over
+        with suppress(Exception):  # on an error they are delivered again when their hiding time is over
             self._release()
         if self._threads is not None:
             self._threads.shutdown(cancel_futures=True)
@@ -168,7 +170,7 @@ class SqsSource:
                 self._client.close()
 
     def _release(self) -> None:
-        """Others may have at once what is not acknowledged; but a server that does not answer is not waited for."""
+        """Release unacknowledged messages at once, but without waiting for a server that does not answer."""
         if not self._held:
             return
         until = time.monotonic() + 2
@@ -196,8 +198,8 @@ class SqsSource:
         return self._client
 
     def _each(self, work: Callable[[T], Any], items: Iterable[T]) -> list[Future[Any]]:
-        """All of them in parallel. Once one has failed no other begins: a server that is gone is waited for once. When
-        this returns none of them runs any more."""
+        """Do all of the work in parallel, and wait until none of it runs any more. After one failure no other item
+        begins, so that a dead server is waited for once."""
         if self._threads is None:
             self._threads = ThreadPoolExecutor(self._pollers, thread_name_prefix="hipq-sqs")
         failed = threading.Event()
@@ -217,5 +219,5 @@ class SqsSource:
 
 
 def _whole(seconds: float) -> int:
-    """SQS waits for whole seconds."""
+    """The time in whole seconds, as SQS waits."""
     return min(LONGEST_POLL, math.ceil(seconds))

@@ -1,4 +1,4 @@
-"""Up to ten messages of SQS in one request: which of them it did not take, and whether it may take them later."""
+"""Up to ten SQS messages in one request: which of them SQS refused, and whether another try may succeed."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple, TypeVar
 
 BATCH: Final = 10
-"""Messages SQS gives out, hides, shows or deletes at once."""
+"""The most messages that SQS delivers, hides, shows or deletes in one request."""
 
 T = TypeVar("T")
 
 
 class NotSent(NamedTuple):
-    """Places in what was given."""
+    """The indexes of the messages that SQS refused."""
 
     now: list[int]
-    """SQS could not do it: another try may."""
+    """Refused for the moment: another try may succeed."""
     ever: list[int]
-    """The receipt is good for nothing any more: the message is deleted, or somebody else's."""
+    """Refused for good: the receipt is void, because the message is deleted or another reader has it."""
 
 
 def tens(items: Sequence[T]) -> list[Sequence[T]]:
@@ -30,7 +30,7 @@ def delete(client: Any, queue_url: str, receipts: Sequence[str]) -> NotSent:
 
 
 def hide(client: Any, queue_url: str, receipts: Sequence[tuple[str, int]]) -> NotSent:
-    """From others, each for so many seconds from now on; 0 = they may have it at once."""
+    """Hide each message for its number of seconds from now; 0 = others may receive it at once."""
     entries = [
         {"Id": str(place), "ReceiptHandle": one, "VisibilityTimeout": seconds}
         for place, (one, seconds) in enumerate(receipts)

@@ -1,7 +1,7 @@
 """Messages as SQS carries them.
 
 Headers are message attributes, of which SQS allows ten. A body that is not text as SQS wants it travels as base64 and
-comes back byte for byte.
+is restored byte for byte.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _GROUP: Final = re.compile(r"[!-~]{1,128}")
 
 
 def outgoing(address: Address, message: Outgoing) -> dict[str, Any]:
-    """What SQS is given for this message."""
+    """The arguments of SQS's call for this message."""
     headers = dict(message.headers)
     if message.key and KEY_HEADER not in (name.lower() for name in headers):
         headers[KEY_HEADER] = quoted(message.key)
@@ -46,7 +46,7 @@ def outgoing(address: Address, message: Outgoing) -> dict[str, Any]:
 
 
 def _encoded(body: bytes) -> tuple[str, str]:
-    """The body as text that SQS takes, and how it was made so."""
+    """The body as text that SQS accepts, and how it was encoded."""
     if not body:
         return "-", "empty"  # SQS refuses messages without a body
     with suppress(UnicodeDecodeError):
@@ -65,14 +65,16 @@ def _attribute(address: Address, name: str, value: str) -> dict[str, str]:
 
 
 def _group(key: str) -> str:
-    """What has one key stays in order. A key that SQS does not take as it is stands as its digest."""
+    """The message group of a key, which keeps messages of one key in order. A key that SQS does not accept is
+    replaced by its digest."""
     if not key:
         return NO_GROUP
     return key if _GROUP.fullmatch(key) else hashlib.sha256(key.encode(errors="replace")).hexdigest()
 
 
 def _digest(message: Outgoing) -> str:
-    """The same for the same message sent again, so that a FIFO queue drops it: another attempt is another message."""
+    """The deduplication id. It is the same for the same message sent again, so that a FIFO queue drops it; another
+    attempt is another message."""
     parts = [message.body, message.key.encode(errors="replace")]
     parts += [f"{name}={value}".encode(errors="replace") for name, value in sorted(message.headers.items())]
     whole = hashlib.sha256()
@@ -82,7 +84,7 @@ def _digest(message: Outgoing) -> str:
 
 
 def incoming(said: dict[str, Any], queue: str) -> Message:
-    """A message as SQS gives it out."""
+    """The message in SQS's answer."""
     headers = {}
     for name, value in said.get("MessageAttributes", {}).items():
         binary = value.get("BinaryValue")
@@ -92,7 +94,7 @@ def incoming(said: dict[str, Any], queue: str) -> Message:
     if encoding == "empty":
         body = b""
     elif encoding == "base64":
-        with suppress(binascii.Error):  # if it is not what it says it stays as it is
+        with suppress(binascii.Error):  # a body that is not the base64 it claims to be stays as it is
             body = base64.b64decode(body, validate=True)
     headers.pop(ENCODING_HEADER, None)
     group = said.get("Attributes", {}).get("MessageGroupId", "")

@@ -1,4 +1,4 @@
-"""Clients of SQS and DynamoDB, and their errors as ours."""
+"""Clients of SQS and DynamoDB, and boto3's errors translated into hipq's."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hipq.waiter.clock import AwsClock
 
 MISSING: Final = "the waiter needs boto3: pip install 'hipq[waiter]'"
 ATTEMPTS: Final = 4
-"""Tries of the library, with its own pauses, for what is throttled or does not answer."""
+"""How often boto3 tries a call that is throttled or gets no answer."""
 
 Service = Literal["sqs", "dynamodb"]
 
 
 @dataclass(frozen=True, slots=True)
 class AwsTarget:
-    """A queue or a table, as errors name it."""
+    """A queue or a table, as error messages name it."""
 
     scheme: Service
     name: str
@@ -30,8 +30,9 @@ class AwsTarget:
         return f"{'queue' if self.scheme == 'sqs' else 'table'} {self.name}"
 
 
-class Clients:
-    """Made when first needed: boto3 takes its time, and looks for credentials. Safe to use from many threads."""
+class AwsClients:
+    """The boto3 clients, made when first needed because boto3 is slow to load and looks for credentials.
+    Thread-safe."""
 
     def __init__(self, session: Any, endpoint_url: str | None, region: str | None, clock: AwsClock) -> None:
         self._session, self._endpoint_url, self._region, self._clock = session, endpoint_url, region, clock
@@ -47,7 +48,7 @@ class Clients:
         return self._client("dynamodb")
 
     def impatient_sqs(self, read: float) -> Any:
-        """One of its own, that tries once and gives up after so many seconds: for who tries again by himself."""
+        """A new SQS client that tries once and gives up after `read` seconds, for callers that retry by themselves."""
         return self._open("sqs", read, 1)
 
     def _client(self, service: Service) -> Any:
@@ -86,16 +87,18 @@ class Clients:
         return client
 
     def _sent(self, **_: Any) -> None:
-        self._clock.asked()
+        self._clock.call_began()
 
     def _received(self, response_dict: dict[str, Any] | None = None, **_: Any) -> None:
         if response_dict:
-            self._clock.heard({key.lower(): value for key, value in response_dict["headers"].items()}.get("date"))
+            self._clock.answer_received(
+                {key.lower(): value for key, value in response_dict["headers"].items()}.get("date")
+            )
 
 
 @contextmanager
-def errors(place: AwsTarget) -> Iterator[None]:
-    """The library's errors as ours."""
+def errors(target: AwsTarget) -> Iterator[None]:
+    """Translate boto3's errors into hipq's."""
     try:
         from botocore import exceptions as boto
 
@@ -107,15 +110,15 @@ def errors(place: AwsTarget) -> Iterator[None]:
     except (boto.BotoCoreError, boto.ClientError, ValueError) as error:
         if isinstance(error, HipqError):
             raise
-        raise translated(place, error) from error
-    except KeyError as error:  # a proxy, or a login page
+        raise translated(target, error) from error
+    except KeyError as error:  # the answer came from a proxy or a login page
         raise TransportUnavailable(
-            f"{place}: what answered is not AWS, by what it said; is endpoint_url right?"
+            f"{target}: what answered is not AWS, by what it said; is endpoint_url right?"
         ) from error
 
 
 def code(error: BaseException | None) -> str:
-    """The name of what AWS said, "" if it said nothing."""
+    """AWS's error code; "" if AWS did not answer."""
     while isinstance(error, HipqError):
         error = error.__cause__
     return str(getattr(error, "response", {}).get("Error", {}).get("Code", ""))

@@ -1,4 +1,4 @@
-"""One queue of SQS, opened: its URL, how long it hides what it gives out, and clients to talk to it with."""
+"""An open SQS queue: its URL, its visibility time-out, and the clients that talk to it."""
 
 from __future__ import annotations
 
@@ -7,32 +7,33 @@ from contextlib import AbstractContextManager
 from typing import Any, Final
 
 from hipq.errors import HipqError
-from hipq.waiter.clients import AwsTarget, Clients, errors
-from hipq.waiter.trouble import Trouble
+from hipq.waiter.clients import AwsClients, AwsTarget, errors
+from hipq.waiter.outage import Outage
 
 CONNECT_SECONDS: Final = 10.0
-"""Seconds that an answer may take, beside what SQS was told to wait for messages."""
+"""Seconds that an answer may take beyond the time SQS was asked to wait for messages."""
 USUAL: Final = 30
-"""Seconds that a queue hides what it gives out, if nobody has said otherwise."""
+"""Seconds that a queue hides received messages by default."""
 
 
-class Connection:
+class QueueConnection:
     def __init__(
         self, queue: str, patient: Any, quick: Any, errors: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """`patient` is a client that waits longer than SQS does for messages, `quick` one that does not; both are used
-        from many threads. `errors` makes the library's errors ours. Looks for the queue: an error says that there is
-        none, or that nobody answers."""
+        """Look the queue up; raises if there is no such queue or SQS does not answer. `patient` is a client whose
+        time-out exceeds SQS's wait for messages, `quick` one with a short time-out; many threads use both. `errors`
+        translates boto3's errors."""
         self.queue = queue
         self.patient, self.quick = patient, quick
         self.errors = errors
-        self.trouble = Trouble(queue)
+        self.outage = Outage(queue)
         with self.errors():
             self.url = str(self.quick.get_queue_url(QueueName=queue)["QueueUrl"])
         self.visibility = self._asked()
 
     def _asked(self) -> int:
-        """Who may receive and delete need not be allowed to look at the queue's settings."""
+        """The queue's visibility time-out. A program that may receive and delete need not be allowed to read it:
+        then the default."""
         try:
             with self.errors():
                 answer = self.quick.get_queue_attributes(QueueUrl=self.url, AttributeNames=["VisibilityTimeout"])
@@ -41,13 +42,14 @@ class Connection:
         return int(answer.get("Attributes", {}).get("VisibilityTimeout", USUAL)) or USUAL
 
 
-def connector(clients: Clients, wait: int) -> Callable[[str], Connection]:
-    """What opens a queue by its name, to wait so long for messages. All of them share their clients."""
+def connector(clients: AwsClients, wait: int) -> Callable[[str], QueueConnection]:
+    """A function that opens a queue by name and waits `wait` seconds for messages. All these queues share their
+    clients."""
     made: list[Any] = []
 
-    def connect(queue: str) -> Connection:
+    def connect(queue: str) -> QueueConnection:
         if not made:
             made.extend((clients.impatient_sqs(wait + CONNECT_SECONDS), clients.impatient_sqs(CONNECT_SECONDS)))
-        return Connection(queue, made[0], made[1], lambda: errors(AwsTarget("sqs", queue)))
+        return QueueConnection(queue, made[0], made[1], lambda: errors(AwsTarget("sqs", queue)))
 
     return connect

@@ -1,4 +1,4 @@
-"""A batch of messages to SQS, and what became of each of them."""
+"""Sending a batch of messages to SQS, and the outcome of each."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any, Final
 from hipq.errors import HipqError, Invalid
 from hipq.job.when import SECOND
 from hipq.waiter.claims import CLAIM
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Scheduled
@@ -20,9 +20,10 @@ from hipq.waiter.limits import BATCH, LARGEST, message_size
 from hipq.waiter.sending import parts
 
 PAUSES: Final = (0.2, 0.5, 1.0, 2.0, 4.0)
-"""Seconds before what failed for no fault of its own is tried again."""
+"""Seconds between tries of messages that SQS did not take for reasons of its own."""
 IN_TIME: Final = CLAIM // 3
-"""No call is begun later than this after the claim: what arrives much later might have been claimed by another."""
+"""No call begins later than this after the claim, because another poller might have claimed the messages before they
+arrive."""
 
 _SINGLE: Final = frozenset(
     {"BatchRequestTooLong", "InvalidMessageContents", "InvalidParameterValue", "InvalidAttributeValue"}
@@ -34,17 +35,17 @@ _MISSING: Final = frozenset({"AWS.SimpleQueueService.NonExistentQueue", "QueueDo
 class Outcome:
     sent: list[Scheduled] = field(default_factory=list)
     refused: list[tuple[Scheduled, str]] = field(default_factory=list)
-    """SQS does not take these, whenever they come."""
+    """Messages that SQS will never take, each with the reason."""
     unsent: list[Scheduled] = field(default_factory=list)
-    """Certainly not sent; SQS may take them later."""
+    """Messages that were certainly not sent and that SQS may take later."""
     unsure: list[Scheduled] = field(default_factory=list)
-    """SQS did not say."""
+    """Messages of which SQS did not say whether it has them."""
     problem: str = ""
-    """What is wrong with the queue, so that no others need be tried."""
+    """What is wrong with the queue, so that no further messages are tried."""
 
 
 def batches(messages: Sequence[Scheduled]) -> list[list[Scheduled]]:
-    """As few as there may be, each of which SQS takes at once."""
+    """The messages in as few batches as SQS allows."""
     made: list[list[Scheduled]] = []
     size = 0
     for message in messages:
@@ -58,11 +59,11 @@ def batches(messages: Sequence[Scheduled]) -> list[list[Scheduled]]:
 
 
 class Delivery:
-    def __init__(self, clients: Clients, destinations: Destinations, clock: AwsClock) -> None:
+    def __init__(self, clients: AwsClients, destinations: Destinations, clock: AwsClock) -> None:
         self._clients, self._destinations, self._clock = clients, destinations, clock
 
     def send(self, destination: Destination, messages: list[Scheduled], claimed: int) -> Outcome:
-        """Send these, which were claimed then; again what failed and may succeed."""
+        """Send messages that were claimed at `claimed`, and retry those that may still succeed."""
         outcome = Outcome()
         left = messages
         for pause in (*PAUSES, 0.0):
@@ -79,7 +80,7 @@ class Delivery:
     def _once(
         self, destination: Destination, messages: list[Scheduled], outcome: Outcome, claimed: int
     ) -> list[Scheduled]:
-        """Those to try again."""
+        """Send once; returns the messages to try again."""
         if self._clock.now() - claimed > IN_TIME:
             return messages
         try:
@@ -101,7 +102,8 @@ class Delivery:
     def _failed(
         self, destination: Destination, messages: list[Scheduled], outcome: Outcome, error: HipqError, claimed: int
     ) -> list[Scheduled]:
-        """The whole batch was not taken: one bad message must not keep the others from being sent."""
+        """Handle a batch that SQS refused as a whole: it is halved, so that one bad message does not keep the others
+        from being sent."""
         said = code(error)
         if isinstance(error, Invalid) or any(said.endswith(one) for one in _SINGLE):
             if len(messages) == 1:
@@ -118,7 +120,7 @@ class Delivery:
         if said and not _server_fault(error):
             outcome.unsent += messages
         else:
-            outcome.unsure += messages  # it may have been taken: our claims keep others off for a while
+            outcome.unsure += messages  # SQS may have the messages: the claims keep other pollers away for a while
         return []
 
 

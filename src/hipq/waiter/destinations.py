@@ -1,4 +1,4 @@
-"""The SQS queues messages go to, and what each takes."""
+"""The SQS queues that messages go to, and what each of them accepts."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from hipq.errors import HipqError
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.limits import LARGEST, queue_name
 
 FRESH: Final = 300.0
-"""Seconds after which a queue is asked again what it takes."""
+"""Seconds after which a queue's attributes are read again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,9 @@ class Destination:
     name: str
     url: str
     largest: int = LARGEST
-    """Bytes of a message that this queue takes."""
+    """The largest message the queue accepts, in bytes."""
     content_dedup: bool = False
-    """A FIFO queue that knows a message sent twice by its body."""
+    """Whether this FIFO queue recognises a message sent twice by its body."""
 
     @property
     def fifo(self) -> bool:
@@ -30,26 +30,27 @@ class Destination:
 
 
 class Destinations:
-    def __init__(self, clients: Clients) -> None:
+    def __init__(self, clients: AwsClients) -> None:
         self._clients = clients
         self._lock = threading.Lock()
         self._known: dict[str, tuple[float, Destination]] = {}
 
     def of(self, name: str) -> Destination:
-        """Asks SQS the first time, and when it has not for a while."""
+        """The queue of this name; SQS is asked the first time and when the answer is old."""
         with self._lock:
             seen, known = self._known.get(name, (0.0, None))
             if known is not None:
                 if time.monotonic() - seen <= FRESH:
                     return known
-                self._known[name] = time.monotonic(), known  # others go on with what is known while we ask
-        found = self._asked(queue_name(name))  # without the lock: one queue that does not answer must not stop others
+                # other threads go on with the old answer while this one asks
+                self._known[name] = time.monotonic(), known
+        found = self._asked(queue_name(name))  # without the lock, so that one silent queue does not stop the others
         with self._lock:
             self._known[name] = time.monotonic(), found
         return found
 
     def forget(self, name: str) -> None:
-        """It is not where it was."""
+        """Forget a queue that is not at its URL any more."""
         with self._lock:
             self._known.pop(name, None)
 
@@ -65,7 +66,7 @@ class Destinations:
         except HipqError as error:
             if not code(error).startswith("AccessDenied"):
                 raise
-            said = {}  # who may send need not be allowed to ask; SQS itself refuses what it does not take
+            said = {}  # a program that may send need not be allowed to ask; SQS itself refuses what it does not accept
         return Destination(
             name, url, int(said.get("MaximumMessageSize", LARGEST)), said.get("ContentBasedDeduplication") == "true"
         )

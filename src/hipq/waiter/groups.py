@@ -1,7 +1,7 @@
-"""The order of FIFO queues: of each group one message at a time, and none past one that failed. Pure.
+"""The order of FIFO queues: one message of a group at a time, and none past a failed one. Pure.
 
-SQS gives out several messages of a group together. It keeps back the rest of the group until none of these is with
-anybody, so what is here is all there is of it.
+SQS hands out several messages of a group together and keeps the rest of the group back until none of them is
+with a consumer. So the messages here are all that matter for the group's order.
 """
 
 from __future__ import annotations
@@ -20,35 +20,36 @@ G = TypeVar("G", bound=Grouped)
 
 
 class Groups(dict[str, deque[G]]):
-    """Of each group that is here: the one under way, and those behind it."""
+    """For each group, the message in work and the messages behind it."""
 
-    def came(self, some: Sequence[G]) -> list[G]:
-        """Those of them that may start at once."""
+    def add(self, some: Sequence[G]) -> list[G]:
+        """Add messages; returns those that may start at once."""
         first = []
         for one in some:
-            line = self.setdefault(one.group, deque())
-            line.append(one)
-            if len(line) == 1:
+            messages = self.setdefault(one.group, deque())
+            messages.append(one)
+            if len(messages) == 1:
                 first.append(one)
         return first
 
     def done(self, one: G) -> list[G]:
-        """It is deleted: the next of its group may start."""
-        line = self[one.group]
-        line.popleft()
-        if line:
-            return [line[0]]
+        """Remove a deleted message; returns the next of its group, which may start now."""
+        messages = self[one.group]
+        messages.popleft()
+        if messages:
+            return [messages[0]]
         del self[one.group]
         return []
 
     def failed(self, one: G) -> list[G]:
-        """It will come again: those behind it, which must not start before it does."""
+        """Remove a failed message, which will be received again, with the messages behind it, which must not start
+        before it; returns the latter."""
         return list(self.pop(one.group))[1:]
 
     def waiting(self) -> list[G]:
-        """Those that are not under way, which are forgotten."""
+        """Remove and return the messages that have not started."""
         found = []
-        for line in self.values():
-            while len(line) > 1:
-                found.append(line.pop())
+        for messages in self.values():
+            while len(messages) > 1:
+                found.append(messages.pop())
         return found

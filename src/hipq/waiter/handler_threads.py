@@ -1,4 +1,4 @@
-"""The hands that run handlers: so many at a time, over all queues."""
+"""The threads that run handlers: a fixed number for all queues."""
 
 from __future__ import annotations
 
@@ -8,37 +8,37 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from hipq.executors.threads import Threads
-from hipq.waiter.holding import Held
+from hipq.waiter.held_messages import HeldMessage
 
 
-class Task(NamedTuple):
-    """A message, and what is to be done with it."""
+class HandlerTask(NamedTuple):
+    """A message and the function that handles it."""
 
-    held: Held
-    run: Callable[[Held], None]
+    held: HeldMessage
+    run: Callable[[HeldMessage], None]
 
     @property
     def abandoned(self) -> bool:
         return False
 
 
-class Executor:
+class HandlerThreads:
     def __init__(self, concurrency: int) -> None:
         self._concurrency = concurrency
         self._threads = Threads(self._work, concurrency, "hipq-waiter")
         self._changed = threading.Condition()
         self._busy = 0
-        """Tasks that were launched and are not through."""
+        """Tasks that were launched and have not finished."""
         self.stopping = threading.Event()
 
     def room(self) -> int:
-        """Wait until a hand is free, and say how many are; 0 = no more tasks are taken."""
+        """Wait until a thread is free, and return how many are; 0 = no more tasks are accepted."""
         with self._changed:
             self._changed.wait_for(lambda: self.stopping.is_set() or self._busy < self._concurrency)
             return 0 if self.stopping.is_set() else self._concurrency - self._busy
 
-    def launch(self, tasks: Sequence[Task]) -> bool:
-        """Whether they were taken: all of them, or, when it is stopping, none. RuntimeError if nobody can run them."""
+    def launch(self, tasks: Sequence[HandlerTask]) -> bool:
+        """Launch all tasks, or none while stopping: then False. RuntimeError if no thread can be started."""
         with self._changed:
             if self.stopping.is_set():
                 return False
@@ -46,15 +46,15 @@ class Executor:
             try:
                 self._threads.launch(tasks)
             except RuntimeError:
-                self._busy -= len(self._threads.unstarted())  # else their hands are never free again
+                self._busy -= len(self._threads.unstarted())  # otherwise their threads would count as busy for ever
                 raise
             return True
 
-    def stop(self) -> list[Task]:
-        """Take no more; those that nobody has begun with. Handlers under way go on."""
+    def stop(self) -> list[HandlerTask]:
+        """Accept no more tasks, and return those that no thread has begun. Running handlers go on."""
         with self._changed:
             self.stopping.set()
-            left: list[Task] = self._threads.unstarted()
+            left: list[HandlerTask] = self._threads.unstarted()
             self._busy -= len(left)
             self._threads.close()
             self._changed.notify_all()
@@ -65,10 +65,10 @@ class Executor:
         with self._changed:
             return self._busy
 
-    def _work(self, task: Task) -> None:
+    def _work(self, task: HandlerTask) -> None:
         try:
             task.run(task.held)
-        except Exception:  # a bug of ours: the thread goes on, and the message comes again
+        except Exception:  # a bug of hipq: the thread goes on, and the message is received again
             logging.getLogger("hipq").exception("message %s could not be settled", task.held.message.id)
         finally:
             with self._changed:

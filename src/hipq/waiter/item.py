@@ -1,8 +1,7 @@
 """Messages as DynamoDB keeps them. Pure.
 
-The keys, the index and the names of body and attributes are those of shoryuken-waiter, so its tables go on working:
-what it has put there is understood. There the body is a map, the job as Active Job serialised it, and the queue is
-named in it.
+The keys, the index and the names of body and attributes are those of shoryuken-waiter, so hipq understands the items in
+its tables. In such an item the body is a map, the job as Active Job serialised it, and names the queue.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ TIME: Final = "perform_at"
 INDEX: Final = "scheduler-perform_at-index"
 
 Item = dict[str, dict[str, Any]]
-"""As DynamoDB's own client has it: name -> {type: value}."""
+"""An item as DynamoDB's own client has it: name -> {type: value}."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +32,24 @@ class Scheduled:
     queue: str
     job_id: str
     perform_at: str
-    """Seconds since 1970, to the digit as the table has it: writes name it, so that they miss what was moved."""
+    """Seconds since 1970, digit by digit as the table has them: a write names this text, so it misses an item that
+    was rescheduled."""
     body: str
     attributes: Attributes = field(default_factory=dict)
     group: str = ""
     dedup: str = ""
     claimed_by: str = ""
-    """The poller that sends it right now; or one that died while it did, when `claimed_until` is over."""
+    """The poller that is sending the message, or one that died while sending if `claimed_until` is over."""
     claimed_until: int = 0
     error: str = ""
-    """Why it could not be sent, or cannot be read."""
+    """Why the message could not be sent, or cannot be read."""
     failures: int = 0
     retry_at: int = 0
-    """Not tried again before. These are microseconds since 1970."""
+    """The message is not tried again before this time, in microseconds since 1970."""
 
     @property
     def due(self) -> int:
-        """Microseconds since 1970, rounded up: never early."""
+        """When the message is due, in microseconds since 1970, rounded up so that it is never early."""
         return _micros(self.perform_at)
 
     @property
@@ -58,12 +58,12 @@ class Scheduled:
 
     @property
     def cursor(self) -> str:
-        """Where it stands in a list, for `after=`."""
+        """The item's position in a list, for `after=`."""
         return f"{self.perform_at}/{self.job_id}"
 
     @property
     def maybe_sent(self) -> bool:
-        """A poller died between taking it and deleting it, so it may be in SQS already."""
+        """Whether a poller died between claiming and deleting the item, so that the message may be in SQS already."""
         return bool(self.claimed_by)
 
     @property
@@ -72,7 +72,7 @@ class Scheduled:
 
 
 def number(micros: int) -> str:
-    """Seconds since 1970 as DynamoDB keeps them."""
+    """Seconds since 1970, as DynamoDB keeps them."""
     whole, rest = divmod(micros, SECOND)
     return f"{whole}.{rest:06d}".rstrip("0").rstrip(".")
 
@@ -106,8 +106,8 @@ def _kept(value: Any) -> dict[str, Any]:
 
 
 def from_item(item: Item, table: str) -> Scheduled:
-    """What can be read of it; `error` says why the rest cannot. An item without a queue's name is for the queue
-    with the table's name."""
+    """The message in an item, as far as it can be read; `error` says why the rest cannot. An item without a queue's
+    name belongs to the queue named like the table."""
     seen: dict[str, Any] = {
         "job_id": item[RANGE]["S"],
         "perform_at": item[TIME]["N"],
@@ -140,7 +140,7 @@ def _body(value: dict[str, Any]) -> str:
 
 
 def _plain(value: dict[str, Any]) -> Any:
-    """A value of DynamoDB as JSON has it."""
+    """A DynamoDB value as JSON has it."""
     match value:
         case {"S": str() as found} | {"BOOL": bool() as found}:
             return found

@@ -1,4 +1,4 @@
-"""What SQS and DynamoDB take: looked at before a message is acknowledged, since nobody could be told later.
+"""What SQS and DynamoDB accept. It is checked before a message is acknowledged, because nobody could be told later.
 
 SQS's rules: https://docs.aws.amazon.com/AWSSimpleQueueService/latest/SQSDeveloperGuide/quotas-messages.html
 """
@@ -13,9 +13,9 @@ from hipq.errors import Invalid, shown
 from hipq.waiter.message import Attributes
 
 HORIZON: Final = 900
-"""Seconds that SQS can delay a message."""
+"""Seconds for which SQS can delay a message."""
 LARGEST: Final = 1_048_576
-"""Bytes of a message, and of all in a batch. A queue may be set to take less."""
+"""Bytes of a message, and of a whole batch. A queue may be set to accept less."""
 BATCH: Final = 10
 ATTRIBUTES: Final = 10
 LARGEST_ITEM: Final = 409_600
@@ -50,7 +50,7 @@ def text(body: object, what: str) -> str:
 
 
 def attributes(given: Attributes | None) -> dict[str, dict[str, Any]]:
-    """The same, as SQS wants them."""
+    """The given attributes, checked, as SQS wants them."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -96,7 +96,7 @@ def identifier(value: object, name: str) -> str:
 
 
 def message_size(body: str, attributes: Attributes) -> int:
-    """Bytes as SQS counts them."""
+    """A message's size in bytes, as SQS counts it."""
     size = len(body.encode())
     for name, value in attributes.items():
         content = value.get("StringValue", value.get("BinaryValue", b""))
@@ -106,7 +106,7 @@ def message_size(body: str, attributes: Attributes) -> int:
 
 
 def item_size(item: Mapping[str, Mapping[str, Any]]) -> int:
-    """Bytes as DynamoDB counts them, at most."""
+    """An upper bound of an item's size in bytes, as DynamoDB counts it."""
     return sum(len(name.encode()) + _value_size(value) for name, value in item.items())
 
 

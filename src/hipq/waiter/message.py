@@ -8,26 +8,27 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 ASKED_FOR: Final = ("ApproximateReceiveCount", "MessageDeduplicationId", "MessageGroupId", "SentTimestamp")
-"""What SQS is asked to tell of a message beside what its sender gave."""
+"""The system attributes that SQS is asked for with each message."""
 
 Attributes = Mapping[str, Mapping[str, Any]]
-"""Name -> {"DataType": …, "StringValue": …} or {"DataType": …, "BinaryValue": …}, as SQS has them."""
+"""Message attributes as SQS has them: name -> {"DataType": …, "StringValue": …} or {"DataType": …, "BinaryValue":
+…}."""
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     queue: str
     id: str
-    """SQS's own, the same each time it comes."""
+    """SQS's id of the message, the same at every delivery."""
     body: str
     attributes: Attributes = field(default_factory=dict)
     group: str = ""
     dedup: str = ""
     receipt: str = field(default="", repr=False)
     received: int = 1
-    """How often SQS has given it out, this time included."""
+    """How often SQS has delivered the message, this time included."""
     sent_at: float = 0.0
-    """Seconds since 1970, by SQS's clock."""
+    """When the message was sent, in seconds since 1970 by SQS's clock."""
 
     @property
     def json(self) -> Any:
@@ -36,7 +37,7 @@ class Message:
 
 
 def incoming(said: Mapping[str, Any], queue: str) -> Message:
-    """A message as SQS gives it out."""
+    """The message in SQS's answer."""
     about = said.get("Attributes", {})
     attributes = {
         name: {key: one[key] for key in ("DataType", "StringValue", "BinaryValue") if key in one}

@@ -1,7 +1,8 @@
-"""From the tables to SQS: what is due within SQS's horizon is claimed, sent, and deleted once SQS has confirmed it.
+"""The poller: messages that are due within SQS's longest delay are claimed, sent, and deleted once SQS has confirmed
+them.
 
-A crash between any two of these loses nothing: before the send the claim runs out and another poller sends it; between
-send and delete it is sent a second time. Nothing is deleted that was not confirmed.
+A crash between any two of these loses nothing: before the send, the claim runs out and another poller sends the
+message; between send and delete, the message is sent a second time. Nothing is deleted that was not confirmed.
 """
 
 from __future__ import annotations
@@ -17,42 +18,43 @@ from typing import Final
 
 from hipq.errors import HipqError
 from hipq.job.when import SECOND
-from hipq.waiter.claims import Claims, Taken
+from hipq.waiter.claims import ClaimResult, ItemClaims
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.delivery import Delivery, batches
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Scheduled, readable
 from hipq.waiter.limits import BATCH, HORIZON
-from hipq.waiter.reading import Reading
-from hipq.waiter.tables import Table, Tables
+from hipq.waiter.table_reader import TableReader
+from hipq.waiter.tables import MessageTable, MessageTables
 
 log: Final = logging.getLogger("hipq.waiter")
 
 SOON: Final = 30.0
-"""Seconds until the next look when something was left undone, or to another poller, that may have died."""
+"""Seconds until the next look when a message was left undone, or to another poller, which may have died."""
 
 
 @dataclass(slots=True)
 class Polled:
-    """What one look at the tables did."""
+    """The result of one look at the tables."""
 
     sent: int = 0
-    """Confirmed by SQS and deleted from the table."""
+    """Messages that SQS confirmed and that were deleted from the table."""
     failed: int = 0
-    """Not sent this time; they stay in the table."""
+    """Messages that were not sent this time and stay in the table."""
     again: int = 0
-    """Of these, who met a trouble that may be over in a moment."""
+    """Failed messages whose problem may be over in a moment."""
     lost: int = 0
-    """Sent, but not deleted: the claim had run out, or DynamoDB did not answer. They may be sent again."""
+    """Messages that were sent but not deleted, because the claim had run out or DynamoDB did not answer. They may be
+    sent again."""
     taken: int = 0
-    """Left to another poller, that is sending them or was there first."""
+    """Messages left to another poller, which is sending them or was there first."""
     pages: int = 0
     read_units: float = 0.0
-    """What DynamoDB counted for reading."""
+    """The read units that DynamoDB counted."""
     problems: list[str] = field(default_factory=list)
     """What went wrong, one sentence each."""
     next_due: int | None = None
-    """When the next message for a FIFO queue is due that must not be sent yet (microseconds since 1970)."""
+    """When the next FIFO message is due that must not be sent yet, in microseconds since 1970."""
 
     def add(self, other: Polled) -> None:
         self.sent += other.sent
@@ -67,41 +69,41 @@ class Polled:
 class Look:
     """One look at one table."""
 
-    table: Table
+    table: MessageTable
     token: str
     polled: Polled
     blocked: set[tuple[str, str]] = field(default_factory=set)
-    """Groups of FIFO queues of which an earlier message could not be sent now, so no later one may be."""
+    """FIFO groups of which an earlier message could not be sent now, so that no later one may be."""
     down: set[str] = field(default_factory=set)
-    """Queues that take nothing right now."""
+    """Queues that accept nothing right now."""
 
 
 class Poller:
     def __init__(
         self,
-        reading: Reading,
-        claims: Claims,
+        reader: TableReader,
+        claims: ItemClaims,
         delivery: Delivery,
         destinations: Destinations,
-        tables: Tables,
+        tables: MessageTables,
         clock: AwsClock,
         threads: int,
     ) -> None:
-        self._reading, self._claims, self._delivery = reading, claims, delivery
+        self._reader, self._claims, self._delivery = reader, claims, delivery
         self._destinations, self._tables, self._clock = destinations, tables, clock
         self._threads = threads
         self._lock = threading.Lock()
-        self._undeleted: list[tuple[Table, Scheduled, str]] = []
-        """Sent, but DynamoDB did not answer when they were to be deleted."""
+        self._undeleted: list[tuple[MessageTable, Scheduled, str]] = []
+        """Messages that were sent, but that DynamoDB did not confirm to have deleted."""
 
     # -- one look ---------------------------------------------------------------------------------------------------
     def poll(self, stop: threading.Event | None = None) -> Polled:
-        """One look at all tables. What goes wrong is in `problems`: the rest goes on."""
+        """Look at all tables once. Failures go into `problems`, and the rest goes on."""
         polled = Polled()
         with self._lock:
             self._delete_the_rest(polled)
             for table in self._tables.usable(polled.problems):
-                look = Look(table, str(uuid.uuid4()), polled)  # a new token: a forked child must not share ours
+                look = Look(table, str(uuid.uuid4()), polled)  # a new token: a forked child must not share its parent's
                 try:
                     self._look(look, stop or threading.Event())
                 except HipqError as error:
@@ -110,7 +112,7 @@ class Poller:
 
     def _look(self, look: Look, stop: threading.Event) -> None:
         until = self._clock.now() + HORIZON * SECOND
-        for page in self._reading.due(look.table, until):
+        for page in self._reader.due(look.table, until):
             look.polled.pages += 1
             look.polled.read_units += page.read_units
             ready = [one for one in page.messages if self._ready(look, one)]
@@ -143,7 +145,7 @@ class Poller:
         for message in messages:
             by_queue.setdefault(message.queue, []).append(message)
         chunks = [chunk for of_one in by_queue.values() for chunk in batches(of_one)]
-        random.shuffle(chunks)  # pollers that look at the same moment would else meet at each item
+        random.shuffle(chunks)  # otherwise pollers that look at the same moment would collide at each item
 
         def one(chunk: list[Scheduled]) -> Polled:
             polled = Polled()
@@ -155,7 +157,8 @@ class Poller:
             look.polled.add(polled)
 
     def _send_in_order(self, look: Look, messages: Iterable[Scheduled], stop: threading.Event) -> None:
-        """No two of a group in a batch: of a batch SQS may take the second and not the first."""
+        """Send messages of FIFO queues, never two of a group in one batch: SQS may take the second of them and not
+        the first."""
         batch: list[Scheduled] = []
         for message in messages:
             if batch and (
@@ -180,7 +183,7 @@ class Poller:
 
     # -- one batch: claim, send, delete -----------------------------------------------------------------------------
     def _release(self, look: Look, batch: list[Scheduled], polled: Polled) -> None:
-        """Of one queue, and no more than SQS takes at once."""
+        """Claim, send and delete one batch for one queue."""
         assert len(batch) <= BATCH
         destination = self._destination(look, batch, polled)
         if destination is None:
@@ -205,7 +208,7 @@ class Poller:
             polled.problems.append(outcome.problem)
 
     def _destination(self, look: Look, batch: list[Scheduled], polled: Polled) -> Destination | None:
-        """Before anything is claimed: None if the queue takes nothing now."""
+        """The batch's queue, looked up before anything is claimed; None if it accepts nothing now."""
         queue = batch[0].queue
         if queue not in look.down:
             try:
@@ -225,21 +228,21 @@ class Poller:
                 polled.problems.append(str(error))
                 polled.failed += len(batch) - n
                 look.blocked |= {(one.queue, one.group) for one in batch[n:]}
-                break  # what was claimed before is sent
-            if taken is Taken.MINE:
+                break  # the messages claimed so far are sent
+            if taken is ClaimResult.MINE:
                 mine.append(message)
                 continue
             polled.taken += 1
-            if taken is Taken.OTHERS:
+            if taken is ClaimResult.OTHERS:
                 look.blocked.add((message.queue, message.group))
             if not message.fifo:
-                # Another poller is at work here, most likely on all of them, and each try costs a write. What it leaves
-                # is seen by the next look, which is soon.
+                # Another poller is at work here, most likely on all of the batch, and each try costs a write. What that
+                # poller leaves is found by the next look, which is soon.
                 polled.taken += len(batch) - n - 1
                 break
         return mine
 
-    def _delete(self, table: Table, message: Scheduled, token: str, polled: Polled) -> None:
+    def _delete(self, table: MessageTable, message: Scheduled, token: str, polled: Polled) -> None:
         try:
             if self._claims.done(table, message, token):
                 polled.sent += 1
@@ -251,7 +254,8 @@ class Poller:
             self._undeleted.append((table, message, token))
 
     def _delete_the_rest(self, polled: Polled) -> None:
-        """Before anything else: they would be sent again when their claims have run out."""
+        """Delete the messages that a former look sent and could not delete: otherwise they are sent again when their
+        claims run out."""
         rest, self._undeleted = self._undeleted, []
         for table, message, token in rest:
             self._delete(table, message, token, polled)
@@ -260,7 +264,7 @@ class Poller:
         self._quietly(polled, self._claims.put_off, look.table, message, look.token, why)
 
     def _quietly(self, polled: Polled, write: Callable[..., None], *what: object) -> None:
-        """If it does not succeed, the claim runs out by itself."""
+        """Write; if DynamoDB does not answer, the claim runs out by itself."""
         try:
             write(*what)
         except HipqError as error:
@@ -268,7 +272,7 @@ class Poller:
 
     # -- look after look --------------------------------------------------------------------------------------------
     def run(self, stop: threading.Event, delay: float) -> None:
-        """Look every `delay` seconds until told to stop."""
+        """Look every `delay` seconds until `stop` is set."""
         if delay >= HORIZON:
             log.warning(
                 "waiter: a look every %g s is too seldom, messages will be late: set delay well below %d s",
@@ -281,7 +285,7 @@ class Poller:
             stop.wait(self._pause(polled, delay))
 
     def _pause(self, polled: Polled, delay: float) -> float:
-        pause = delay * random.uniform(0.9, 1.0)  # pollers started together should not look together
+        pause = delay * random.uniform(0.9, 1.0)  # pollers that were started together should not look together
         if self._undeleted or polled.again or polled.lost or polled.taken:
             pause = min(pause, SOON)
         if polled.next_due is not None:
@@ -290,7 +294,7 @@ class Poller:
 
 
 def _reported(polled: Polled, known: set[str]) -> set[str]:
-    """Say what is wrong once, not at each look."""
+    """Log each problem once, not at every look."""
     problems = set(polled.problems)
     for problem in sorted(problems - known):
         log.warning("waiter: %s", problem)

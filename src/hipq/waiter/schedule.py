@@ -1,4 +1,4 @@
-"""What waits in the tables: seen, called off, put to another time."""
+"""The messages that wait in the tables: list, cancel and reschedule them."""
 
 from __future__ import annotations
 
@@ -10,42 +10,44 @@ from typing import Any, Final
 
 from hipq.errors import Conflict, HipqError, Invalid, NoTable, NotFound, shown
 from hipq.waiter.claims import FREE, found, free_at
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.item import Item, Scheduled, from_item, key, number
-from hipq.waiter.reading import Reading
 from hipq.waiter.sending import due
-from hipq.waiter.tables import Table, Tables
+from hipq.waiter.table_reader import TableReader
+from hipq.waiter.tables import MessageTable, MessageTables
 
 _CURSOR: Final = re.compile(r"-?[0-9.]+(E[+-]?\d+)?/.+", re.DOTALL)
 
 
-class Schedule:
-    def __init__(self, clients: Clients, reading: Reading, tables: Tables, clock: AwsClock, scheduler: str) -> None:
-        self._clients, self._reading, self._tables = clients, reading, tables
+class WaitingMessages:
+    def __init__(
+        self, clients: AwsClients, reader: TableReader, tables: MessageTables, clock: AwsClock, scheduler: str
+    ) -> None:
+        self._clients, self._reader, self._tables = clients, reader, tables
         self._clock, self._scheduler = clock, scheduler
 
     def list(self, queue: str, limit: int, after: str | Scheduled | None) -> Sequence[Scheduled]:
-        """The next of this queue, by time."""
+        """The queue's next messages, earliest first."""
         if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
             raise Invalid(f"limit must be a number from 1 on, not {shown(limit)}")
         cursor = after.cursor if isinstance(after, Scheduled) else after
         if cursor is not None and (not isinstance(cursor, str) or not _CURSOR.fullmatch(cursor)):
             raise Invalid(f"after must be a message of the last list, or its cursor, not {shown(after)}")
         table = self._table(queue)
-        pages = self._reading.all(table, cursor, min(limit, 1000))
+        pages = self._reader.all(table, cursor, min(limit, 1000))
         return list(islice((one for page in pages for one in page.messages if one.queue == queue), limit))
 
     def cancel(self, queue: str, job_id: str) -> Scheduled:
-        """Drop it; what it was. Conflict: it is being sent, and it is too late."""
+        """Delete a waiting message and return it. Conflict: a poller is sending it, so it is too late."""
         return self._changed(queue, job_id, "cancelled", "", {})
 
     def reschedule(self, queue: str, job_id: str, at: datetime | None, delay: float | timedelta | None) -> Scheduled:
-        """Put it to another time; what it is then. Conflict: it is being sent, and it is too late."""
+        """Give a waiting message another time, and return it. Conflict: a poller is sending it, so it is too late."""
         if at is None and delay is None:
             raise Invalid("to what time? Give at= or delay=")
         due(0, at, delay)
-        self._table(queue)  # which has told us the time
+        self._table(queue)  # DynamoDB's answer has set the clock
         return self._changed(
             queue,
             job_id,
@@ -85,7 +87,7 @@ class Schedule:
             raise _why(queue, job_id, what, found(error), table) from None
         return from_item(item, table.name)
 
-    def _table(self, queue: str) -> Table:
+    def _table(self, queue: str) -> MessageTable:
         table = self._tables.of(queue)
         if table is None:
             raise NoTable(
@@ -95,7 +97,7 @@ class Schedule:
         return table
 
 
-def _why(queue: str, job_id: str, what: str, item: Item, table: Table) -> HipqError:
+def _why(queue: str, job_id: str, what: str, item: Item, table: MessageTable) -> HipqError:
     if item and from_item(item, table.name).queue == queue:
         return Conflict(f"{job_id} is being sent to queue {queue} right now, so it cannot be {what} any more")
     return NotFound(

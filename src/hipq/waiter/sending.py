@@ -1,4 +1,4 @@
-"""One message, sent now or kept until it is due."""
+"""Sending one message: now, or kept in a table until it is due."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from hipq.transports.base import Outgoing
 from hipq.transports.recording import recorder
 from hipq.waiter import limits
 from hipq.waiter.claims import found
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.destinations import Destination, Destinations
 from hipq.waiter.item import Item, Scheduled, from_item, number, to_item
 from hipq.waiter.message import Attributes
-from hipq.waiter.tables import Table, Tables
+from hipq.waiter.tables import MessageTable, MessageTables
 
 Fallback = Callable[[Scheduled], Any] | Literal["sqs"]
-"""What becomes of a message that is too far out and has no table: a function of yours takes it, or "sqs": it goes to
-SQS with the longest delay there is, so it arrives early."""
+"""The way out for a message that is due too far ahead and has no table: a function that takes it, or "sqs", which
+sends it with SQS's longest delay, so that it arrives early."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
     id: str
-    """SQS's MessageId; the job_id of the item in the table; or what `fallback` gave back."""
+    """SQS's MessageId, the job_id of the item in the table, or the return value of `fallback`."""
     where: Literal["sqs", "dynamodb", "fallback"]
 
 
 def due(now: int, at: datetime | None, delay: float | timedelta | None) -> int:
-    """When it shall arrive, in microseconds since 1970. What is past, or negative, is now."""
+    """When the message shall arrive, in microseconds since 1970. A past time or a negative delay means now."""
     if at is not None and delay is not None:
         raise Invalid("give at= or delay=, not both")
     if at is not None:
@@ -43,9 +43,9 @@ def due(now: int, at: datetime | None, delay: float | timedelta | None) -> int:
     return later(now, max(0.0, 0.0 if delay is None else seconds(delay, "delay", least=-LONGEST)))
 
 
-class Sender:
+class MessageSender:
     def __init__(
-        self, clients: Clients, destinations: Destinations, tables: Tables, clock: AwsClock, scheduler: str
+        self, clients: AwsClients, destinations: Destinations, tables: MessageTables, clock: AwsClock, scheduler: str
     ) -> None:
         self._clients, self._destinations, self._tables = clients, destinations, tables
         self._clock, self._scheduler = clock, scheduler
@@ -62,7 +62,7 @@ class Sender:
         fallback: Fallback | None,
         own_id: str | None = None,
     ) -> Sent:
-        due(0, at, delay)  # bad input is refused before AWS is asked anything
+        due(0, at, delay)  # refuse bad input before AWS is asked anything
         limits.text(body, "the body")
         attributes = limits.attributes(attributes)
         if fallback is not None and fallback != "sqs" and not callable(fallback):
@@ -77,8 +77,8 @@ class Sender:
         destination = self._destinations.of(queue)
         _fits(destination, body, attributes)
         if destination.fifo and not dedup and not destination.content_dedup:
-            dedup = job_id  # so that what is sent twice within five minutes arrives once
-        now = self._clock.now()  # after SQS has answered: it has told us the time
+            dedup = job_id  # so that a message sent twice within five minutes arrives once
+        now = self._clock.now()  # after SQS's answer, which has set the clock
         when = due(now, at, delay)
         message = Scheduled(queue, job_id, number(when), body, attributes, group, dedup)
         wait = math.ceil((when - now) / SECOND)
@@ -113,8 +113,8 @@ class Sender:
             "or, in a program, pass fallback="
         )
 
-    def _put(self, table: Table, message: Scheduled) -> bool:
-        """False: the table is no more."""
+    def _put(self, table: MessageTable, message: Scheduled) -> bool:
+        """Put the message into the table. False: the table does not exist any more."""
         item = to_item(message, self._scheduler, self._clock.now())
         _fits_item(table, item)
         try:
@@ -123,11 +123,11 @@ class Sender:
                     TableName=table.name, Item=item, ConditionExpression="attribute_not_exists(job_id)",
                     ReturnValuesOnConditionCheckFailure="ALL_OLD",
                 )  # fmt: skip
-                _ = answer["ResponseMetadata"]["RequestId"]  # else it is not DynamoDB that says it has it
+                _ = answer["ResponseMetadata"]["RequestId"]  # raises if the answer is not DynamoDB's
         except HipqError as error:
             if code(error) == "ConditionalCheckFailedException":
                 if _same(found(error), item):
-                    return True  # sent again; or the library did, which heard no answer the first time
+                    return True  # the caller repeated the call, or boto3 did because it got no answer the first time
                 raise Conflict(f"another message waits in the table {table.name} as {message.job_id}") from None
             if code(error) == "ItemCollectionSizeLimitExceededException":
                 raise NoTable(
@@ -142,14 +142,14 @@ class Sender:
 
 
 def _same(there: Item, item: Item) -> bool:
-    """The same message for the same time, whatever a poller has noted on it meanwhile."""
+    """Whether both items are the same message for the same time, whatever a poller has noted on the stored one."""
     names = ("perform_at", "queue", "body", "attributes", "group", "dedup")
     one, other = from_item(there, ""), from_item(item, "")
     return all(getattr(one, name) == getattr(other, name) for name in names)
 
 
 def parts(message: Scheduled, wait: int | None) -> dict[str, Any]:
-    """What SQS is given for it. None: as the queue has it."""
+    """The message as arguments of SQS's call. `wait` None: the queue's own delay."""
     found: dict[str, Any] = {"MessageBody": message.body}
     if wait is not None:
         found["DelaySeconds"] = min(max(wait, 0), limits.HORIZON)
@@ -185,7 +185,7 @@ def _fits(destination: Destination, body: str, attributes: Attributes) -> None:
         )
 
 
-def _fits_item(table: Table, item: Item) -> None:
+def _fits_item(table: MessageTable, item: Item) -> None:
     size = limits.item_size(item) + limits.ROOM
     copies = 2 if table.local and table.whole else 1
     if size * copies > limits.LARGEST_ITEM:

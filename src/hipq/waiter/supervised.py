@@ -1,4 +1,4 @@
-"""One thread that is always there: if it dies another follows, and never are there two."""
+"""A thread that is started again whenever it dies. There are never two of it."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Final
 FIRST_PAUSE: Final = 1.0
 LONGEST_PAUSE: Final = 60.0
 HEALTHY: Final = 600.0
-"""Seconds of life after which a death is not one of a series."""
+"""Seconds after which a thread's death does not count as a repeated failure."""
 
 _log: Final = logging.getLogger("hipq")
 
 
 class Supervised:
     def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
-        """`work` goes on until the event it is given is set. That it ends before is a death."""
+        """`work` runs until its event is set. If it returns or raises before, it has died."""
         self._name = name
         self._work = work
         self._stop = threading.Event()
@@ -25,8 +25,8 @@ class Supervised:
         self._began = 0.0
         self._pause = FIRST_PAUSE
 
-    def tend(self, now: float) -> None:
-        """Start one if there is none. To be called now and then, by one thread, with the monotonic clock's time."""
+    def ensure_running(self, now: float) -> None:
+        """Start the thread if it does not run. One thread calls this regularly, with the monotonic clock's time."""
         if self._stop.is_set() or self.is_alive:
             return
         if self._thread is not None:

@@ -1,4 +1,4 @@
-"""The DynamoDB tables that keep what is far out: found, checked, made."""
+"""The DynamoDB tables that keep messages which are due far ahead: finding, checking and creating them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from hipq.errors import HipqError, Invalid, WrongTable
-from hipq.waiter.clients import AwsTarget, Clients, code, errors
+from hipq.waiter.clients import AwsClients, AwsTarget, code, errors
 from hipq.waiter.item import HASH, INDEX, RANGE, TIME
 from hipq.waiter.limits import queue_name
 
 AGAIN: Final = 30.0
-"""Seconds after which a table that was not there is looked for again."""
+"""Seconds after which a missing table is looked for again."""
 READY: Final = 300.0
-"""Seconds that a table may take to be made."""
+"""Seconds that DynamoDB may take to create a table."""
 
 _NAME: Final = re.compile("[A-Za-z0-9_.-]{3,255}")
 _MISSING: Final = "ResourceNotFoundException"
@@ -27,33 +27,34 @@ Projection = Literal["ALL", "KEYS_ONLY"]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class MessageTable:
     name: str
     local: bool
-    """Its index is a local one: as consistent as the table, and counted into the size of its items."""
+    """Whether the index is a local one: as consistent as the table, and counted into the size of its items."""
     whole: bool
-    """Its index has copies of the whole items."""
+    """Whether the index has copies of whole items."""
 
 
-class Tables:
-    """`shared`: the name of the one table for all queues; None: each queue's has the queue's name."""
+class MessageTables:
+    """The tables of the queues. `shared` names one table for all queues; None: each queue has a table of its own
+    name."""
 
-    def __init__(self, clients: Clients, queues: tuple[str, ...], shared: str | None) -> None:
+    def __init__(self, clients: AwsClients, queues: tuple[str, ...], shared: str | None) -> None:
         self._clients, self._queues, self._shared = clients, queues, shared
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[float, Table | None]] = {}
+        self._known: dict[str, tuple[float, MessageTable | None]] = {}
         if shared is not None:
             _table_name(shared)
 
     def name(self, queue: str) -> str:
-        """What this queue's table is called, whether or not there is one."""
+        """The name of this queue's table, whether or not the table exists."""
         return self._shared or queue_name(queue)
 
     def making(self, queue: str) -> str:
-        """The command that makes it."""
+        """The command that creates this queue's table."""
         return f"hipq waiter create-table {queue}" + (f" --table {self._shared}" if self._shared else "")
 
-    def of(self, queue: str) -> Table | None:
+    def of(self, queue: str) -> MessageTable | None:
         """This queue's table, None if there is none; WrongTable if it cannot be used."""
         name = self.name(queue)
         with self._lock:
@@ -63,7 +64,7 @@ class Tables:
         return self._look(name)
 
     def find(self) -> dict[str, str]:
-        """Look anew which queues have a table that can be used: queue -> the table's name."""
+        """Look up all queues and return those with a usable table: queue -> the table's name."""
         found = {}
         for queue in self._queues:
             with suppress(WrongTable):  # `check` says what is wrong with it
@@ -71,9 +72,9 @@ class Tables:
                     found[queue] = table.name
         return found
 
-    def usable(self, problems: list[str]) -> Iterator[Table]:
-        """Each table that is there, looked at anew; what stands in the way of others is said in `problems`."""
-        _ = self._clients.dynamodb  # a missing region is the fault of no table
+    def usable(self, problems: list[str]) -> Iterator[MessageTable]:
+        """Look up and yield each usable table; for the others `problems` gets a sentence."""
+        _ = self._clients.dynamodb  # a missing region is no table's fault: raise it here
         for name in dict.fromkeys(map(self.name, self._queues)):
             try:
                 table = self._look(name)
@@ -92,8 +93,9 @@ class Tables:
         return _wrong(description)
 
     def create(self, queue: str, projection: Projection = "ALL") -> str:
-        """Make the table of this queue and wait until it can be used; its name. One that is there already and as it
-        should be is fine. `KEYS_ONLY` keeps no second copy of each message in the index: large ones cost half."""
+        """Create this queue's table, wait until it can be used, and return its name. A usable table that exists
+        already is fine. `KEYS_ONLY` keeps no second copy of each message in the index, which halves the cost of
+        large messages."""
         name = _table_name(self.name(queue))
         if projection not in ("ALL", "KEYS_ONLY"):
             raise Invalid(f'projection must be "ALL" or "KEYS_ONLY", not {projection!r}')
@@ -116,7 +118,7 @@ class Tables:
         with self._lock:
             self._known.pop(name, None)
 
-    def _look(self, name: str) -> Table | None:
+    def _look(self, name: str) -> MessageTable | None:
         description = self._described(name)
         table = None if description is None else _table(name, description)
         with self._lock:
@@ -143,14 +145,14 @@ def _table_name(name: str) -> str:
     return name
 
 
-def _table(name: str, description: dict[str, Any]) -> Table | None:
+def _table(name: str, description: dict[str, Any]) -> MessageTable | None:
     if description.get("TableStatus") in ("CREATING", "DELETING"):
-        return None  # not there yet, or no more
+        return None  # DynamoDB is creating or deleting the table
     if wrong := _wrong(description):
         raise WrongTable(f"table {name} cannot keep messages: {'; '.join(wrong)}")
     index, local = _index(description)
     assert index is not None
-    return Table(name, local, index.get("Projection", {}).get("ProjectionType") == "ALL")
+    return MessageTable(name, local, index.get("Projection", {}).get("ProjectionType") == "ALL")
 
 
 def _index(description: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
@@ -162,7 +164,7 @@ def _index(description: dict[str, Any]) -> tuple[dict[str, Any] | None, bool]:
 
 
 def _wrong(description: dict[str, Any]) -> list[str]:
-    """Everything that is wrong, not only the first."""
+    """Everything that is wrong with the table, not only the first problem."""
     types = {one["AttributeName"]: one["AttributeType"] for one in description.get("AttributeDefinitions", ())}
     found = _keys("its", description.get("KeySchema", ()), types, {"HASH": (HASH, "S"), "RANGE": (RANGE, "S")})
     index, _ = _index(description)
@@ -186,13 +188,13 @@ def _unready(index: dict[str, Any]) -> list[str]:
 def _keys(whose: str, schema: Any, types: dict[str, str], wanted: dict[str, tuple[str, str]]) -> list[str]:
     has = {one["KeyType"]: one["AttributeName"] for one in schema}
     wrong = []
-    for kind, (name, job_type) in wanted.items():
+    for kind, (name, key_type) in wanted.items():
         if kind not in has:
-            wrong.append(f"{whose} {kind} key must be {name} ({job_type}), and there is none")
+            wrong.append(f"{whose} {kind} key must be {name} ({key_type}), and there is none")
         elif has[kind] != name:
-            wrong.append(f"{whose} {kind} key must be {name} ({job_type}), not {has[kind]}")
-        elif types.get(name) != job_type:
-            wrong.append(f"{whose} {kind} key {name} must be of the type {job_type}, not {types.get(name)}")
+            wrong.append(f"{whose} {kind} key must be {name} ({key_type}), not {has[kind]}")
+        elif types.get(name) != key_type:
+            wrong.append(f"{whose} {kind} key {name} must be of the type {key_type}, not {types.get(name)}")
     return wrong
 
 

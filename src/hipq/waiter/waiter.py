@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 from hipq import config
 from hipq.errors import Invalid, shown
 from hipq.job.when import duration, seconds
-from hipq.waiter.claims import Claims
-from hipq.waiter.clients import Clients
+from hipq.waiter.claims import ItemClaims
+from hipq.waiter.clients import AwsClients
 from hipq.waiter.clock import AwsClock
 from hipq.waiter.connection import connector
 from hipq.waiter.consumer import CONCURRENCY, WAIT, Consumer
@@ -22,10 +22,10 @@ from hipq.waiter.item import Scheduled
 from hipq.waiter.limits import queue_name
 from hipq.waiter.message import Attributes, Message
 from hipq.waiter.poller import Polled, Poller
-from hipq.waiter.reading import Reading
-from hipq.waiter.schedule import Schedule
-from hipq.waiter.sending import Fallback, Sender, Sent
-from hipq.waiter.tables import Tables
+from hipq.waiter.schedule import WaitingMessages
+from hipq.waiter.sending import Fallback, MessageSender, Sent
+from hipq.waiter.table_reader import TableReader
+from hipq.waiter.tables import MessageTables
 
 SCHEDULER: Final = "shoryuken-waiter"
 DELAY: Final = 300.0
@@ -34,11 +34,12 @@ Handler = TypeVar("Handler", bound=Callable[[Message], Any])
 
 
 class Waiter:
-    """Sends messages to SQS queues, any time ahead. Asks AWS nothing before it is used.
+    """Sends messages to SQS queues, any time ahead. It calls AWS only when it is used.
 
-    `queues` are those whose tables the poller looks at. `table`: one table for all of them; None: each has its own,
-    with the queue's name. `scheduler` is the hash key of all items. `delay`: the seconds between two looks of the
-    poller; None: `delay` in [waiter] of hipq.toml, else 300. `clock` gives the seconds since 1970: for tests."""
+    `queues` are those whose tables the poller reads. `table`: one table for all of them; None: each queue has a table
+    of its own name. `scheduler` is the hash key of all items. `delay`: the seconds between two looks of the poller;
+    None: `delay` in [waiter] of hipq.toml, else 300. `clock` gives the seconds since 1970, for tests.
+    """
 
     def __init__(
         self,
@@ -63,15 +64,15 @@ class Waiter:
             raise Invalid(f"threads must be between 1 and 64, not {shown(threads)}")
         self.handlers: dict[str, Handling] = {}
         self.clock = AwsClock(clock)
-        self.clients = Clients(session, endpoint_url, region, self.clock)
+        self.clients = AwsClients(session, endpoint_url, region, self.clock)
         self.destinations = Destinations(self.clients)
-        self.tables = Tables(self.clients, self.queues, table)
-        reading = Reading(self.clients, scheduler)
-        self._sender = Sender(self.clients, self.destinations, self.tables, self.clock, scheduler)
-        self._schedule = Schedule(self.clients, reading, self.tables, self.clock, scheduler)
+        self.tables = MessageTables(self.clients, self.queues, table)
+        reading = TableReader(self.clients, scheduler)
+        self._sender = MessageSender(self.clients, self.destinations, self.tables, self.clock, scheduler)
+        self._schedule = WaitingMessages(self.clients, reading, self.tables, self.clock, scheduler)
         self._poller = Poller(
             reading,
-            Claims(self.clients, self.clock, scheduler),
+            ItemClaims(self.clients, self.clock, scheduler),
             Delivery(self.clients, self.destinations, self.clock),
             self.destinations,
             self.tables,
@@ -91,46 +92,50 @@ class Waiter:
         fallback: Fallback | None = None,
         job_id: str | None = None,
     ) -> Sent:
-        """Send it now, or at a time, or after so many seconds; what is past is now. Up to 15 minutes SQS itself delays
-        it; further out, or later at all in a FIFO queue, it is kept in the queue's table. Without one: NoTable, or
-        `fallback`.
+        """Send a message now, at a time, or after a delay; a past time means now. Up to 15 minutes SQS itself delays
+        the message. A message that is due later, or at all later in a FIFO queue, is kept in the queue's table. Without
+        a table: NoTable, or `fallback`.
 
         `job_id`: the id that the message has in your program; it names the message in the table, for `cancel` and
-        `reschedule`. Sent again unchanged under the same id, it is kept once; Conflict: another message has that id."""
+        `reschedule`. A message sent again unchanged under the same id is kept once; Conflict: another message has that
+        id.
+        """
         return self._sender.send(queue, body, attributes, at, delay, group, dedup, fallback, job_id)
 
     def poll(self) -> Polled:
-        """One look at the tables: what is due within SQS's 15 minutes is sent."""
+        """Look at the tables once and send the messages that are due within SQS's 15 minutes."""
         return self._poller.poll()
 
     def run(self, stop: threading.Event) -> None:
-        """Look every `delay` seconds, until told to stop."""
+        """Look at the tables every `delay` seconds until `stop` is set."""
         self._poller.run(stop, self.delay)
 
     def list(self, queue: str, *, limit: int = 100, after: str | Scheduled | None = None) -> Sequence[Scheduled]:
-        """What waits for this queue, the earliest first; `after` the last of the list before, or its `cursor`."""
+        """The messages that wait for this queue, earliest first. `after`: the last message of the previous list, or
+        its `cursor`."""
         return self._schedule.list(queue, limit, after)
 
     def cancel(self, queue: str, job_id: str) -> Scheduled:
-        """Drop what waits; what it was. NotFound: it was sent already, or never was. Conflict: it is being sent
-        right now. `maybe_sent`: a poller died while it sent it, so it may arrive all the same."""
+        """Delete a waiting message and return it. NotFound: it was already sent, or never existed. Conflict: a
+        poller is sending it right now. `maybe_sent`: a poller died while sending it, so the message may arrive all
+        the same."""
         return self._schedule.cancel(queue, job_id)
 
     def reschedule(
         self, queue: str, job_id: str, *, at: datetime | None = None, delay: float | timedelta | None = None
     ) -> Scheduled:
-        """Put what waits to another time; what it is then. It is sent by the poller's next look or later, even if
-        the time is nearer. NotFound and Conflict as in `cancel`."""
+        """Give a waiting message another time, and return it. The poller's next look or a later one sends it, even
+        if the new time is nearer. NotFound and Conflict as in `cancel`."""
         return self._schedule.reschedule(queue, job_id, at, delay)
 
     # -- the consumer's side ----------------------------------------------------------------------------------------
     def handle(
         self, queue: str, *, visibility: int | None = None, retry: Retry | None = None
     ) -> Callable[[Handler], Handler]:
-        """Let this function have the messages of a queue: what it returns from is deleted, what it raises from comes
-        again. It is hidden from others for `visibility` seconds (None: as the queue has it), and for longer while its
-        handler runs. `retry`: the seconds until it comes again, or a function of the message; None: when it is hidden
-        no longer."""
+        """Make this function the handler of a queue's messages. A message is deleted when the handler returns, and
+        received again when it raises. Each message is hidden from others for `visibility` seconds (None: as the
+        queue is set), and for longer while its handler runs. `retry`: the seconds until a failed message is received
+        again, or a function of the message; None: when its hiding time is over."""
         if queue not in self.queues:
             raise Invalid(f"this waiter does not know the queue {shown(queue)}: name it in Waiter(queues=[...])")
         if queue in self.handlers:
@@ -150,7 +155,7 @@ class Waiter:
         wait: int = WAIT,
         poller: bool = True,
     ) -> Consumer:
-        """What handles messages of these queues, or of all that have a handler; see `work`."""
+        """A consumer of these queues, or of all queues that have a handler; see `work`."""
         wanted = list(self.handlers if queues is None else queues)
         for name in wanted:
             if name not in self.handlers:
@@ -165,15 +170,15 @@ class Waiter:
         self,
         stop: threading.Event,
         *,
-        hurry: threading.Event | None = None,
+        stop_now: threading.Event | None = None,
         concurrency: int = CONCURRENCY,
         wait: int = WAIT,
         poller: bool = True,
     ) -> None:
-        """Handle messages, `concurrency` at a time, until `stop` is set; beside it one poller runs. Handlers under way
-        finish, unless `hurry` is set: then what they work on is given back, too. `wait`: the seconds SQS waits for
+        """Handle messages, `concurrency` at a time, until `stop` is set, with one poller beside. Running handlers
+        finish, unless `stop_now` is set: then their messages are given back, too. `wait`: the seconds SQS waits for
         messages, which a stop may take."""
-        self.consumer(concurrency=concurrency, wait=wait, poller=poller).run(stop, hurry)
+        self.consumer(concurrency=concurrency, wait=wait, poller=poller).run(stop, stop_now)
 
 
 def _usual_delay() -> float:

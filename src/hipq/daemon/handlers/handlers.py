@@ -19,7 +19,8 @@ from hipq.daemon.handlers.space import Space
 from hipq.daemon.tenancy.tenants import jobtype_name, tenant_name
 from hipq.errors import HipqError, Invalid, NotFound
 from hipq.sandbox.handler import Handler, check
-from hipq.stores.base import Store
+from hipq.stores.notes import note
+from hipq.stores.protocols import Store
 
 KIND: Final = "handler"
 STAMP: Final = "handlers changed"
@@ -119,7 +120,7 @@ class Handlers:
 
     def versions(self, tenant: str, type: str) -> list[Handler]:
         """All that are kept, newest first, as the store has them."""
-        return list(_loaded(self._store.note(KIND, _name(tenant, type))))
+        return list(_loaded(note(self._store, KIND, _name(tenant, type))))
 
     def list(self, tenant: str) -> list[Handler]:
         """The newest of each of a tenant's types, as the store has them."""
@@ -139,7 +140,7 @@ class Handlers:
         try:
             if now - self._looked < FRESH:
                 return
-            stamp = self._store.note(STAMP, "") or "none"
+            stamp = note(self._store, STAMP, "") or "none"
             if stamp != self._stamp:
                 self._known = {}
             self._stamp, self._looked = stamp, now
@@ -153,7 +154,7 @@ class Handlers:
     def _read(self, name: str, now: float, before: tuple[Handler | None, float] | None) -> Handler | None:
         known = self._known
         try:
-            versions = _loaded(self._store.note(KIND, name))
+            versions = _loaded(note(self._store, KIND, name))
         except HipqError:
             if before is None:
                 raise

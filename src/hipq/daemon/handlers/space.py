@@ -14,7 +14,8 @@ import msgspec
 from hipq.daemon.tenancy.tenants import KIND as TENANTS
 from hipq.daemon.tenancy.tenants import Tenant
 from hipq.errors import Conflict
-from hipq.stores.base import Store
+from hipq.stores.notes import note
+from hipq.stores.protocols import Store
 
 KIND: Final = "handlers of"
 MOST: Final = 1000
@@ -53,7 +54,7 @@ class Space:
 
     def _most(self, tenant: str) -> int:
         """Bytes it may have: no more than its quota of what is kept."""
-        text = self._store.note(TENANTS, tenant)
+        text = note(self._store, TENANTS, tenant)
         kept = msgspec.json.decode(text, type=Tenant).quotas.kept if text else 0
         return min(kept or MOST_BYTES, MOST_BYTES)
 
@@ -61,7 +62,7 @@ class Space:
         self._change(tenant, lambda sizes: sizes.pop(type, None))
 
     def _change(self, tenant: str, change: Callable[[Sizes], object]) -> None:
-        known = self._store.note(KIND, tenant)
+        known = note(self._store, KIND, tenant)
         old = {} if known else self._found(tenant)
 
         def write(text: str) -> str:

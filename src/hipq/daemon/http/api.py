@@ -35,7 +35,7 @@ from hipq.daemon.http.stream import Stream
 from hipq.daemon.tenancy.authenticator import Authenticator
 from hipq.daemon.tenancy.fair_semaphore import FairSemaphore
 from hipq.daemon.tenancy.quotas import Gate
-from hipq.observe.logs import Line
+from hipq.observe.logs import LogLine
 
 NO_BROWSER: Final = sentence(403, "without tokens nothing is taken from pages in a browser: they may be anybody's")
 
@@ -181,7 +181,7 @@ class Api:
         """Never the path as it came, nor a header: there may be anything in them."""
         self.counts.requests[route.path, reply.status] += 1
         if _log.isEnabledFor(logging.DEBUG):
-            _log.debug(Line("request", {"method": route.method, "route": route.path, "tenant": tenant[:60],
+            _log.debug(LogLine("request", {"method": route.method, "route": route.path, "tenant": tenant[:60],
                                         "status": reply.status}))  # fmt: skip
 
     # -- what goes wrong --------------------------------------------------------------------------------------------

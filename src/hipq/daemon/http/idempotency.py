@@ -19,7 +19,9 @@ from hipq.daemon.ids import Ids
 from hipq.errors import DuplicateKey, StoreBusy
 from hipq.job.model import QUEUE_BITS, New, numbered
 from hipq.job.when import SECOND
-from hipq.stores.base import JOURNALS, Store, Stored
+from hipq.stores.notes import note
+from hipq.stores.protocols import Store
+from hipq.stores.values import JOURNALS, Stored
 
 if TYPE_CHECKING:
     from hipq.daemon.http.add import Wanted
@@ -70,12 +72,12 @@ class Once:
 
     def known(self, asked: Asked) -> list[int] | None:
         """The ids this key was given; None if it is new."""
-        return self._found(asked, self._store.note(JOURNALS, asked.note), self._store.now())
+        return self._found(asked, note(self._store, JOURNALS, asked.note), self._store.now())
 
     def add(self, asked: Asked, tenant: str, wanted: Sequence[Wanted]) -> list[int]:
         """Store these jobs, and what their key was given; or, if it was given something meanwhile, that."""
         for _ in range(TRIES):
-            before, now = self._store.note(JOURNALS, asked.note), self._store.now()
+            before, now = note(self._store, JOURNALS, asked.note), self._store.now()
             found = self._found(asked, before, now)
             if found is not None:
                 return found

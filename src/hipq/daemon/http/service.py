@@ -6,7 +6,8 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from hipq.job.model import Row
-from hipq.stores.base import Store, WaitingLane
+from hipq.stores.protocols import Store
+from hipq.stores.values import WaitingLane
 
 if TYPE_CHECKING:
     from hipq.app import Hipq

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from hipq.engine.lanes import Spare
-from hipq.engine.launch import Execution
+from hipq.executors.execution import Execution
 
 AHEAD: Final = 0.1
 """Seconds of work a context gets in one batch: who comes behind a slow one waits for it."""
@@ -23,9 +23,9 @@ def spare_hands(hands: int) -> int:
     return max(hands // 2, 2)
 
 
-def is_apart(running: Execution) -> bool:
+def is_apart(execution: Execution) -> bool:
     """A context has died over it. (That its daemon died says nothing: no context can end a daemon.)"""
-    return running.row.crashes > 1
+    return execution.row.crashes > 1
 
 
 class FairQueue:
@@ -48,9 +48,9 @@ class FairQueue:
         alone = len(self._tenants) <= 1 and self._holding.keys() <= self._tenants.keys()
         return self._hands if alone else self._most
 
-    def put(self, running: Execution) -> None:
-        lanes = self._tenants.setdefault(running.row.tenant, {})
-        lanes.setdefault(running.row.lane, deque()).append(running)
+    def put(self, execution: Execution) -> None:
+        lanes = self._tenants.setdefault(execution.row.tenant, {})
+        lanes.setdefault(execution.row.lane, deque()).append(execution)
         self.waiting += 1
 
     def take(self, idle: int) -> list[Execution]:

@@ -17,7 +17,7 @@ import msgspec
 
 from hipq.errors import Conflict, Invalid, NotFound, shown
 from hipq.job.names import whole
-from hipq.stores.base import Store
+from hipq.stores.protocols import Store
 
 KIND: Final = "tenant"
 ADMIN: Final = "*"

@@ -35,18 +35,18 @@ class Job:
 
 
 class Handler:
-    """The code of one version of one jobtype, compiled, and its globals."""
+    """The code of one version of one job type, compiled, and its globals."""
 
-    def __init__(self, told: dict[str, Any]) -> None:
-        self.type = told["type"]
+    def __init__(self, message: dict[str, Any]) -> None:
+        self.type = message["type"]
         self.scope: dict[str, Any] = {"__name__": "handler", "__builtins__": __builtins__}
-        self.function = self._compile_body(told["body"])
-        self.before_each = self._compile(told["beforeEach"], "beforeEach")
-        self.after_each = self._compile(told["afterEach"], "afterEach")
-        self.run(self._compile(told["before"], "before"))
+        self.function = self._compile_body(message["body"])
+        self.before_each = self._compile(message["beforeEach"], "beforeEach")
+        self.after_each = self._compile(message["afterEach"], "afterEach")
+        self.run(self._compile(message["before"], "before"))
 
     def _file(self, part: str, source: str) -> str:
-        """A name under which tracebacks find the source."""
+        """A file name under which tracebacks find the source."""
         import linecache
 
         name = f"<{self.type} {part}>"
@@ -70,8 +70,8 @@ class Handler:
         return code
 
     def _compile_body(self, source: str) -> Callable[[Any, Job], Any]:
-        """`def handle(payload, job)`, or `async def` if it cannot be the former. By tree, not by indenting the text:
-        that would change its strings."""
+        """`def handle(payload, job)`, or `async def` if it cannot be the former. Built as a syntax tree: indenting
+        the text would change its strings."""
         body = self._parse(source, "body").body
         try:
             return self._function("def", body, source)
@@ -96,7 +96,7 @@ class Handler:
 
 
 def finish(result: Any) -> Any:
-    """Wait for it, if it is something to wait for."""
+    """Wait for the result if it is awaitable."""
     if not isinstance(result, types.CoroutineType):
         return result
     return loop().run_until_complete(result)
@@ -130,7 +130,7 @@ def is_whole(value: object) -> bool:
 
 
 def understood(result: Any) -> tuple[int, bytes]:
-    """What was returned, as a status and data."""
+    """The return value as a status and data."""
     if result is None:
         return 200, b""
     if is_whole(result):
@@ -141,12 +141,12 @@ def understood(result: Any) -> tuple[int, bytes]:
 
 
 def small(status: int) -> int:
-    """One that is no status anyway may have too many digits to be told."""
+    """The status in a size that can be sent: an invalid one may have too many digits."""
     return int(status) if -1_000_000 < status < 1_000_000 else 0
 
 
 def exit_status(code: Any) -> tuple[int, str]:
-    """sys.exit() in a handler ends the job, not the context."""
+    """The status for sys.exit() in a handler, which ends the job and not the context."""
     if code is None:
         code = 0
     if not is_whole(code):
@@ -158,7 +158,7 @@ def exit_status(code: Any) -> tuple[int, str]:
 
 
 def attempted(function: Callable[..., Any], *arguments: Any) -> tuple[int, bytes, str]:
-    """(status, data, error) of running something of the handler's."""
+    """(status, data, error) of calling a function of the handler."""
     try:
         status, data = understood(finish(function(*arguments)))
         if len(data) > MOST_DATA:
@@ -172,7 +172,7 @@ def attempted(function: Callable[..., Any], *arguments: Any) -> tuple[int, bytes
 
 
 def described(error: BaseException) -> str:
-    """Its name and message; where it happened goes to the log."""
+    """The exception's name and message; its traceback goes to the log."""
     try:
         while error.__traceback__ and error.__traceback__.tb_frame.f_code.co_filename == __file__:
             error.__traceback__ = error.__traceback__.tb_next
@@ -206,12 +206,12 @@ def read_line() -> dict[str, Any]:
         _received.extend(more)
     line, _, rest = _received.partition(b"\n")
     _received[:] = rest
-    told: dict[str, Any] = json.loads(line)
-    return told
+    message: dict[str, Any] = json.loads(line)
+    return message
 
 
 def outputs() -> list[int]:
-    """Which pipes standard output and error are: a handler may close them, and something else get their numbers."""
+    """The pipes of standard output and error: a handler may close them, and other files get their numbers."""
     try:
         return [os.fstat(number).st_ino for number in (1, 2)]
     except OSError:
@@ -222,14 +222,14 @@ _outputs = outputs()
 
 
 def say(kind: str, status: int = 200, data: bytes = b"", error: str = "", retire: bool = False) -> None:
-    """To the daemon. What was printed must be on its way before."""
+    """Send a reply to the daemon, after the output that was printed before."""
     if os.getpid() != HOME:
-        os._exit(0)  # a child the handler forked has come back here: only one of us may answer
+        os._exit(0)  # a child that the handler forked has returned here: only one process may reply
     for stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__):
         try:
             stream.flush()  # type: ignore[union-attr]  # None, or closed
         except BaseException:
-            retire = True  # the handler closed it: whoever runs here next could not print
+            retire = True  # the handler closed it: the next job could not print
     retire = retire or outputs() != _outputs
     said = {"kind": kind, "status": status, "size": len(data), "error": error, "retire": retire}
     rest = memoryview(json.dumps(said).encode() + b"\n" + data)
@@ -237,15 +237,15 @@ def say(kind: str, status: int = 200, data: bytes = b"", error: str = "", retire
         rest = rest[os.write(ANSWERS, rest) :]
 
 
-def run_job(handlers: dict[int, Handler], told: dict[str, Any]) -> None:
-    raw = read(PAYLOADS, told["size"] + 1)[:-1]
+def run_job(handlers: dict[int, Handler], message: dict[str, Any]) -> None:
+    raw = read(PAYLOADS, message["size"] + 1)[:-1]
     say_begun()
-    handler = handlers[told["handler"]]
+    handler = handlers[message["handler"]]
     try:
         payload: str | bytes = raw.decode()
     except UnicodeDecodeError:
         payload = raw
-    status, data, error = attempted(handler.function, payload, Job(told["id"], handler.type, told["attempt"]))
+    status, data, error = attempted(handler.function, payload, Job(message["id"], handler.type, message["attempt"]))
     say("done", status, data, error)
 
 
@@ -253,9 +253,9 @@ def say_begun() -> None:
     os.write(ANSWERS, b'{"kind":"begun"}\n')
 
 
-def load(handlers: dict[int, Handler], told: dict[str, Any]) -> None:
+def load(handlers: dict[int, Handler], message: dict[str, Any]) -> None:
     def made() -> None:
-        handlers[told["handler"]] = Handler(told)
+        handlers[message["handler"]] = Handler(message)
 
     status, _, error = attempted(made)
     say("done", status, b"", error)
@@ -265,22 +265,23 @@ def main() -> None:
     for descriptor in (ASKS, PAYLOADS, ANSWERS):
         os.set_inheritable(descriptor, False)
     os.register_at_fork(after_in_child=lambda: os.closerange(ASKS, ANSWERS + 1))
-    for stream in (sys.stdout, sys.stderr):  # line by line: what a crash would keep back is what one wants to read then
+    # line by line, because output lost in a crash is what one wants to read then
+    for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.path[:] = [path for path in sys.path if path]
     handlers: dict[int, Handler] = {}
     say("hello")
     while True:
-        told = read_line()
-        do = told["do"]
+        message = read_line()
+        do = message["do"]
         if do == "job":
-            run_job(handlers, told)
+            run_job(handlers, message)
         elif do == "load":
-            load(handlers, told)
+            load(handlers, message)
         elif do == "forget":
-            handlers.pop(told["handler"], None)
+            handlers.pop(message["handler"], None)
         else:
-            handler = handlers[told["handler"]]
+            handler = handlers[message["handler"]]
             status, _, error = attempted(handler.run, handler.before_each if do == "begin" else handler.after_each)
             say("done", status, b"", error)
 

@@ -29,7 +29,7 @@ def main() -> None:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, OURS)
         prctl(PR_SET_PDEATHSIG, int(signal.SIGKILL), 0, 0, 0)
         os.execv(command[0], command)
-    os.closerange(0, 65536)  # else the ends of its pipes would never be seen
+    os.closerange(0, 65536)  # otherwise the ends of its pipes would never be seen
     code = _wait(child)
     shutil.rmtree(folder, ignore_errors=True)
     os._exit(code)

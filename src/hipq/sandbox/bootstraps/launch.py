@@ -21,25 +21,26 @@ CAPABILITY_VERSION = 0x20080522
 
 
 def main() -> None:
-    told = json.loads(sys.argv[1])
-    _arrange(told["channel"])
-    if told["user"] is not None:
+    plan = json.loads(sys.argv[1])
+    _arrange(plan["channel"])
+    if plan["user"] is not None:
         _give_up_rights()
         os.setgroups([])
-        os.setresgid(told["user"], told["user"], told["user"])
-        os.setresuid(told["user"], told["user"], told["user"])  # which takes the rest of what it may do
-    for name, most in told["limits"].items():
+        os.setresgid(plan["user"], plan["user"], plan["user"])
+        os.setresuid(plan["user"], plan["user"], plan["user"])  # this also drops the remaining capabilities
+    for name, most in plan["limits"].items():
         _limit(getattr(resource, "RLIMIT_" + name), most)
-    os.execv(told["command"][0], told["command"])
+    os.execv(plan["command"][0], plan["command"])
 
 
 def _give_up_rights() -> None:
-    """No program it starts can ever have a capability: not by its own file, not by what it inherits."""
-    import ctypes  # which takes a moment: only root needs it
+    """Drop all capabilities for good: no program it starts can get one, by its own file or by inheritance."""
+    import ctypes  # imported late because it takes a moment, and only root needs it
 
     libc = ctypes.CDLL(None, use_errno=True)
     for right in range(64):
-        if libc.prctl(PR_CAPBSET_DROP, right, 0, 0, 0) and ctypes.get_errno() != errno.EINVAL:  # EINVAL: no such right
+        # EINVAL: there is no such capability
+        if libc.prctl(PR_CAPBSET_DROP, right, 0, 0, 0) and ctypes.get_errno() != errno.EINVAL:
             raise OSError(ctypes.get_errno(), "cannot give up a capability")
     now = (ctypes.c_uint32 * 6)()  # effective, permitted, inheritable: of the first 32, then of the others
     header = (ctypes.c_uint32 * 2)(CAPABILITY_VERSION, 0)
@@ -51,17 +52,17 @@ def _give_up_rights() -> None:
 
 
 def _arrange(channel: "list[int]") -> None:
-    # Copied up first: each could be where another belongs.
+    # Duplicate to high numbers first, because each could have a number that another needs.
     moved = [fcntl.fcntl(number, fcntl.F_DUPFD, 10) for number in channel]
     for place, number in enumerate(moved, 3):
         os.dup2(number, place)
-    os.closerange(3 + len(moved), 65536)  # whatever the daemon or the sandbox left open is not the handler's business
+    os.closerange(3 + len(moved), 65536)  # descriptors that the daemon or the sandbox left open are not for the handler
 
 
 def _limit(what: int, most: int) -> None:
     hard = resource.getrlimit(what)[1]
     if hard != resource.RLIM_INFINITY:
-        most = min(most, hard)  # it cannot be raised
+        most = min(most, hard)  # the hard limit cannot be raised
     resource.setrlimit(what, (most, most))
 
 

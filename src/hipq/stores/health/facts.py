@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from hipq.job.model import Row
-from hipq.stores.base import EngineSeen, Limits, QueueTables
+from hipq.stores.values import EngineSeen, Limits, QueueTables
 
 COUNTED: Final = 1000
 """Where counting stops."""

@@ -17,8 +17,8 @@ from hipq.limits.admission import Remembered
 from hipq.limits.rules import load
 from hipq.stores import migrations
 from hipq.stores.asking import HOLDERS
-from hipq.stores.base import Holder, Limits, QueueTables
 from hipq.stores.health.facts import COUNTED, Sample, UnclaimedAnswers
+from hipq.stores.values import Holder, Limits, QueueTables
 
 Ask = Callable[[str, Mapping[str, Any]], list[tuple[Any, ...]]]
 """Put a statement to the database."""

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hipq.stores import migrations
-from hipq.stores.base import QueueTables
 from hipq.stores.health.facts import Part
+from hipq.stores.values import QueueTables
 
 _MADE: Final = re.compile(
     r"CREATE TABLE (?P<table>\w+)"

@@ -10,10 +10,10 @@ from typing import TypeVar
 import msgspec
 
 from hipq.stores import migrations
-from hipq.stores.base import QueueTables
 from hipq.stores.health.facts import Health, QueueHealth, Unread
 from hipq.stores.health.jobs import Ask, Jobs, unclaimed
 from hipq.stores.health.parts import expected
+from hipq.stores.values import QueueTables
 
 T = TypeVar("T")
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Final, TypeVar
+from uuid import uuid4
 from weakref import WeakSet
 
 import psycopg
@@ -24,7 +25,7 @@ from psycopg.conninfo import conninfo_to_dict
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolClosed, PoolTimeout
 
-from hipq.errors import Invalid, StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from hipq.errors import Invalid, StoreBroken, StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from hipq.stores.postgres.session import ANSWER_SECONDS, LOCK_SECONDS, Session
 
 T = TypeVar("T")
@@ -46,18 +47,39 @@ _DEFAULTS: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,
 }
+HEARD_SECONDS: Final = 5.0
+"""How long a notice may take to the connection that LISTENs: a busy server is slow."""
+LISTEN_VARIABLE: Final = "HIPQ_LISTEN_URL"
+_STATEMENT_MODE: Final = (
+    "PostgreSQL: the pooler in between is in statement mode, which has no transactions, and hipq needs them: "
+    "set pool_mode = transaction, or session"
+)
 logging.getLogger("psycopg").addHandler(logging.NullHandler())  # else the pool's warnings go to stderr
 
 
 def translated(error: Exception) -> StoreError:
     """A database error as one of ours: it may pass, or it never will."""
-    text = str(error).strip().partition("\n")[0]
+    text = _first_line(error)
+    if "statement pooling" in text:
+        return StoreBroken(_STATEMENT_MODE)
     too_large = isinstance(error, psycopg.Error) and (error.sqlstate or "").startswith("54")
     if too_large or isinstance(error, (psycopg.DataError, psycopg.IntegrityError, UnicodeError, OverflowError)):
         return StoreRefused(f"PostgreSQL will not store this: {text}")
     if isinstance(error, (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)):
         return StoreBusy(f"PostgreSQL: another transaction holds a row this write needs ({text})")
     return StoreUnavailable(f"PostgreSQL: {text}")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().partition("\n")[0]
+
+
+class CannotListen(Exception):
+    """No notice comes by the address that is meant for LISTEN. `later`: seconds until it may be worth another try."""
+
+    def __init__(self, reason: str, later: float) -> None:
+        super().__init__(f"{LISTEN_VARIABLE}: {reason}")
+        self.later = later
 
 
 def _gone(conn: Connection) -> bool:
@@ -69,6 +91,18 @@ def _gone(conn: Connection) -> bool:
             conn.pgconn.consume_input()
     except psycopg.OperationalError:
         return True
+    return False
+
+
+def _hears(conn: Session, channel: str) -> bool:
+    """Whether a notice comes in on this channel."""
+    until = time.monotonic() + HEARD_SECONDS
+    while (left := until - time.monotonic()) > 0:
+        select.select([conn.fileno()], [], [], left)
+        conn.pgconn.consume_input()
+        while notice := conn.pgconn.notifies():
+            if notice.relname == channel.encode():
+                return True
     return False
 
 
@@ -100,12 +134,12 @@ def patiently(conn: Connection, work: Callable[[], T]) -> T:
         return in_transaction(conn, slowly)
 
 
-def _options(url: str) -> dict[str, Any]:
+def _options(url: str, what: str = "this") -> dict[str, Any]:
     try:
         given = conninfo_to_dict(url)
     except psycopg.ProgrammingError:
         raise Invalid(
-            "this is not a PostgreSQL URL; it should look like postgresql://user@host:5432/database"
+            f"{what} is not a PostgreSQL URL; it should look like postgresql://user@host:5432/database"
         ) from None
     found: dict[str, Any] = {name: value for name, value in _DEFAULTS.items() if name not in given}
     return found | {"autocommit": True, "prepare_threshold": 1}
@@ -125,7 +159,7 @@ class Connections:
         may be silent before a connection is given up; then `on_silence` is called, too."""
         self._url = url
         self._options = _options(url)
-        self._listen = (listen_url, _options(listen_url)) if listen_url else None
+        self._listen = (listen_url, _options(listen_url, LISTEN_VARIABLE)) if listen_url else None
         self._on_fork = on_fork
         self._answer_seconds = answer_seconds
         self._on_silence = on_silence
@@ -156,14 +190,40 @@ class Connections:
         return self._connected(self._url, self._options, began)
 
     def connect_to_listen(self) -> Session | None:
-        """A connection that can LISTEN; None if there is none to be had, and never will be."""
+        """A connection that can LISTEN; None if there is none to be had, and never will be. CannotListen, if they have
+        named an address that does not lead to one."""
         if self._listen is not None:
-            return self._connected(*self._listen)  # they know that it is direct, or a pool of sessions
+            return self._connected_to_hear(*self._listen)
         conn = self.connect()
         if not conn.pooled:
             return conn
         conn.close()
         return None
+
+    def _connected_to_hear(self, url: str, options: Mapping[str, Any]) -> Session:
+        """At the address that is meant for it. Whether that leads to the same database, and to one session of it, is
+        tried: a notice from a connection of the pool must be heard there."""
+        try:
+            conn = self._connected(url, options)
+        except psycopg.Error as error:
+            raise CannotListen(_first_line(error), later=1.0) from None
+        try:
+            channel = f"hipq_{uuid4().hex}"
+            conn.execute(f"LISTEN {channel}".encode())
+            with self.using() as ours:
+                ours.execute("SELECT pg_notify(%s, '')", (channel,))
+            if _hears(conn, channel):
+                conn.execute(f"UNLISTEN {channel}".encode())
+                return conn
+        except (psycopg.Error, StoreError) as error:
+            conn.close()
+            raise CannotListen(_first_line(error), later=1.0) from None
+        conn.close()
+        raise CannotListen(
+            "notices of this database are not heard there: it leads to another database, or to a pool in transaction "
+            "mode",
+            later=60.0,
+        )
 
     def _connected(self, url: str, options: Mapping[str, Any], began: float = 0.0) -> Session:
         conn = Session.connect(url, **options)

@@ -10,12 +10,12 @@ from typing import Any, Final
 import psycopg
 
 from hipq.stores.asking import late
-from hipq.stores.base import EngineSeen
 from hipq.stores.health.facts import POSTGRESQL, EngineHealth, Health, Level
 from hipq.stores.health.reading import Reading, noted
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.health_server import holdbacks, parts, server, tables
+from hipq.stores.values import EngineSeen
 
 STATEMENT_SECONDS: Final = 5
 """How long one statement may take: what takes longer is reported as unread."""

@@ -12,9 +12,10 @@ from psycopg.rows import tuple_row
 from hipq.errors import DuplicateKey, StoreUnavailable
 from hipq.job.model import New, numbered
 from hipq.stores import large
-from hipq.stores.base import Stored, renamed, taken
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.statements import Statements
+from hipq.stores.refusals import renamed, taken
+from hipq.stores.values import Stored
 
 COPY_FROM: Final = 200
 """Rows from which COPY is worth its savepoint: a quarter faster than JSON at 200, twice as fast at 5,000."""
@@ -109,7 +110,7 @@ class Insert:
         for job_id, job in jobs:
             by_queue.setdefault(job.queue, []).append((job_id, job))
         for queue, some in sorted(by_queue.items()):
-            table = self._statements.table(queue).table
+            table = self._statements.table(queue)
             one = "SELECT id FROM {} WHERE id = ANY (%(ids)s)"
             query = f"{one.format(table)} UNION ALL {one.format(f'{table}_final')}".encode()
             if there := cursor(conn).execute(query, {"ids": [job_id for job_id, _ in some]}).fetchall():
@@ -145,7 +146,7 @@ class Insert:
 
     def _copy(self, conn: AnyConnection, queue: int, rows: list[tuple[Any, ...]]) -> bool:
         """All of them or, where a key is taken, none; then False."""
-        into = f"{self._statements.table(queue).table} ({', '.join(_COLUMNS)})"
+        into = f"{self._statements.table(queue)} ({', '.join(_COLUMNS)})"
         try:
             with conn.transaction(), cursor(conn).copy(f"COPY {into} FROM STDIN (FORMAT BINARY)".encode()) as copy:
                 copy.set_types(list(_COLUMNS.values()))
@@ -168,7 +169,7 @@ class Insert:
         """These ids, and others where one is 0."""
         if not (count := reserved.count(0)):
             return reserved
-        query = f"SELECT nextval('{self._statements.table(queue).table}_ids') FROM generate_series(1, %s)"
+        query = f"SELECT nextval('{self._statements.table(queue)}_ids') FROM generate_series(1, %s)"
         found = cursor(conn).execute(query.encode(), (count,), binary=True)
         fresh = iter([sequence for (sequence,) in found.fetchall()])
         return [job_id or numbered(next(fresh), queue) for job_id in reserved]

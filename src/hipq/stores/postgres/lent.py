@@ -12,12 +12,12 @@ from psycopg.rows import tuple_row
 
 from hipq.errors import SchemaError, StoreError, StoreUnavailable
 from hipq.job.model import New
-from hipq.stores.base import QueueTables, Stored
 from hipq.stores.clock import Clock
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore, usable
+from hipq.stores.values import QueueTables, Stored
 
 Lend = Callable[[], Any]
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from hipq.stores.base import Filter
+from hipq.stores.filters import Filter
 from hipq.stores.postgres.connection import Connection
 
 _LAST: Final = (1 << 63) - 1

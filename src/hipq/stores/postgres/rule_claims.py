@@ -9,8 +9,8 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from hipq.limits.rules import Rules, load
-from hipq.stores.base import Claim
 from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
+from hipq.stores.claims import Claim
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.rule_claims import Admit, After, Held, Past, Picked, reading, unasked

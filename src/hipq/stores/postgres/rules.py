@@ -9,25 +9,24 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from hipq.errors import StoreUnavailable
-from hipq.job.model import New, Row
+from hipq.job.model import Row
 from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked, late
-from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.claim_groups import RankPosition
-from hipq.stores.postgres.connection import Connection, Connections, in_transaction
-from hipq.stores.postgres.insert import Insert
+from hipq.stores.claims import Asked, Claim
+from hipq.stores.postgres.connection import Connection, Connections
 from hipq.stores.postgres.rule_claims import Rulebook
 from hipq.stores.postgres.scan_floor import TOP
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.turn import rows
-from hipq.stores.postgres.wake import lowest, notify, soon
+from hipq.stores.postgres.wake import notify
 from hipq.stores.rule_claims import ALL, START
+from hipq.stores.values import Holder, Limits
 
 
 class RuleVerbs:
     _statements: Statements
-    _insert: Insert
     _rulebook: Rulebook
     _db: Connections
 
@@ -103,38 +102,6 @@ class RuleVerbs:
         values = {"queue": queue, "ticket": ticket, "note": note}
         with self._using() as conn:
             conn.execute(self._statements.plain("drop_ticket"), values)
-
-    def unpark(self, queue: int, limit: int) -> int:
-        with self._using() as conn:
-            found = conn.execute(self._statements.of("unpark", queue), {"limit": limit}, binary=True).fetchall()
-            self._announce(conn, lowest((queue, (rank, job_id)) for rank, job_id in found))
-        return len(found)
-
-    # -- cron -------------------------------------------------------------------------------------------------------
-    def cron(self, queue: int, name: str, now: int) -> int:
-        add = b"INSERT INTO hipq_crons (queue, name, last) VALUES (%s, %s, %s) ON CONFLICT DO NOTHING"
-        with self._using() as conn:
-            conn.execute(add, (queue, name, now))
-            found = conn.execute(
-                b"SELECT last FROM hipq_crons WHERE queue = %s AND name = %s", (queue, name)
-            ).fetchone()
-        assert found is not None
-        return int(found[0])
-
-    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
-        query = b"UPDATE hipq_crons SET last = %s WHERE queue = %s AND name = %s AND last = %s"
-        with self._using() as conn:
-
-            def work() -> list[Stored] | None:
-                if conn.execute(query, (tick, queue, name, last)).rowcount == 0:
-                    return None
-                return self._insert.many(conn, jobs, all_or_nothing=False)
-
-            stored = in_transaction(conn, work)
-            if stored:
-                self._announce(conn, lowest(soon(jobs, stored)))
-        self.notify()
-        return stored
 
 
 def _note(ticket: tuple[Any, ...] | None) -> str:

@@ -10,9 +10,9 @@ import psycopg
 
 from hipq.errors import NameClash, SchemaError
 from hipq.stores import migrations
-from hipq.stores.base import EngineSeen, QueueTables
 from hipq.stores.postgres.connection import CALLER_SECONDS, Connection
 from hipq.stores.postgres.statements import PACKAGE
+from hipq.stores.values import EngineSeen, QueueTables
 
 OLDEST_SERVER: Final = 13
 INCOMING: Final = "incoming:"

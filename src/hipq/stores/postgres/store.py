@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import Any, Literal, overload
 from weakref import WeakSet
 
 import msgspec
@@ -17,25 +17,13 @@ from psycopg.pq import TransactionStatus
 
 from hipq.errors import Invalid, SchemaError, StoreUnavailable
 from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
-from hipq.job.order import UNRANKED
-from hipq.job.states import ANSWERED
+from hipq.job.states import ANSWERED, PARKED, WAITING
 from hipq.stores import large, migrations
-from hipq.stores.base import (
-    ANY_TYPE,
-    EARLIEST,
-    Claim,
-    EndPlace,
-    EngineSeen,
-    Filter,
-    Peek,
-    Pruned,
-    QueueTables,
-    Stored,
-    Turned,
-)
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
-from hipq.stores.inbox_transaction import close_out, match_waiting, sought
+from hipq.stores.filters import Filter
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE, close_out, keys_to_lock, match_waiting
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import (
@@ -47,12 +35,11 @@ from hipq.stores.postgres.connection import (
     patiently,
     translated,
 )
-from hipq.stores.postgres.inbox import AnswerVerbs, PostgresMail, given, lock_keys
+from hipq.stores.postgres.dialect import PostgresDialect
+from hipq.stores.postgres.inbox import AnswerVerbs, PostgresInbox, given, lock_keys
 from hipq.stores.postgres.insert import Insert, cursor
-from hipq.stores.postgres.lanes import LaneVerbs
 from hipq.stores.postgres.listing import condition, page, planned
 from hipq.stores.postgres.moment import DatabaseClock
-from hipq.stores.postgres.notes import NoteVerbs
 from hipq.stores.postgres.rule_claims import Rulebook
 from hipq.stores.postgres.rules import RuleVerbs
 from hipq.stores.postgres.scan_floor import BOTTOM, TOP, ScanFloor
@@ -61,11 +48,13 @@ from hipq.stores.postgres.statements import READ, Statements
 from hipq.stores.postgres.turn import Saved, Settle, Take, listed, rows
 from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
 from hipq.stores.rule_claims import Picked
+from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned, QueueTables, Stored
 from hipq.stores.waker import Waker
 
 
-class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
+class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
     at_once = POOL_SIZE
+    changes_at_once = KEYS_AT_ONCE
 
     def __init__(
         self,
@@ -139,7 +128,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         self._identity = identity
 
     def arrived(self, move: str) -> None:
-        """Jobs have moved here, and the old house says so: from now on they may be used."""
+        """Jobs have moved here, and the signpost says so: from now on they may be used."""
         query = "UPDATE hipq_meta SET identity = %s WHERE identity = %s"
         with self._db.using() as conn:
             arrived = schema.ARRIVED + move
@@ -191,7 +180,7 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             in_transaction(conn, lambda: schema.restored(conn, margin))
 
     def _table(self, queue: int) -> str:
-        return self._statements.table(queue).table
+        return self._statements.table(queue)
 
     # -- adding -----------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
@@ -266,9 +255,9 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                     pass  # the jobs are stored: that must not look like a failure, and engines look by themselves
 
     # -- the turn ---------------------------------------------------------------------------------------------------
-    def stage(self, queue: int, now: int, limit: int) -> int:
+    def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
         with self._using() as conn:
-            query = self._statements.of("stage", queue)
+            query = self._statements.of("unpark" if phase == PARKED else "stage", queue)
             staged = conn.execute(query, {"now": now, "limit": limit}, binary=True).fetchall()
             self._announce(conn, lowest((queue, (rank, job_id)) for rank, job_id in staged))
         return len(staged)
@@ -281,15 +270,17 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                 self.notify()  # what was heard now, no later wait hears
 
             def work() -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
-                if keys := sought(changes):  # keys, then jobs, then answers: so do all
+                if keys := keys_to_lock(changes):  # keys, then jobs, then answers: so do all
                     lock_keys(conn, self._statements, keys)
                     self._settle.lock(conn, {change.before.id for change in changes})
-                mail = PostgresMail(conn, self._statements, self._settle)
-                met = match_waiting(mail, changes, now)
-                saved = self._settle.save(conn, met.changes)
-                placed = close_out(mail, saved.changes, met, now)
+                inbox = PostgresInbox(conn, self._statements, self._settle)
+                matched = match_waiting(inbox, changes, now)
+                saved = self._settle.save(conn, matched.changes)
+                placed = close_out(inbox, saved.changes, matched, now)
                 by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
-                turned = Turned(saved.lost, [*won], saved.children, answered=met.found(saved.lost), placed=placed)
+                turned = Turned(
+                    saved.lost, [*won], saved.children, answered=matched.answered(saved.lost), placed=placed
+                )
                 return turned, saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
 
             try:
@@ -323,14 +314,9 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         turned.answers.update(given(conn, self._statements, [row.id for row in turned.won if row.phase == ANSWERED]))
         return turned
 
-    def unranked(self, queue: int, now: int, limit: int) -> list[Row]:
-        due = f"phase = 'scheduled' AND scheduled_run_time <= %s AND rank = '{UNRANKED}'"
-        where = f"{due} ORDER BY scheduled_run_time LIMIT %s"
-        return self._select(f"SELECT {READ} FROM {self._table(queue)} l WHERE {where}", (now, limit))
-
-    def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
-        where = "phase = 'waiting' AND deadline <= %s ORDER BY deadline LIMIT %s"
-        return self._select(f"SELECT {READ} FROM {self._table(queue)} l WHERE {where}", (now, limit))
+    def due(self, queue: int, phase: str, now: int, limit: int) -> list[Row]:
+        name = "overdue" if phase == WAITING else "unranked"
+        return self._select(self._statements.of(name, queue), {"now": now, "limit": limit})
 
     def prune(
         self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
@@ -355,10 +341,8 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         return int(engine_id)
 
     def renew_lease(self, engine_id: int, seconds: float) -> bool:
-        return bool(self._lease("renew_lease", seconds=seconds, engine_id=engine_id))
-
-    def drop_lease(self, engine_id: int) -> None:
-        self._lease("drop_lease", engine_id=engine_id)
+        found = self._lease("renew_lease" if seconds else "drop_lease", seconds=seconds, engine_id=engine_id)
+        return bool(found and seconds)
 
     def _lease(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
         with self._using() as conn:
@@ -368,16 +352,10 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         with self._using() as conn:
             return schema.engines(conn)
 
-    def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
-        return self._of_each("orphans", queues, {"limit": limit})
-
-    def owned(self, queues: Sequence[int], engine_id: int) -> list[Row]:
-        return self._of_each("owned", queues, {"engine_id": engine_id})
-
-    def _of_each(self, name: str, queues: Sequence[int], values: Mapping[str, int]) -> list[Row]:
-        """The rows a file's statement finds in each of these queues, in one statement."""
+    def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
         if not queues:
             return []
+        name, values = ("orphans" if engine_id is None else "owned"), {"engine_id": engine_id, "limit": limit}
         query = b" UNION ALL ".join(b"(%s)" % self._statements.of(name, queue) for queue in queues)
         with self._using() as conn:
             return rows(conn, query, values)
@@ -397,26 +375,21 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
     def get(self, job_id: int) -> Row | None:
         if not -(1 << 63) <= job_id < 1 << 63 or not self._statements.knows(queue_of(job_id)):
             return None
-        table = self._table(queue_of(job_id))
-        query = " UNION ALL ".join(
-            f"SELECT {READ} FROM {name} l WHERE id = %(id)s" for name in (table, f"{table}_final")
-        )
-        found = self._select(query, {"id": job_id})
+        found = self._select(self._statements.of("get", queue_of(job_id)), {"id": job_id})
         return found[0] if found else None
 
-    def find(self, wanted: Filter) -> list[Row]:
-        query = self._page(wanted, READ)
+    @overload
+    def find(self, wanted: Filter, *, brief: Literal[True]) -> list[Brief]: ...
+    @overload
+    def find(self, wanted: Filter) -> list[Row]: ...
+    def find(self, wanted: Filter, *, brief: bool = False) -> list[Brief] | list[Row]:
+        query = self._page(wanted, ", ".join(LISTED) if brief else READ)
         if not query:
             return []
         with self._using(LONG_SECONDS) as conn, planned(conn, wanted):
+            if brief:
+                return listed(conn, query, wanted._asdict())
             return rows(conn, query, wanted._asdict(), prepare=False)
-
-    def listed(self, wanted: Filter) -> list[Brief]:
-        query = self._page(wanted, ", ".join(LISTED))
-        if not query:
-            return []
-        with self._using(LONG_SECONDS) as conn, planned(conn, wanted):
-            return listed(conn, query, wanted._asdict())
 
     def reach(self, wanted: Filter, rows: int) -> int:
         only = Filter(wanted.queue, tenant=wanted.tenant, job_key=wanted.job_key, after=wanted.after)
@@ -462,9 +435,9 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         with self._using() as conn:
             return dict(conn.execute(query, {"ids": list(ids)}).fetchall())
 
-    def _select(self, query: str, values: Any) -> list[Row]:
+    def _select(self, query: bytes, values: Any) -> list[Row]:
         with self._using() as conn:
-            return rows(conn, query.encode(), values)
+            return rows(conn, query, values)
 
     # -- waking -----------------------------------------------------------------------------------------------------
     def _unheard(self) -> None:
@@ -472,11 +445,8 @@ class PostgresStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         self._floors.forget()
         self.notify()
 
-    def notify(self) -> None:
-        self._waker.notify()
-
-    def notify_done(self) -> None:
-        self._waker.notify_done()
+    def notify(self, *, done: bool = False) -> None:
+        self._waker.notify(done=done)
 
     def clear(self) -> None:
         self._waker.clear()

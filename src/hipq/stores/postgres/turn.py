@@ -14,8 +14,8 @@ from hipq.job.units import UNIT
 from hipq.job.windows import ALWAYS
 from hipq.limits.rules import Rules
 from hipq.stores import large
-from hipq.stores.base import Claim, Stored
 from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
+from hipq.stores.claims import Claim
 from hipq.stores.postgres.connection import Connection
 from hipq.stores.postgres.insert import Insert, in_json, keep
 from hipq.stores.postgres.rule_claims import Rulebook
@@ -23,6 +23,7 @@ from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.postgres.statements import Statements
 from hipq.stores.postgres.wake import lowest, soon
 from hipq.stores.rule_claims import Picked
+from hipq.stores.values import Stored
 
 _FINISHED: Final = (
     "job_data", "priority", "scheduled_run_time", "attempt", "failures", "crashes", "error", "code", "exitcode",

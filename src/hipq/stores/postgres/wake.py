@@ -18,10 +18,11 @@ import psycopg
 from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.job.when import SECOND
-from hipq.stores.base import Stored
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.postgres.connection import CannotListen
 from hipq.stores.postgres.insert import cursor
 from hipq.stores.postgres.session import Session
+from hipq.stores.values import Stored
 
 CHANNEL: Final = "hipq"
 SOON: Final = 120 * SECOND
@@ -38,6 +39,7 @@ _NO_LISTEN: Final = (
     "PostgreSQL: a pooler such as PgBouncer is in between, so this engine cannot LISTEN and looks for jobs once a "
     "second; set HIPQ_LISTEN_URL to a direct address of the server to start them at once"
 )
+_NOT_THERE: Final = "%s; this engine looks for jobs once a second instead, and tries again"
 _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
 
 
@@ -100,7 +102,7 @@ class Listener:
         self._connect, self._is_own, self._heard, self._began = connect, is_own, heard, began
         self._lock = threading.Lock()
         self._conn: Session | None = None
-        self._opening = self._closed = False
+        self._opening = self._closed = self._told = False
         self._try_at = 0.0
 
     def fileno(self) -> int:
@@ -114,7 +116,7 @@ class Listener:
             return -1
 
     def _open(self) -> None:
-        conn = None
+        conn, later = None, RETRY_SECONDS
         try:
             conn = self._connect()
             if conn is None:
@@ -122,12 +124,18 @@ class Listener:
                 logging.getLogger("hipq").warning(_NO_LISTEN)
                 return
             psycopg.Cursor(conn).execute(f"LISTEN {CHANNEL}".encode())
+            self._told = False
+        except CannotListen as error:
+            later = error.later
+            if not self._told and not self._closed:
+                logging.getLogger("hipq").warning(_NOT_THERE, error)
+            self._told = True
         except psycopg.Error:
             if conn:
                 conn.close()
         with self._lock:
             self._opening = False
-            self._try_at = time.monotonic() + RETRY_SECONDS
+            self._try_at = time.monotonic() + later
             if conn and self._closed:
                 conn.close()
             if conn is None or conn.closed:

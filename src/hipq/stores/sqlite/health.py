@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
-from hipq.stores.base import EngineSeen
 from hipq.stores.clock import SystemClock, boot_id
 from hipq.stores.health.facts import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
 from hipq.stores.health.reading import Reading, noted
@@ -23,6 +22,7 @@ from hipq.stores.sqlite.connection import BUSY_SECONDS, signpost
 from hipq.stores.sqlite.health_file import holding, look
 from hipq.stores.sqlite.place import place
 from hipq.stores.sqlite.tickets import Tickets
+from hipq.stores.values import EngineSeen
 
 DAMAGE: Final = 20
 """Faults that a look at all pages reports, at most."""

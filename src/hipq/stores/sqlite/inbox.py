@@ -1,4 +1,4 @@
-"""The inbox: what matching reads and writes, and the verbs about answers."""
+"""The inbox in SQLite: what matching reads and writes, and the verbs about answers."""
 
 from __future__ import annotations
 
@@ -10,24 +10,23 @@ from typing import Any
 import msgspec
 
 from hipq.job.answer import KEPT, Kept, NewAnswer
-from hipq.job.matching import Ended, Pending, Placed
 from hipq.job.model import Change, Row, queue_of
-from hipq.stores.base import AnswerFilter, Delivered
-from hipq.stores.inbox_transaction import LOOKED_AT, NONE_APPLIED, Applied, Numbered, by_queue, deliver
+from hipq.stores.filters import AnswerFilter
+from hipq.stores.inbox_transaction import Numbered, deliver
+from hipq.stores.sql.inbox import SqlInbox, Wanted, by_queue
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, no_nul, read
 from hipq.stores.sqlite.connection import Connection
 from hipq.stores.sqlite.rule_claims import texts
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.turn import Settle
+from hipq.stores.values import Delivered
 
-_numbered = msgspec.json.Decoder(list[tuple[int, Pending]])
 _kept = msgspec.json.Decoder(list[Kept])
-_pairs = msgspec.json.Decoder(list[tuple[int, int]])
-_ended = msgspec.json.Decoder(list[tuple[int, int, int, int]])
+_rows = msgspec.json.Decoder(list[list[Any]])
 
 
-class SqliteMail:
-    """In a transaction, which has the write lock: that is every key's lock."""
+class SqliteInbox(SqlInbox):
+    """An `InboxTransaction` that has SQLite's write lock: that is every key's lock."""
 
     def __init__(self, conn: sqlite3.Connection, statements: Statements, settle: Settle) -> None:
         self._conn = conn
@@ -37,17 +36,12 @@ class SqliteMail:
     def live(self, answers: Numbered) -> dict[int, Row]:
         found: dict[int, Row] = {}
         for queue, some in by_queue(answers):
-            wanted = [(number, new.job_key, new.job_type, new.tenant) for number, new in some]
-            hits = self._found(queue, wanted)
-            rows = {row.id: row for row in self._rows(queue, [job_id for _, job_id in hits])}
-            found |= {number: rows[job_id] for number, job_id in hits}
-        return found
-
-    def holders(self, rows: Sequence[Row]) -> dict[int, int]:
-        found: dict[int, int] = {}
-        for queue in {queue_of(row.id) for row in rows}:
-            wanted = [(row.id, row.wait_key, row.job_type, row.tenant) for row in rows if queue_of(row.id) == queue]
-            found |= {job: holder for job, holder in self._found(queue, wanted) if holder != job}
+            wanted = [Wanted(n, one.tenant, one.job_type, one.job_key) for n, one in some.items()]
+            jobs = {n: job for n, job in self._find("key_holders", wanted, queue) if job}
+            table = self._statements.table(queue)
+            query = f"SELECT {NAMES} FROM {table} WHERE id IN (SELECT value FROM json_each(?))"
+            rows = {row.id: row for row in read(self._conn, query, (in_json(list(jobs.values())),))} if jobs else {}
+            found |= {n: rows[job] for n, job in jobs.items()}
         return found
 
     def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
@@ -56,43 +50,6 @@ class SqliteMail:
             return ""
         found = self._conn.execute("SELECT state FROM hipq_answers WHERE id = ?", (answer_id,)).fetchone()
         return str(found[0]) if found else "none"
-
-    def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
-        wanted = [
-            (number, new.twin, new.job_key, new.answer_id, new.job_type, new.queue, new.tenant)
-            for number, new in answers
-        ]
-        return dict(_numbered.decode(self._one(self._statements.plain("answer_twins"), wanted, now=now)))
-
-    def applied(self, answers: Numbered, rows: dict[int, Row]) -> dict[int, int]:
-        wanted = [(number, rows[number].id, new.hash, new.job_key) for number, new in answers]
-        return dict(_pairs.decode(self._one(self._statements.plain("answer_applied"), wanted)))
-
-    def ended(self, answers: Numbered, now: int) -> dict[int, Ended]:
-        found: dict[int, Ended] = {}
-        for queue, some in by_queue(answers):
-            wanted = [
-                (number, new.job_key, new.job_type, new.tenant, now - new.early, new.hash) for number, new in some
-            ]
-            hits = _ended.decode(self._one(self._statements.of("answer_ended", queue), wanted))
-            found |= {number: Ended(job_id, same, bool(settled)) for number, job_id, same, settled in hits}
-        return found
-
-    def pending(
-        self, rows: Sequence[Row], now: int, after: int, applied: Applied = NONE_APPLIED
-    ) -> dict[int, list[Pending]]:
-        found: dict[int, list[Pending]] = {}
-        for queue in {queue_of(row.id) for row in rows}:
-            wanted = [
-                (row.id, row.answer_keys, row.job_type, row.tenant, row.create_time, applied.get(row.id, 0))
-                for row in rows
-                if queue_of(row.id) == queue
-            ]
-            query = self._statements.of("answer_pending", queue)
-            text = self._one(query, wanted, now=now, after=after, looked_at=LOOKED_AT)
-            for job_id, one in sorted(_numbered.decode(text), key=lambda hit: hit[1].id):
-                found.setdefault(job_id, []).append(one)
-        return {job: some[:LOOKED_AT] for job, some in found.items()}
 
     def insert(self, answers: Sequence[Kept]) -> list[int]:
         numbers: list[int] = []
@@ -105,50 +62,31 @@ class SqliteMail:
             numbers += range(last - len(chunk) + 1, last + 1)
         return numbers
 
-    def copied(self, ids: Sequence[int]) -> None:
+    def count_copies(self, ids: Sequence[int]) -> None:
         if ids:
             query = "UPDATE hipq_answers SET copies = copies + 1 WHERE id IN (SELECT value FROM json_each(?))"
             self._conn.execute(query, (in_json(ids),))
-
-    def place(self, some: Sequence[Placed]) -> None:
-        self._write("answer_place", some)
-
-    def used(self, some: Sequence[Placed], now: int) -> None:
-        self._write("answer_used", [(one.id, one.state, now) for one in some])
-
-    def left(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
-        return [Placed(*row) for row in self._write("answer_left", jobs)]
 
     def save(self, changes: Sequence[Change]) -> None:
         if self._settle.save(self._conn, changes).lost:
             raise AssertionError("a job that was locked has moved on")
 
-    def _write(self, name: str, rows: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
-        found: list[tuple[Any, ...]] = []
-        for chunk in chunks(rows):
-            values = [value for row in chunk for value in row]
-            no_nul(values)
-            query = self._statements.plain(name, len(chunk), len(chunk[0]))
-            found += self._conn.execute(query, values).fetchall()
-        return found
+    def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> list[list[Any]]:
+        found = self._run(name, rows, queue, values)
+        return _rows.decode(found[0][0]) if found else []
 
-    def _one(self, query: str, rows: list[tuple[Any, ...]], **more: int) -> str:
-        """The JSON a query makes of these rows."""
-        text: str = self._conn.execute(query, {"rows": msgspec.json.encode(rows).decode(), **more}).fetchone()[0]
-        return text
+    def _update(self, name: str, rows: Sequence[Any], **values: int) -> list[tuple[Any, ...]]:
+        return self._run(name, rows, 0, values)
 
-    def _found(self, queue: int, wanted: list[tuple[Any, ...]]) -> list[tuple[int, int]]:
-        """The live jobs that keys find, each with the number that came first."""
-        hits = _pairs.decode(self._one(self._statements.of("answer_live", queue), wanted))
-        return [(number, job_id) for number, job_id in hits if job_id]
-
-    def _rows(self, queue: int, ids: list[int]) -> list[Row]:
-        query = f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE id IN (SELECT value FROM json_each(?))"
-        return read(self._conn, query, (in_json(ids),)) if ids else []
+    def _run(self, name: str, rows: Sequence[Any], queue: int, values: dict[str, int]) -> list[tuple[Any, ...]]:
+        if not rows:
+            return []
+        query = self._statements.of(name, queue) if queue else self._statements.plain(name)
+        return self._conn.execute(query, {"rows": msgspec.json.encode(rows).decode(), **values}).fetchall()
 
 
 def given(conn: sqlite3.Connection, jobs: Sequence[int]) -> dict[int, Kept]:
-    """The answers that these jobs have to look at (index _job)."""
+    """The answers that these jobs are to look at, by the ids of the jobs (index _job)."""
     if not jobs:
         return {}
     which = "job IN (SELECT value FROM json_each(?)) AND job <> 0 AND state = 'matched'"
@@ -181,7 +119,8 @@ class AnswerVerbs:
         for queue in {one.queue for one in answers}:
             self._statements.table(queue)  # before the write lock is held: it may have to read the registry
         with self._db.writing() as conn:
-            delivered = deliver(SqliteMail(conn, self._statements, self._settle), answers, now, instead_of)
+            inbox = SqliteInbox(conn, self._statements, self._settle)
+            delivered = deliver(inbox, answers, now, instead_of)
         self.notify()
         return delivered
 

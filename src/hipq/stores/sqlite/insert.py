@@ -11,10 +11,11 @@ from typing import Any
 from hipq.errors import DuplicateKey, Invalid
 from hipq.job.model import New, numbered
 from hipq.stores import large
-from hipq.stores.base import Stored, renamed, taken
+from hipq.stores.refusals import renamed, taken
 from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul
 from hipq.stores.sqlite.connection import translated
 from hipq.stores.sqlite.statements import Statements
+from hipq.stores.values import Stored
 
 
 class Insert:
@@ -24,9 +25,9 @@ class Insert:
     def inside(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; a duplicate undoes our part of it and no more."""
         with inside(conn):
-            return self.jobs(conn, jobs, all_or_nothing)
+            return self.many(conn, jobs, all_or_nothing)
 
-    def jobs(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
+    def many(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         stored: dict[int, Stored] = {}
         todo: dict[int, list[int]] = {}
         for index, job in enumerate(jobs):

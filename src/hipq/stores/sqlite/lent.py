@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 
 from hipq.errors import SchemaError
 from hipq.stores import migrations
-from hipq.stores.base import QueueTables
 from hipq.stores.clock import Clock
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.connection import Connection, translated
 from hipq.stores.sqlite.insert import begins_by_itself, inside, standard, tuples
 from hipq.stores.sqlite.store import SqliteStore
+from hipq.stores.values import QueueTables
 
 Lend = Callable[[], sqlite3.Connection]
 

@@ -10,8 +10,8 @@ from typing import Final
 import msgspec
 
 from hipq.limits.rules import Rules, load
-from hipq.stores.base import Claim
 from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
+from hipq.stores.claims import Claim
 from hipq.stores.rule_claims import Admit, After, Held, Past, Picked, reading, unasked
 from hipq.stores.sqlite.batch import in_json
 from hipq.stores.sqlite.statements import Statements

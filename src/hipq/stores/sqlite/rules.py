@@ -6,26 +6,25 @@ import sqlite3
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 
-from hipq.job.model import New, Row
+from hipq.job.model import Row
 from hipq.job.when import LATEST
 from hipq.limits.rules import Rules
 from hipq.stores.asking import BESIDE_NEW, HOLDERS, Read, asked
-from hipq.stores.base import Asked, Claim, Holder, Limits, Stored
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claims import Asked, Claim
 from hipq.stores.rule_claims import ALL, START
 from hipq.stores.sqlite.batch import read
 from hipq.stores.sqlite.connection import Connection
-from hipq.stores.sqlite.insert import Insert
 from hipq.stores.sqlite.rule_claims import Rulebook
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.tickets import Tickets
 from hipq.stores.sqlite.turn import Take
+from hipq.stores.values import Holder, Limits
 
 
 class RuleVerbs:
     _db: Connection
     _statements: Statements
-    _insert: Insert
     _rulebook: Rulebook
     _take: Take
     _tickets: Tickets
@@ -90,23 +89,3 @@ class RuleVerbs:
     def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
         with self._db.writing() as conn:
             self._tickets.drop(conn, queue, ticket, note)
-
-    def unpark(self, queue: int, limit: int) -> int:
-        with self._db.writing() as conn:
-            return conn.execute(self._statements.of("unpark", queue), {"limit": limit}).rowcount
-
-    # -- cron -------------------------------------------------------------------------------------------------------
-    def cron(self, queue: int, name: str, now: int) -> int:
-        with self._db.writing() as conn:
-            conn.execute("INSERT INTO hipq_crons VALUES (?, ?, ?) ON CONFLICT DO NOTHING", (queue, name, now))
-            query = "SELECT last FROM hipq_crons WHERE queue = ? AND name = ?"
-            return int(conn.execute(query, (queue, name)).fetchone()[0])
-
-    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
-        with self._db.writing() as conn:
-            query = "UPDATE hipq_crons SET last = ? WHERE queue = ? AND name = ? AND last = ?"
-            if conn.execute(query, (tick, queue, name, last)).rowcount == 0:
-                return None
-            stored = self._insert.jobs(conn, jobs, all_or_nothing=False)
-        self.notify()
-        return stored

@@ -9,8 +9,8 @@ import msgspec
 
 from hipq.errors import NameClash
 from hipq.stores import migrations
-from hipq.stores.base import QueueTables
 from hipq.stores.sqlite.place import place
+from hipq.stores.values import QueueTables
 
 PACKAGE: Final = "hipq.stores.sqlite"
 

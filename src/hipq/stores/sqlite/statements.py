@@ -4,41 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hipq.errors import NotFound
 from hipq.job.answer import KEPT
 from hipq.stores import migrations
-from hipq.stores.base import QueueTables
+from hipq.stores.sql.statements import SqlFiles
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES
+from hipq.stores.values import QueueTables
 
 
-class Statements:
-    """SQL by the name of its file. `look` reads the registry: another process may have registered a queue."""
-
+class Statements(SqlFiles):
     def __init__(self, look: Callable[[], Iterable[QueueTables]]) -> None:
-        self._look = look
-        self._queues: dict[int, QueueTables] = {}
-        self.files = migrations.sql(schema.PACKAGE)
+        super().__init__(schema.PACKAGE, look)
         self._cache: dict[tuple[str, int, int], str] = {}
-
-    def learn(self, queues: Iterable[QueueTables]) -> None:
-        self._queues.update((queue.number, queue) for queue in queues)
-
-    def forget(self, queue: int) -> None:
-        self._queues.pop(queue, None)
-
-    def knows(self, queue: int) -> bool:
-        if queue not in self._queues:
-            self.learn(self._look())
-        return queue in self._queues
-
-    def tables(self, queue: int) -> QueueTables:
-        if not self.knows(queue):
-            raise NotFound(f"no queue has the number {queue}")
-        return self._queues[queue]
-
-    def table(self, queue: int) -> str:
-        return self.tables(queue).table
 
     def of(self, name: str, queue: int, rows: int = 0, columns: int = 0) -> str:
         """The SQL of a file for one queue, with `{rows}` as so many VALUES of so many columns."""

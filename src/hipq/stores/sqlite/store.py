@@ -5,43 +5,31 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Literal, TypeVar, overload
 
 import msgspec
 
 from hipq.errors import StoreUnavailable
 from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
-from hipq.job.order import UNRANKED
-from hipq.job.states import ANSWERED
+from hipq.job.states import ANSWERED, PARKED, WAITING
 from hipq.stores import migrations
-from hipq.stores.base import (
-    ANY_TYPE,
-    EARLIEST,
-    Claim,
-    EndPlace,
-    EngineSeen,
-    Filter,
-    Peek,
-    Pruned,
-    QueueTables,
-    Stored,
-    Turned,
-)
+from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock, SystemClock, boot_id
-from hipq.stores.inbox_transaction import close_out, match_waiting
+from hipq.stores.filters import Filter
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE, close_out, match_waiting
 from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.batch import NAMES, in_json, read, read_listed
 from hipq.stores.sqlite.connection import Connection, signpost
-from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteMail, given
+from hipq.stores.sqlite.dialect import SqliteDialect
+from hipq.stores.sqlite.inbox import AnswerVerbs, SqliteInbox, given
 from hipq.stores.sqlite.insert import Insert, checked
-from hipq.stores.sqlite.lanes import LaneVerbs
-from hipq.stores.sqlite.notes import NoteVerbs
 from hipq.stores.sqlite.rule_claims import Rulebook, texts
 from hipq.stores.sqlite.rules import RuleVerbs
 from hipq.stores.sqlite.statements import Statements
 from hipq.stores.sqlite.tickets import Tickets
 from hipq.stores.sqlite.turn import Settle, Take
 from hipq.stores.sqlite.watch import Watch
+from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned, QueueTables, Stored
 from hipq.stores.waker import Waker
 
 T = TypeVar("T")
@@ -53,8 +41,9 @@ _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 
-class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
+class SqliteStore(SqliteDialect, RuleVerbs, AnswerVerbs):
     at_once = 1
+    changes_at_once = KEYS_AT_ONCE
 
     def __init__(self, path: str, clock: Clock | None = None, lent: Connection | None = None) -> None:
         """`lent`: somebody else's connection, in the place of one of ours; then nothing is migrated here."""
@@ -166,22 +155,23 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
                 self.queues()  # which says if they have moved
                 raise
         with self._db.writing() as own:
-            stored = self._insert.jobs(own, jobs, all_or_nothing)
+            stored = self._insert.many(own, jobs, all_or_nothing)
         self.notify()
         return stored
 
     # -- the turn ---------------------------------------------------------------------------------------------------
-    def stage(self, queue: int, now: int, limit: int) -> int:
+    def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
+        name = "unpark" if phase == PARKED else "stage"
         with self._db.writing() as conn:
-            return conn.execute(self._statements.of("stage", queue), {"now": now, "limit": limit}).rowcount
+            return conn.execute(self._statements.of(name, queue), {"now": now, "limit": limit}).rowcount
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         with self._db.writing() as conn:
-            mail = SqliteMail(conn, self._statements, self._settle)
-            met = match_waiting(mail, changes, now)
-            saved = self._settle.save(conn, met.changes)
-            placed = close_out(mail, saved.changes, met, now)
-            turned = Turned(saved.lost, [], saved.children, answered=met.found(saved.lost), placed=placed)
+            inbox = SqliteInbox(conn, self._statements, self._settle)
+            matched = match_waiting(inbox, changes, now)
+            saved = self._settle.save(conn, matched.changes)
+            placed = close_out(inbox, saved.changes, matched, now)
+            turned = Turned(saved.lost, [], saved.children, answered=matched.answered(saved.lost), placed=placed)
             if claims and self._alive(conn, engine_id):
                 for claim in claims:
                     if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, engine_id):
@@ -196,14 +186,9 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         lease = (self._clock.steady(), self._boot)
         return bool(conn.execute(query, (engine_id, *lease, MOVING, *lease)).fetchall())
 
-    def unranked(self, queue: int, now: int, limit: int) -> list[Row]:
-        due = f"phase = 'scheduled' AND scheduled_run_time <= ? AND rank = '{UNRANKED}'"
-        where = f"{due} ORDER BY scheduled_run_time LIMIT ?"
-        return self._select(f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE {where}", (now, limit))
-
-    def overdue(self, queue: int, now: int, limit: int) -> list[Row]:
-        where = "phase = 'waiting' AND deadline <= ? ORDER BY deadline LIMIT ?"
-        return self._select(f"SELECT {NAMES} FROM {self._statements.table(queue)} WHERE {where}", (now, limit))
+    def due(self, queue: int, phase: str, now: int, limit: int) -> list[Row]:
+        name = "overdue" if phase == WAITING else "unranked"
+        return self._select(self._statements.of(name, queue), {"now": now, "limit": limit})
 
     def prune(
         self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
@@ -234,13 +219,12 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     def renew_lease(self, engine_id: int, seconds: float) -> bool:
         with self._db.writing() as conn:
+            if not seconds:
+                conn.execute("DELETE FROM hipq_engines WHERE engine_id = ?", (engine_id,))
+                return False
             steady = self._clock.steady()
             query = "UPDATE hipq_engines SET lease_until = ? WHERE engine_id = ? AND lease_until > ? AND boot = ?"
             return conn.execute(query, (steady + round(seconds * 1e6), engine_id, steady, self._boot)).rowcount == 1
-
-    def drop_lease(self, engine_id: int) -> None:
-        with self._db.writing() as conn:
-            conn.execute("DELETE FROM hipq_engines WHERE engine_id = ?", (engine_id,))
 
     def engines(self) -> list[EngineSeen]:
         with self._db.reading() as conn:
@@ -252,12 +236,11 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
         )
         return [EngineSeen.of(*row) for row in conn.execute(query, (self._clock.steady(), self._boot)).fetchall()]
 
-    def orphans(self, queues: Sequence[int], limit: int) -> list[Row]:
+    def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
+        if engine_id is not None:
+            return self._of_each("owned", queues, {"engine_id": engine_id, "limit": limit})
         values = {"steady": self._clock.steady(), "boot": self._boot, "limit": limit}
         return sorted(self._of_each("orphans", queues, values), key=lambda row: row.id)
-
-    def owned(self, queues: Sequence[int], engine_id: int) -> list[Row]:
-        return self._of_each("owned", queues, {"engine_id": engine_id})
 
     def _of_each(self, name: str, queues: Sequence[int], values: Mapping[str, Any]) -> list[Row]:
         """The rows a file's statement finds in each of these queues, in one statement."""
@@ -269,12 +252,16 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
-        deciding = texts(("", *strategies))
+        deciding, now = texts(("", *strategies)), self.now()
         found: list[Peek] = []
         for start in range(0, len(queues), _MANY_QUEUES):
             some = queues[start : start + _MANY_QUEUES]
             parts = [self._statements.of("peek", queue) for queue, _ in some]
-            values = [value for _, types in some for value in (texts(types), texts(types), deciding, ANY_TYPE in types)]
+            values = [
+                value
+                for _, types in some
+                for value in (texts(types), now, texts(types), deciding, ANY_TYPE in types, now)
+            ]
             with self._db.reading() as conn:
                 rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
             found += [
@@ -286,21 +273,19 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
     def get(self, job_id: int) -> Row | None:
         if not 0 < job_id < 1 << 63 or not self._statements.knows(queue_of(job_id)):
             return None
-        table = self._statements.table(queue_of(job_id))
-        query = " UNION ALL ".join(f"SELECT {NAMES} FROM {name} WHERE id = :id" for name in (table, f"{table}_final"))
-        rows = self._select(query, {"id": job_id})
+        rows = self._select(self._statements.of("get", queue_of(job_id)), {"id": job_id})
         return rows[0] if rows else None
 
-    def find(self, wanted: Filter) -> list[Row]:
-        query = self._page(wanted, NAMES)
-        return self._select(query, wanted._asdict()) if query else []
-
-    def listed(self, wanted: Filter) -> list[Brief]:
-        query = self._page(wanted, ", ".join(LISTED))
+    @overload
+    def find(self, wanted: Filter, *, brief: Literal[True]) -> list[Brief]: ...
+    @overload
+    def find(self, wanted: Filter) -> list[Row]: ...
+    def find(self, wanted: Filter, *, brief: bool = False) -> list[Brief] | list[Row]:
+        query = self._page(wanted, ", ".join(LISTED) if brief else NAMES)
         if not query:
             return []
         with self._db.reading() as conn:
-            return read_listed(conn, query, wanted._asdict())
+            return read_listed(conn, query, wanted._asdict()) if brief else read(conn, query, wanted._asdict())
 
     def reach(self, wanted: Filter, rows: int) -> int:
         only = Filter(wanted.queue, tenant=wanted.tenant, job_key=wanted.job_key, after=wanted.after)
@@ -350,11 +335,8 @@ class SqliteStore(RuleVerbs, AnswerVerbs, NoteVerbs, LaneVerbs):
             return read(conn, query, values)
 
     # -- waking -----------------------------------------------------------------------------------------------------
-    def notify(self) -> None:
-        self._waker.notify()
-
-    def notify_done(self) -> None:
-        self._waker.notify_done()
+    def notify(self, *, done: bool = False) -> None:
+        self._waker.notify(done=done)
 
     def clear(self) -> None:
         self._waker.clear()

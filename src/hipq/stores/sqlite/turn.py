@@ -11,12 +11,13 @@ import msgspec
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import FINAL
 from hipq.stores import large
-from hipq.stores.base import Claim, Stored
+from hipq.stores.claims import Claim
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sqlite.batch import NAMES, chunks, ids, in_json, keep, no_nul, read
 from hipq.stores.sqlite.insert import Insert
 from hipq.stores.sqlite.rule_claims import Rulebook, texts
 from hipq.stores.sqlite.statements import Statements
+from hipq.stores.values import Stored
 
 _MANY: Final = 400
 """SQLite joins at most 500 SELECTs in one statement."""
@@ -54,7 +55,7 @@ class Settle:
             self._update(conn, queue, [change for change in kept if change.after.state != FINAL])
             saved |= {change.before.id: change for change in kept}
         children = [child for job_id, change in first.items() if job_id in saved for child in change.children]
-        stored = self._insert.jobs(
+        stored = self._insert.many(
             conn, children, all_or_nothing=False
         )  # last: a key that was freed above is free to them
         lost = {change.before.id for change in changes if change is not first[change.before.id]}

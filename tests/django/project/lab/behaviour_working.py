@@ -272,7 +272,7 @@ class Working(TransactionTestCase):
         self.assertTrue(issubclass(result.errors[0].exception_class, Exception))
 
     def test_jobs_of_others_are_no_results(self) -> None:
-        with closing(Hipq("django_tasks", task_backends["default"].place.url())) as app:
+        with closing(Hipq("django_tasks", task_backends["default"].location.url())) as app:
             job_id = app.queue("default", order="priority").enqueue("something", {})
             other = Hipq("other_app", app.url)
             theirs = other.queue("default").enqueue("task", {})

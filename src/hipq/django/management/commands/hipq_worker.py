@@ -8,7 +8,7 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 
-from hipq.django.family import TaskBackend
+from hipq.django.base import TaskBackend
 from hipq.django.tasks import DEFAULT_TASK_BACKEND_ALIAS, InvalidTaskBackend, task_backends
 from hipq.engine.pulse import LEASE
 from hipq.errors import HipqError

@@ -129,7 +129,9 @@ CREATE TABLE {live} (
   CONSTRAINT {live}_states CHECK (((state = 'initial' AND phase IN ('scheduled', 'ready', 'parked') AND error = 'NONE') OR (state = 'running' AND phase IN ('executing', 'waiting', 'answered', 'cancelling') AND error = 'NONE') OR (state = 'error' AND phase IN ('deciding') AND error <> 'NONE') OR (state = 'retry' AND phase IN ('scheduled', 'ready', 'parked') AND error <> 'NONE')) AND code IN ('NONE', 'ok', 'failed', 'retry', 'error') AND attempt >= 0 AND throttle_factor >= 1),
   -- Other programs write these columns, too: what an engine could not read would stop it.
   CONSTRAINT {live}_values CHECK ((scheduled_run_time > 0 OR phase <> 'scheduled') AND timeout > 0 AND timeout <= 3155760000
-    AND priority BETWEEN -2147483648 AND 2147483647 AND scheduled_run_time <= 253402300799000000)
+    AND priority BETWEEN -2147483648 AND 2147483647 AND scheduled_run_time <= 253402300799000000
+    AND create_time BETWEEN 0 AND 253402300799000000 AND throttle_factor <= 1000000000
+    AND ((owner = 0 AND held = 0) OR phase NOT IN ('scheduled', 'ready', 'parked')))
 ) WITH (
   fillfactor = 80, autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 1000,
   autovacuum_analyze_scale_factor = 0.05, autovacuum_vacuum_cost_delay = 0

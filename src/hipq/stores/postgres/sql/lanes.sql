@@ -2,7 +2,7 @@
 -- index _turns: as many probes as lanes, and a count of each that ends where it was told to. See tenants.sql.
 WITH RECURSIVE place AS (
   SELECT w.tenant COLLATE "C" AS tenant, w.lane COLLATE "C" AS lane, '' COLLATE "C" AS job_type, 0 AS depth
-  FROM unnest(%(tenants)s::text[], %(places)s::text[]) AS w (tenant, lane)
+  FROM json_each_text(%(places)s::json) AS w (tenant, lane)
   UNION ALL
   SELECT p.tenant, head.lane, head.job_type, p.depth + 1 FROM place p CROSS JOIN LATERAL (
     SELECT lane, job_type FROM {live}

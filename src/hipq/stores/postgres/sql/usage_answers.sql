@@ -5,5 +5,5 @@ SELECT w.tenant, used.answers, used.size FROM unnest(%(tenants)s::text[]) AS w (
     SELECT data, queue, state FROM hipq_answers
     WHERE (tenant, id) > (w.tenant, 0) AND (tenant, id) <= (w.tenant, 9223372036854775807) AND tenant <> ''
     ORDER BY tenant, id
-  ) AS a WHERE a.queue = %(queue_number)s AND a.state IN ('new', 'buffered', 'duplicate', 'conflict', 'late', 'unreadable')
+  ) AS a WHERE a.queue = {number} AND a.state IN ('new', 'buffered', 'duplicate', 'conflict', 'late', 'unreadable')
 ) AS used WHERE used.answers > 0

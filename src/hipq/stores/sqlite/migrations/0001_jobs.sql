@@ -123,7 +123,9 @@ CREATE TABLE {live} (
     AND typeof(create_time) = 'integer' AND typeof(job_type) = 'text' AND typeof(job_key) = 'text'
     AND typeof(job_data) = 'text' AND typeof(tenant) = 'text' AND typeof(lane) = 'text'
     AND typeof(time_windows) = 'text' AND typeof(meta) = 'text' AND json_valid(meta)
-    AND priority BETWEEN -2147483648 AND 2147483647 AND scheduled_run_time <= 253402300799000000)
+    AND priority BETWEEN -2147483648 AND 2147483647 AND scheduled_run_time <= 253402300799000000
+    AND create_time BETWEEN 0 AND 253402300799000000 AND throttle_factor <= 1000000000
+    AND ((owner = 0 AND held = 0) OR phase NOT IN ('scheduled', 'ready', 'parked')))
 );
 -- The key comes first: it tells rows apart, where tenant and type rarely do.
 CREATE UNIQUE INDEX {live}_key ON {live} (job_key, job_type, tenant);

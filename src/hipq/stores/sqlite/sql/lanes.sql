@@ -1,7 +1,7 @@
 -- Lanes of tenants in which jobs are ready, from a place in each tenant backwards, by skipping from one to the next in the
 -- index _turns: as many probes as lanes, and a count of each that ends where it was told to.
 WITH RECURSIVE place (tenant, lane, depth) AS (
-  SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'), 0 FROM json_each(:places)
+  SELECT key, value, 0 FROM json_each(:places)
   UNION ALL
   SELECT tenant, (
     SELECT l.lane FROM {live} l INDEXED BY {live}_turns
@@ -16,4 +16,4 @@ SELECT json_group_array(json_array((
     SELECT 1 FROM {live} l INDEXED BY {live}_turns
     WHERE l.phase = 'ready' AND l.tenant <> '' AND l.tenant = p.tenant AND l.lane = p.lane LIMIT :count
   )
-))) FROM place p WHERE depth > 0 AND lane IS NOT NULL
+))) AS gathered FROM place p WHERE depth > 0 AND lane IS NOT NULL

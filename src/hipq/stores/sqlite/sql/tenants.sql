@@ -10,4 +10,4 @@ WITH RECURSIVE place (tenant, depth) AS (
     WHERE phase = 'ready' AND tenant <> '' AND tenant < place.tenant ORDER BY tenant DESC LIMIT 1
   ), depth + 1 FROM place WHERE place.tenant IS NOT NULL AND depth < :most
 )
-SELECT json_group_array(tenant) FROM place WHERE tenant IS NOT NULL
+SELECT json_group_array(json_array(tenant)) AS gathered FROM place WHERE tenant IS NOT NULL

@@ -8,4 +8,4 @@ WITH RECURSIVE found (job_type, depth) AS (
     WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0 AND job_type > found.job_type
   ), depth + 1 FROM found WHERE found.job_type IS NOT NULL AND depth < :most
 )
-SELECT json_group_array(job_type) FROM found WHERE job_type IS NOT NULL
+SELECT json_group_array(json_array(job_type)) AS gathered FROM found WHERE job_type IS NOT NULL

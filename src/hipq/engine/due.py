@@ -1,0 +1,126 @@
+"""Step 1 of a turn: what time alone brings about. Scheduled jobs start, waiting jobs time out, schedules tick, windows
+close; and answers that other programs wrote in plain SQL are matched."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from hipq.engine import prune, rescue
+from hipq.engine.batch import Batch
+from hipq.engine.queue_watch import QueueWatch, QueueWatches
+from hipq.engine.setup import Setup
+from hipq.engine.stage import STEP, rank, stage
+from hipq.engine.timetable import Timetable
+from hipq.errors import Conflict, NotFound, StoreBusy, StoreRefused
+from hipq.job.model import Change
+
+if TYPE_CHECKING:
+    from hipq.engine.tick import Ticks
+
+PRUNE_EVERY: Final = 60_000_000
+"""Microseconds between looks for answers that came too late, or need not be kept any longer."""
+BROUGHT: Final = 50
+"""Answers in plain SQL that a turn matches, each in a transaction of its own: no lease may end meanwhile."""
+FEW_BUSY: Final = 2
+"""How many of these may wait for a row that somebody has locked: each wait may take a second or two."""
+
+
+class Due:
+    def __init__(self, setup: Setup, watches: QueueWatches, batch: Batch, timetable: Timetable) -> None:
+        self._setup = setup
+        self._watches = watches
+        self._batch = batch
+        self._timetable = timetable
+        self._ticks: Ticks | None = None
+        self.more_answers = False
+        """There may be more answers in plain SQL than the last look has matched."""
+
+    def changes(self, now: int, steady: int) -> list[Change]:
+        self._tick(now)
+        changes = self._roll(now, steady)
+        for watch in self._watches.served():
+            if watch.retry_at and watch.retry_at <= now:
+                watch.work_available()
+            if 0 < watch.next_start <= now:
+                changes += self._stage(watch, now)
+            if 0 < watch.next_deadline <= now:
+                changes += rescue.overdue(self._setup.store, watch.queue.number, watch.queue.order, now)
+                watch.next_deadline = 0
+                self._timetable.peek_soon(0)
+        return changes
+
+    def next(self, has_room: bool) -> int:
+        """When there is something to do by the calendar; 0 = no such moment is known."""
+        times = [moment for watch in self._watches.served() for moment in watch.moments(has_room)]
+        if self._ticks:
+            times.append(self._ticks.next(self._watches.locked))
+        return min(filter(None, times), default=0)
+
+    def _stage(self, watch: QueueWatch, now: int) -> list[Change]:
+        queue = watch.queue
+        count, more = stage(self._setup.store, queue.number, now)
+        watch.next_start = now if more else 0
+        if count:
+            watch.work_available()
+            self._setup.events.emit("staged", now, queue.name, count=count)
+            self._timetable.peek_soon(0)
+        if more:
+            return []
+        # what is due still was added in plain SQL; or somebody has it locked, until the next poll
+        return rank(self._setup.store, queue.number, queue.order, now)
+
+    def _tick(self, now: int) -> None:
+        if self._ticks is None:
+            queues = self._setup.queues
+            if not any(queue.crons for queue in queues):
+                return
+            from hipq.engine.tick import Ticks  # what reads cron expressions costs an import most can do without
+
+            self._ticks = Ticks(self._setup.store, queues, self._setup.events)
+        if self._ticks.turn(now, self._setup.added, self._watches.locked):
+            self._watches.claim_everywhere()
+            self._timetable.peek_by(0)
+
+    def _roll(self, now: int, steady: int) -> list[Change]:
+        """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
+        meanwhile, so there is no hurry: a few at a time while there is other work."""
+        closed = [watch for watch in self._watches if watch.closed]
+        if not closed or steady < self._timetable.roll:
+            return []
+        step = max((STEP // 10 if self._batch.in_flight else STEP) // len(closed), 1)
+        free = [watch for watch in closed if watch.queue.number not in self._watches.locked]
+        changes = [change for watch in free for change in watch.roll(self._setup.store, step, now)]
+        self._timetable.roll = self._timetable.after_poll(steady) if self._batch.in_flight else 0
+        return changes
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+    def answers(self, now: int, steady: int) -> None:
+        """Delete old answers, and match those that came in plain SQL; each when its time has come."""
+        if steady >= self._timetable.prune:
+            served = [watch.queue.number for watch in self._watches.served()]
+            more = prune.answers(self._setup.store, served, self._setup.events, now)
+            self._timetable.prune = steady + (0 if more else PRUNE_EVERY)
+        if self._setup.bring and steady >= self._timetable.bring:
+            self._bring_answers(now, steady)
+
+    def _bring_answers(self, now: int, steady: int) -> None:
+        """Match answers that other programs wrote in plain SQL (docs/tables.md)."""
+        assert self._setup.bring
+        self._timetable.bring = self._timetable.after_poll(steady)
+        found = self._setup.store.brought([watch.queue.number for watch in self._watches.served()], BROUGHT)
+        busy = 0
+        for one in found:
+            try:
+                self._setup.bring(one)
+                self._watches[one.queue].work_available()
+            except (NotFound, Conflict, StoreRefused):
+                pass  # another engine was faster; or nobody can store it: it is left where it is
+            except StoreBusy:
+                if self._watches.leave_out_locked(now):
+                    raise
+                busy += 1
+            if busy == FEW_BUSY:
+                break  # each has waited for a row: the others come at the next poll, with the lease renewed
+        self.more_answers = len(found) == BROUGHT and busy < FEW_BUSY
+        if self.more_answers:
+            self._timetable.bring = steady

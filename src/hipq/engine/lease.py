@@ -1,0 +1,120 @@
+"""The engine's lease: taken, renewed, and what follows when it was lost.
+
+A lease says that this engine lives. While it does, its jobs are its own; when it has run out, others may take them, and
+the token of each row says whether somebody did.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from hipq.engine import rescue
+from hipq.engine.batch import Batch
+from hipq.engine.pulse import LINGER, PollBudget
+from hipq.engine.queue_watch import QueueWatches
+from hipq.engine.setup import Setup
+from hipq.engine.timetable import Timetable
+from hipq.errors import StoreBusy
+from hipq.executors.execution import Execution
+from hipq.job import transitions
+from hipq.job.model import Change, queue_of
+from hipq.stores.values import STRATEGIES
+
+
+class Lease:
+    def __init__(self, setup: Setup, watches: QueueWatches, batch: Batch, timetable: Timetable) -> None:
+        self._setup = setup
+        self._watches = watches
+        self._batch = batch
+        self._timetable = timetable
+        self.engine_id = 0
+        self.seen_owned = True
+        """Some engine had a job at the last peek, or nobody has peeked yet."""
+        self._rescues = PollBudget()
+
+    # -- prove that we live -----------------------------------------------------------------------------------------
+    def sweep(self, now: int, steady: int) -> tuple[list[Change], bool]:
+        """Renew the lease, and look for what other engines, or this one, left behind: the changes that bring it back,
+        and whether there may be more."""
+        store = self._setup.store
+        if not self.engine_id or not store.renew_lease(self.engine_id, self._setup.lease):
+            self._take(now)
+        peeked_lately = steady <= self._timetable.peeks.ended + self._setup.lease / 3 * 1e6
+        if (not (self.seen_owned or self._batch.in_flight) and peeked_lately) or steady < self._rescues.rested:
+            return [], False
+        began = self._setup.steady()
+        served = {watch.queue.number: watch.queue for watch in self._watches.served()}
+        orphans = rescue.orphans(store, served, now)
+        in_flight = {execution.row.id: execution for execution in self._batch.reachable()}
+        back, taken = rescue.forgotten(store, list(served), self.engine_id, in_flight, now)
+        more = len(orphans) >= rescue.STEP
+        if not more:
+            self._rescues.looked(began, self._setup.steady())
+        self._part([one for one in taken if one.run.result is None], now)  # of the others the token decides when saved
+        return orphans + back, more
+
+    def next_sweep(self, steady: int) -> int:
+        """A third of a lease later; engines spread out."""
+        return steady + round(self._setup.lease / 3 * 1e6 * self._setup.chance.uniform(0.8, 1.0))
+
+    def _take(self, now: int, freed: Sequence[Execution] = ()) -> None:
+        """The lease ran out, so our jobs may be somebody else's; their tokens say which. What nobody took goes on under
+        a new lease; the rest is dropped. `freed`: jobs of an older lease still, whose queue was locked when that ended.
+        They need another lease, too: in one that we have, rows whose adoption was not confirmed look unstarted."""
+        served = {str(watch.queue.number): watch.queue.published for watch in self._watches}
+        serves = msgspec.json.encode(served | {STRATEGIES: self._watches.strategies}).decode()
+        label = f"{socket.gethostname()}:{os.getpid()}"
+        expired, engine_id = self.engine_id, self._setup.store.take_lease(self._setup.lease, label, serves)
+        held = [*self._batch.reachable(), *freed]  # those that have ended too: else they look like a dead engine's
+        lost = self._adopt(held, engine_id, now)
+        self.engine_id = engine_id  # not before: rows whose adoption was not confirmed must not look unstarted to us
+        if expired and not freed:
+            self._setup.events.emit("lease lost", now, engine_id=expired, jobs=len(held))
+        self._part(lost, now)
+
+    def _adopt(self, held: Sequence[Execution], engine_id: int, now: int) -> list[Execution]:
+        """Take jobs of an older lease of ours into the new one; returns those that somebody else has taken."""
+        changes = [Change(one.row, transitions.adopted(one.row, engine_id, now), (), "claimed") for one in held]
+        gone = self._setup.store.turn(engine_id, changes, [], now).lost if changes else frozenset[int]()
+        for execution, change in zip(held, changes, strict=True):
+            if change.before.id not in gone:
+                execution.row = change.after
+        return [execution for execution in held if execution.row.id in gone]
+
+    def take_back_freed(self, now: int) -> None:
+        """Queues that are not locked any more are served again."""
+        for queue in self._watches.locked.freed(self._setup.steady):
+            ours = [one for one in self._batch.in_flight.values() if queue_of(one.row.id) == queue]
+            try:
+                if any(one.row.owner != self.engine_id for one in ours):  # their lease ended meanwhile
+                    self._take(now, ours)
+            except StoreBusy:
+                continue  # locked once more
+            self._watches.locked.take_back(queue, self._setup.steady())  # after: else a sweep might rescue our jobs
+            self._setup.events.emit("queue free", now, self._watches[queue].queue.name)
+            self._timetable.blocked = 0
+            self._watches[queue].work_available()
+            self._timetable.peek_by(0)
+
+    # -- what is not ours any more ----------------------------------------------------------------------------------
+    def part_with_cancelled(self, now: int, steady: int) -> None:
+        """Handlers whose jobs were cancelled, or taken from us, are told so. Those that have hardly begun can wait for
+        the next look: they may well be through by then."""
+        some = [one for one in self._batch.reachable() if one.run.result is None and steady - one.launched >= LINGER]
+        tokens = self._setup.store.tokens([one.row.id for one in some]) if some else {}
+        gone = [one for one in some if one.run.result is None and tokens.get(one.row.id) != one.row.token]
+        self._part(gone, now, tokens)
+
+    def _part(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
+        """Drop jobs whose rows are not ours any more. One that is not live was cancelled: its handler is told, and may
+        tidy up, whoever notices it first. One that is live is another engine's by now. `tokens`: of those that are
+        live."""
+        if tokens is None:
+            tokens = self._setup.store.tokens([one.row.id for one in gone]) if gone else {}
+        for execution in gone:
+            is_cancelled = execution.run.result is None and execution.row.id not in tokens
+            self._batch.drop(execution, now, "told to stop" if is_cancelled else "lost")

@@ -1,0 +1,196 @@
+"""What an engine knows about its queues between turns: one `QueueWatch` a queue.
+
+Nothing in here matters after a crash: an engine that knows nothing peeks, and knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hipq.engine.lanes import Round
+from hipq.engine.locked_queues import LockedQueues
+from hipq.engine.queues import EngineQueue
+from hipq.engine.setup import Setup
+from hipq.engine.throttle import Throttling
+from hipq.executors.execution import Execution
+from hipq.job import transitions
+from hipq.job.model import Change, Row, queue_of
+from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, READY, SCHEDULED, WAITING
+from hipq.job.windows import is_open
+from hipq.stores.claims import Claim, Peek, Turned
+from hipq.stores.protocols import Store
+
+
+class QueueWatch:
+    def __init__(self, queue: EngineQueue, setup: Setup) -> None:
+        self.queue = queue
+        self.next_start = 0
+        """When the first scheduled job is due; 0 = none is known."""
+        self.next_deadline = 0
+        """When the first waiting job times out; 0 = none is known."""
+        self.retry_at: int | None = None
+        """Rules kept jobs from starting at the last claim: when to claim again (0 = when something changes)."""
+        self.closed: frozenset[str] = frozenset()
+        """Windows of ready jobs that were found closed."""
+        self.closed_types: set[str] = set()
+        """Job types that were claimed when those windows were found closed."""
+        self.throttling: Throttling | None = None
+        if queue.throttler:
+            self.throttling = Throttling(setup.store, queue, setup.events, setup.run_spawned)
+        self._has_code = self.hungry = bool(queue.types)
+        """There may be something to claim. A claim that came back short means: not until something changes."""
+        self.content = False
+        """Nothing is to start on spare hands until something changes."""
+        self.round: Round | None = None
+        """The queue's lanes, where lanes are claimed one by one."""
+        if queue.scheduler is not None:
+            self.round = Round(setup.store, queue.number, queue.scheduler)
+            self.round.stale()
+
+    # -- something may have changed ---------------------------------------------------------------------------------
+    def claim_again(self) -> None:
+        self.hungry = self._has_code
+        self.content = False
+        if self.round is not None:
+            self.round.stale()
+
+    def work_available(self) -> None:
+        """Claim again, and ask the throttler again."""
+        self.claim_again()
+        if self.throttling:
+            self.throttling.work_available()
+
+    def notice(self, lanes: Iterable[tuple[str, str]]) -> None:
+        """Jobs of these types and lanes were added. Any thread."""
+        if self.round is not None:
+            for job_type, lane in lanes:
+                self.round.notice(job_type, lane)
+            self.content = False
+
+    def made_room(self) -> None:
+        """A job that counted against limits counts no more: where rules kept others from starting, they may start."""
+        if self.retry_at is not None:
+            self.retry_at = None
+            self.claim_again()
+        if self.throttling:
+            self.throttling.work_available(ended=True)
+
+    def expect(self, row: Row) -> None:
+        """A job was saved that will want something again: now, or at a known moment."""
+        if row.phase in (READY, DECIDING, ANSWERED, CANCELLING):
+            self.work_available()
+        elif row.phase == SCHEDULED:
+            self.next_start = min(self.next_start or row.scheduled_run_time, row.scheduled_run_time)
+        elif row.phase == WAITING:
+            self.next_deadline = min(self.next_deadline or row.deadline, row.deadline)
+
+    def peeked(self, peek: Peek) -> None:
+        if peek.ready:
+            self.claim_again()
+        self.next_start, self.next_deadline = peek.next_start, peek.next_deadline
+
+    def claimed(self, claim: Claim, got: int, of_lane: int, turned: Turned) -> None:
+        """What became of a claim: `got` jobs of this queue, `of_lane` of the lane that was claimed."""
+        number = self.queue.number
+        if claim.lane is not None:
+            assert self.round is not None
+            self.round.fed(claim, of_lane, number in turned.refused)
+            self.hungry = self.hungry and bool(self.round)
+        elif got < claim.limit:
+            self.hungry = False
+        if claim.admitted and self.throttling:
+            self.throttling.claimed(got)
+        self.retry_at = turned.refused.get(number)
+        if number in turned.closed:
+            self.closed = turned.closed[number]
+            self.closed_types.update(claim.types)  # an engine that serves whatever there is learns here what that is
+
+    # -- what to do next --------------------------------------------------------------------------------------------
+    def moments(self, has_room: bool) -> Iterator[int]:
+        """When there is something to do here by the calendar; 0 = not by time."""
+        yield self.next_start
+        yield self.next_deadline
+        if has_room:
+            yield self.retry_at or 0
+
+    def roll(self, store: Store, step: int, now: int) -> list[Change]:
+        """Jobs that did not start before their window closed are scheduled for its next opening, up to a step."""
+        types, windows = tuple(self.closed_types), tuple(self.closed)
+        rows = store.ready_outside_window(self.queue.number, types, windows, step)
+        shut = [row for row in rows if not is_open(row.time_windows, now)]
+        if len(shut) < step:
+            self.closed, self.closed_types = frozenset(), set()
+        order = self.queue.order
+        return [Change(row, transitions.to_next_window(row, order, now), (), "window closed") for row in shut]
+
+
+class QueueWatches:
+    """The watches of all queues, and which queues are left out because somebody has locked their tables."""
+
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._watches = {queue.number: QueueWatch(queue, setup) for queue in setup.queues}
+        self.locked = LockedQueues(setup.store, self._watches)
+
+    def __getitem__(self, queue: int) -> QueueWatch:
+        return self._watches[queue]
+
+    def __iter__(self) -> Iterator[QueueWatch]:
+        return iter(self._watches.values())
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    def of(self, row: Row) -> QueueWatch:
+        return self._watches[queue_of(row.id)]
+
+    def name(self, row: Row) -> str:
+        return self.of(row).queue.name
+
+    def served(self) -> list[QueueWatch]:
+        """All but those of locked queues."""
+        if not self.locked:
+            return list(self._watches.values())
+        return [watch for number, watch in self._watches.items() if number not in self.locked]
+
+    @property
+    def strategies(self) -> tuple[str, ...]:
+        """The retry strategies that are registered here."""
+        return tuple(sorted({name for watch in self for name in watch.queue.strategies}))
+
+    def claim_everywhere(self) -> None:
+        for watch in self:
+            watch.claim_again()
+
+    def next_ask(self) -> int:
+        """When a throttler is to be asked, on the steady clock; 0 = when something happens."""
+        asking = [watch.throttling.next_ask for watch in self.served() if watch.throttling]
+        return min(filter(None, asking), default=0)
+
+    def saved(self, changes: Sequence[Change], turned: Turned) -> None:
+        """Changes were saved: what these jobs want next, and whom they made room for."""
+        freed: set[int] = set()
+        for change in changes:
+            after = turned.answered.get(change.before.id, change.after)
+            if after.phase != DONE:
+                self.of(after).expect(after)
+            if after.held < change.before.held:
+                freed.add(queue_of(after.id))
+        for queue in freed:
+            self[queue].made_room()
+
+    # -- queues that somebody has locked ----------------------------------------------------------------------------
+    def leave_out_locked(self, now: int) -> bool:
+        """Something stood in the way of a statement: leave out the queues that are locked; whether there are any."""
+        found = self.locked.found(self._setup.steady())
+        for queue in found:
+            self._setup.events.emit("queue locked", now, self[queue].queue.name)
+        return bool(found)
+
+    def is_locked(self, execution: Execution) -> bool:
+        return queue_of(execution.row.id) in self.locked
+
+    def cannot_save(self, execution: Execution) -> bool:
+        """Whether the execution's own queue, or that of a job that it added, is locked."""
+        queues: Iterable[int] = (queue_of(execution.row.id), *(new.queue for new in execution.run.children))
+        return any(queue in self.locked for queue in queues)

@@ -1,0 +1,74 @@
+"""The engine's time: both of its clocks, and every timer that needs no queue to know of it.
+
+All timers are moments on the steady clock; 0 = at the next turn.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from hipq.engine.pulse import PollBudget
+from hipq.engine.setup import Setup
+
+NOTABLE: Final = 5_000_000
+"""Microseconds by which a calendar must be set back to be worth an event."""
+
+
+class Timetable:
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self.now = 0
+        """The store's time at the last turn."""
+        self._ahead = -(1 << 63)
+        """By how much the calendar was ahead of the steady clock at the last turn."""
+        self.sweep = 0
+        """When to renew the lease and look for orphans."""
+        self.prune = 0
+        """When to delete old answers."""
+        self.bring = 0
+        """When to match answers that other programs wrote in plain SQL."""
+        self.blocked = 0
+        """When to try again to save what somebody's transaction stood in the way of."""
+        self.roll = 0
+        """When to reschedule jobs whose window closed."""
+        self.overrun = 0
+        """When to look for handlers that run too long, and jobs that wait too long for a free hand."""
+        self.peek = 0
+        """When to look what there is to do."""
+        self.peeks = PollBudget()
+        self.awaited = False
+        """Somebody waits until nothing is left to do, so no peek is put off."""
+
+    def read_clocks(self) -> tuple[int, int]:
+        """The calendar and the steady clock, for one turn. A calendar that was set back is worth an event: jobs and
+        schedules wait until the calendar has caught up."""
+        self.now, steady = self._setup.store.now(), self._setup.steady()
+        back = self._ahead - (self.now - steady)
+        if back > NOTABLE:
+            self._setup.events.emit("clock set back", self.now, seconds=round(back / 1e6))
+        self._ahead = self.now - steady
+        return self.now, steady
+
+    def after_poll(self, steady: int) -> int:
+        return steady + round(self._setup.poll * 1e6)
+
+    def peek_by(self, steady: int) -> None:
+        self.peek = min(self.peek, steady)
+
+    def peek_soon(self, steady: int) -> None:
+        """Peek by this moment, or later if peeks have become expensive."""
+        self.peek_by(steady if self.awaited else max(steady, self.peeks.rested))
+
+    def peeked(self, began: int) -> None:
+        self.peek = self.after_poll(began)
+        if not self.awaited:
+            self.peek = max(self.peek, self.peeks.rested)
+
+    def next(self, *, blocked: bool, rolling: bool, executing: bool) -> int:
+        """When the first timer is due. Some timers count only while there is something for them to do."""
+        times = [self.sweep, self.prune, self.peek]
+        times += [self.bring] if self._setup.bring else []
+        times += [self.blocked] if blocked else []
+        times += [self.roll] if rolling else []
+        times += [self.overrun] if executing else []
+        return min(times)

@@ -1,0 +1,206 @@
+"""One turn of the engine: the batch algorithm.
+
+1. Stage what is due. Time out what waited too long. Rescue what crashed engines left.
+2. Collect the jobs that stopped, each settled through its retry handler's verdict, on a copy.
+3. Save these and claim the next ones: one transaction.
+4. Forget what was saved. Nothing ever runs again from memory: a job runs again only when it is claimed again.
+5. Launch what was claimed. Handlers overlap with the next turn.
+
+A crash between any two of these loses nothing: until step 3 commits the rows are as they were, owned by a lease that
+runs out; after it they are saved, and what was claimed but never launched is rescued or given back.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from hipq.engine.announce import Announcer
+from hipq.engine.batch import Batch
+from hipq.engine.claim import ClaimPlanner
+from hipq.engine.due import Due
+from hipq.engine.lease import Lease
+from hipq.engine.peek import Peeks
+from hipq.engine.pulse import BLOCKED_FOR, LINGER
+from hipq.engine.queue_watch import QueueWatches
+from hipq.engine.settle import save_apart, settle
+from hipq.engine.setup import Setup
+from hipq.engine.stop import Stop
+from hipq.engine.timetable import Timetable
+from hipq.errors import StoreBusy, StoreRefused
+from hipq.executors.execution import Execution
+from hipq.job.model import Change, queue_of
+from hipq.stores.claims import Claim, Turned
+
+
+class Saved(NamedTuple):
+    """What one or more transactions have saved and claimed."""
+
+    changes: list[Change]
+    claims: list[Claim]
+    turned: Turned
+
+
+class Turn:
+    def __init__(
+        self, setup: Setup, stop: Stop, timetable: Timetable, watches: QueueWatches, batch: Batch, lease: Lease
+    ) -> None:
+        self._setup = setup
+        self._stop = stop
+        self._timetable = timetable
+        self._watches = watches
+        self._batch = batch
+        self._lease = lease
+        self._planner = ClaimPlanner(watches)
+        self._announcer = Announcer(setup, watches)
+        self._due = Due(setup, watches, batch, timetable)
+        self.peeks = Peeks(setup, watches, batch, lease, self._due, timetable)
+
+    def take(self) -> float:
+        """One turn; the seconds nothing needs doing after it, unless something wakes the engine."""
+        before = set(self._watches.locked)
+        try:
+            return self._take()
+        except StoreBusy:
+            if not (set(self._watches.locked) - before or self._watches.leave_out_locked(self._timetable.now)):
+                raise
+            return 0.0  # and once more, without the queues that are locked
+
+    def _take(self) -> float:
+        now, steady = self._timetable.read_clocks()
+        self._rescue(now, steady)
+        self._due.answers(now, steady)
+        self._save_blocked(now, steady)
+        changes = self._due.changes(now, steady)
+        self._batch.collect(now, steady)
+        changes += [self._settled(execution, now) for execution in self._batch.stopped]
+        claims, decided = self._claims(changes, now, steady)
+        changes += decided
+        if changes or claims:
+            is_full = len(self._batch.stopped) >= self._setup.store.changes_at_once
+            saved = self._save(changes, claims, now)
+            self._batch.forget_stopped()  # saved first: from here on only the store knows these jobs
+            self._announce(saved, now)
+            self._launch(saved, now)
+            if is_full:
+                self._setup.store.notify()  # more have ended than one transaction can save: the next turn has them
+            if saved.changes or saved.turned.won:  # peek at once if that was perhaps all
+                self._timetable.peek_soon(steady + LINGER if self._batch.in_flight else 0)
+        return self._until_next(now, steady)
+
+    # -- step 1: leases, rescue -------------------------------------------------------------------------------------
+    def _rescue(self, now: int, steady: int) -> None:
+        if self._watches.locked:
+            self._lease.take_back_freed(now)
+        if steady >= self._timetable.sweep:
+            changes, more = self._lease.sweep(now, steady)
+            if changes:
+                self._announce(self._save(changes, [], now), now)
+            if not more:
+                self._timetable.sweep = self._lease.next_sweep(steady)
+
+    # -- step 3: save and claim -------------------------------------------------------------------------------------
+    def _settled(self, execution: Execution, now: int) -> Change:
+        return settle(execution, self._watches.of(execution.row).queue.order, now)
+
+    def _claims(self, changes: Sequence[Change], now: int, steady: int) -> tuple[list[Claim], list[Change]]:
+        """What to ask for: some jobs of each queue that may have work, and what code throttlers have admitted; and
+        what these throttlers have decided else. Where rules kept jobs from starting, jobs may start when the changes
+        are saved: in the same transaction."""
+        throttled = [watch.throttling for watch in self._watches if watch.throttling]
+        if self._stop.asked:
+            for throttling in throttled:
+                throttling.leave()
+            return [], []
+        for queue in {queue_of(change.before.id) for change in changes if change.after.held < change.before.held}:
+            if self._watches[queue].retry_at is not None:
+                self._watches[queue].claim_again()
+        room = self._batch.room()
+        admitted: list[Claim] = []
+        decided: list[Change] = []
+        for throttling in [watch.throttling for watch in self._watches.served() if watch.throttling]:
+            if throttling.hung:
+                self._stop.retire("a throttler has not answered, time and again")
+            claims, changed = throttling.answered(room, now, steady)
+            admitted += claims
+            decided += changed
+            room -= sum(len(claim.admitted) for claim in claims)
+            if claims:
+                self._timetable.peek_by(0)  # what was added while the throttler was asked
+            else:
+                throttling.ask(self._lease.engine_id, room, now, steady)
+        return admitted + self._planner.claims(room, self._batch.free(), self._batch.spare(room)), decided
+
+    def _save(self, changes: list[Change], claims: list[Claim], now: int) -> Saved:
+        """One transaction. If a row stands in its way, or the changes are very many, there are several, and nothing is
+        claimed; what cannot be saved yet waits a while."""
+        store, engine_id = self._setup.store, self._lease.engine_id
+        try:
+            if len(changes) <= store.changes_at_once:
+                return Saved(changes, claims, store.turn(engine_id, changes, claims, now))
+        except StoreBusy:
+            if self._watches.leave_out_locked(now):
+                raise
+        except StoreRefused:
+            pass
+        saved, turned, blocked = save_apart(store, engine_id, changes, now)
+        self._batch.block(lambda execution: execution.row.id in blocked)
+        self._timetable.blocked = self._setup.steady() + BLOCKED_FOR
+        return Saved(saved, [], turned)
+
+    def _save_blocked(self, now: int, steady: int) -> None:
+        """Try again what could not be saved, apart from the turn: everything else goes on meanwhile."""
+        batch = self._batch
+        if not batch.blocked or steady < self._timetable.blocked:
+            return
+        self._timetable.blocked = steady + BLOCKED_FOR
+        tried = [execution for execution in batch.blocked if not self._watches.cannot_save(execution)]
+        changes = [self._settled(execution, now) for execution in tried]
+        saved, turned, blocked = save_apart(self._setup.store, self._lease.engine_id, changes, now)
+        done = [execution for execution in tried if execution.row.id not in blocked]
+        batch.forget(done)
+        batch.blocked = [execution for execution in batch.blocked if execution not in done]
+        self._announce(Saved(saved, [], turned), now)
+
+    # -- steps 4 and 5: forget, launch ------------------------------------------------------------------------------
+    def _announce(self, saved: Saved, now: int) -> None:
+        self._watches.saved(saved.changes, saved.turned)
+        self._announcer.saved(saved.changes, saved.turned, now)
+
+    def _launch(self, saved: Saved, now: int) -> None:
+        self._batch.launch(saved.turned, now)
+        won = saved.turned.won
+        got = Counter((queue_of(row.id), lane) for row in won for lane in (None, row.lane))
+        for claim in saved.claims:
+            total, of_lane = got[claim.queue, None], got[claim.queue, claim.lane or None]
+            self._watches[claim.queue].claimed(claim, total, of_lane, saved.turned)
+
+    # -- what is next -----------------------------------------------------------------------------------------------
+    def _until_next(self, now: int, steady: int) -> float:
+        if steady >= self._timetable.peek:
+            self.peeks.look(now)
+        room = self._batch.room()
+        if not self._stop.asked and self._planner.wants(room, self._batch.spare(room)):
+            return 0.0
+        has_room = not self._stop.asked and room > 0
+        is_rolling = any(watch.closed for watch in self._watches.served())
+        timer = self._timetable.next(
+            blocked=bool(self._batch.blocked), rolling=is_rolling, executing=self._batch.is_executing(steady)
+        )
+        times = [timer - steady]
+        if moment := self._due.next(has_room):
+            times.append(moment - now)
+        if has_room and (ask := self._watches.next_ask()):
+            times.append(ask - steady)
+        if self._watches.locked:
+            times.append(self._watches.locked.next_look - steady)
+        return max(min(times) / 1e6, 0.0)
+
+    def ahead(self) -> tuple[int, int]:
+        """For whoever turns the clocks by hand: when there is something to do by the calendar, and when by the steady
+        clock (a throttler is to be asked); 0 = never. Leases, polls and pruning can wait for the turn after."""
+        self.peeks.look(self._timetable.now)
+        throttled = [watch.throttling for watch in self._watches if watch.throttling]
+        is_asking = any(throttling.busy and not throttling.next_ask for throttling in throttled)
+        return self._due.next(has_room=True), 1 if is_asking else self._watches.next_ask()

@@ -1,0 +1,110 @@
+"""A job in memory. What is stored is a `Row`; what runs is an `Execution` of it, which is another type.
+
+An execution ends once; then it is saved, then forgotten. Its parts have one writer each: the engine's thread owns the
+execution itself and says when nobody wants it any more; whoever runs the code owns the `Run`.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from hipq.job import states
+from hipq.job.answer import Kept
+from hipq.job.model import New, Row
+from hipq.job.run_result import RunResult
+from hipq.job.spec import Spec
+from hipq.job.states import ERROR
+
+
+class Run:
+    """What the code of an execution has come to so far."""
+
+    __slots__ = ("children", "note", "result", "started", "stopped", "trace")
+
+    def __init__(self, started: int = 0, result: RunResult | None = None) -> None:
+        self.started = started
+        """Steady time at which the code began; 0 = it has not."""
+        self.stopped = 0
+        """Steady time at which the code ended; 0 = it has not."""
+        self.result = result
+        self.children: list[New] = []
+        """Jobs that the code added: they are saved with the result."""
+        self.note: dict[str, Any] | None = None
+        """What is to be remembered of this run in the job's history."""
+        self.trace: Callable[[], str] | None = None
+        """Says which span the code that asks runs in, if it is traced."""
+
+    @property
+    def is_under_way(self) -> bool:
+        return self.started > 0 and not self.stopped
+
+
+class Abandonment(NamedTuple):
+    """Nobody wants what an execution comes to any more: its code is to stop, if that is possible."""
+
+    gently: bool = False
+    """The code is told to stop, and has time to tidy up."""
+    until: int = 0
+    """Steady time from which code that runs on counts as stuck."""
+
+
+class Execution:
+    __slots__ = ("abandonment", "answer", "launched", "limit", "row", "run", "spec")
+
+    def __init__(self, row: Row, spec: Spec, launched: int, answer: Kept | None = None, run: Run | None = None) -> None:
+        self.row = row
+        """As it was claimed, or as a newer lease of the same engine has adopted it."""
+        self.spec = spec
+        self.launched = launched
+        """Steady time of the launch."""
+        self.answer = answer
+        """The answer that the code is to look at, if that is why the job was claimed."""
+        self.limit = round(min(spec.run_timeout or row.timeout, row.timeout) * 1e6)
+        """Microseconds that the code may execute."""
+        self.run = run or Run()
+        self.abandonment: Abandonment | None = None
+        """None as long as somebody wants the result."""
+
+    def ended(self, result: RunResult) -> Execution:
+        """The same job, ended by the engine. Another object, because its code may still be running with this one."""
+        return Execution(self.row, self.spec, self.launched, self.answer, Run(self.run.started, result))
+
+    @property
+    def abandoned(self) -> bool:
+        return self.abandonment is not None
+
+    def abandon(self, gently: bool = False, until: int = 0) -> None:
+        self.abandonment = Abandonment(gently, until)
+
+    def is_stuck(self, steady: int) -> bool:
+        """An abandoned execution has had its time."""
+        return self.abandonment is not None and steady >= self.abandonment.until
+
+    def traceparent(self) -> str:
+        return "" if self.run.trace is None else self.run.trace()
+
+    @property
+    def only_decides(self) -> bool:
+        """Only the retry handler is to be asked: the error is stored already."""
+        return self.row.state == ERROR
+
+    @property
+    def code(self) -> Callable[..., Any] | None:
+        """The code that is to be called, if that is not the retry handler."""
+        match self.row.phase:
+            case states.EXECUTING:
+                return self.spec.fn
+            case states.ANSWERED:
+                return None if self.answer is None or self.answer.error else self.spec.answered
+            case states.CANCELLING:
+                return self.spec.cancelled
+            case _:
+                return self.spec.fn
+
+    @property
+    def is_async(self) -> bool:
+        if self.row.phase == states.EXECUTING:
+            return self.spec.is_async
+        return inspect.iscoroutinefunction(self.code)

@@ -1,0 +1,309 @@
+"""What hipq asks of a database: some batch verbs, one transaction each.
+
+What every store promises, and the contract suite (`tests.contract`) checks:
+
+- A verb that returned is durable. One that raised StoreUnavailable happened wholly or not at all.
+- A write of a live job names its token and changes it; where no row matches, nothing is written and the id is
+  reported as lost.
+- A job is in the live table or in the final table, never in both; a final row is never written again.
+- A claim holds only while the claiming engine's lease is alive, checked in the same transaction.
+- No user code runs inside a verb. Only what is passed in as `now` counts as the time of jobs; leases live on the
+  store's own clock, which does not jump.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Literal, Protocol, overload
+
+from hipq.job.answer import Kept, NewAnswer
+from hipq.job.model import Brief, Change, New, Row
+from hipq.limits.rules import Rules
+from hipq.stores.claims import Asked, Claim, Peek, Turned
+from hipq.stores.filters import AnswerFilter, Filter
+from hipq.stores.values import (
+    EARLIEST,
+    Counted,
+    Delivered,
+    EndPlace,
+    EngineSeen,
+    Limits,
+    Pruned,
+    QueueTables,
+    Stored,
+    Usage,
+    WaitingLane,
+)
+
+
+class Clocked(Protocol):
+    """What needs the time of jobs."""
+
+    def now(self) -> int:
+        """The time of jobs: the store's clock where it has one of its own."""
+
+
+class SetupStore(Protocol):
+    """The schema and the registry of queues: what programs need that begin, and operators."""
+
+    url: str
+    """Where this is, for people: no password in it."""
+    at_once: int
+    """How many verbs can be under way at the same time in one process; others wait."""
+
+    def migrate(self) -> list[str]:
+        """Bring the schema, and the tables of every queue, to this program's version; the names of what was applied."""
+
+    def queue(self, app: str, name: str, table: str) -> QueueTables:
+        """Register a queue or find it; its tables get what they lack. NameClash if another queue owns the table."""
+
+    def queues(self, app: str = "") -> list[QueueTables]:
+        """The registered queues, of one instance or of all."""
+
+    def drop_queue(self, number: int) -> None:
+        """Remove a queue and all it has: its tables, its jobs whatever their state, their answers. No queue gets its
+        number again: ids contain it. Conflict while an engine that is alive serves it or has one of its jobs. Programs
+        that only add jobs are not seen: one that goes on by the old number must not find a new queue's tables under
+        the old names, so give a queue that comes after it other ones."""
+
+    def restored(self, margin: int) -> None:
+        """The database is an older copy of itself: whatever counts (ids of jobs, answers and engines, tokens of live
+        jobs) moves on by so many, so that nothing is given out a second time. Conflict while an engine is alive. With a
+        margin of 0 nothing moves, engines or not: it is a copy, and nothing is missing. Either way it is noted where
+        the database lives now."""
+
+    def close(self) -> None: ...
+
+
+class JobStore(Protocol):
+    """Adding jobs, reading them and deleting them: what applications and the command line need."""
+
+    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
+        """Store jobs. With `all_or_nothing` a duplicate raises DuplicateKey and stores none of them. With `conn`, the
+        user's own connection, they commit with its transaction."""
+
+    def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
+        """Store jobs of a journal under ids they were given there; if the store's place in that journal is still
+        `before`, and with its move to `after`: so what is read twice is stored once. False if it is another: then
+        nothing is stored. Nor is it if one has a key that a live job has: DuplicateKey."""
+
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        """Which of these `ingest` refuses, one after the other, and why, by id. Nothing is stored."""
+
+    def get(self, job_id: int) -> Row | None:
+        """A job, live or final."""
+
+    @overload
+    def find(self, wanted: Filter, *, brief: Literal[True]) -> list[Brief]: ...
+    @overload
+    def find(self, wanted: Filter) -> list[Row]:
+        """Jobs by filter, live and final, in id order. `brief` is for lists: payloads, results and histories are not
+        read."""
+
+    def reach(self, wanted: Filter, rows: int) -> int:
+        """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
+        each table that the filter is about: the id of the last of them; 0 = there are no more."""
+
+    def count(self, wanted: Filter) -> int:
+        """How many there are; it stops counting at the filter's limit."""
+
+    def ended(self, ids: Sequence[int]) -> list[Row]:
+        """Those of these jobs that are final: one statement for all of them."""
+
+    def prune(
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
+        code: str = "", tenant: str = "",
+    ) -> Pruned:  # fmt: skip
+        """Look at final jobs from one place on and up to another, oldest first, not more than so many, and delete
+        those that have this job_type, this code and this tenant, if such are given."""
+
+    def newest(self, queue: int, count: int) -> EndPlace | None:
+        """The place of the final job that so many are newer than; None = there are no more than those."""
+
+
+class EngineStore(Protocol):
+    """The life of a job: what an engine's turn needs."""
+
+    changes_at_once: int
+    """How many changes one `turn` may be given: it locks the keys of their jobs."""
+
+    def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
+        """Make jobs ready that are scheduled and due, earliest first, or that are parked; how many."""
+
+    def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
+        """Save what stopped and claim what is next, in one transaction. Without a live lease nothing is claimed."""
+
+    def due(self, queue: int, phase: str, now: int, limit: int) -> list[Row]:
+        """Jobs that are due and wait for an engine's decision, earliest first: waiting jobs whose deadline has passed,
+        or scheduled jobs that were added in plain SQL and have no rank yet, which `stage` leaves alone."""
+
+    def ready_outside_window(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
+        """Ready jobs of these types that have one of these windows."""
+
+    def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
+        """What there is to do in each queue for an engine that has these types, and these registered retry strategies:
+        one statement for all of them."""
+
+    def locked(self, queues: Sequence[int]) -> set[int]:
+        """Those of these queues whose tables somebody has locked, or is about to lock: who writes there has to wait.
+        It does not wait itself."""
+
+    def tokens(self, ids: Sequence[int]) -> dict[int, int]:
+        """The tokens of those of these jobs that are live: one statement for all of them."""
+
+    def cron(self, queue: int, name: str, now: int) -> int:
+        """The tick of a schedule that was added last; one that is new here begins now."""
+
+    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
+        """Add the jobs of a tick if `last` is still the one before it: None if another engine was first."""
+
+
+class LeaseStore(Protocol):
+    """Engines, their leases, and the jobs they own."""
+
+    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
+        """A fresh engine_id with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
+
+    def renew_lease(self, engine_id: int, seconds: float) -> bool:
+        """Prolong a lease that is still alive; an expired one cannot be renewed. With 0 seconds the lease ends."""
+
+    def engines(self) -> list[EngineSeen]:
+        """The engines whose lease is alive."""
+
+    def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
+        """Jobs that this engine owns, or, with None, an engine that has no live lease; up to a limit a queue. One
+        statement reads all queues."""
+
+
+class AnswerStore(Protocol):
+    """The inbox: answers that came, and the jobs they belong to."""
+
+    def answer(
+        self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0, patient: bool = True
+    ) -> list[Delivered]:
+        """Keep answers that came, up to a thousand, and match them with their jobs, in one transaction. With
+        `instead_of` it is an answer of the inbox that comes again: that one goes. NotFound, if it is not there any
+        more; Conflict, if it has been used. Who is not `patient`, as an engine whose lease goes on, waits for nobody's
+        lock: StoreBusy."""
+
+    def answers(self, wanted: AnswerFilter) -> list[Kept]:
+        """Answers by filter, in the order they came."""
+
+    def count_answers(self, queue: int) -> dict[str, tuple[int, int]]:
+        """How many answers there are in each state, and how often in all they came."""
+
+    def brought(self, queues: Sequence[int], limit: int) -> list[Kept]:
+        """Answers in plain SQL that nobody has looked at yet, in the order they came: `answer` with `instead_of`
+        does."""
+
+    def drop_answer(self, answer_id: int) -> bool:
+        """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
+
+    def late_answers(self, queues: Sequence[int], limit: int) -> int:
+        """Answers that were kept for jobs which ended and never waited for them are late; how many. Up to so many a
+        queue, and of queues that have none only one question for all of them."""
+
+    def prune_answers(self, now: int, limit: int) -> int:
+        """Delete answers that need not be kept any longer; how many."""
+
+
+class RuleStore(Protocol):
+    """What may start: the rules of a queue, what its limits hold, and its code throttler's ticket."""
+
+    def rules(self, queue: int, *, patient: bool = True) -> Rules:
+        """The queue's rules as they are now. Not `patient`: StoreBusy if another thread's work is in the way."""
+
+    def limits(self, queue: int) -> Limits:
+        """The same, and what is held."""
+
+    def change_rules(self, queue: int, change: Callable[[Rules], Rules]) -> Rules:
+        """Read, change and write the rules; every claim from now on goes by them. `change` is pure."""
+
+    def ask(
+        self, engine_id: int, claim: Claim, after: tuple[str, int], seconds: float, page: int, now: int
+    ) -> Asked | None:
+        """Take the queue's ticket for so many seconds, and read what its throttler is to be asked about: the first
+        ready jobs, and the parked ones after a place. None while another engine has the ticket. With 0 seconds it only
+        looks, and changes nothing."""
+
+    def drop_ticket(self, queue: int, ticket: int, note: str) -> None:
+        """Give a ticket back unused, and say why."""
+
+
+class TenantStore(Protocol):
+    """Lanes and tenants: what the daemon needs, whose engine goes round lanes by a plan of its own."""
+
+    def tenants(self, queue: int, before: str, most: int) -> list[str]:
+        """Tenants before this one that have jobs which are ready, the last first, up to so many. Jobs of no tenant do
+        not count, here and in `lanes`."""
+
+    def lanes(self, queue: int, before: Mapping[str, str], each: int, count: int) -> list[WaitingLane]:
+        """Of each of these tenants the lanes before a place in which jobs are ready, its last lane first: up to so many
+        each, and of each lane up to so many jobs are counted. All jobs of a tenant's lane have the same type."""
+
+    def todo_types(self, queue: int, most: int) -> list[str]:
+        """Types of which jobs wait for other code than their handler, up to so many."""
+
+    def usage(
+        self, queue: int, tenants: Sequence[str] | None = None, *, of: Literal["jobs", "answers"] = "jobs"
+    ) -> dict[str, Usage]:
+        """What each of these tenants has in a queue; each tenant, if none is named. Of jobs, that is every live job;
+        of answers, those that no job has taken: early, late, contradicting or unreadable ones. It reads every row that
+        it counts, so it is not to be asked often."""
+
+    def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
+        """What a tenant's final jobs take, payload, result and history: of so many that come behind an id, and the id
+        behind which there are more; 0 = there are none."""
+
+    def census(self, queue: int, tenant: str, table: str, after: int, rows: int) -> tuple[list[Counted], int]:
+        """How many jobs of a tenant there are, by type, state and phase (one that was only given back is initial): of
+        so many of the table ("live" or "final") that come behind an id, and the id behind which there are more; 0 =
+        there are none."""
+
+
+class NoteStore(Protocol):
+    """Notes that programs leave for each other."""
+
+    def notes(self, kind: str, start: str = "", *, exact: bool = False) -> dict[str, str]:
+        """The notes of one kind, by name; only those whose names start like this, or, if `exact`, the one that has
+        this name."""
+
+    def change_note(self, kind: str, name: str, change: Callable[[str], str]) -> str:
+        """Read, change and write a note; a note that is not there is "". `change` is pure, and may be called again."""
+
+
+class Waking(Protocol):
+    """The sleep of one engine, and what ends it."""
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until something may have changed or `notify` is called (True), or a handler has ended or the time is
+        over (False)."""
+
+    def notify(self, *, done: bool = False) -> None:
+        """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
+        Any thread and any signal handler may call it."""
+
+    def clear(self) -> None:
+        """The handlers that have ended until now are known: they need not end the next wait."""
+
+
+class Store(
+    Clocked,
+    SetupStore,
+    JobStore,
+    EngineStore,
+    LeaseStore,
+    AnswerStore,
+    RuleStore,
+    TenantStore,
+    NoteStore,
+    Waking,
+    Protocol,
+):
+    """All that hipq asks of a database."""
+
+
+VERBS: Final = frozenset(
+    name for part in Store.__mro__[1:-1] for name, verb in vars(part).items() if callable(verb) and name[0] != "_"
+)
+"""The names of all verbs."""

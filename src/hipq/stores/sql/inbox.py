@@ -1,0 +1,132 @@
+"""The inbox inside a transaction, once for all stores: a question is a file of SQL with the same name in each."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from hipq.job.matching import Ended, Pending, Placed
+from hipq.job.model import Row, queue_of
+from hipq.stores.inbox_transaction import LOOKED_AT, NONE_APPLIED, Applied, Numbered
+
+T = TypeVar("T")
+
+
+class Wanted(msgspec.Struct):
+    """A key to look for. `position`: the number of the answer, or the id of the job, that the key is of."""
+
+    position: int
+    tenant: str
+    job_type: str
+    job_key: str
+
+
+class Since(Wanted):
+    since: int
+    hash: str
+
+
+class Named(Wanted):
+    queue: int
+    twin: int
+    answer_id: str
+
+
+class Body(msgspec.Struct):
+    position: int
+    job: int
+    hash: str
+    job_key: str
+
+
+class Looking(msgspec.Struct):
+    job: int
+    tenant: str
+    job_type: str
+    keys: tuple[str, ...]
+    create_time: int
+    applied: int
+
+
+class Gone(msgspec.Struct):
+    job: int
+    answer: int
+
+
+class SqlInbox(ABC):
+    """What `InboxTransaction` reads and writes by statements of the same shape in every store."""
+
+    @abstractmethod
+    def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> Iterable[Sequence[Any]]:
+        """The rows that a file's SELECT finds for these rows, which it is given as a JSON array; none for none."""
+
+    @abstractmethod
+    def _update(self, name: str, rows: Sequence[Any], **values: int) -> Iterable[Sequence[Any]]:
+        """The rows that a file's UPDATE returns for these rows; none for none."""
+
+    def holders(self, rows: Sequence[Row]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        for queue, some in _of_each_queue((queue_of(row.id), row) for row in rows):
+            wanted = [Wanted(row.id, row.tenant, row.job_type, row.wait_key) for row in some]
+            hits = self._find("key_holders", wanted, queue)
+            found |= {job: holder for job, holder in hits if holder not in (0, job)}
+        return found
+
+    def twins(self, answers: Numbered, now: int) -> dict[int, Pending]:
+        wanted = [
+            Named(n, one.tenant, one.job_type, one.job_key, one.queue, one.twin, one.answer_id)
+            for n, one in answers.items()
+        ]
+        return {n: Pending(*twin) for n, *twin in self._find("answer_twins", wanted, now=now)}
+
+    def applied(self, answers: Numbered, rows: Mapping[int, Row]) -> dict[int, int]:
+        wanted = [Body(n, rows[n].id, one.hash, one.job_key) for n, one in answers.items()]
+        return {n: answer_id for n, answer_id in self._find("answer_applied", wanted)}  # noqa: C416 (its rows may be lists)
+
+    def ended(self, answers: Numbered, now: int) -> dict[int, Ended]:
+        found: dict[int, Ended] = {}
+        for queue, some in by_queue(answers):
+            wanted = [
+                Since(n, one.tenant, one.job_type, one.job_key, now - one.early, one.hash) for n, one in some.items()
+            ]
+            for n, job, same, settled in self._find("answer_ended", wanted, queue):
+                found[n] = Ended(job, same, bool(settled))
+        return found
+
+    def pending(
+        self, rows: Sequence[Row], now: int, after: int, applied: Applied = NONE_APPLIED
+    ) -> dict[int, list[Pending]]:
+        found: dict[int, list[Pending]] = {}
+        for queue, some in _of_each_queue((queue_of(row.id), row) for row in rows):
+            wanted = [
+                Looking(row.id, row.tenant, row.job_type, row.answer_keys, row.create_time, applied.get(row.id, 0))
+                for row in some
+            ]
+            for job, *one in self._find("answer_pending", wanted, queue, now=now, after=after, looked_at=LOOKED_AT):
+                found.setdefault(job, []).append(Pending(*one))
+        return {job: sorted(some)[:LOOKED_AT] for job, some in found.items()}
+
+    def place(self, placed: Sequence[Placed]) -> None:
+        self._update("answer_place", placed)
+
+    def mark_used(self, placed: Sequence[Placed], now: int) -> None:
+        self._update("answer_used", placed, now=now)
+
+    def place_leftovers(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
+        return [Placed(*row) for row in self._update("answer_left", [Gone(*one) for one in jobs])]
+
+
+def by_queue(answers: Numbered) -> Iterator[tuple[int, Numbered]]:
+    """The answers to each queue's jobs, in an order all share, since rows are locked."""
+    for queue, some in _of_each_queue((one.queue, (number, one)) for number, one in answers.items()):
+        yield queue, dict(some)
+
+
+def _of_each_queue(items: Iterable[tuple[int, T]]) -> list[tuple[int, list[T]]]:
+    found: dict[int, list[T]] = {}
+    for queue, item in items:
+        found.setdefault(queue, []).append(item)
+    return sorted(found.items(), key=lambda one: one[0])

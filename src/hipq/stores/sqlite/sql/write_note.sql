@@ -1,0 +1,2 @@
+-- In the transaction that has read it.
+INSERT OR REPLACE INTO hipq_notes VALUES (:kind, :name, :value)

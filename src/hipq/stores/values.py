@@ -1,0 +1,154 @@
+"""The small values that stores give back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from hipq.job.model import Change
+
+if TYPE_CHECKING:
+    from hipq.job.answer import Answered
+    from hipq.job.matching import Placed
+    from hipq.limits.rules import Rules
+
+JOURNALS: Final = "journal"
+"""The kind of notes that say how far the store has each journal, by its identity."""
+
+NEXT: Final = chr(1)
+"""The first character: no name lies between a name and that name with this at its end."""
+LAST: Final = chr(0x10FFFF)
+"""Behind all other characters, in either store."""
+
+TOP: Final = "~"
+"""Behind the names of all tenants, and of all their lanes."""
+
+STRATEGIES: Final = "strategies"
+"""In what an engine says that it serves, beside its queues: the retry strategies that are registered there."""
+
+EndPlace = tuple[int, int]
+"""Of a final job among those of its queue: when it ended, and its id."""
+
+EARLIEST: Final[EndPlace] = (-(1 << 62), 0)
+
+
+class QueueTables(NamedTuple):
+    """A registered queue: its number (the low bits of its ids) and its table."""
+
+    number: int
+    app: str
+    name: str
+    table: str
+
+
+class Stored(NamedTuple):
+    """What became of one new job: its id, or, with `duplicate`, the id of the live job that has its key."""
+
+    id: int
+    duplicate: bool = False
+
+
+class Holder(NamedTuple):
+    """A job that counts against limits."""
+
+    id: int
+    lane: str
+    held: int
+    """Thousandths of a unit."""
+    owner: int
+
+
+class Limits(NamedTuple):
+    """A queue's rules, and how far its limits are used."""
+
+    rules: Rules
+    memory: str
+    held: dict[str, int]
+    """Thousandths of units, by lane."""
+    holders: list[Holder]
+    """Who holds them, the heaviest first; not all, if they are very many."""
+    note: str
+    """Why the queue's throttler could not be asked the last time; "" if it could."""
+
+
+class WaitingLane(NamedTuple):
+    """Jobs of a tenant that can be claimed: of one type, in one lane."""
+
+    job_type: str
+    lane: str
+    jobs: int
+    """How many there are, up to what was asked for."""
+
+
+class Usage(NamedTuple):
+    """What a tenant has in a queue that is not final."""
+
+    jobs: int
+    size: int
+    """Bytes of payload, as they are stored."""
+
+
+class Counted(NamedTuple):
+    """Jobs of one type that are alike."""
+
+    job_type: str
+    state: str
+    phase: str
+    jobs: int
+
+
+def counted(found: Sequence[tuple[Any, ...]], rows: int) -> tuple[list[Counted], int]:
+    """What a census of so many rows says, of groups with their highest id."""
+    more = sum(one[3] for one in found) == rows
+    return [Counted(*one[:4]) for one in found], max((one[4] for one in found), default=0) if more else 0
+
+
+class EngineSeen(NamedTuple):
+    """An engine that is alive."""
+
+    engine_id: int
+    label: str
+    serves: dict[str, list[str]]
+    """The job types it has code for, by the number of their queue."""
+    critical: Mapping[str, list[str]] = MappingProxyType({})
+    """Of those the ones that limits do not hold up."""
+    strategies: tuple[str, ...] = ()
+    """The retry strategies that are registered there."""
+
+    @classmethod
+    def of(cls, engine_id: int, label: str, serves: str) -> EngineSeen:
+        """From what `take_lease` was given; a critical type has a `!` before its name there."""
+        found: dict[str, list[str]] = msgspec.json.decode(serves)
+        strategies = found.pop(STRATEGIES, [])
+        return cls(
+            engine_id,
+            label,
+            {queue: [name.lstrip("!") for name in types] for queue, types in found.items()},
+            {queue: [name[1:] for name in types if name.startswith("!")] for queue, types in found.items()},
+            tuple(strategies),
+        )
+
+
+class Delivered(NamedTuple):
+    """What became of an answer that came."""
+
+    outcome: Answered
+    id: int
+    """Its number in the inbox; of a duplicate, that of the first."""
+    job: int
+    """The job it belongs to; 0 = none yet."""
+    change: Change | None = None
+    """What that job did about it."""
+    placed: Sequence[Placed] = ()
+    """Earlier answers to the job that were moved with it."""
+
+
+class Pruned(NamedTuple):
+    """What one step of a prune did."""
+
+    deleted: int
+    last: EndPlace | None
+    """Where it has come to; None = there is nothing more to look at."""
