@@ -203,7 +203,7 @@ def test_a_name_is_registered_once_and_is_not_that_of_a_ready_made_one(app: Hipq
         app.retry_strategy("patient")(patient)
     with pytest.raises(Invalid, match="backoff is the name of a ready-made retry strategy"):
         app.retry_strategy("backoff")
-    with pytest.raises(Invalid, match=r"a function that takes \(job, fault\), not 3"):
+    with pytest.raises(Invalid, match=r"a function \(job, fault\); not 3"):
         app.retry_strategy("three")(3)  # type: ignore[arg-type]
 
 

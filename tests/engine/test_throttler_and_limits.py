@@ -158,5 +158,5 @@ def test_a_rate_that_comes_back_has_gone_on_counting(app: Hipq) -> None:
 def test_times_of_an_engine_may_be_timedeltas(app: Hipq, option: str) -> None:
     app.queue("orders").job("work")(lambda _: None)
     engine = app.engine(**{option: timedelta(seconds=30)})  # type: ignore[arg-type]
-    assert getattr(engine, option) == 30.0
+    assert getattr(engine.setup, option) == 30.0
     engine.executor.close()

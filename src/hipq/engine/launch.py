@@ -132,6 +132,8 @@ class Launcher:
         self._end(execution, result)
 
     async def _run_async(self, execution: Execution, in_child: bool) -> None:
+        from hipq.executors.tasks import in_thread  # asyncio costs an import most programs can do without
+
         execution.run.started = self._steady()
         if not in_child and self._shut(execution):
             return
@@ -147,7 +149,7 @@ class Launcher:
         _end_forked(here, value)
         result = _result(execution, value)
         if isinstance(result, Errored):
-            result = await _in_thread(partial(self._decided, execution, result))
+            result = await in_thread(partial(self._decided, execution, result))
         self._end(execution, result)
 
     def _run_in_child(self, execution: Execution, exchange: Callable[[bytes], bytes]) -> None:
@@ -294,31 +296,6 @@ def _told_by_signal(execution: Execution, is_told: Callable[[], bool]) -> Iterat
     finally:
         inside = False
         signal.signal(signal.SIGTERM, before)
-
-
-async def _in_thread(judge: Callable[[], RunResult]) -> RunResult:
-    """In a thread of its own: a pool could be filled by slow retry handlers, and would be waited for at the end."""
-    import asyncio
-    import contextvars
-    import threading
-
-    loop = asyncio.get_running_loop()
-    inside = contextvars.copy_context()  # the span it belongs to is in there
-    future: asyncio.Future[RunResult] = loop.create_future()
-
-    def done(result: RunResult) -> None:
-        if not future.done():
-            future.set_result(result)
-
-    def work() -> None:
-        result = inside.run(judge)
-        try:
-            loop.call_soon_threadsafe(done, result)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits for it
-
-    threading.Thread(target=work, name="hipq-judge", daemon=True).start()
-    return await future
 
 
 def _result(execution: Execution, value: Any) -> RunResult:
