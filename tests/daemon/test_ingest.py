@@ -249,7 +249,7 @@ def test_a_crash_at_any_step_loses_nothing_and_stores_nothing_twice(url: str, ap
             assert len({row.id for row in rows}) == len(rows)
         if not died:
             break
-    verbs = ("note", "start_at", "read_reserve", "read", "ingest", "rsync")
+    verbs = ("notes", "start_at", "read_reserve", "read", "ingest", "rsync")
     assert {f"{when} {verb}" for when in ("before", "after") for verb in verbs} <= seen
 
 

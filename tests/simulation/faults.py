@@ -65,6 +65,10 @@ class FaultyStore(Forwarding):
     def at_once(self) -> int:
         return self._world.store.at_once
 
+    @property
+    def changes_at_once(self) -> int:
+        return self._world.store.changes_at_once
+
     def _call(self, verb: str, given: tuple[Any, ...], more: dict[str, Any]) -> Any:
         if verb in SPARED:
             return getattr(self._world.store, verb)(*given, **more)

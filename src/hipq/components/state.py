@@ -37,7 +37,10 @@ class State:
 
     def release_sysid(self, sysid: int, callback: Callback = None) -> None:
         """The jobs that are still locked by this sysid run again elsewhere."""
-        told(callback, lambda: self._store.renew_lease(sysid, 0))
+        told(callback, lambda: self._released(sysid))
+
+    def _released(self, sysid: int) -> None:
+        self._store.renew_lease(sysid, 0)
 
     def jobs(self, tenant: str) -> dict[str, Counter[str]]:
         """How many jobs a tenant has, by jobtype: waiting, scheduled, running, retrying,
