@@ -101,21 +101,21 @@ SILENT: Final = [
             ("claimed: cancelling", (1,)),
             ("call: not made", (1,)),
             ("call: made", TWICE),
-            ("written: called off", TWICE),
-            ("committed: called off", (1,)),
+            ("written: cancel handler ended", TWICE),
+            ("committed: cancel handler ended", (1,)),
         )
     ),
     *(
         Case(step, "killed", "called", SHORT, calls=EITHER)
-        for step in ("written: cancelling", "committed: cancelling", "call: made", "committed: called off")
+        for step in ("written: cancelling", "committed: cancelling", "call: made", "committed: cancel handler ended")
     ),
     *(
         Case(step, "done", "called", cancel=True, looks=(0,), calls=times)
         for step, times in (
             ("claimed: cancelling", (1,)),
             ("call: made", TWICE),
-            ("written: called off", TWICE),
-            ("committed: called off", (1,)),
+            ("written: cancel handler ended", TWICE),
+            ("committed: cancel handler ended", (1,)),
         )
     ),
 ]
