@@ -285,7 +285,9 @@ def test_a_child_that_died_while_idle_is_not_blamed_on_the_next_job(app: Hipq, q
         until(lambda: app.job(first).state == "final", "the first is done")
         child = app.job(first).result
         os.kill(child, signal.SIGKILL)
-        until(lambda: not _alive(child), "its process is dead")
+        executor: Any = engine.executor
+        idle = executor._fork_server._idle  # a child that is dead and not yet reaped says nothing: no test of this rule
+        until(lambda: not any(one.silent for one in idle), "the engine could know that its process is dead")
         second = queue.enqueue("innocent")
         until(lambda: app.job(second).state == "final", "the second is done")
     finally:
