@@ -65,7 +65,7 @@ class Unlimited:
 
 
 class Bench:
-    """Executor with nothing around them."""
+    """An executor with nothing around it."""
 
     def __init__(self, act: Callable[[Sequence[ContextJob]], list[JobReport]] = ok, concurrency: int = 1) -> None:
         self.contexts = Scripted(act)
@@ -107,7 +107,7 @@ def test_a_batch_is_as_large_as_takes_a_moment_and_begins_with_one() -> None:
     sizes = [len(batch) for batch in bench.contexts.batches]
     assert sizes[0] == 1, "nobody knows how long they take"
     assert max(sizes) == BATCH
-    bench.hands._unstarted._prefetch["a/x"] = 0.04
+    bench.hands._unstarted._pace["a/x"] = 0.04
     bench.contexts.batches.clear()
     bench.contexts.act = lambda _tasks: []
     bench.run(*(bench.running(str(n)) for n in range(10)))
@@ -131,7 +131,7 @@ def test_tenants_take_turns_at_the_hands_however_many_lanes_each_has() -> None:
 
 def test_left_over_jobs_are_given_back_and_none_that_began_is() -> None:
     bench = Bench()
-    bench.hands._unstarted._prefetch["a/x"] = 1e-6
+    bench.hands._unstarted._pace["a/x"] = 1e-6
     bench.contexts.act = lambda tasks: [JobReport(tasks[0].id, 509, crashed=True)]
     found = {one.row.id: one for one in bench.run(*(bench.running(str(n)) for n in range(5)))}
     endings = [found[job_id].run.result for job_id in sorted(found)]
@@ -144,7 +144,7 @@ def test_a_job_that_is_not_wanted_any_more_costs_the_others_of_its_batch_nothing
     """Its context is ended before it begins, and with it that of the others."""
     bench = Bench()
     some = [bench.running(str(n)) for n in range(3)]
-    bench.hands._unstarted._prefetch["a/x"] = 1e-6
+    bench.hands._unstarted._pace["a/x"] = 1e-6
 
     def ended(_tasks: object) -> list[JobReport]:
         some[0].abandon()
@@ -208,7 +208,7 @@ def test_a_bug_of_ours_costs_neither_the_hand_nor_the_jobs() -> None:
 
 def test_one_that_crashed_runs_alone_and_in_a_context_of_its_own() -> None:
     bench = Bench()
-    bench.hands._unstarted._prefetch["a/x"] = 1e-6
+    bench.hands._unstarted._pace["a/x"] = 1e-6
     bench.run(*(bench.running(str(n), crashes=2 if n == 2 else 1 if n == 3 else 0) for n in range(6)))
     assert bench.contexts.batches == [["0", "1"], ["2"], ["3", "4", "5"]], "that its daemon died says nothing"
     assert [home == "x" for home in bench.contexts.homes] == [True, False, True]

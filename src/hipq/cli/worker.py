@@ -151,7 +151,7 @@ def _check_apart(where: str, wanted: list[str] | None) -> None:
 
 
 def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, listeners: list[Listener]) -> int:
-    """Drive an engine made just before: it has forked its fork_server, so threads may start from here on."""
+    """Drive an engine made just before: it has forked its fork server, so threads may start from here on."""
     logs.subscribe(app.events)
 
     def stop() -> None:

@@ -147,7 +147,7 @@ def _call(port: int, path: str, body: dict[str, Any]) -> tuple[int, Any]:
 class Bank:
     def __init__(self, ledger: Ledger, postbox: Postbox, pace: float) -> None:
         self.ledger, self.postbox = ledger, postbox
-        self._prefetch = pace
+        self._pace = pace
         self._chance = random.Random("the pretend bank")
         self._manners = list(MANNERS)
         self._chance.shuffle(self._manners)
@@ -177,11 +177,11 @@ class Bank:
         self.postbox.post(answer, delay)
         if manner == "twice":
             self.ledger.count("copies")
-            self.postbox.post(answer, delay + 0.3 * self._prefetch)
+            self.postbox.post(answer, delay + 0.3 * self._pace)
         elif manner == "corrected":
             self.ledger.count("copies")
             changed = {"answer_id": f"{key}/{attempt}/corrected", "data": _DATA["declined"]}
-            self.postbox.post(answer | changed, delay + self._prefetch)
+            self.postbox.post(answer | changed, delay + self._pace)
         return 202
 
     def _manner(self, number: int, attempt: int) -> str:
@@ -197,7 +197,7 @@ class Bank:
             "slow": ANSWER_WITHIN + 0.2,
             "late": ANSWER_WITHIN + 1.5,
         }  # while it is to be tried again; when all is over
-        return (late.get(manner) or self._chance.uniform(0.4, 1.2)) * self._prefetch
+        return (late.get(manner) or self._chance.uniform(0.4, 1.2)) * self._pace
 
     def call_off(self, key: str, attempt: int) -> None:
         if self.ledger.closed(key, attempt):

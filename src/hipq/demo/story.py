@@ -40,7 +40,7 @@ REGIONS: Final = ("north", "south", "north", "islands", "north", "south", "islan
 class Story:
     def __init__(self, shop: Shop, tally: Tally, pace: float) -> None:
         self._shop, self._tally = shop, tally
-        self._prefetch = pace
+        self._pace = pace
         self._over = threading.Event()
         self.patience = pace * 120 + 60
         """Seconds after which a demo that has not ended is stuck."""
@@ -95,7 +95,7 @@ class Story:
     def _tell(self) -> None:
         began, tick, number = time.monotonic(), 0, FIRST
         while not (number >= ORDERS and self._all_over()):
-            if self._over.wait(max(began + (tick + 1) * TICK * self._prefetch - time.monotonic(), 0.02)):
+            if self._over.wait(max(began + (tick + 1) * TICK * self._pace - time.monotonic(), 0.02)):
                 return
             tick += 1
             if number < ORDERS:

@@ -36,7 +36,7 @@ _log = logging.getLogger("hipq")
 
 
 class Spare(NamedTuple):
-    """Executor beyond those that are for everybody: only for tenants that have nothing running and nothing waiting."""
+    """Slots beyond those that are for everybody: only for tenants that have nothing running and nothing waiting."""
 
     hands: int = 0
     """How many are free;"""

@@ -1,14 +1,14 @@
 """Handlers in processes of their own: those that ask for it, and suspects after a crash.
 
-A fork_server is forked when the engine is made, before it has threads or a connection: a quiet copy of the program that
+A fork server is forked when the engine is made, before it has threads or a connection: a quiet copy of the program that
 does nothing but fork children when asked. So a child has every handler, closures too, and none of the engine's locks.
 (A lock that some other thread of the program held at that moment stays held in the children.)
 
-    engine --- socket ---> fork_server --- fork ---> child
+    engine --- socket ---> fork server --- fork ---> child
        \\______________ one socket a child __________/
 
-A child that dies takes nobody along. The fork_server says on the child's socket how it ended; when the engine dies, the
-sockets close, and fork_server and children end by themselves.
+A child that dies takes nobody along. The fork server says on the child's socket how it ended; when the engine dies, the
+sockets close, and fork server and children end by themselves.
 """
 
 from __future__ import annotations
@@ -236,7 +236,7 @@ def _send(connection: socket.socket, body: bytes, flag: int = 0) -> None:
 
 
 def _serve_forks(engine: socket.socket, serve: Serve) -> NoReturn:
-    """The fork_server's life, which must never end in the program it was forked from."""
+    """The fork server's life, which must never end in the program it was forked from."""
     try:
         _fork_on_request(engine, serve)
     except BaseException:

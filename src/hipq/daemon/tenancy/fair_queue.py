@@ -37,14 +37,14 @@ class FairQueue:
         self._tenants: dict[str, dict[str, deque[Execution]]] = {}
         """What waits, by tenant and lane; whose turn it is comes first."""
         self._holding: Counter[str] = Counter()
-        """Executor, by tenant."""
-        self._prefetch: dict[str, float] = {}
+        """Slots in use, by tenant."""
+        self._pace: dict[str, float] = {}
         """By lane the seconds a job takes, about."""
         self.waiting = 0
 
     @property
     def usable(self) -> int:
-        """Executor that there can be work for: while one tenant is alone, the spare ones are of no use."""
+        """How many slots there can be work for: while one tenant is alone, the spare ones are of no use."""
         alone = len(self._tenants) <= 1 and self._holding.keys() <= self._tenants.keys()
         return self._hands if alone else self._most
 
@@ -80,7 +80,7 @@ class FairQueue:
 
     def _size(self, lane: str, waiting: int, idle: int) -> int:
         """As many as take a moment; and no more than leave some for the hands that are idle."""
-        pace = self._prefetch.get(lane)
+        pace = self._pace.get(lane)
         quick = 1 if pace is None else int(AHEAD / max(pace, 1e-6))
         return max(min(quick, BATCH, -(-waiting // (idle + 1))), 1)
 
@@ -103,7 +103,7 @@ class FairQueue:
         return Spare(max(free, 0), frozenset(self._holding) | frozenset(self._tenants))
 
     def measure(self, lane: str, seconds: float) -> None:
-        before = self._prefetch.get(lane, seconds)
-        self._prefetch[lane] = before + 0.2 * (seconds - before)
-        if len(self._prefetch) > 10_000:
-            self._prefetch.clear()
+        before = self._pace.get(lane, seconds)
+        self._pace[lane] = before + 0.2 * (seconds - before)
+        if len(self._pace) > 10_000:
+            self._pace.clear()
