@@ -45,13 +45,15 @@ class Answering(Looking):
         answer_id: str | None = None,
         error: bool = False,
         attempt: int | None = None,
+        tenant: str | None = None,
     ) -> Answered:
         """Bring the answer of the job of this type that has this key; what became of it. It is kept when this returns.
 
         `answer_id` tells it from other answers to the key: a second one with the same id is a duplicate. `error`: it
         says that the work failed. `attempt`: the attempt it is an answer to, for job types that fence others off.
+        `tenant`: the tenant of a daemon whose job is meant; without it, a job that has no tenant.
         """
-        options = {"answer_id": answer_id, "error": error, "attempt": attempt}
+        options = {"answer_id": answer_id, "error": error, "attempt": attempt, "tenant": tenant}
         return self.inbox.deliver([self._queue(queue).arrived(type, key, data, **options)])[0].outcome
 
     def answer_many(self, answers: Iterable[Mapping[str, Any]]) -> list[Answered]:
@@ -198,4 +200,4 @@ def _pair(to: tuple[str, str]) -> tuple[str, str]:
     return to[0], to[1]
 
 
-_ANSWER_FIELDS = {"queue", "type", "key", "data", "answer_id", "error", "attempt"}
+_ANSWER_FIELDS = {"queue", "type", "key", "data", "answer_id", "error", "attempt", "tenant"}

@@ -149,6 +149,18 @@ def test_what_is_damaged_is_not_shown_and_the_rest_is(hipq: HipqCommand, place: 
     assert [row["jobs"][0]["number"] for row in hipq("journal", "show", str(place), "--json").json] == [3, 5]
 
 
+def test_the_batches_of_one_tenant(hipq: HipqCommand, tmp_path: Path) -> None:
+    with opened(tmp_path / "j", start=False) as journal:
+        for number, tenant in enumerate(("acme", "other", "acme", "other"), 1):
+            journal.write_now(batch(number, tenant=tenant))
+    ran = hipq("journal", "show", str(tmp_path / "j"), "--tenant", "other", "--limit", "1", "--json")
+    assert [row["jobs"][0]["number"] for row in ran.json] == [2]
+    after = ran.err.split()[-1]
+    ran = hipq("journal", "show", str(tmp_path / "j"), "--tenant", "other", "--after", after, "--json")
+    assert ([row["jobs"][0]["number"] for row in ran.json], ran.err) == ([4], "")
+    assert "no batches" in hipq("journal", "show", str(tmp_path / "j"), "--tenant", "nobody").err
+
+
 def test_an_empty_journal_shows_nothing(hipq: HipqCommand, tmp_path: Path) -> None:
     Journal(tmp_path / "empty").close()
     ran = hipq("journal", "show", str(tmp_path / "empty"))

@@ -485,7 +485,12 @@ class TestInbox:
         assert inbox(store, queue, state="late") == inbox(store, queue, job=1) == []
         assert store.answers(AnswerFilter(id=numbers[4]))[0].job_key == "k4"
         assert store.count_answers(queue.number) == {"buffered": (5, 6)}
-        (one,) = inbox(store, queue, job_key="k1")
+        bring_answer(store, queue, "k1", tenant="acme", answer_id="m1")
+        bring_answer(store, queue, "k1", tenant="acme", answer_id="m1")
+        assert store.count_answers(queue.number, "acme") == {"buffered": (1, 2)}
+        assert store.count_answers(queue.number) == {"buffered": (6, 8)}
+        assert store.count_answers(queue.number, "other") == store.count_answers(queue2.number, "acme") == {}
+        (one, _) = inbox(store, queue, job_key="k1")
         assert (one.copies, one.answer_id, one.error, one.arrived) == (2, "m1", 0, NOW)
 
     def test_one_that_comes_again_takes_its_own_place(self, store: Store, engine: int, queue: QueueTables) -> None:

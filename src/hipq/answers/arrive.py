@@ -32,6 +32,7 @@ def arrive(
     answer_id: str | None = None,
     error: bool = False,
     attempt: int | None = None,
+    tenant: str | None = None,
     job: int = 0,
     written: str = "",
 ) -> NewAnswer:
@@ -54,6 +55,7 @@ def arrive(
         attempt=0 if attempt is None else names.whole(attempt, "attempt", 1, (1 << 31) - 1),
         fence=spec.fence if spec is not None and spec.fn is not None else None,
         job=job,
+        tenant="" if tenant is None else names.tenant(tenant),
     )
 
 

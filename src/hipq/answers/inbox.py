@@ -144,11 +144,11 @@ class Inbox:
     def show(self, answer_id: int) -> Answer:
         return Answer(self._kept(answer_id))
 
-    def counts(self, queue: str | None = None) -> dict[str, Count]:
-        """The number of answers in each state."""
+    def counts(self, queue: str | None = None, *, tenant: str = "") -> dict[str, Count]:
+        """The number of answers in each state: of all, or of those to jobs of one tenant of a daemon."""
         total: dict[str, Count] = {}
         for number in self._of(queue):
-            for state, (count, copies) in self._store.count_answers(number).items():
+            for state, (count, copies) in self._store.count_answers(number, tenant).items():
                 before = total.get(state, Count(0, 0))
                 total[state] = Count(before.answers + count, before.copies + copies)
         return total

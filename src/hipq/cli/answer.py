@@ -17,7 +17,7 @@ from hipq.cli.target import AppCommand, app_argument, chosen, db_option, json_op
     short_help="Bring the answer of a job.",
     epilog=examples(
         """hipq answer shop:app orders charge order-17 '{"status": "paid"}'""",
-        "hipq answer --db sqlite:///shop.db orders charge order-17 --data-file answer.json --id evt-1",
+        "hipq answer --db sqlite:///daemon.db jobs mail order-17 --data-file answer.json --id evt-1 --tenant acme",
         """hipq answer shop:app orders charge order-17 '"no such card"' --error""",
     ),
 )
@@ -30,6 +30,7 @@ from hipq.cli.target import AppCommand, app_argument, chosen, db_option, json_op
 @click.option("--id", "answer_id", metavar="ANSWER-ID", help="What tells it from others to the same key.")
 @click.option("--error", is_flag=True, help="It says that the work failed.")
 @click.option("--attempt", type=Whole("attempt", 1, (1 << 31) - 1), help="The attempt it is an answer to.")
+@click.option("--tenant", help="The tenant of a daemon whose job it is for.")
 @db_option
 @json_option
 def answer(
@@ -42,6 +43,7 @@ def answer(
     answer_id: str | None,
     error: bool,
     attempt: int | None,
+    tenant: str | None,
     db: str | None,
     as_json: bool,
 ) -> None:
@@ -58,7 +60,9 @@ def answer(
     """
     value = given_data(data, data_file)
     target, found = chosen(app, db, queue)
-    outcome = target.answer(found.name, job_type, key, value, answer_id=answer_id, error=error, attempt=attempt)
+    outcome = target.answer(
+        found.name, job_type, key, value, answer_id=answer_id, error=error, attempt=attempt, tenant=tenant
+    )
     if as_json:
         print_json({"outcome": outcome, "queue": found.name, "type": job_type, "key": key})
     else:

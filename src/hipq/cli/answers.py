@@ -99,14 +99,16 @@ def show(app: str, number: int, db: str | None, as_json: bool) -> None:
 )
 @app_argument
 @click.option("-q", "--queue", help="Only to jobs of this queue.")
+@click.option("--tenant", help="Only to jobs of this tenant of a daemon.")
 @db_option
 @json_option
-def count(app: str, queue: str | None, db: str | None, as_json: bool) -> None:
+def count(app: str, queue: str | None, tenant: str | None, db: str | None, as_json: bool) -> None:
     """How many answers there are in each state, and how often they came. One that was kept for a job which ended
     without it may still count as buffered."""
+    whose = "" if tenant is None else names.tenant(tenant)
     total = dict.fromkeys(STATES, Count(0, 0))
     for one, each in of_name(instances(app, db), queue):
-        for state, more in one.inbox.counts(each.name).items():
+        for state, more in one.inbox.counts(each.name, tenant=whose).items():
             before = total[state]
             total[state] = Count(before.answers + more.answers, before.copies + more.copies)
     rows = [{"state": state, **total[state]._asdict(), "meaning": STATES[state]} for state in STATES]

@@ -85,14 +85,17 @@ class _Place(Type):
 @click.option("--after", type=_Place(), default=BEGINNING, help="The next page: batches behind this position.")
 @click.option("--limit", type=Whole("limit", 1, 100_000), default=100, show_default=True, help="At most so many.")
 @click.option("--refused", is_flag=True, help="Those that the store would not take, and that were put into quarantine.")
+@click.option("--tenant", help="Only batches of this tenant.")
 @json_option
-def show(folder: str, after: Position, limit: int, refused: bool, as_json: bool) -> None:
+def show(folder: str, after: Position, limit: int, refused: bool, tenant: str | None, as_json: bool) -> None:
     """The batches in a journal that can be read, and their payloads. The store may have some of them already. It
     changes nothing, and may be run while a daemon writes."""
     rows: list[dict[str, Any]] = []
     count = 0
     with opened(folder) as found:
         for place, end, batch in _refused(found, after) if refused else _batches(found, after):
+            if tenant not in (None, batch.tenant):
+                continue
             if count >= limit and end > after:  # what was refused of one batch is at one place, and on one page
                 note(f"there is more: add --after {after}")
                 break

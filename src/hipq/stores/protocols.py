@@ -189,8 +189,8 @@ class AnswerStore(Protocol):
     def answers(self, wanted: AnswerFilter) -> list[Kept]:
         """Answers by filter, in the order they came."""
 
-    def count_answers(self, queue: int) -> dict[str, tuple[int, int]]:
-        """How many answers there are in each state, and how often in all they came."""
+    def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
+        """How many answers there are in each state, and how often in all they came: of one tenant, if it is named."""
 
     def brought(self, queues: Sequence[int], limit: int) -> list[Kept]:
         """Answers in plain SQL that nobody has looked at yet, in the order they came: `answer` with `instead_of`

@@ -134,10 +134,13 @@ class AnswerVerbs:
         with self._using(LONG_SECONDS) as conn:
             return _read(conn, query.encode(), wanted._asdict())
 
-    def count_answers(self, queue: int) -> dict[str, tuple[int, int]]:
-        query = b"SELECT state, count(*), sum(copies)::bigint FROM hipq_answers WHERE queue = %s GROUP BY 1 ORDER BY 1"
+    def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
+        wanted = AnswerFilter(queue, tenant=tenant)
+        where = " AND ".join(wanted.condition(column, "%({})s") for column in wanted.given)
+        query = f"SELECT state, count(*), sum(copies)::bigint FROM hipq_answers WHERE {where} GROUP BY 1 ORDER BY 1"
         with self._using(LONG_SECONDS) as conn:
-            return {state: (count, copies) for state, count, copies in conn.execute(query, (queue,)).fetchall()}
+            found = conn.execute(query.encode(), wanted.given).fetchall()
+        return {state: (count, copies) for state, count, copies in found}
 
     def brought(self, queues: Sequence[int], limit: int) -> list[Kept]:
         query = (

@@ -130,10 +130,13 @@ class AnswerVerbs:
         with self._db.reading() as conn:
             return _read(conn, query, wanted._asdict())
 
-    def count_answers(self, queue: int) -> dict[str, tuple[int, int]]:
-        query = "SELECT state, count(*), sum(copies) FROM hipq_answers WHERE queue = ? GROUP BY state ORDER BY state"
+    def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
+        wanted = AnswerFilter(queue, tenant=tenant)
+        where = " AND ".join(wanted.condition(column, ":{}") for column in wanted.given)
+        query = f"SELECT state, count(*), sum(copies) FROM hipq_answers WHERE {where} GROUP BY state ORDER BY state"
         with self._db.reading() as conn:
-            return {state: (count, copies) for state, count, copies in conn.execute(query, (queue,)).fetchall()}
+            found = conn.execute(query, wanted.given).fetchall()
+        return {state: (count, copies) for state, count, copies in found}
 
     def brought(self, queues: Sequence[int], limit: int) -> list[Kept]:
         query = """SELECT * FROM hipq_answers WHERE state = 'new' AND queue IN (SELECT value FROM json_each(?))
