@@ -24,7 +24,7 @@ from hipq.transports import address, kinesis, kinesis_shares
 from hipq.transports.base import Checkpoints, Message, Outgoing, Source
 from tests.brokers.aws import CREDENTIALS, REGION, FaultyAws, OwnAws, aws_endpoint, client
 from tests.transports.checkpoints import MemoryCheckpoints
-from tests.transports.contract import StreamContract
+from tests.transports.contract import HoldContract, StreamContract
 from tests.transports.link import PASSWORD, Link
 
 SECRET = "s3cr3t/value"
@@ -141,7 +141,7 @@ class KinesisLink(Link):
             client("kinesis", self.endpoint).delete_stream(StreamName=self.name)
 
 
-class TestContract(StreamContract):
+class TestContract(StreamContract, HoldContract):
     kind, server = KinesisLink, OwnAws
 
 

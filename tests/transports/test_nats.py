@@ -7,7 +7,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any, ClassVar
 from urllib.parse import urlencode, urlsplit
@@ -33,7 +33,7 @@ from tests.transports.contract import (
     SharingContract,
     StreamContract,
 )
-from tests.transports.link import PASSWORD, Link, drained, said
+from tests.transports.link import PASSWORD, Link, drained, eventually, said
 
 
 def at(server: str, subject: str, **options: object) -> Address:
@@ -180,7 +180,30 @@ def test_a_group_may_listen_to_several_subjects_of_one_stream(where: Address) ->
         one.close()
 
 
-# -- speed and size ----------------------------------------------------------------------------------------------------
+def test_a_message_sent_for_a_pull_while_its_source_closes_is_given_back_at_once(
+    where: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, out = listen(where), sender(where)
+    assert one.receive(10, 0) == []
+    client, late = one._connection.client, list[Any]()
+    process = client._process_msg
+
+    async def after_the_confirmation(sid: int, *message: Any) -> None:
+        """As a busy server does: it confirms the end of a subscription, and then sends what it had picked for it."""
+        if sid == one._subscription._id:
+            late.append(message)
+            return
+        while late:
+            await process(one._subscription._id, *late.pop(0))
+        await process(sid, *message)
+
+    monkeypatch.setattr(client, "_process_msg", after_the_confirmation)
+    out.send(Outgoing(b"1"), 5)
+    eventually(lambda: len(late), 1)
+    one.close()
+    with closing(listen(where)) as other:
+        assert [message.body for message in drained(other, 1, seconds=5)] == [b"1"]
+    out.close()
 
 
 # -- bad messages ------------------------------------------------------------------------------------------------------

@@ -76,21 +76,26 @@ class KinesisSource:
         self._shares = ShardShares(checkpoints, from_now=address.options.get("start") == "latest")
         self._client: Any = None
         self._threads: ThreadPoolExecutor | None = None
+        self._held = 0
+        """Messages that were received and not acknowledged yet."""
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         until = time.monotonic() + seconds
         while True:
             if time.monotonic() >= self._shares.look_at:
                 self._shares.look(*self._listed())
-            if found := self._read(most):
+            room = most - self._held
+            if found := self._read(room):
+                self._held += len(found)
                 return found
             now = time.monotonic()
             if now >= until:
                 return []
-            due = [shard.due for shard in self._shares.mine.values() if not shard.is_ended]
+            due = [shard.due for shard in self._shares.mine.values() if not shard.is_ended and room > 0]
             time.sleep(max(0.0, min([until, self._shares.look_at, *due]) - now))
 
     def done(self, messages: Sequence[Message]) -> None:
+        self._held -= len(messages)
         for shard_id, sequence in dict(message.handle for message in messages).items():
             shard = self._shares.mine.get(shard_id)
             if shard is None:
@@ -119,7 +124,7 @@ class KinesisSource:
         """Read the shards that are due in parallel, each for its part of `most`."""
         now = time.monotonic()
         due = [shard for shard in self._shares.mine.values() if shard.due <= now and not shard.is_ended]
-        due = sorted(due, key=lambda shard: shard.due)[:most]
+        due = sorted(due, key=lambda shard: shard.due)[: max(0, most)]
         limit = min(10_000, most // max(1, len(due)))
         found: list[Message] = []
         problem: Exception | None = None

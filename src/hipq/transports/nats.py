@@ -126,6 +126,7 @@ class NatsSource:
         await self._connection.open()
         self._stream = await self._found_stream()
         await self._join()
+        self._next = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._durable}"
         self._inbox = self._connection.client.new_inbox()
         self._subscription = await self._connection.client.subscribe(self._inbox, cb=self._deliver)
         self._alive = asyncio.create_task(self._stay_alive())
@@ -205,8 +206,7 @@ class NatsSource:
             self._asked += room
             self._asked_until = time.monotonic() + PULL_SECONDS + 1
             question = {"batch": room, "expires": int(PULL_SECONDS * 1e9), "max_bytes": PULL_BYTES}
-            where = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._durable}"
-            await self._connection.client.publish(where, json.dumps(question).encode(), reply=self._inbox)
+            await self._connection.client.publish(self._next, json.dumps(question).encode(), reply=self._inbox)
 
     async def _deliver(self, message: Msg) -> None:
         if message.reply.startswith("$JS.ACK."):
@@ -243,12 +243,19 @@ class NatsSource:
                     await self._connection.client.publish(reply, Msg.Ack.Progress)
 
     async def _leave(self) -> None:
-        if self._connection.client.is_connected:
-            # Messages that are on their way arrive first, so that they can be given back.
+        client = self._connection.client
+        if client.is_connected:
+            if self._asked:
+                # The server picks no more messages for the pull, but the ones it has picked already may be sent after
+                # it confirmed that. All replies of a consumer leave in order, so this request's is behind them; no
+                # message is as small as it wants.
+                await client._send_unsubscribe(self._subscription._id)
+                with suppress(NatsError, TimeoutError):
+                    await client.request(self._next, b'{"batch": 1, "no_wait": true, "max_bytes": 1}', timeout=1)
             await self._subscription.drain()  # type: ignore[no-untyped-call]
             for reply in list(self._held):
-                await self._connection.client.publish(reply, Msg.Ack.Nak)
-            await self._connection.client.flush(2)
+                await client.publish(reply, Msg.Ack.Nak)
+            await client.flush(2)
         await self._connection.close()
 
 
