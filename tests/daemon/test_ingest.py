@@ -27,8 +27,8 @@ from hipq.errors import JournalBehind, JournalRefused, StoreError, StoreRefused,
 from hipq.job.model import New, Row, numbered, sequence_of
 from hipq.job.states import READY, SCHEDULED
 from hipq.journal import Batch, Journal
-from hipq.journal.folder import synced
-from hipq.journal.refused import kept
+from hipq.journal.directory import synced
+from hipq.journal.quarantine import kept_refused
 from hipq.stores.filters import Filter
 from hipq.stores.values import JOURNALS
 from tests.daemon.working import refuse
@@ -363,7 +363,7 @@ def bad_among_others(part: Part, tenant: str = "acme") -> list[int]:
 
 
 def set_aside(part: Part) -> list[tuple[str, int, tuple[bytes, ...]]]:
-    batches = [one.batch for one in kept(part.journal._folder)]
+    batches = [one.batch for one in kept_refused(part.journal._folder)]
     return [(batch.tenant, batch.first, batch.payloads) for batch in batches if batch]
 
 
@@ -403,7 +403,7 @@ def test_many_tenants_jobs_are_stored_beside_those_that_the_database_refuses(url
             sequence_of(job_id) for job_id in bad
         ]
     assert all(b"poison" in payload for _, _, some in set_aside(part) for payload in some)
-    assert all("picky" in one.finding.why for one in kept(part.journal._folder))
+    assert all("picky" in one.finding.why for one in kept_refused(part.journal._folder))
     assert len(part.journal.found) == 34
 
 
@@ -436,7 +436,7 @@ def test_if_the_rest_is_refused_as_well_all_of_the_batch_is_set_aside_once(part:
     part.store.act = refusing
     part.drain()
     assert [len(payloads) for _, _, payloads in set_aside(part)] == [5]
-    assert kept(part.journal._folder)[0].finding.why.endswith("no 2")
+    assert kept_refused(part.journal._folder)[0].finding.why.endswith("no 2")
     assert not {row.id for row in part.rows()} & set(ids)
     assert part.ingest._refusals == 1
 
@@ -473,7 +473,7 @@ def test_to_find_out_which_are_refused_may_take_long(part: Part, monkeypatch: py
         ahead += 3600.0
         return find(jobs)
 
-    monkeypatch.setattr(part.journal._reader, "_clock", lambda: time.monotonic() + ahead)
+    monkeypatch.setattr(part.journal, "_clock", lambda: time.monotonic() + ahead)
     monkeypatch.setattr(part.store, "refusals", slowly, raising=False)
     part.drain()
     assert part.stored[-3:] == ids
@@ -544,7 +544,7 @@ def test_a_batch_that_the_store_will_not_take_is_set_aside_and_the_others_go_on(
     assert [row.id for row in part.rows() if row.id in {*before, *ids}] == before + ids
     assert b"bad \xff\n" not in [part.jobs.payload(row) for row in part.rows()]
     assert [finding.kind for finding in part.journal.found] == ["refused", "refused"]
-    first, second = kept(part.journal._folder)
+    first, second = kept_refused(part.journal._folder)
     assert first.batch is not None
     assert second.batch is not None
     assert (first.batch.payloads, second.batch.options) == ((b"bad \xff\n",), '{"priority":"high"}')
@@ -639,7 +639,7 @@ def test_a_store_that_takes_nothing_at_all_gets_nothing_set_aside_for_ever(
     part.ingest.start()
     until(lambda: part.ingest.stuck)
     assert part.ingest.stuck == "no such column"
-    assert (part.journal.waiting_jobs, len(kept(part.journal._folder))) == (20, module.REFUSED_MOST)
+    assert (part.journal.waiting_jobs, len(kept_refused(part.journal._folder))) == (20, module.REFUSED_MOST)
     store.refuses = False
     until(lambda: not part.journal.waiting_jobs)
     until(lambda: not part.ingest.stuck)
@@ -670,7 +670,7 @@ def test_a_crash_at_any_step_of_setting_aside_keeps_it_and_stores_the_others_onc
             part.drain()
             part.ingest.step()
             assert [row.id for row in part.rows(tenant)] == [taken, *promised], fuse.at[-1:]
-            assert [one.batch.payloads for one in kept(part.journal._folder) if one.batch] == [(b"bad",)]
+            assert [one.batch.payloads for one in kept_refused(part.journal._folder) if one.batch] == [(b"bad",)]
         if not died:
             break
     assert {"before quarantine", "after quarantine", "before ingest", "after ingest", "after rsync"} <= seen
@@ -719,7 +719,7 @@ def test_what_is_set_aside_is_on_disk_before_the_place_moves_past_it(
         synced(descriptor, name)
         at.append("sync")
 
-    monkeypatch.setattr("hipq.journal.quarantine.synced", sync)
+    monkeypatch.setattr("hipq.journal.directory.synced", sync)
 
     def act(ingest: Callable[[], bool]) -> bool:
         at.append("ingest")
@@ -727,7 +727,9 @@ def test_what_is_set_aside_is_on_disk_before_the_place_moves_past_it(
 
     part.store.act = act
     part.drain()
-    assert at == ["ingest", "sync", "sync", "ingest"], "refused, the file and its folder synced, stored"
+    assert at == ["ingest", "sync", "sync", "sync", "ingest"], (
+        "refused; the folder made, the file and its folder synced; stored"
+    )
 
 
 # -- whose a journal is -----------------------------------------------------------------------------------------------

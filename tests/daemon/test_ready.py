@@ -18,7 +18,7 @@ from hipq.daemon import daemon as module
 from hipq.daemon import ready as ready_module
 from hipq.daemon.http.api import app
 from hipq.errors import JournalBroken, JournalRefused, StoreUnavailable
-from hipq.journal.finding import JournalFinding
+from hipq.journal import JournalFinding
 from tests.daemon.api_serving import Daemon as Served
 from tests.daemon.api_serving import Site, eventually
 from tests.daemon.test_api_behind import call

@@ -11,8 +11,8 @@ from typing import Any
 
 from hipq.journal import Batch, Journal, Position, Reserved
 from hipq.journal.batch import decode
-from hipq.journal.examine import Examined, contents, examine
 from hipq.journal.folder import Folder
+from hipq.journal.recover import Examined, contents, examine
 from hipq.journal.scan import Record
 from hipq.journal.segment import name_of
 

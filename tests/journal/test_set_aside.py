@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hipq.journal import Journal, JournalFinding, RefusedJob, Reserved
-from hipq.journal.refused import RefusedFile, kept
+from hipq.journal.quarantine import RefusedFile, kept_refused
 from tests.journal.helpers import batch, opened
 
 REFUSED = [
@@ -31,7 +31,7 @@ def quarantined(folder: Path) -> Path:
 
 def read(folder: Path) -> list[RefusedFile]:
     with opened(folder) as journal:
-        found = kept(journal._folder)
+        found = kept_refused(journal._folder)
         assert [one.finding for one in found] == [one for one in journal.found if one.kind == "refused"]
         return found
 
@@ -75,11 +75,11 @@ def test_damaged_or_cut_anywhere_nothing_else_is_read(folder: Path) -> None:
         data = path.read_bytes()
         for at in range(len(data)):
             path.write_bytes(data[:at])
-            found = [one.batch for one in kept(journal._folder)]
+            found = [one.batch for one in kept_refused(journal._folder)]
             assert found, "it is said that there is something"
             assert found in ([None], original[:1], [original[0], None], original), at
             path.write_bytes(data[:at] + bytes([data[at] ^ 4]) + data[at + 1 :])
-            found = [one.batch for one in kept(journal._folder)]
+            found = [one.batch for one in kept_refused(journal._folder)]
             assert found in ([None], [None, original[1]], [original[0], None], original), at
 
 

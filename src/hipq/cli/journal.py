@@ -18,14 +18,12 @@ from hipq.cli.show import clock, print_json, print_lines, print_table, some
 from hipq.cli.target import json_option
 from hipq.job.when import to_datetime
 from hipq.journal.batch import Batch, decode
-from hipq.journal.examine import Examined, contents, examine, outline
-from hipq.journal.finding import JournalFinding
 from hipq.journal.folder import IDENTITY, Folder, new_identity
-from hipq.journal.position import BEGINNING, Position
+from hipq.journal.quarantine import JournalFinding, kept_refused
+from hipq.journal.recover import Examined, contents, examine, outline
 from hipq.journal.recover import recover as recovered
-from hipq.journal.refused import kept
 from hipq.journal.scan import Record
-from hipq.journal.segment import Segment, name_of
+from hipq.journal.segment import BEGINNING, Position, Segment, name_of
 from hipq.observe.logs import escaped
 
 LOOKS: Final = 3
@@ -137,7 +135,7 @@ def recover_journal(folder: str, as_new: bool, yes: bool, as_json: bool) -> None
         if as_new:
             identity = new_identity()
             found.set_identity(identity)
-            found.forget_store()
+            found.set_store("")
     jobs = sum(segment.jobs for segment in done.segments)
     if as_json:
         print_json({"folder": folder, "journal": identity, "jobs": jobs, "found": done.found})
@@ -162,7 +160,7 @@ def _looked(folder: Folder) -> tuple[bool, Examined, list[JournalFinding]]:
             findings = [one for one in findings if one.kind != "cut"]  # it is being written
         if not in_use or not any(one.is_damage for one in findings):
             break
-    findings += [one.finding for one in kept(folder)]
+    findings += [one.finding for one in kept_refused(folder)]
     if folder.identity() is None:
         findings.append(JournalFinding("note", IDENTITY, 0, 0, "it is damaged or not there; the segments know it"))
     return in_use, examined, findings
@@ -185,7 +183,7 @@ def _batches(folder: Folder, after: Position) -> Iterator[tuple[Position, Positi
 
 def _refused(folder: Folder, after: Position) -> Iterator[tuple[Position, Position, Batch]]:
     """By where their batches ended in the journal: their beginning is not known any more."""
-    for one in kept(folder):
+    for one in kept_refused(folder):
         parts = one.file.rpartition("/")[2].split(".")
         if one.batch is None or len(parts) != 3 or not (parts[0] + parts[1]).isdecimal():
             note(f"{one.file} cannot be read, or has another name than it was given")

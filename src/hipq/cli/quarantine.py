@@ -14,10 +14,9 @@ from hipq.cli.show import print_json, print_table, some
 from hipq.cli.target import database, given_db, json_option
 from hipq.errors import HipqError, Invalid, NotFound
 from hipq.job.model import New, numbered
-from hipq.journal.folder import Folder, read_at
-from hipq.journal.notes import is_there
-from hipq.journal.quarantine import QUARANTINE, open_quarantine
-from hipq.journal.refused import SUFFIX, RefusedFile, kept
+from hipq.journal.directory import UNFINISHED
+from hipq.journal.folder import Folder
+from hipq.journal.quarantine import QUARANTINE, REFUSED, RefusedFile, kept_refused, open_quarantine
 from hipq.observe.logs import escaped
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
@@ -74,7 +73,7 @@ def repost(folder: str, files: tuple[str, ...], db: str | None, as_json: bool) -
     be run while a daemon writes, and again if it was interrupted: no job is stored twice."""
     with opened(folder) as found:
         by_file: dict[str, list[RefusedFile]] = {}
-        for one in kept(found):
+        for one in kept_refused(found):
             by_file.setdefault(one.file.removeprefix(f"{QUARANTINE}/"), []).append(one)
         for file in files:
             if file not in by_file:
@@ -98,7 +97,7 @@ def _reposted(folder: Folder, store: Store, file: str, some_kept: list[RefusedFi
     except (HipqError, ValueError) as error:
         return said | {"outcome": f"refused: {error}"}
     with open_quarantine(folder) as place:
-        os.unlink(file, dir_fd=place)
+        os.unlink(file, dir_fd=place.descriptor)
     return said
 
 
@@ -124,14 +123,16 @@ def _jobs(store: Store, some_kept: list[RefusedFile]) -> list[tuple[int, New]]:
 
 # -- looking ---------------------------------------------------------------------------------------------------------
 def _names(folder: Folder) -> list[str]:
-    if not is_there(folder, QUARANTINE):
+    if not folder.has(QUARANTINE):
         return []
     with open_quarantine(folder) as place:
-        return sorted(name for name in os.listdir(place) if not name.endswith(".part"))
+        return sorted(name for name in os.listdir(place.descriptor) if not name.endswith(UNFINISHED))
 
 
 def _described(folder: Folder, name: str) -> dict[str, Any]:
-    refused = [one for one in kept(folder) if one.file == f"{QUARANTINE}/{name}"] if name.endswith(SUFFIX) else []
+    refused = (
+        [one for one in kept_refused(folder) if one.file == f"{QUARANTINE}/{name}"] if name.endswith(REFUSED) else []
+    )
     jobs = sum(len(one.batch.payloads) for one in refused if one.batch)
     why = refused[0].finding.why if refused else "damaged"
     if len(refused) > 1:
@@ -147,8 +148,4 @@ def _described(folder: Folder, name: str) -> dict[str, Any]:
 
 def _bytes(folder: Folder, name: str) -> bytes:
     with open_quarantine(folder) as place:
-        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, dir_fd=place)
-        try:
-            return read_at(descriptor, 0, os.fstat(descriptor).st_size)
-        finally:
-            os.close(descriptor)
+        return place.read(name)

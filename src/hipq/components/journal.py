@@ -10,8 +10,7 @@ from hipq.daemon import payloads
 from hipq.errors import Invalid, shown
 from hipq.job.model import numbered
 from hipq.job.when import to_datetime
-from hipq.journal import Batch
-from hipq.journal.reserve import Reserved
+from hipq.journal import Batch, Reserved
 
 if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon

@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 
 from hipq.errors import JournalBehind, JournalError
 from hipq.journal.batch import Batch, encode
-from hipq.journal.tail import Readers, Tail
+from hipq.journal.reserve import JournalReader
+from hipq.journal.tail import Tail
 
 GATHER_MOST: Final = 64 << 20
 """Bytes that may wait in memory while the disk is busy."""
@@ -35,8 +36,8 @@ class Entry(NamedTuple):
 
 
 class Appender:
-    def __init__(self, tail: Tail, segment_bytes: int, readers: Readers) -> None:
-        self._tail, self._segment_bytes, self._readers = tail, segment_bytes, readers
+    def __init__(self, tail: Tail, segment_bytes: int, reader: JournalReader) -> None:
+        self._tail, self._segment_bytes, self._reader = tail, segment_bytes, reader
         self.gathered_bytes = 0
         self._gather = threading.Condition(threading.Lock())
         self._gathered: deque[Entry] = deque()
@@ -131,7 +132,7 @@ class Appender:
 
     def _tidy(self) -> None:
         self._is_to_tidy = False
-        if not self._tail.broken and self._readers.is_drained():
+        if not self._tail.broken and self._reader.is_drained():
             try:
                 self._tail.begin()
             except JournalError:

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 from hipq.errors import JournalRefused
 from hipq.journal.batch import Batch, decode
-from hipq.journal.finding import JournalFinding
-from hipq.journal.folder import Folder, read_at
-from hipq.journal.position import BEGINNING, Position
-from hipq.journal.quarantine import quarantine_copy
+from hipq.journal.directory import read_at
+from hipq.journal.folder import Folder
+from hipq.journal.quarantine import JournalFinding, quarantine_copy
 from hipq.journal.scan import Found, Record, scan
-from hipq.journal.segment import Segment, name_of
+from hipq.journal.segment import BEGINNING, Position, Segment, name_of
 
 Readable = Sequence[tuple[Segment, int]]
 """Segments in order, and how far each may be read."""
@@ -90,12 +90,8 @@ class Front:
         except FileNotFoundError:
             self._miss(name_of(segment.number), start, end - start, "it was removed before the store had it")
             return
-
-        def read(offset: int, length: int) -> bytes:
-            return read_at(descriptor, offset, length)
-
         at = start
-        for one in scan(read, segment.salt, start, end):
+        for one in scan(partial(read_at, descriptor), segment.salt, start, end):
             at = one.end
             yield one
         if at < end:
@@ -124,7 +120,7 @@ class Front:
         name = name_of(number)
         if (name, one.offset) in self._known:
             return
-        kept, _ = quarantine_copy(self._folder, number, one.offset, one.end)
+        kept = quarantine_copy(self._folder, number, one.offset, one.end)
         self._known.add((name, one.offset))
         self._found.append(JournalFinding("damage", name, one.offset, one.end - one.offset, why, kept))
 

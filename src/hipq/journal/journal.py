@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import os
-import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Final
 
-from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalError, JournalRefused
+from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalRefused
 from hipq.job.names import whole
-from hipq.journal import notes
 from hipq.journal.append import Appender, Done
 from hipq.journal.batch import Batch, check
-from hipq.journal.finding import JournalFinding
-from hipq.journal.folder import Folder, refusal
+from hipq.journal.directory import refusal
+from hipq.journal.folder import Folder
 from hipq.journal.front import Front
-from hipq.journal.position import Position
+from hipq.journal.quarantine import JournalFinding, RefusedJob, keep_refused
 from hipq.journal.recover import recover
-from hipq.journal.refused import RefusedJob, keep
-from hipq.journal.reserve import Reserved, ReservedReader
+from hipq.journal.reserve import JournalReader, Reserved
+from hipq.journal.segment import Position
 from hipq.journal.tail import Tail
 
 SEGMENT_BYTES: Final = 64 << 20
@@ -29,7 +28,7 @@ REMEMBERED: Final = "daemon"
 """The file in which the daemon keeps what it needs while the store is away."""
 
 
-class Journal:
+class Journal(JournalReader):
     """A journal, for any thread. One process at a time may open it, and after a fork only the parent may use it."""
 
     def __init__(
@@ -43,8 +42,6 @@ class Journal:
         """Open or create the folder, take its lock, and recover its contents. `clock` times reservations."""
         whole(segment_bytes, "segment_bytes", 1, _LARGEST)
         self._most_bytes = whole(most_bytes, "most_bytes", 1, _LARGEST)
-        self._pid = os.getpid()
-        self._is_closed = False
         self._folder = Folder(folder, make=True)
         try:
             self._folder.lock()
@@ -53,9 +50,9 @@ class Journal:
             """The name under which the store keeps the position up to which it has the jobs."""
             self.found: Final[list[JournalFinding]] = recovered.found
             """The problems found at opening, and those since."""
-            self._reader = ReservedReader(Front(self._folder, self.found), recovered.segments, clock)
-            self._tail = Tail(self._folder, self.identity, recovered.segments[-1], self._reader)
-            self._appender = Appender(self._tail, segment_bytes, self._reader)
+            super().__init__(Front(self._folder, self.found), recovered.segments, clock)
+            self._tail = Tail(self._folder, self.identity, recovered.segments[-1], self)
+            self._appender = Appender(self._tail, segment_bytes, self)
         except BaseException as error:
             self._folder.close()
             if isinstance(error, OSError):
@@ -83,20 +80,18 @@ class Journal:
 
     def write_now(self, batch: Batch) -> None:
         """Write a batch; returns when it is on disk."""
-        waiting = _PendingWrite()
-        self.write(batch, waiting.done)
-        waiting.wait()
+        future: Future[None] = Future()
+        self.write(batch, _resolving(future))
+        future.result()
 
     def wsync(self, done: Done | None = None) -> None:
         """Return when all earlier writes are on disk, or raise their error. With `done` it returns at once and calls
         `done` instead."""
         self._check_process()
-        if done is not None:
-            self._appender.put(None, done)
-            return
-        waiting = _PendingWrite()
-        self._appender.put(None, waiting.done)
-        waiting.wait()
+        future: Future[None] = Future()
+        self._appender.put(None, done or _resolving(future))
+        if done is None:
+            future.result()
 
     @property
     def broken(self) -> JournalBroken | None:
@@ -109,33 +104,30 @@ class Journal:
         return self._tail.has_room
 
     @property
-    def free_bytes(self) -> int:
-        """Free bytes on the journal's disk; -1 if unknown."""
-        return notes.free_bytes(self._folder)
+    def syncs(self) -> int:
+        """How often the disk was waited for."""
+        return self._tail.syncs
 
-    def forget_gone(self) -> int:
-        """Drop findings about refused jobs that somebody has taken out of quarantine; returns how many."""
-        gone = [one for one in self.found if one.kind == "refused" and not notes.is_there(self._folder, one.kept)]
-        for one in gone:
-            self.found.remove(one)
-        return len(gone)
+    @property
+    def free_bytes(self) -> int:
+        """Bytes that an ordinary user can still write to the journal's disk; -1 if unknown."""
+        try:
+            found = os.fstatvfs(self._folder.descriptor)
+        except OSError:
+            return -1
+        return found.f_bavail * found.f_frsize
 
     def look(self) -> None:
         """Check that the folder is still there; if not, the journal is broken. The daemon calls this regularly."""
         if not self._is_closed:
             self._tail.look()
 
-    @property
-    def syncs(self) -> int:
-        """How often the disk was waited for."""
-        return self._tail.syncs
-
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- the store, and the daemon's own text ------------------------------------------------------------------------
     def start_at(self, position: Position | None) -> None:
         """Set the store's position, and remove what lies before it. None: the store has nothing of this journal, so
         everything is read. Open reservations become void."""
         self._check_process()
-        self._reader.start_at(position, self._tail.first)
+        self._start_at(position, self._tail.first)
 
     def belong_to(self, store: str) -> None:
         """Tie the journal to the store with this identity, of 32 hex digits. JournalRefused if its jobs went to
@@ -144,7 +136,7 @@ class Journal:
         before = self._folder.store()
         if before == store:
             return
-        if before is not None and self._reader.has_jobs:
+        if before is not None and self.has_jobs:
             raise JournalRefused(
                 f"the journal {self._folder.path} belongs to another database, which may have its jobs already: use it "
                 "with that database, use another --journal with this one, or let this one take all that is in it, by "
@@ -155,105 +147,49 @@ class Journal:
     @property
     def store(self) -> str | None:
         """The identity of the store that gets the jobs; None if there are no jobs, or it is not known yet."""
-        return self._folder.store() if self._reader.has_jobs else None
+        return self._folder.store() if self.has_jobs else None
 
     def remember(self, text: bytes) -> None:
         """Keep a text beside the journal, in place of the previous one. It is on disk when this returns."""
         self._check_process()
-        notes.keep(self._folder, REMEMBERED, text)
+        self._folder.keep(REMEMBERED, text)
 
     def remembered(self) -> bytes:
         """The text that was kept; empty if there is none, or it is damaged."""
-        return notes.kept(self._folder, REMEMBERED)
+        return self._folder.kept(REMEMBERED)
 
-    def read_reserve(self, count: int, seconds: float) -> Reserved | None:
-        """Reserve the next batches, with about `count` jobs but at least one batch; None if there is nothing. A
-        reservation that is not rsynced within `seconds` goes back."""
-        self._check_process()
-        return self._reader.reserve(count, seconds)
-
-    def read(self, token: Reserved) -> list[Batch]:
-        """The reserved batches, in the order they were written."""
-        self._check_process()
-        return self._reader.read(token)
-
-    def look_behind(self, position: Position, count: int) -> tuple[list[Batch], Position]:
-        """The batches behind a position, with about `count` jobs, and where they end. They are not reserved."""
-        self._check_process()
-        return self._reader.behind(position, count)
-
+    # -- reading: see JournalReader ----------------------------------------------------------------------------------
     def rsync(self, token: Reserved) -> None:
-        """Forget the reserved batches, after the store's transaction has committed."""
-        self._check_process()
-        self._reader.forget(token)
-        if not self._reader.waiting_bytes:
+        super().rsync(token)
+        if not self.waiting_bytes:
             self._appender.tidy()
 
     def quarantine(self, token: Reserved, some: Sequence[RefusedJob]) -> None:
         """Keep the jobs that the store refuses for good in quarantine, where people find them. They are of one
         batch, the only one reserved. Then the store's position may move on, and `rsync` forget the batch."""
-        self._check_process()
         # of several batches the end may differ the next time, and the jobs would be kept twice
-        (_,) = self._reader.read(token)
+        (_,) = self.read(token)
         said = set(self.found)  # a set, because there may be a hundred thousand of each
-        self.found.extend([one for one in keep(self._folder, token.after, some) if one not in said])
+        self.found.extend([one for one in keep_refused(self._folder, token.after, some) if one not in said])
 
-    def wait(self, seconds: float) -> bool:
-        """Sleep until there is something to read, or `notify()`; returns whether there is something."""
-        self._check_process()
-        return self._reader.wait(seconds)
+    def forget_gone(self) -> int:
+        """Drop findings about refused jobs that somebody has taken out of quarantine; returns how many."""
+        gone = [one for one in self.found if one.kind == "refused" and not self._folder.has(one.kept)]
+        for one in gone:
+            self.found.remove(one)
+        return len(gone)
 
-    def notify(self) -> None:
-        """Wake the sleeping reader."""
-        self._reader.notify()
-
-    @property
-    def last(self) -> Position:
-        """The position behind the last batch on disk: everything acknowledged so far lies before it."""
-        return self._reader.last
-
-    def is_taken(self, position: Position) -> bool:
-        """Whether the store has everything before this position."""
-        return self._reader.is_taken(position)
-
-    @property
-    def waiting_bytes(self) -> int:
-        """Bytes on disk that are not known to be in the store."""
-        return self._reader.waiting_bytes
-
-    @property
-    def waiting_jobs(self) -> int:
-        return self._reader.waiting_jobs
-
-    # -- the end -----------------------------------------------------------------------------------------------------
     def close(self) -> None:
         """Close after all writes are on disk, or have failed."""
         if self._is_closed or self._pid != os.getpid():
             return
         self._is_closed = True
         self._appender.close()
-        self._reader.notify()
-        self._reader.close()
+        self.notify()
+        with self._scanning:
+            self._front.close()
         self._folder.close()
 
-    def _check_process(self) -> None:
-        """Refuse a forked child: it would overwrite what its parent writes."""
-        if self._pid != os.getpid():
-            raise JournalError("a journal belongs to the process that opened it; a forked one must not use it")
-        if self._is_closed:
-            raise JournalError("the journal is closed")
 
-
-class _PendingWrite:
-    def __init__(self) -> None:
-        self._event = threading.Event()
-        self._error: Exception | None = None
-
-    def done(self, error: Exception | None) -> None:
-        self._error = error
-        self._event.set()
-
-    def wait(self) -> None:
-        self._event.wait()
-        if self._error:
-            raise self._error
+def _resolving(future: Future[None]) -> Done:
+    return lambda error: future.set_exception(error) if error else future.set_result(None)

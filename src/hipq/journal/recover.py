@@ -1,25 +1,147 @@
 """Opening a journal: whole batches are kept, a cut end is cut off, damage goes into quarantine. Every finding is
-reported."""
+reported. `examine` finds the same, and changes nothing."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Literal, NamedTuple
 
 import msgspec
 
-from hipq.errors import JournalError
-from hipq.journal.examine import SegmentProblem, examine
-from hipq.journal.finding import JournalFinding
-from hipq.journal.folder import IDENTITY, Folder, new_identity, refusal, synced
-from hipq.journal.position import BEGINNING, Position
-from hipq.journal.quarantine import quarantine_copy, quarantine_move
-from hipq.journal.refused import kept
-from hipq.journal.segment import Segment, name_of
+from hipq.errors import JournalError, JournalRefused
+from hipq.journal.directory import read_at, refusal, synced
+from hipq.journal.folder import IDENTITY, Folder, new_identity
+from hipq.journal.quarantine import JournalFinding, kept_refused, quarantine_copy, quarantine_move
+from hipq.journal.scan import Cut, Damage, Found, Record, scan
+from hipq.journal.segment import (
+    BEGINNING,
+    FIRST_LINE_MOST,
+    Segment,
+    begins_a_first_line,
+    name_of,
+    other_version,
+    read_first_line,
+)
+
+Remedy = Literal["quarantine copy", "quarantine whole", "cut off", "remove", "report"]
+
+
+class SegmentProblem(NamedTuple):
+    """A problem of a segment, and what opening the journal does about it."""
+
+    number: int
+    remedy: Remedy
+    finding: JournalFinding
 
 
 @dataclass
-class Recovered:
+class Examined:
+    segments: list[Segment] = field(default_factory=list)
+    """The readable segments, in order. Their length is where the readable part ends."""
+    problems: list[SegmentProblem] = field(default_factory=list)
+    last: int = 0
+    """The greatest number of a segment, readable or not."""
+
+    def problem(self, number: int, remedy: Remedy, kind: Literal["cut", "damage", "missing", "note"],
+                offset: int, length: int, why: str) -> None:  # fmt: skip
+        self.problems.append(SegmentProblem(number, remedy, JournalFinding(kind, name_of(number), offset, length, why)))
+
+
+# -- examining -------------------------------------------------------------------------------------------------------
+def examine(folder: Folder) -> Examined:
+    """Read all segments."""
+    found = outline(folder)
+    for segment in found.segments:
+        for one in contents(folder, segment):
+            _note(segment, one, found)
+        tail = found.problems[-1] if found.problems else None
+        if tail and tail.number == segment.number and tail.remedy == "cut off":
+            segment.length = tail.finding.offset
+    return found
+
+
+def outline(folder: Folder) -> Examined:
+    """List the segments without reading their batches."""
+    found = Examined()
+    numbers = folder.segments()
+    found.last = max(numbers, default=0)
+    for number in numbers:
+        _first_line(folder, number, found)
+    for name in folder.strangers():
+        finding = JournalFinding("note", name, 0, 0, "this is not the name of a segment: it is left alone")
+        found.problems.append(SegmentProblem(0, "report", finding))
+    _check_sequence(found)
+    return found
+
+
+def contents(folder: Folder, segment: Segment) -> Iterator[Found]:
+    try:
+        with folder.opened(name_of(segment.number)) as descriptor:
+            yield from scan(partial(read_at, descriptor), segment.salt, segment.start, segment.length)
+    except FileNotFoundError:
+        pass  # a writer removed it meanwhile
+
+
+def _first_line(folder: Folder, number: int, found: Examined) -> None:
+    try:
+        with folder.opened(name_of(number)) as descriptor:
+            length = os.fstat(descriptor).st_size
+            line = read_at(descriptor, 0, FIRST_LINE_MOST)
+    except FileNotFoundError:
+        found.segments.clear()  # a writer removed it meanwhile: earlier ones are gone too, or about to be
+        return
+    if (version := other_version(line)) is not None:
+        raise JournalRefused(f"{folder.where(name_of(number))} has the version {version}, which this hipq cannot read")
+    if segment := read_first_line(line, number, length):
+        found.segments.append(segment)
+    elif number == found.last and begins_a_first_line(line):
+        found.problem(number, "remove", "cut", 0, length, "the segment had only been begun, and holds nothing")
+    else:
+        why = "its first line is damaged, so nothing can be read"
+        found.problem(number, "quarantine whole", "damage", 0, length, why)
+
+
+def _check_sequence(found: Examined) -> None:
+    """Check that each segment begins where its first line says the one before ended."""
+    damaged = {problem.number for problem in found.problems}
+    for before, segment in zip(found.segments, found.segments[1:], strict=False):
+        number, end = segment.after
+        if number != before.number:
+            if number not in damaged:
+                why = f"it is not there, nor is any other between {before.number} and {segment.number}"
+                found.problem(number, "report", "missing", 0, end, why)
+        elif end > before.length:
+            found.problem(number, "report", "missing", before.length, end - before.length, "its end is not there")
+        elif end < before.length:
+            why = "this is behind the end of the segment, so none of it was acknowledged"
+            found.problem(number, "quarantine copy", "damage", end, before.length - end, why)
+            before.length = end
+
+
+def _note(segment: Segment, one: Found, found: Examined) -> None:
+    number, length = segment.number, one.end - one.offset
+    match one:
+        case Record():
+            segment.batches += 1
+            segment.jobs += int(one.header["count"])
+            segment.bytes += length
+            if not one.is_marked:
+                why = "the mark behind this batch is damaged; the batch is whole, and read"
+                found.problem(number, "report", "note", one.offset, length, why)
+        case Damage():
+            found.problem(number, "quarantine copy", "damage", one.offset, length, one.why)
+        case Cut() if number == found.last:
+            why = "a batch was being written when it stopped, so it was not acknowledged"
+            found.problem(number, "cut off", "cut", one.offset, length, why)
+        case Cut():
+            found.problem(number, "quarantine copy", "damage", one.offset, length, "the end of a batch is not there")
+
+
+# -- recovering ------------------------------------------------------------------------------------------------------
+class Recovered(NamedTuple):
     identity: str
     segments: list[Segment]
     """The segments in order, at least one; all that they hold is synced. No segment ever had a greater number than
@@ -30,37 +152,37 @@ class Recovered:
 def recover(folder: Folder) -> Recovered:
     """Recover a folder whose lock is held."""
     examined = examine(folder)
-    segments, found = examined.segments, [] if examined.last else _wiped(folder)
-    identity = (folder.identity() if examined.last else None) or (segments[-1].journal if segments else new_identity())
+    segments, known = examined.segments, folder.identity()
+    identity, found = known, list[JournalFinding]()
+    if not examined.last:
+        # Segments are numbered from 1 again: under the old identity the store might think that it has what is written
+        # from now on.
+        identity = new_identity()
+        if known:
+            why = "the journal had segments, and has none; it has a new identity now"
+            found.append(JournalFinding("missing", IDENTITY, 0, 0, why))
+    elif not identity:
+        identity = segments[-1].journal if segments else new_identity()
+        why = "it was damaged or not there; it is as the segments have it"
+        found.append(JournalFinding("note", IDENTITY, 0, 0, why))
+    assert identity
     if not segments or segments[-1].number < examined.last:
         # Before anything is moved: a segment's number must never be used again.
-        segments.append(_begun(folder, identity, examined.last + 1, segments[-1].end if segments else BEGINNING))
-    if folder.identity() != identity:
-        if examined.last:
-            found.append(
-                JournalFinding("note", IDENTITY, 0, 0, "it was damaged or not there; it is as the segments have it")
-            )
+        segments.append(_begun(folder, identity, examined))
+    if known != identity:
         folder.set_identity(identity)
     found += [_remedied(folder, problem) for problem in examined.problems]
-    found += [one.finding for one in kept(folder)]
+    found += [one.finding for one in kept_refused(folder)]
     for segment in segments:
         _sync(folder, segment)
     folder.sync()
     return Recovered(identity, segments, found)
 
 
-def _wiped(folder: Folder) -> list[JournalFinding]:
-    """Give a journal without segments a new identity. Their numbers begin again, and under the old identity the
-    store might think that it has what is written from now on."""
-    if folder.identity() is None:
-        return []
-    return [
-        JournalFinding("missing", IDENTITY, 0, 0, "the journal had segments, and has none; it has a new identity now")
-    ]
-
-
-def _begun(folder: Folder, identity: str, number: int, after: Position) -> Segment:
+def _begun(folder: Folder, identity: str, examined: Examined) -> Segment:
+    number = examined.last + 1
     try:
+        after = examined.segments[-1].end if examined.segments else BEGINNING
         descriptor, segment = folder.create(identity, number, after)
     except OSError as error:
         raise refusal(error, folder.where(name_of(number))) from None
@@ -69,42 +191,33 @@ def _begun(folder: Folder, identity: str, number: int, after: Position) -> Segme
 
 
 def _remedied(folder: Folder, problem: SegmentProblem) -> JournalFinding:
-    finding = problem.finding
+    number, finding = problem.number, problem.finding
     match problem.remedy:
         case "quarantine copy":
-            kept, _ = quarantine_copy(folder, problem.number, finding.offset, finding.offset + finding.length)
+            kept = quarantine_copy(folder, number, finding.offset, finding.offset + finding.length)
             return msgspec.structs.replace(finding, kept=kept)
         case "quarantine whole":
-            return msgspec.structs.replace(finding, kept=quarantine_move(folder, problem.number))
+            return msgspec.structs.replace(finding, kept=quarantine_move(folder, number))
         case "cut off":
-            _cut_off(folder, problem.number, finding.offset)
+            try:
+                with folder.opened(name_of(number), os.O_WRONLY) as descriptor:
+                    os.ftruncate(descriptor, finding.offset)
+            except OSError as error:
+                raise refusal(error, folder.where(name_of(number))) from None
             return msgspec.structs.replace(finding, why=f"{finding.why}; they were cut off")
         case "remove":
-            folder.remove(problem.number)
+            folder.remove(number)
             return msgspec.structs.replace(finding, why=f"{finding.why}; it was removed")
         case "report":
-            pass
-    return finding
-
-
-def _cut_off(folder: Folder, number: int, length: int) -> None:
-    descriptor = folder.open(name_of(number), os.O_WRONLY)
-    try:
-        os.ftruncate(descriptor, length)
-    except OSError as error:
-        raise refusal(error, folder.where(name_of(number))) from None
-    finally:
-        os.close(descriptor)
+            return finding
 
 
 def _sync(folder: Folder, segment: Segment) -> None:
     """Sync a segment: a killed writer may have written bytes that are not on disk yet, and only synced bytes may be
     read."""
+    where = folder.where(name_of(segment.number))
     try:
-        descriptor = folder.open(name_of(segment.number))
+        with folder.opened(name_of(segment.number)) as descriptor:
+            synced(descriptor, where)
     except FileNotFoundError:
-        raise JournalError(f"{folder.where(name_of(segment.number))} was removed while it was opened") from None
-    try:
-        synced(descriptor, folder.where(name_of(segment.number)))
-    finally:
-        os.close(descriptor)
+        raise JournalError(f"{where} was removed while it was opened") from None

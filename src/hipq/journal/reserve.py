@@ -6,18 +6,18 @@ position, which must be `before` of the next, is never inside one.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from hipq.errors import JournalError
 from hipq.journal.batch import Batch
-from hipq.journal.front import Front, FrontRead
-from hipq.journal.position import BEGINNING, Position
-from hipq.journal.segment import Segment
+from hipq.journal.front import Front
+from hipq.journal.segment import BEGINNING, Position, Segment
 
 BYTES_AT_ONCE: Final = 16 << 20
 """A reservation ends where it has more bytes than this, however few jobs they are."""
@@ -32,38 +32,41 @@ class Reserved:
     after: Position
     """The store's position after that."""
     jobs: int
+    bytes: int
     batches: list[Batch] = field(repr=False)
     deadline: float = field(repr=False)
+    is_done: bool = field(default=False, repr=False)
+    """Whether the store has the batches."""
 
 
-@dataclass(eq=False)
-class _Range:
-    """Batches that were handed out and are not forgotten yet."""
+class JournalReader:
+    """The reading half of a journal, for any thread."""
 
-    before: Position
-    after: Position
-    jobs: int
-    bytes: int
-    holder: Reserved
-    is_done: bool = False
-
-
-class ReservedReader:
-    def __init__(self, front: Front, segments: list[Segment], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, front: Front, segments: list[Segment], clock: Callable[[], float]) -> None:
         self._front, self._clock = front, clock
+        self._pid = os.getpid()
+        self._is_closed = False
         self._scanning = threading.Lock()  # held while files are read
         # held for a moment only, because the writing thread needs it too
         self._news = threading.Condition(threading.Lock())
         self._segments = list(segments)
         self._opened_at = segments[-1].end
         self._last = max((segment.end for segment in segments if segment.jobs), default=BEGINNING)
-        """The position behind the last batch."""
-        self._ranges: deque[_Range] = deque()
+        self._reservations: deque[Reserved] = deque()
+        """What was handed out and is not forgotten yet."""
         self._read: Position | None = None
         self._reserved = self._scanned = self._handed_out = BEGINNING
         self._is_rung = False
         self.waiting_jobs = sum(segment.jobs for segment in segments)
         self.waiting_bytes = sum(segment.bytes for segment in segments)
+        """Bytes on disk that are not known to be in the store."""
+
+    def _check_process(self) -> None:
+        """Refuse a forked child: it would overwrite what its parent writes."""
+        if self._pid != os.getpid():
+            raise JournalError("a journal belongs to the process that opened it; a forked one must not use it")
+        if self._is_closed:
+            raise JournalError("the journal is closed")
 
     # -- from the writing thread -------------------------------------------------------------------------------------
     def began(self, segment: Segment) -> None:
@@ -93,7 +96,7 @@ class ReservedReader:
 
     @property
     def last(self) -> Position:
-        """The position behind the last batch that is on disk."""
+        """The position behind the last batch on disk: everything acknowledged so far lies before it."""
         with self._news:
             return self._last
 
@@ -103,89 +106,89 @@ class ReservedReader:
             return self._read is not None and (self._read >= position or self._has_all())
 
     def _has_all(self) -> bool:
-        return not self._ranges and self._scanned >= self._last
+        return not self._reservations and self._scanned >= self._last
 
-    # -- where the store is ------------------------------------------------------------------------------------------
-    def start_at(self, position: Position | None, first: int) -> None:
+    # -- reserve, read, forget ---------------------------------------------------------------------------------------
+    def _start_at(self, position: Position | None, first: int) -> None:
         """Set the store's position. `first` is the segment that this process writes to first."""
         with self._scanning:
             with self._news:
                 segments = list(self._segments)
             passed = self._front.passed(segments, position, max(self._opened_at, self._handed_out), first)
             with self._news:
-                self._ranges.clear()
+                self._reservations.clear()
                 self._read = self._reserved = self._scanned = position or BEGINNING
                 self.waiting_jobs = sum(segment.jobs for segment in self._segments) - passed.jobs
                 self.waiting_bytes = sum(segment.bytes for segment in self._segments) - passed.bytes
                 self._news.notify_all()
             self._forget()
 
-    # -- reserve, read, forget ---------------------------------------------------------------------------------------
-    def reserve(self, count: int, seconds: float) -> Reserved | None:
+    def read_reserve(self, count: int, seconds: float) -> Reserved | None:
+        """Reserve the next batches, with about `count` jobs but at least one batch; None if there is nothing. A
+        reservation that is not rsynced within `seconds` goes back."""
+        self._check_process()
         with self._scanning:
             if self._read is None:
                 raise JournalError("nobody has said where the store is: start_at() first")
-            deadline = self._clock() + seconds
-            for one in self._ranges:
+            deadline, token = self._clock() + seconds, None
+            for index, one in enumerate(self._reservations):
                 if self._has_gone_back(one):
                     batches = self._front.again(self._snapshot(), one.before, one.after)
-                    return self._hold(one, batches, deadline)
+                    with self._news:
+                        self._reservations[index] = token = replace(one, batches=batches, deadline=deadline)
+                    return token
             found = self._front.next(self._snapshot(), self._scanned, count, BYTES_AT_ONCE)
-            return self._hand_out(found, deadline)
+            with self._news:
+                self._scanned = found.after
+                if found.batches:
+                    token = Reserved(self._reserved, found.after, found.jobs, found.bytes, found.batches, deadline)
+                    self._reservations.append(token)
+                    self._reserved = found.after
+                    self._handed_out = max(self._handed_out, found.after)
+                self._stop_waiting_for_damage()
+            return token
 
-    def _hand_out(self, found: FrontRead, deadline: float) -> Reserved | None:
-        holder = Reserved(self._reserved, found.after, found.jobs, found.batches, deadline)
-        with self._news:
-            self._scanned = found.after
-            if found.batches:
-                self._ranges.append(_Range(holder.before, holder.after, found.jobs, found.bytes, holder))
-                self._reserved = found.after
-                self._handed_out = max(self._handed_out, found.after)
-            self._settle()
-        return holder if found.batches else None
-
-    def _hold(self, one: _Range, batches: list[Batch], deadline: float) -> Reserved:
-        holder = Reserved(one.before, one.after, one.jobs, batches, deadline)
-        with self._news:
-            one.holder = holder
-        return holder
-
-    def _has_gone_back(self, one: _Range) -> bool:
-        return not one.is_done and one.holder.deadline <= self._clock()
+    def _has_gone_back(self, one: Reserved) -> bool:
+        return not one.is_done and one.deadline <= self._clock()
 
     def _snapshot(self) -> list[tuple[Segment, int]]:
         with self._news:
             return [(segment, segment.length) for segment in self._segments]
 
     def read(self, token: Reserved) -> list[Batch]:
+        """The reserved batches, in the order they were written."""
+        self._check_process()
         with self._news:
-            if any(one.holder is token and not self._has_gone_back(one) and not one.is_done for one in self._ranges):
+            if token in self._reservations and not token.is_done and not self._has_gone_back(token):
                 return list(token.batches)
         raise JournalError("the reservation has run out, so its batches went back to the journal; reserve again")
 
-    def behind(self, position: Position, count: int) -> tuple[list[Batch], Position]:
+    def look_behind(self, position: Position, count: int) -> tuple[list[Batch], Position]:
+        """The batches behind a position, with about `count` jobs, and where they end. They are not reserved."""
+        self._check_process()
         with self._scanning:
             found = self._front.next(self._snapshot(), position, count, BYTES_AT_ONCE)
             return found.batches, found.after
 
-    def forget(self, token: Reserved) -> None:
-        """Forget batches that the store has. This is right however late it happens: the store's position refuses
-        what is taken twice."""
+    def rsync(self, token: Reserved) -> None:
+        """Forget the reserved batches, after the store's transaction has committed. This is right however late it
+        happens: the store's position refuses what is taken twice."""
+        self._check_process()
         with self._scanning:
             with self._news:
-                for one in self._ranges:
+                for one in self._reservations:
                     if (one.before, one.after) == (token.before, token.after):
                         one.is_done = True
-                        one.holder.batches = []
-                while self._ranges and self._ranges[0].is_done:
-                    gone = self._ranges.popleft()
+                        one.batches = []
+                while self._reservations and self._reservations[0].is_done:
+                    gone = self._reservations.popleft()
                     self._read = gone.after
                     self.waiting_jobs -= gone.jobs
                     self.waiting_bytes -= gone.bytes
-                self._settle()
+                self._stop_waiting_for_damage()
             self._forget()
 
-    def _settle(self) -> None:
+    def _stop_waiting_for_damage(self) -> None:
         """Stop waiting for bytes that were damaged after they were written: they are never read."""
         if self._has_all():
             self.waiting_jobs = self.waiting_bytes = 0
@@ -201,6 +204,8 @@ class ReservedReader:
 
     # -- waiting -----------------------------------------------------------------------------------------------------
     def wait(self, seconds: float) -> bool:
+        """Sleep until there is something to read, or `notify()`; returns whether there is something."""
+        self._check_process()
         with self._scanning:
             self._forget()
         until = time.monotonic() + seconds
@@ -209,7 +214,7 @@ class ReservedReader:
                 left = until - time.monotonic()
                 if left <= 0:
                     break
-                out = [one.holder.deadline - self._clock() for one in self._ranges if not one.is_done]
+                out = [one.deadline - self._clock() for one in self._reservations if not one.is_done]
                 self._news.wait(max(min([left, *out]), 0.001))
             self._is_rung = False
             return self._has_something()
@@ -217,13 +222,10 @@ class ReservedReader:
     def _has_something(self) -> bool:
         if self._read is None:
             return False
-        return self._scanned < self._last or any(self._has_gone_back(one) for one in self._ranges)
+        return self._scanned < self._last or any(map(self._has_gone_back, self._reservations))
 
     def notify(self) -> None:
+        """Wake the sleeping reader."""
         with self._news:
             self._is_rung = True
             self._news.notify_all()
-
-    def close(self) -> None:
-        with self._scanning:
-            self._front.close()

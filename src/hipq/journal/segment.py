@@ -1,20 +1,21 @@
-"""A file of the journal: its name, its first line, and its counts. Pure."""
+"""A file of the journal: its name, its first line, its counts, and positions in it. Pure."""
 
 from __future__ import annotations
 
 import re
 import secrets
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 from zlib import crc32
 
+from hipq.errors import Invalid, shown
 from hipq.journal.batch import has_control, salted
-from hipq.journal.position import Position
 
 VERSION: Final = 1
 SUFFIX: Final = ".journal"
 FIRST_LINE_MOST: Final = 256
 
+_POSITION: Final = re.compile(r"([0-9]{1,19}):([0-9]{1,19})", re.ASCII)
 _NAME: Final = re.compile(r"([0-9]{20})\.journal", re.ASCII)
 _VERSION: Final = re.compile(rb"#:Journal version=([0-9]{1,9}),[^\n]*,sum=([0-9a-f]{8})\n")
 _ANY_VERSION: Final = re.compile(rb"#:Journal version=([0-9]{1,9})\b")
@@ -22,6 +23,27 @@ _FIRST_LINE: Final = re.compile(
     rb"#:Journal version=1,journal=(?P<journal>[0-9a-f]{32}),segment=(?P<segment>[0-9]{1,19}),"
     rb"after=(?P<after>[0-9]{1,19}:[0-9]{1,19}),salt=(?P<salt>[0-9a-f]{32}),sum=(?P<sum>[0-9a-f]{8})\n"
 )
+
+
+class Position(NamedTuple):
+    """A position; a store that keeps it has everything before it. Later positions are greater."""
+
+    segment: int
+    offset: int
+
+    def __str__(self) -> str:
+        return f"{self.segment}:{self.offset}"
+
+    @classmethod
+    def of(cls, text: str) -> Position:
+        match = _POSITION.fullmatch(text)
+        if not match:
+            raise Invalid(f"a position in a journal is like 3:1200, not {shown(text)}")
+        return cls(int(match[1]), int(match[2]))
+
+
+BEGINNING: Final = Position(0, 0)
+"""The position before the first segment, which has the number 1."""
 
 
 @dataclass

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import errno
 import os
-from typing import Protocol
 
 from hipq.errors import HipqError, JournalBroken, JournalError, JournalFull
-from hipq.journal.folder import NO_ROOM, Folder, write_all
+from hipq.journal.directory import NO_ROOM, reason, write_all
+from hipq.journal.folder import Folder
+from hipq.journal.reserve import JournalReader
 from hipq.journal.segment import Segment, name_of
-
-
-class Readers(Protocol):
-    """Gets to know which bytes are on disk."""
-
-    def began(self, segment: Segment) -> None: ...
-    def arrived(self, segment: Segment, length: int, jobs: int) -> None: ...
-    def is_drained(self) -> bool: ...
 
 
 class Tail:
     """Writes the last segment, for one thread."""
 
-    def __init__(self, folder: Folder, identity: str, last: Segment, readers: Readers) -> None:
-        self._folder, self._identity, self._readers = folder, identity, readers
+    def __init__(self, folder: Folder, identity: str, last: Segment, reader: JournalReader) -> None:
+        self._folder, self._identity, self._reader = folder, identity, reader
         self.segment = last
         self.first = last.number if last.length == last.start else last.number + 1
         """The segment that the first batch goes to. It is a new one, unless the last is empty: after a crash nothing
@@ -67,7 +60,7 @@ class Tail:
         if not os.fstat(self._descriptor).st_nlink:  # the bytes are on disk, but in a file without a name
             raise self.fail(f"{self._name()} was removed by somebody else")
         self.has_room = True
-        self._readers.arrived(segment, segment.length + len(data), jobs)
+        self._reader.arrived(segment, segment.length + len(data), jobs)
 
     def begin(self) -> None:
         """Begin a new segment, after the old one is synced to its end."""
@@ -81,14 +74,13 @@ class Tail:
         except JournalBroken as error:
             raise self.fail(str(error)) from None
         except OSError as error:
-            why = os.strerror(error.errno or 0).lower()
             if error.errno in NO_ROOM:
                 self.has_room = False
                 raise JournalFull from None
-            raise JournalError(f"{self._name(number)} could not be made: {why}") from None
+            raise JournalError(f"{self._name(number)} could not be made: {reason(error)}") from None
         self.close()
         self._descriptor, self.segment, self.is_full = descriptor, segment, False
-        self._readers.began(segment)
+        self._reader.began(segment)
 
     def close(self) -> None:
         if self._descriptor >= 0:
@@ -105,7 +97,7 @@ class Tail:
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            raise self.fail(f"{self._name()} could not be synced: {os.strerror(error.errno or 0).lower()}") from None
+            raise self.fail(f"{self._name()} could not be synced: {reason(error)}") from None
         self.syncs += 1
 
     def _cut_back(self, error: OSError) -> JournalError:
@@ -113,10 +105,9 @@ class Tail:
         try:
             os.ftruncate(self._descriptor, self.segment.length)
         except OSError as second:
-            why = os.strerror(second.errno or 0).lower()
-            return self.fail(f"{self._name()} could not be cut back to what was acknowledged: {why}")
+            return self.fail(f"{self._name()} could not be cut back to what was acknowledged: {reason(second)}")
         if error.errno not in NO_ROOM:
-            return self.fail(f"{self._name()} could not be written: {os.strerror(error.errno or 0).lower()}")
+            return self.fail(f"{self._name()} could not be written: {reason(error)}")
         self.has_room, self.is_full = False, error.errno == errno.EFBIG
         return JournalFull()
 
