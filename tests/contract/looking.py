@@ -8,6 +8,7 @@ import pytest
 
 from hipq.job import transitions
 from hipq.job.model import LISTED, Brief, Row
+from hipq.job.run_result import Rerun
 from hipq.job.states import SCHEDULED, WAITING
 from hipq.job.when import SECOND
 from hipq.stores.claims import Peek
@@ -19,6 +20,7 @@ from tests.contract.jobs import (
     FAULT,
     LATER,
     NOW,
+    ORDER,
     PLACES,
     TYPE,
     add,
@@ -145,6 +147,17 @@ class TestFind:
         assert pages == sum(one.jobs for one in found)
         assert {one.state for one in store.census(queue.number, "acme", "final", 0, 100)[0]} <= {"final"}
         assert store.census(queue.number, "nobody", "live", 0, 10) == ([], 0)
+
+    def test_a_job_that_was_only_given_back_is_counted_as_initial(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        given_back, asked_again = (
+            bring(store, engine, queue.number, "executing", key=key, tenant="acme") for key in ("a", "b")
+        )
+        save(store, given_back, transitions.given_back(given_back, "no slot was free", False, NOW))
+        save(store, asked_again, transitions.asked_again(asked_again, Rerun(FAULT), ORDER, NOW))
+        found, _ = store.census(queue.number, "acme", "live", 0, 100)
+        assert sorted(found) == [(TYPE, "initial", "ready", 1), (TYPE, "retry", "ready", 1)]
 
     def test_a_filter_is_text_and_never_a_pattern(self, store: Store, queue: QueueTables) -> None:
         add(store, [new(queue.number, "abc"), new(queue.number, "100%")])

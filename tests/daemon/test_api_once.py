@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -24,12 +24,14 @@ FAR = "?dt=2040-01-01T00:00:00Z"
 
 
 @pytest.fixture(scope="module")
-def pair() -> tuple[Tenant, Tenant]:
-    """One tenant at two daemons of one PostgreSQL."""
+def pair() -> Iterator[tuple[Tenant, Tenant]]:
+    """One tenant at two daemons of one PostgreSQL. The second daemon stops at the end: otherwise it would run jobs of
+    the tests that come later, which count on the slots of one daemon."""
     here = site("postgres")
     second: Daemon = here.daemon()
     first = here.tenant()
-    return first, Tenant(second, first.name, first.token)
+    yield first, Tenant(second, first.name, first.token)
+    assert second.stop() == 0
 
 
 def test_the_same_key_gives_the_same_ids_at_every_daemon(pair: tuple[Tenant, Tenant]) -> None:
