@@ -20,7 +20,7 @@ from typing import Any, Final
 from starlette.routing import Route as Found
 from starlette.routing import Router
 
-from hipq.daemon.http import openapi
+from hipq.daemon.http import docs_page, openapi
 from hipq.daemon.http.add import Adding
 from hipq.daemon.http.fast_add import AtOnce
 from hipq.daemon.http.idempotency import Once
@@ -90,7 +90,7 @@ class Api:
 
     @cached_property
     def page(self) -> Reply:
-        return openapi.page(ROUTES)
+        return docs_page.page(ROUTES)
 
     def stop(self) -> None:
         """Those who follow events, or wait for results, are let go: the daemon is about to stop."""

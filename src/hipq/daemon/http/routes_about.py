@@ -75,8 +75,8 @@ _OPENAPI: Final = typed({"openapi": TEXT, "info": {"type": "object"}, "paths": {
 
 ROUTES: Final = (
     Route("GET", "/v1/{client}/queues", queues,
-          "Count jobs by type: those that wait, are scheduled, run, are retried, wait for an answer, and are done. "
-          "Of more than 100,000 that live, or that are done, the first are counted, and `more` is true.",
+          "Count jobs by type. There are those that wait, are scheduled, run, are retried, wait for an answer, and are "
+          "done. Of more than 100,000 that live, or that are done, the first are counted, and `more` is true.",
           (Gives(200, "The job types.", _QUEUES),), tag="queues"),
     Route("GET", "/v1/{client}/events", events, "Follow what happens to jobs, as server-sent events.",
           (Gives(200, "Events, until you leave.", TEXT, "text/event-stream"),),

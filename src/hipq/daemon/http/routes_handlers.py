@@ -166,13 +166,11 @@ def _several(name: str) -> tuple[Gives, ...]:
 
 
 ROUTES: Final = (
-    Route("POST", "/{client}/handler/add/{type}", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="seed"),
-    Route("POST", "/{client}/handler/add/{type}/add", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="seed"),
-    Route("POST", "/{client}/handler/del/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
-    Route("DELETE", "/{client}/handler/del/{type}", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
-    Route("POST", "/{client}/handler/del/{type}/delete", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
-    Route("DELETE", "/{client}/handler/del/{type}/delete", delete_handler, _DELETE, _GONE, query=_PURGE, tag="seed"),
-    Route("GET", "/{client}/handler/get/{type}", get_handler, _GET, _ONE, tag="seed"),
+    *(Route("POST", "/{client}/handler/add/{type}" + end, set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="handlers")
+      for end in ("", "/add")),
+    *(Route(method, "/{client}/handler/del/{type}" + end, delete_handler, _DELETE, _GONE, query=_PURGE, tag="handlers")
+      for end in ("", "/delete") for method in ("POST", "DELETE")),
+    Route("GET", "/{client}/handler/get/{type}", get_handler, _GET, _ONE, tag="handlers"),
     Route("GET", "/v1/{client}/handlers", list_handlers, "List the handlers of a tenant.", _several("handlers"),
           tag="handlers"),
     Route("PUT", "/v1/{client}/handlers/{type}", set_handler, _SET, _ONE, _ACCEPTS, _METHOD, tag="handlers"),

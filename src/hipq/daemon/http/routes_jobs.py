@@ -211,7 +211,7 @@ ROUTES: Final = (
         (when("dt", "Not before this moment: ISO 8601 with a time zone, or seconds since 1970."), PRIORITY,
          text("key", "The job's key, if it is one job.", names.KEY_LIMIT),
          job_type("then", "The type of a job that is added with the result of each, once it is ok."), WINDOWS),
-        (IDEMPOTENCY,), tag="seed", refuses=(409, 422, 429, 507), adds=True,
+        (IDEMPOTENCY,), refuses=(409, 422, 429, 507), adds=True,
     ),
     Route(
         "POST", "/v1/{client}/jobs", add_jobs,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -156,6 +156,19 @@ class Route(NamedTuple):
     def pattern(self) -> str:
         """As Starlette writes it: a key may have slashes in it, and comes last."""
         return self.path.replace("{key}", "{key:path}")
+
+    def parameters(self) -> Iterator[tuple[str, str, str, Schema]]:
+        """What a request says beside its body: where (path, query or header), the name, what it is, its schema."""
+        for name in re.findall(r"\{(\w+)\}", self.path):
+            yield "path", name, *PATH[name]
+        for where, several in (("query", self.query), ("header", self.headers)):
+            for one in several:
+                yield where, one.name, one.about, one.schema
+
+    def refusals(self) -> list[int]:
+        """The statuses of replies that are not what was wanted."""
+        known = {400, 408, 413, 415, 431, 503, *self.refuses} | (set() if self.who == "anybody" else {401, 404})
+        return sorted(known - {one.status for one in self.gives})
 
 
 def read_query(route: Route, text: bytes) -> dict[str, Any]:
