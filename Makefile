@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # Tests mostly wait, for processes and servers: more of them at once than there are cores.
 WORKERS ?= 6
+# They start thousands of processes, each of which would compile all of hipq again.
+unexport PYTHONDONTWRITEBYTECODE
 PYTEST = $(BIN)/python -m pytest -n $(WORKERS) --dist=worksteal
 # What needs no server and starts few processes.
 FAST = tests/job tests/contract/test_sqlite.py tests/engine tests/journal tests/requests
