@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from hipq.components import Components, Runner, Scheduler
-from hipq.components.store import RETRY_SECONDS
+from hipq.components import RETRY_SECONDS, Components, Runner, Scheduler
 from hipq.daemon.daemon import Daemon
 from hipq.errors import Invalid, NotFound
 from tests.daemon.working import add, daemon, ended, made, python, row

@@ -13,8 +13,8 @@ ROWS = re.findall(
     r"^\| ([^|]+) \| [^|]+ \| `(src/[^`]+)`(?: `(\w+)`)? \|$", (ROOT / "docs/glossary.md").read_text(), re.M
 )
 RETIRED = re.compile(r"\b(Hands|Hunger|Bell|Nursery|sysid|judging|calling off|strand|glance|Doorkeeper|luggage)\b")
-ITS_INTERFACE = "src/hipq/components/"
-"""The folder whose functions are named by the interface that it implements, `reserve_sysid` among them."""
+ITS_INTERFACE = "src/hipq/components.py"
+"""The file whose functions are named by the interface that it implements, `reserve_sysid` among them."""
 
 
 def names_in(path: Path) -> set[str]:
