@@ -37,3 +37,8 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal has no name
         return f"signal {number}"
+
+
+def how_ended(code: int) -> str:
+    """How a process ended, in words, from its exit code as `subprocess` has it."""
+    return f"was killed by {signal_name(-code)}" if code < 0 else f"exited with status {code}"

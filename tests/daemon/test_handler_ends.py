@@ -14,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from hipq.daemon.daemon import Daemon
-from hipq.sandbox.settings import languages
+from hipq.sandbox import languages
 from tests.daemon.api_serving import Tenant, site
 from tests.daemon.working import SETTINGS, add, daemon, ended, history, python, row
 from tests.engine.working import until

@@ -13,7 +13,7 @@ import pytest
 
 from hipq.sandbox import ContextSettings
 from hipq.sandbox.bubblewrap import covered
-from hipq.sandbox.hiding import cannot_hide
+from hipq.sandbox.interpreters import cannot_hide
 from tests.executors.running import ORDINARY, USERS, as_user
 
 LOOK = {

@@ -108,9 +108,8 @@ def test_a_daemon_that_is_killed_takes_everything_along(trust: bool, tmp_path: P
 STARTS_AND_DIES = """
 import os, signal, sys
 from hipq.sandbox import ContextSettings
-from hipq.sandbox.spawner import Spawner
-from hipq.sandbox.starting import start
-start(sys.argv[1], ContextSettings(scratch=int(sys.argv[2])), Spawner())
+from hipq.sandbox.starting import Spawner
+Spawner().start(sys.argv[1], ContextSettings(scratch=int(sys.argv[2])))
 os.kill(os.getpid(), signal.SIGKILL)
 """
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from hipq.sandbox import ContextPool, ContextSettings
-from hipq.sandbox.scratch import HELD, Scratch
+from hipq.sandbox.leftovers import HELD, Scratch
 
 KILLED = """
 import os, signal
-from hipq.sandbox.scratch import Scratch
+from hipq.sandbox.leftovers import Scratch
 scratch = Scratch()
 folder = scratch.folder()
 open(folder + "/file", "w").close()

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from hipq import config
 from hipq.errors import Invalid
-from hipq.sandbox.hiding import cannot_hide
+from hipq.sandbox.interpreters import cannot_hide
 from hipq.sandbox.settings import ContextSettings
 
 _SQLITE = "sqlite:///"

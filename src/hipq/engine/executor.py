@@ -6,15 +6,17 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from hipq.engine.launch import Launcher
-from hipq.executors.base import Runner
 from hipq.executors.execution import Execution
 from hipq.executors.processes import ForkServer, ForkServerGone
 from hipq.executors.threads import Threads
 from hipq.job.fault import Fault
 from hipq.job.run_result import Errored, GivenBack
+
+if TYPE_CHECKING:
+    from hipq.executors.tasks import Tasks
 
 
 class Executor(Protocol):
@@ -66,16 +68,16 @@ class LocalExecutor:
         self.broken = False
         self._threads = Threads(self._run, concurrency)
         self._children = Threads(self._run_in_child, concurrency, "hipq-child")
-        self._tasks: Runner | None = None
+        self._tasks: Tasks | None = None
 
     def launch(self, batch: Iterable[Execution]) -> None:
-        by_runner: dict[Runner, list[Execution]] = {}
+        by_runner: dict[Threads[Execution] | Tasks, list[Execution]] = {}
         for execution in batch:
             by_runner.setdefault(self._runner(execution), []).append(execution)
         for runner, some in by_runner.items():
             runner.launch(some)
 
-    def _runner(self, execution: Execution) -> Runner:
+    def _runner(self, execution: Execution) -> Threads[Execution] | Tasks:
         if execution.row.suspect or (execution.spec.process and not execution.only_decides):
             return self._children
         if execution.is_async and not execution.only_decides:
@@ -130,7 +132,7 @@ class LocalExecutor:
                 found.append(execution)
         return found
 
-    def _runners(self) -> list[Runner]:
+    def _runners(self) -> list[Threads[Execution] | Tasks]:
         return [runner for runner in (self._threads, self._children, self._tasks) if runner is not None]
 
     def unstarted(self) -> list[Execution]:

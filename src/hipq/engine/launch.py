@@ -132,7 +132,7 @@ class Launcher:
         self._end(execution, result)
 
     async def _run_async(self, execution: Execution, in_child: bool) -> None:
-        from hipq.executors.tasks import in_thread  # asyncio costs an import most programs can do without
+        from hipq.in_thread import in_thread  # asyncio costs an import most programs can do without
 
         execution.run.started = self._steady()
         if not in_child and self._shut(execution):

@@ -94,8 +94,6 @@ class Execution:
     def code(self) -> Callable[..., Any] | None:
         """The code that is to be called, if that is not the retry handler."""
         match self.row.phase:
-            case states.EXECUTING:
-                return self.spec.fn
             case states.ANSWERED:
                 return None if self.answer is None or self.answer.error else self.spec.answered
             case states.CANCELLING:

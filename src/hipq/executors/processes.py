@@ -20,12 +20,14 @@ import socket
 import struct
 import sys
 import threading
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Final, NoReturn
 
-from hipq.signals import signal_name
+from hipq.signals import how_ended
 
 Serve = Callable[[bytes, Callable[[], bool]], bytes]
 """Runs a job and says how it ended; it may ask whether the engine has told it to stop."""
@@ -33,7 +35,7 @@ Serve = Callable[[bytes, Callable[[], bool]], bytes]
 GRACE: Final = 5.0
 """Seconds a child has to stop when it is told to."""
 _DIED: Final = 1 << 63
-"""Set in a message's length when it is not a reply but the exit status of the child."""
+"""Set in a message's length when it is not a reply but the exit code of the child."""
 
 
 class ForkServerGone(Exception):
@@ -53,7 +55,7 @@ class ForkServer:
             self.pid = os.fork()
         if self.pid == 0:
             self._socket.close()
-            _serve_forks(theirs, serve)
+            _live(partial(_serve_forks, theirs, serve))
         theirs.close()
 
     @contextmanager
@@ -127,7 +129,7 @@ class Child:
     def exchange(self, request: bytes) -> bytes:
         """Send a job, wait for how it ended. ChildProcessError if the process died over it."""
         try:
-            self._connection.sendall(struct.pack("!Q", len(request)) + request)
+            _send(self._connection, request)
         except OSError:
             pass  # it died before it could read: what it left to read says how
         reply = self._receive()
@@ -137,21 +139,17 @@ class Child:
             self.kill()
         return reply
 
-    def _buried(self) -> None:
-        with self._lock:
-            self.dead = self._gone = True
-
     def _receive(self) -> bytes:
-        header = _read(self._connection, 8)
+        header, how = _read(self._connection, 8), "vanished"
         if len(header) == 8:
             (length,) = struct.unpack("!Q", header)
             body = _read(self._connection, length & ~_DIED)
             if not length & _DIED:
                 return body
-            self._buried()
-            raise ChildProcessError(f"the process that ran it {_how(int(body))}")
-        self._buried()
-        raise ChildProcessError("the process that ran it vanished")
+            how = how_ended(int(body))
+        with self._lock:
+            self.dead = self._gone = True
+        raise ChildProcessError(f"the process that ran it {how}")
 
     def end(self, turn: int, gently: bool) -> None:
         """End it and whatever it started, if it still runs that job: at once or, gently, tell it to stop and kill what
@@ -204,12 +202,6 @@ def _signal_group(pid: int, number: int) -> None:
             pass
 
 
-def _how(status: int) -> str:
-    if os.WIFSIGNALED(status):
-        return f"was killed by {signal_name(os.WTERMSIG(status))}"
-    return f"exited with status {os.waitstatus_to_exitcode(status)}"
-
-
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         try:
@@ -235,19 +227,21 @@ def _send(connection: socket.socket, body: bytes, flag: int = 0) -> None:
     connection.sendall(struct.pack("!Q", len(body) | flag) + body)
 
 
-def _serve_forks(engine: socket.socket, serve: Serve) -> NoReturn:
-    """The fork server's life, which must never end in the program it was forked from."""
+def _live(life: Callable[[], None]) -> NoReturn:
+    """Live the life of a forked process, which must never end in the program it was forked from."""
+    code = 0
     try:
-        _fork_on_request(engine, serve)
+        life()
+    except (BrokenPipeError, ConnectionResetError):
+        pass  # the engine is gone: nobody waits for it
     except BaseException:
-        import traceback
-
         traceback.print_exc()
+        code = 70
     finally:
-        os._exit(70)
+        os._exit(code)
 
 
-def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
+def _serve_forks(engine: socket.socket, serve: Serve) -> None:
     """Fork when asked, report the dead, end with the engine."""
     children: dict[int, socket.socket] = {}
     wake, woken = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -269,7 +263,7 @@ def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
         if not message:  # the engine closed us, or died
             for pid in children:
                 _signal_group(pid, signal.SIGKILL)
-            os._exit(0)
+            return
         connection = socket.socket(fileno=descriptors[0])
         pid = os.fork()
         if pid == 0:
@@ -278,7 +272,7 @@ def _fork_on_request(engine: socket.socket, serve: Serve) -> None:
             engine.close()
             for other in children.values():
                 other.close()
-            _live(connection, serve)
+            _live(partial(_serve_jobs, connection, serve))
         try:
             os.setpgid(pid, pid)  # here and in the child: whoever is first
         except OSError:
@@ -298,29 +292,20 @@ def _reap(children: dict[int, socket.socket]) -> None:
         pid, status = os.waitpid(dead.si_pid, 0)
         connection = children.pop(pid)
         try:
-            _send(connection, str(status).encode(), _DIED)
+            _send(connection, str(os.waitstatus_to_exitcode(status)).encode(), _DIED)
         except OSError:
             pass  # the engine has let go of it already
         connection.close()
 
 
-def _live(connection: socket.socket, serve: Serve) -> NoReturn:
-    """A child's life: one job after the other until the engine closes the socket."""
-    try:
-        os.setpgid(0, 0)
-        me = os.getpid()
-        _send(connection, str(me).encode())
-        while len(header := _read(connection, 8)) == 8:
-            reply = serve(_read(connection, struct.unpack("!Q", header)[0]), lambda: not _silent(connection))
-            _flush()
-            if os.getpid() != me:
-                os._exit(0)  # a process the handler forked came back here: the answer is not its to give
-            _send(connection, reply)
-        os._exit(0)
-    except (BrokenPipeError, ConnectionResetError):
-        os._exit(0)  # the engine is gone: nobody waits for it
-    except BaseException:
-        import traceback
-
-        traceback.print_exc()
-        os._exit(70)
+def _serve_jobs(connection: socket.socket, serve: Serve) -> None:
+    """Run one job after the other until the engine closes the socket."""
+    os.setpgid(0, 0)
+    me = os.getpid()
+    _send(connection, str(me).encode())
+    while len(header := _read(connection, 8)) == 8:
+        reply = serve(_read(connection, struct.unpack("!Q", header)[0]), lambda: not _silent(connection))
+        _flush()
+        if os.getpid() != me:
+            return  # a process the handler forked came back here: the answer is not its to give
+        _send(connection, reply)

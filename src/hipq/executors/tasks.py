@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import logging
 import os
 import threading
@@ -11,9 +10,9 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
 
 from hipq.executors.execution import Execution
-from hipq.job.run_result import RunResult
 
 DEAF = 5.0
 """Seconds without an answer after which the event loop counts as blocked."""
@@ -100,11 +99,9 @@ class Tasks:
 
     def unstarted(self) -> list[Execution]:
         found = []
-        while self._pending:
-            try:
+        with suppress(IndexError):
+            while True:
                 found.append(self._pending.popleft())
-            except IndexError:
-                break
         return found
 
     def abandon(self, execution: Execution) -> None:
@@ -133,25 +130,3 @@ class Tasks:
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(stop)
             self._thread.join(timeout=1)
-
-
-async def in_thread(judge: Callable[[], RunResult]) -> RunResult:
-    """Ask a retry handler, which is plain code, in a thread of its own: slow ones could fill a pool, which would be
-    waited for at the end."""
-    loop = asyncio.get_running_loop()
-    inside = contextvars.copy_context()  # the span it belongs to is in there
-    future: asyncio.Future[RunResult] = loop.create_future()
-
-    def done(result: RunResult) -> None:
-        if not future.done():
-            future.set_result(result)
-
-    def work() -> None:
-        result = inside.run(judge)
-        try:
-            loop.call_soon_threadsafe(done, result)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits for it
-
-    threading.Thread(target=work, name="hipq-judge", daemon=True).start()
-    return await future

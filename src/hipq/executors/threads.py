@@ -19,7 +19,8 @@ T = TypeVar("T", bound=Runnable)
 
 
 class Threads(Generic[T]):
-    """At most `concurrency` threads, started when there is work. One that outlives its job's time-out is replaced."""
+    """At most `concurrency` threads, started when there is work; each takes its next task itself. One that outlives its
+    job's time-out is replaced."""
 
     def __init__(self, run: Callable[[T], None], concurrency: int, name: str = "hipq") -> None:
         self._run = run
@@ -60,6 +61,7 @@ class Threads(Generic[T]):
                         return
 
     def unstarted(self) -> list[T]:
+        """Take back what has not been started."""
         found: list[T] = []
         while True:
             try:
@@ -69,12 +71,14 @@ class Threads(Generic[T]):
                 return found
 
     def abandon(self: Threads[Execution], execution: Execution) -> None:
+        """Start another thread beside one whose execution was abandoned: nothing can stop a thread."""
         with self._lock:
             if execution.run.is_under_way:
                 self._stuck.add(execution)
                 threading.Thread(target=self._work, name=f"{self._name}-handler", daemon=True).start()
 
     def stuck(self: Threads[Execution], steady: int) -> int:
+        """Abandoned executions that still run when they should not any more."""
         with self._lock:
             return sum(execution.is_stuck(steady) for execution in self._stuck)
 

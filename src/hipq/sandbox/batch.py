@@ -30,7 +30,7 @@ class ContextBatch:
 
     def run(self) -> list[ContextJob]:
         """Run the batch; returns the tasks that never began."""
-        output, since, used = Output(), time.monotonic(), self._context.used
+        output, since, used = Output(), time.monotonic(), self._context.loads
         try:
             wrong = self._context.prepare(self._handler, self._tasks[0].seconds, output)
             failed = _decided(JobReport("", 0), wrong) if wrong else None
@@ -77,7 +77,7 @@ class ContextBatch:
 
     def _one(self, task: ContextJob, output: Output, last: bool) -> bool:
         """Run one task; returns whether it began."""
-        since, first = 0.0, self._context.untried
+        since, first = 0.0, not self._context.ran
 
         def begun() -> None:
             nonlocal since

@@ -7,15 +7,16 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import msgspec
+
 from hipq.errors import CannotRun
 from hipq.sandbox.batch import ContextBatch
 from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone, Link
-from hipq.sandbox.messages import job, load, part
 from hipq.sandbox.output import Output
 from hipq.sandbox.process import Process
 from hipq.sandbox.settings import ContextSettings
-from hipq.sandbox.spawner import Spawner
+from hipq.sandbox.starting import Spawner
 
 _MOST_LOADED: Final = 100
 """Handlers a context may load before it is replaced."""
@@ -33,11 +34,10 @@ class Context:
         self._unwanted: set[str] = set()
         self._taken: set[str] = set()
         """The tasks of this batch that have begun, or are about to."""
-        self._numbers: dict[str, int] = {}
-        """Handler id -> its number in this context."""
-        self._versions: dict[str, str] = {}
-        """Job type -> the id of the handler that is loaded for it."""
-        self._loads = self._ran = 0
+        self.loaded: dict[str, tuple[str, int]] = {}
+        """Job type -> the id of the handler that is loaded for it, and its number in this context."""
+        self.loads = self.ran = 0
+        """Handlers that it was given to load, and jobs that it has run."""
         self._retired = False
         since = time.monotonic()
         self._process = Process(lang, settings, spawner)
@@ -71,34 +71,14 @@ class Context:
         return self._retired or self._process.ended
 
     @property
-    def used(self) -> bool:
-        """Whether it was given anything to run."""
-        return self._loads > 0
-
-    @property
-    def untried(self) -> bool:
-        """Whether it has run no job yet."""
-        return self._ran == 0
-
-    @property
     def spent(self) -> bool:
         """Whether it has run as many jobs as it may."""
-        return self._ran >= self._settings.most_tasks or self._loads >= _MOST_LOADED
-
-    @property
-    def loaded(self) -> list[str]:
-        """The job types whose handlers are loaded."""
-        return list(self._versions)
+        return self.ran >= self._settings.most_tasks or self.loads >= _MOST_LOADED
 
     @property
     def kept(self) -> int:
         """Bytes that it uses while it waits for its next batch."""
         return self._process.kept
-
-    @property
-    def pid(self) -> int:
-        """The interpreter's process id on this machine; 0 when it is gone."""
-        return self._process.pid
 
     def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
         """Run a batch, blocking, in the caller's thread. `started` is called as each task begins, `ended` exactly
@@ -160,32 +140,67 @@ class Context:
 
     def prepare(self, handler: Handler, seconds: float, output: Output) -> ContextReply | None:
         """Load the handler, if it is not loaded, and run its beforeEach. Returns the reply if that fails."""
-        if handler.id not in self._numbers:
-            if old := self._versions.pop(handler.type, ""):
-                self._link.tell(*part(self._lang, "forget", self._numbers.pop(old)))
-            self._loads += 1
-            reply = self._link.ask(*load(self._lang, self._loads, handler), seconds, output)
-            if reply.kind != "done" or not 200 <= reply.status <= 299:
+        known, number = self.loaded.get(handler.type, ("", 0))
+        if known != handler.id:
+            if known:
+                del self.loaded[handler.type]
+                self._link.tell(*_part(self._lang, "forget", number))
+            self.loads += 1
+            reply = self._link.ask(*_load(self._lang, self.loads, handler), seconds, output)
+            if not reply.is_ok:
                 return reply
-            self._numbers[handler.id] = self._loads
-            self._versions[handler.type] = handler.id
+            self.loaded[handler.type] = handler.id, self.loads
         if not handler.beforeEach:
             return None
-        reply = self._link.ask(*part(self._lang, "begin", self._numbers[handler.id]), seconds, output)
-        return None if reply.kind == "done" and 200 <= reply.status <= 299 else reply
+        reply = self._part("begin", handler, seconds, output)
+        return None if reply.is_ok else reply
 
     def execute(self, handler: Handler, task: ContextJob, output: Output, begun: Callable[[], None]) -> ContextReply:
-        number = self._numbers[handler.id]
+        message = _job(self._lang, self.loaded[handler.type][1], handler, task)
         try:
-            reply = self._link.ask(*job(self._lang, number, handler, task), task.seconds, output, begun)
+            reply = self._link.ask(*message, task.seconds, output, begun)
         finally:
             with self._lock:
                 self._current = ""
-        self._ran += 1
+        self.ran += 1
         if reply.retire or self._link.mute or (reply.kind == "exited" and self._lang != "shell"):
             self.retire()
         return reply
 
     def conclude(self, handler: Handler, seconds: float, output: Output) -> ContextReply:
         """Run the handler's afterEach."""
-        return self._link.ask(*part(self._lang, "end", self._numbers[handler.id]), seconds, output)
+        return self._part("end", handler, seconds, output)
+
+    def _part(self, what: str, handler: Handler, seconds: float, output: Output) -> ContextReply:
+        return self._link.ask(*_part(self._lang, what, self.loaded[handler.type][1]), seconds, output)
+
+
+# -- messages: a shell cannot read JSON, it gets words, and its sources where its payloads arrive ---------------------
+def _load(lang: str, number: int, handler: Handler) -> tuple[bytes, bytes]:
+    sources = (handler.before, handler.beforeEach, handler.body, handler.afterEach)
+    if lang == "shell":
+        encoded = [source.encode() for source in sources]
+        return _words("load", number, *map(len, encoded)), b"".join(encoded)
+    message = {"do": "load", "handler": number, "type": handler.type}
+    message |= dict(zip(("before", "beforeEach", "body", "afterEach"), sources, strict=True))
+    return msgspec.json.encode(message) + b"\n", b""
+
+
+def _job(lang: str, number: int, handler: Handler, task: ContextJob) -> tuple[bytes, bytes]:
+    payload = task.payload + b"\n"
+    if lang == "shell":
+        return _words("job", number, handler.type, task.attempt, len(task.payload), task.id), payload
+    message = {"do": "job", "handler": number, "id": task.id, "attempt": task.attempt, "size": len(task.payload)}
+    return msgspec.json.encode(message) + b"\n", payload
+
+
+def _part(lang: str, what: str, number: int) -> tuple[bytes, bytes]:
+    """A message about a handler: `what` is begin, end or forget."""
+    if lang == "shell":
+        return _words(what, number), b""
+    return msgspec.json.encode({"do": what, "handler": number}) + b"\n", b""
+
+
+def _words(*words: object) -> bytes:
+    """A line of words; the last may be anything but a line end."""
+    return "\t".join(str(word) for word in words).replace("\n", " ").encode("utf-8", "replace") + b"\n"

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import socket
 import ssl
-import threading
 from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
@@ -13,6 +11,7 @@ from typing import Final
 import httpcore2
 
 from hipq.errors import Invalid
+from hipq.in_thread import in_thread
 from hipq.sandbox.addresses import Allowed, resolve
 
 Pool = httpcore2.AsyncConnectionPool
@@ -35,7 +34,7 @@ class _Network(httpcore2.AnyIOBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        addresses = self._allowed.pick(host, await _in_thread(host, port))
+        addresses = self._allowed.pick(host, await in_thread(lambda: resolve(host, port)))
         for address in addresses[:-1]:
             try:
                 return await super().connect_tcp(address, port, timeout, local_address, socket_options)
@@ -63,34 +62,6 @@ def pool(allowed: Allowed, together: int) -> Pool:
 def _secure() -> ssl.SSLContext:
     """The TLS settings, made once because reading all certificates takes longer than a request."""
     return ssl.create_default_context()
-
-
-async def _in_thread(host: str, port: int) -> list[str]:
-    """Resolve a name in a thread, which is abandoned if it takes too long: the resolver cannot be interrupted."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[list[str]] = loop.create_future()
-
-    def answer(found: list[str] | None, error: Exception | None) -> None:
-        if future.done():
-            return
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(found or [])
-
-    def work() -> None:
-        found, wrong = None, None
-        try:
-            found = resolve(host, port)
-        except Exception as error:
-            wrong = error
-        try:
-            loop.call_soon_threadsafe(answer, found, wrong)
-        except RuntimeError:
-            pass  # nobody waits any more
-
-    threading.Thread(target=work, name="hipq-resolve", daemon=True).start()
-    return await future
 
 
 def why(error: BaseException) -> str:

@@ -44,6 +44,10 @@ class ContextReply(msgspec.Struct):
     """Whether the context should run nothing more."""
     data: bytes = b""
 
+    @property
+    def is_ok(self) -> bool:
+        return self.kind == "done" and 200 <= self.status <= 299
+
 
 class Gone(Exception):
     """The process died, or had to be killed, with the status of the job that ran in it."""
@@ -251,7 +255,7 @@ class Link:
             return ContextReply("exited", status=code)
         if code is None or code == 0:
             raise Gone(ERROR, "its process ended before it answered")
-        raise Gone(from_exit(code) if code > 0 else ERROR + min(-code, 99), f"its process {how(code)}")
+        raise Gone(from_exit(code), f"its process {how(code)}")
 
     def _fail(self, status: int, error: str) -> NoReturn:
         self._process.kill()

@@ -14,7 +14,7 @@ from hipq.sandbox.handler import Handler
 from hipq.sandbox.link import Gone
 from hipq.sandbox.output import Output, escaped
 from hipq.sandbox.settings import ContextSettings
-from hipq.sandbox.spawner import Spawner
+from hipq.sandbox.starting import Spawner
 
 CHECKED: Final = ("python", "node", "php")
 """The languages that parse all of a handler before they run any of it."""

@@ -11,11 +11,10 @@ from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.context import Context
 from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
 from hipq.sandbox.http import HttpRunner
-from hipq.sandbox.orphans import end_orphans
-from hipq.sandbox.scratch import sweep
-from hipq.sandbox.settings import ContextSettings, languages
-from hipq.sandbox.spawner import Spawner
-from hipq.sandbox.starting import SCARCE
+from hipq.sandbox.interpreters import languages
+from hipq.sandbox.leftovers import sweep
+from hipq.sandbox.settings import ContextSettings
+from hipq.sandbox.starting import SCARCE, Spawner
 
 SCARCE_SECONDS = 0.5
 """Seconds a worker thread rests after it could start no context: its jobs are given back, and would return at once."""
@@ -29,7 +28,6 @@ class ContextPool:
     def __init__(self, settings: ContextSettings) -> None:
         self._settings = settings
         sweep()
-        end_orphans()
         self._spawner = Spawner()
         self._http = HttpRunner(settings)
         self._changed = threading.Condition()
@@ -100,7 +98,7 @@ class ContextPool:
                 break
             unwanted += [task for task in left if not self._assign(task, context)]
             left = [task for task in left if task not in unwanted]
-            fresh, count = not context.used, len(left)
+            fresh, count = not context.loads, len(left)
             try:
                 left = context.run(handler, left, started, ended)
             finally:

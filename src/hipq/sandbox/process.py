@@ -8,19 +8,16 @@ import signal
 import subprocess
 import threading
 import time
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
-from hipq.sandbox.process_tree import ProcessUsage, at_rest, living, process_tree, shared_memory, usage
+from hipq.sandbox.process_tree import ProcessUsage, at_rest, process_tree, shared_memory, usage
 from hipq.sandbox.settings import ContextSettings
-from hipq.sandbox.spawner import Spawner
-from hipq.sandbox.starting import start
+from hipq.sandbox.starting import Spawner
 
 _GRACE: Final = 10.0
 """Seconds in which killed processes should be gone; then harder means are used."""
-
-
 MOST_FILES: Final = 100_000
 """Files in its scratch folders: even empty ones take memory, which no limit on bytes counts."""
 _SCRATCH: Final = ("/tmp", "/dev/shm")
@@ -28,7 +25,7 @@ _SETTLING: Final = 0.25
 """Seconds that processes started by a job may take to end after it."""
 
 
-class ScratchUse(msgspec.Struct):
+class ScratchUse(NamedTuple):
     """The use of /tmp and /dev/shm."""
 
     full: float = 0.0
@@ -42,7 +39,7 @@ class Process:
     """An interpreter that has begun to start. Its first reply says when it is ready."""
 
     def __init__(self, language: str, settings: ContextSettings, spawner: Spawner) -> None:
-        self._started = start(language, settings, spawner)
+        self._started = spawner.start(language, settings)
         self._scratch = spawner.scratch
         self._lock = threading.Lock()
         """Signals are sent and process ids given up under this lock: otherwise a signal could reach another process
@@ -91,33 +88,30 @@ class Process:
             return found
         return msgspec.structs.replace(found, memory=shared_memory(self._first))
 
-    def scratch(self) -> ScratchUse:
+    def scratch(self, pid: int = 0) -> ScratchUse:
         """The use of its scratch folders; zero if they cannot be read."""
-        return self._scratch_of(self.pid) if self._first_handle >= 0 else ScratchUse()
-
-    def _scratch_of(self, pid: int) -> ScratchUse:
-        used = ScratchUse()
         try:
-            for folder in _SCRATCH:
-                found = os.statvfs(f"/proc/{pid}/root{folder}")
-                used.full = max(used.full, 1 - found.f_bfree / max(found.f_blocks, 1))
-                used.bytes += (found.f_blocks - found.f_bfree) * found.f_frsize
-                used.files += found.f_files - found.f_ffree
+            if self._first_handle < 0:
+                return ScratchUse()
+            found = [os.statvfs(f"/proc/{pid or self.pid}/root{folder}") for folder in _SCRATCH]
         except OSError:
             return ScratchUse()
-        return used
+        return ScratchUse(
+            max(1 - one.f_bfree / max(one.f_blocks, 1) for one in found),
+            sum(one.f_files - one.f_ffree for one in found),
+            sum((one.f_blocks - one.f_bfree) * one.f_frsize for one in found),
+        )
 
     def freeze(self) -> bool:
         """Stop the process while it has nothing to do. False if jobs left processes or files behind that would
         disturb the next."""
-        found = process_tree(self._first)
-        pid = found[1] if len(found) > 1 else 0
-        end = time.monotonic() + _SETTLING
-        while len(found) > 2 and living(self._first) > 2 and time.monotonic() < end:
+        found, end = process_tree(self._first), time.monotonic() + _SETTLING
+        while len(found) > 2 and at_rest(self._first)[0] > 2 and time.monotonic() < end:
             time.sleep(0.001)  # the last command of a shell is just about to end
-        if not pid or not self._signal(pid, signal.SIGSTOP) or not self._signal_first(signal.SIGSTOP):
+        pid = found[1] if len(found) > 1 else 0
+        if not pid or not _signal(pid, signal.SIGSTOP) or not self._signal_first(signal.SIGSTOP):
             return False
-        left = self._scratch_of(pid) if self._first_handle >= 0 else ScratchUse()
+        left = self.scratch(pid)
         count, memory = at_rest(self._first)
         self.kept = memory + left.bytes
         return count == 2 and left.full < 0.5 and left.files < MOST_FILES / 2
@@ -125,7 +119,7 @@ class Process:
     def thaw(self) -> None:
         self._signal_first(signal.SIGCONT)
         if pid := self.pid:
-            self._signal(pid, signal.SIGCONT)
+            _signal(pid, signal.SIGCONT)
 
     def _signal_first(self, number: signal.Signals) -> bool:
         """Signal the first process in a sandbox, which runs as the handler's user, who can write to its memory. A
@@ -134,13 +128,6 @@ class Process:
             return True
         try:
             signal.pidfd_send_signal(self._first_handle, number)
-        except OSError:
-            return False
-        return True
-
-    def _signal(self, pid: int, number: signal.Signals) -> bool:
-        try:
-            os.kill(pid, number)
         except OSError:
             return False
         return True
@@ -171,10 +158,11 @@ class Process:
         self.kill()
         if self.wait(_GRACE) is None:
             for pid in reversed(process_tree(self._first)) if self._first else []:
-                self._signal(pid, signal.SIGKILL)
+                _signal(pid, signal.SIGKILL)
             self._started.popen.kill()
             self._started.popen.wait()
-        _gone(self._first_handle)
+        if self._first_handle >= 0:
+            _readable(self._first_handle, _GRACE)  # the kernel lets the first process inside end last
         with self._lock:
             self._closed = True
             for number in (
@@ -187,11 +175,12 @@ class Process:
             self._scratch.remove(self._started.folder)
 
 
-def _gone(handle: int) -> None:
-    """Wait until the first process inside has ended: the kernel lets it end last."""
-    if handle < 0:
-        return
-    _readable(handle, _GRACE)
+def _signal(pid: int, number: signal.Signals) -> bool:
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
 
 
 def _readable(number: int, seconds: float) -> bool:

@@ -34,18 +34,6 @@ def process_tree(first: int) -> list[int]:
     return found
 
 
-def living(first: int) -> int:
-    """How many of the processes are not zombies."""
-    return sum(_state(pid) not in ("Z", "X", "") for pid in process_tree(first))
-
-
-def _state(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (OSError, IndexError):
-        return ""
-
-
 def usage(first: int) -> ProcessUsage:
     """The resources in use. Shared memory is counted for each process: see `shared_memory`."""
     memory, cpu, pids = 0, 0.0, process_tree(first)
@@ -60,8 +48,8 @@ def usage(first: int) -> ProcessUsage:
 
 
 def at_rest(first: int) -> tuple[int, int]:
-    """How many of the processes are not zombies, and the memory of all. For stopped processes: one file of each is
-    read, because this is called after every batch."""
+    """How many of the processes are not zombies, and the memory of all. One file of each is read, because this is
+    called after every batch."""
     count = memory = 0
     for pid in process_tree(first):
         try:

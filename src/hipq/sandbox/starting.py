@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Final
 
@@ -15,9 +16,9 @@ import msgspec
 from hipq.errors import CannotRun
 from hipq.sandbox import system_calls
 from hipq.sandbox.bubblewrap import usable_sandbox
-from hipq.sandbox.interpreters import HERE, INSIDE, command, interpreter
-from hipq.sandbox.settings import ContextSettings, languages
-from hipq.sandbox.spawner import Spawner
+from hipq.sandbox.interpreters import HERE, INSIDE, command, interpreter, languages
+from hipq.sandbox.leftovers import Scratch
+from hipq.sandbox.settings import ContextSettings
 
 SCARCE: Final = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN})
 """Errors that mean that descriptors, memory or processes have run out for the moment."""
@@ -26,6 +27,52 @@ _RESERVED: Final = 1 << 30
 """Bytes of memory that node reserves when it starts, and never uses."""
 _CHANNEL: Final = "/channel"
 """Where PHP finds its channel, in a sandbox."""
+
+
+class Spawner:
+    """Starts processes in one thread, which lives as long as they may: the kernel ends them with the thread that
+    started them, not with its process."""
+
+    def __init__(self) -> None:
+        self.scratch = Scratch()
+        self._thread = ThreadPoolExecutor(1, "hipq-contexts")
+        self._thread.submit(bool)  # begins the thread now: later there may be no room for one
+
+    def start(self, language: str, settings: ContextSettings) -> Started:
+        """Start a process. CannotRun says what is missing on this machine."""
+        if not sys.platform.startswith("linux"):
+            raise CannotRun("handlers in code run on Linux only")
+        found = languages(settings)
+        if language not in found:
+            raise CannotRun(f"handlers in {language} need its interpreter, which is not installed here")
+        if "python" not in found:
+            raise CannotRun(f"{settings.interpreters.get('python', 'python')} is no Python, which starts every handler")
+        with ExitStack() as theirs, ExitStack() as ours:
+            plan = _Plan(language, found, settings, self.scratch, ours, theirs)
+            stdout, far_stdout = _pipe(ours, theirs)
+            stderr, far_stderr = _pipe(ours, theirs)
+            command = plan.trusted() if settings.trust else plan.sandboxed()
+
+            def begin() -> subprocess.Popen[bytes]:
+                return subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=far_stdout, stderr=far_stderr, env=plan.environment,
+                    pass_fds=plan.passed, cwd=plan.folder if settings.trust else "/", start_new_session=True,
+                )  # fmt: skip
+
+            try:
+                popen = self._thread.submit(begin).result()
+            except OSError as error:
+                if error.errno in SCARCE:
+                    raise
+                raise CannotRun(f"no process could be started for a handler in {language}: {error}") from None
+            for descriptor in (plan.asks, plan.answers, plan.payloads, stdout, stderr):
+                os.set_blocking(descriptor, False)
+            ours.pop_all()
+            return Started(popen, plan.asks, plan.answers, plan.payloads, stdout, stderr, plan.info, plan.folder)
+
+    def close(self) -> None:
+        """End the thread, and with it every process that still runs."""
+        self._thread.shutdown()
 
 
 class Started(msgspec.Struct):
@@ -45,63 +92,105 @@ class Started(msgspec.Struct):
     """A folder to be removed afterwards."""
 
 
-class _Channel(msgspec.Struct):
-    """The private channel and the payloads: the daemon's ends, and how the process gets its own."""
+class _Plan:
+    """How one process is started: its channel, and its command with environment and descriptors."""
 
-    asks: int
-    answers: int
-    payloads: int
-    far: list[int] = []
-    """The process's ends: requests, payloads, replies. Empty if they are named pipes."""
-    named: list[str] = []
-
-
-class _Plan(msgspec.Struct):
-    """The command to start, with its environment and descriptors."""
-
-    words: list[str]
-    environment: dict[str, str]
-    passed: list[int]
-    folder: str = "/"
-    info: int = -1
-
-
-def start(language: str, settings: ContextSettings, spawner: Spawner) -> Started:
-    """Start a process. CannotRun says what is missing on this machine."""
-    if not sys.platform.startswith("linux"):
-        raise CannotRun("handlers in code run on Linux only")
-    found = languages(settings)
-    if language not in found:
-        raise CannotRun(f"handlers in {language} need its interpreter, which is not installed here")
-    if "python" not in found:
-        raise CannotRun(f"{settings.interpreters.get('python', 'python')} is no Python, which starts every handler")
-    with ExitStack() as theirs, ExitStack() as ours:
-        folder = ""
+    def __init__(
+        self,
+        language: str,
+        found: dict[str, str],
+        settings: ContextSettings,
+        scratch: Scratch,
+        ours: ExitStack,
+        theirs: ExitStack,
+    ) -> None:
+        self._language, self._settings = language, settings
+        self._ours, self._theirs = ours, theirs
+        self._python = interpreter("python", found["python"])
+        self._program = interpreter(language, found[language])
+        self.info, self.folder = -1, ""
+        self.environment: dict[str, str] = {}
+        self.passed: list[int] = []
+        """The process's ends of its channel: requests, payloads, replies; and more descriptors that it gets."""
+        self._named: list[str] = []
+        """The channel's named pipes, if it has any."""
         if settings.trust or language == "php":
-            folder = spawner.scratch.folder()
-            ours.callback(spawner.scratch.remove, folder)
-        channel = _named(folder, ours) if language == "php" else _unnamed(ours, theirs)
-        stdout, far_stdout = _pipe(ours, theirs)
-        stderr, far_stderr = _pipe(ours, theirs)
-        make = _trusted if settings.trust else _sandboxed
-        plan = make(language, found, settings, channel, folder, ours, theirs)
+            self.folder = scratch.folder()
+            ours.callback(scratch.remove, self.folder)
+        if language == "php":
+            self._open_named()
+        else:
+            far_asks, self.asks = _pipe(theirs, ours)
+            far_payloads, self.payloads = _pipe(theirs, ours)
+            self.answers, far_answers = _pipe(ours, theirs)
+            self.passed = [far_asks, far_payloads, far_answers]
 
-        def begin() -> subprocess.Popen[bytes]:
-            return subprocess.Popen(
-                plan.words, stdin=subprocess.DEVNULL, stdout=far_stdout, stderr=far_stderr, env=plan.environment,
-                pass_fds=plan.passed, cwd=plan.folder, start_new_session=True,
-            )  # fmt: skip
+    def _open_named(self) -> None:
+        """A channel of named pipes for PHP, which cannot use a descriptor it did not open itself: not every PHP has
+        php://fd."""
 
-        try:
-            popen = spawner.start(begin)
-        except OSError as error:
-            if error.errno in SCARCE:
-                raise
-            raise CannotRun(f"no process could be started for a handler in {language}: {error}") from None
-        for descriptor in (channel.asks, channel.answers, channel.payloads, stdout, stderr):
-            os.set_blocking(descriptor, False)
-        ours.pop_all()
-        return Started(popen, channel.asks, channel.answers, channel.payloads, stdout, stderr, plan.info, folder)
+        def pipe(name: str, flags: int) -> int:
+            path = os.path.join(self.folder, name)
+            os.mkfifo(path)
+            os.chmod(path, 0o666)  # the process may be another user, but nobody else gets into the folder
+            descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._ours.callback(os.close, descriptor)
+            self._named.append(path)
+            return descriptor
+
+        # For reading and writing, because a pipe opened for writing alone would need a reader that is there already.
+        self.asks, self.payloads = pipe("asks", os.O_RDWR), pipe("payloads", os.O_RDWR)
+        self.answers = pipe("answers", os.O_RDONLY)
+
+    def trusted(self) -> list[str]:
+        self.environment = _environment(os.environ.get("PATH", _PATH), self.folder)
+        guard = [self._python.path, "-I", "-S", "-B", str(HERE / "guard.py"), str(os.getpid()), self.folder]
+        return [*guard, *self._launch(self._program.path, str(HERE), self.folder, None)]
+
+    def sandboxed(self) -> list[str]:
+        sandbox, settings = usable_sandbox(), self._settings
+        self.environment = _environment(_PATH, "/tmp")
+        launch = self._launch(self._program.inside, INSIDE, _CHANNEL, sandbox.user())
+        # no pipe: bubblewrap dies writing to one nobody reads, and its children stay for ever
+        self.info = self._file(b"", self._ours)
+        calls = self._file(system_calls.program(), self._theirs) if system_calls.program() else -1
+        binds = self._python.binds | self._program.binds | {str(HERE): INSIDE}
+        if self._language == "php":
+            binds["/etc/php"] = "/etc/php"  # which extensions it has
+        binds |= {path: f"{_CHANNEL}/{os.path.basename(path)}" for path in self._named}
+        options = sandbox.arguments(binds, settings.hidden, settings.scratch, settings.network, calls, self.info)
+        # In a file, not on its command line, which can be read from inside.
+        listed = self._file(b"".join(word.encode() + b"\0" for word in options), self._theirs)
+        return [sandbox.path, "--args", str(listed), "--", *launch]
+
+    def _launch(self, program: str, programs: str, channel: str, user: int | None) -> list[str]:
+        """The command that gives up what the handler must not have, and then becomes its interpreter."""
+        words = command(self._language, program, programs, self._settings.memory)
+        plan = {
+            "channel": list(self.passed),
+            "user": user,
+            "limits": self._limits(),
+            "command": [*words, channel] if self._named else words,
+        }
+        return [self._python.path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(plan)]
+
+    def _limits(self) -> dict[str, int]:
+        """The limits of each process. The use of all together is watched from outside."""
+        settings = self._settings
+        memory = settings.memory + (_RESERVED if self._language == "node" else 0)
+        limits = {"CORE": 0, "DATA": memory, "NOFILE": settings.files, "FSIZE": settings.scratch}
+        if not settings.trust:  # outside of a sandbox this would count all processes of the user
+            limits["NPROC"] = settings.processes
+            limits["MEMLOCK"] = 0  # MSG_ZEROCOPY's memory counts as locked, and as memory of no process
+        return limits
+
+    def _file(self, content: bytes, owner: ExitStack) -> int:
+        number = os.memfd_create("hipq")
+        owner.callback(os.close, number)
+        os.write(number, content)
+        os.lseek(number, 0, os.SEEK_SET)
+        self.passed.append(number)
+        return number
 
 
 def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
@@ -112,106 +201,6 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
     return reading, writing
 
 
-def _unnamed(ours: ExitStack, theirs: ExitStack) -> _Channel:
-    far_asks, asks = _pipe(theirs, ours)
-    far_payloads, payloads = _pipe(theirs, ours)
-    answers, far_answers = _pipe(ours, theirs)
-    return _Channel(asks, answers, payloads, [far_asks, far_payloads, far_answers])
-
-
-def _named(folder: str, ours: ExitStack) -> _Channel:
-    """A channel of named pipes for PHP, which cannot use a descriptor it did not open itself: not every PHP has
-    php://fd."""
-    found: dict[str, int] = {}
-    # Opened for reading and writing, because a pipe opened for writing alone would need a reader that is there already.
-    for name, flags in (("asks", os.O_RDWR), ("answers", os.O_RDONLY), ("payloads", os.O_RDWR)):
-        path = os.path.join(folder, name)
-        os.mkfifo(path)
-        os.chmod(path, 0o666)  # the process may be another user, but nobody else gets into the folder
-        found[name] = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
-        ours.callback(os.close, found[name])
-    named = [os.path.join(folder, name) for name in found]
-    return _Channel(found["asks"], found["answers"], found["payloads"], named=named)
-
-
-def _trusted(
-    language: str, found: dict[str, str], settings: ContextSettings, channel: _Channel, folder: str, *_: ExitStack
-) -> _Plan:
-    launch = _launch(language, found, settings, channel, str(HERE), folder, None)
-    guard = [launch[0], "-I", "-S", "-B", str(HERE / "guard.py"), str(os.getpid()), folder]
-    environment = _environment(os.environ.get("PATH", _PATH), folder)
-    return _Plan([*guard, *launch], environment, channel.far, folder)
-
-
-def _sandboxed(
-    language: str,
-    found: dict[str, str],
-    settings: ContextSettings,
-    channel: _Channel,
-    _folder: str,
-    ours: ExitStack,
-    theirs: ExitStack,
-) -> _Plan:
-    sandbox = usable_sandbox()
-    info = _file(b"", ours)  # no pipe: bubblewrap dies writing to one nobody reads, and its children stay for ever
-    calls = _file(system_calls.program(), theirs) if system_calls.program() else -1
-    binds = _binds(language, found) | {path: f"{_CHANNEL}/{os.path.basename(path)}" for path in channel.named}
-    options = sandbox.arguments(binds, settings.hidden, settings.scratch, settings.network, calls, info)
-    listed = _file(b"".join(word.encode() + b"\0" for word in options), theirs)
-    launch = _launch(language, found, settings, channel, INSIDE, _CHANNEL, sandbox.user())
-    # In a file, not on its command line, which can be read from inside.
-    words = [sandbox.path, "--args", str(listed), "--", *launch]
-    passed = [number for number in (*channel.far, info, calls, listed) if number >= 0]
-    return _Plan(words, _environment(_PATH, "/tmp"), passed, info=info)
-
-
 def _environment(path: str, folder: str) -> dict[str, str]:
     """The whole environment of a handler and of the sandbox around it. Nothing of the daemon's is in it."""
     return {"PATH": path, "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8"}
-
-
-def _binds(language: str, found: dict[str, str]) -> dict[str, str]:
-    """path outside -> path inside"""
-    binds = interpreter("python", found["python"]).binds | interpreter(language, found[language]).binds
-    if language == "php":
-        binds["/etc/php"] = "/etc/php"  # which extensions it has
-    return binds | {str(HERE): INSIDE}
-
-
-def _launch(
-    language: str,
-    found: dict[str, str],
-    settings: ContextSettings,
-    channel: _Channel,
-    programs: str,
-    channel_folder: str,
-    user: int | None,
-) -> list[str]:
-    program = interpreter(language, found[language])
-    words = command(language, program.path if settings.trust else program.inside, programs, settings.memory)
-    plan = {
-        "channel": channel.far,
-        "user": user,
-        "limits": _limits(language, settings),
-        "command": [*words, channel_folder] if channel.named else words,
-    }
-    path = interpreter("python", found["python"]).path
-    return [path, "-I", "-S", "-B", f"{programs}/launch.py", json.dumps(plan)]
-
-
-def _limits(language: str, settings: ContextSettings) -> dict[str, int]:
-    """The limits of each process. The use of all together is watched from outside."""
-    memory = settings.memory + (_RESERVED if language == "node" else 0)
-    limits = {"CORE": 0, "DATA": memory, "NOFILE": settings.files, "FSIZE": settings.scratch}
-    if not settings.trust:  # outside of a sandbox this would count all processes of the user
-        limits["NPROC"] = settings.processes
-        limits["MEMLOCK"] = 0  # MSG_ZEROCOPY's memory counts as locked, and as memory of no process
-    return limits
-
-
-def _file(content: bytes, owner: ExitStack) -> int:
-    number = os.memfd_create("hipq")
-    owner.callback(os.close, number)
-    os.write(number, content)
-    os.lseek(number, 0, os.SEEK_SET)
-    return number

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from hipq.signals import signal_name
+from hipq.signals import how_ended
 
 OK: Final = 200
 TOO_LARGE: Final = 413
 ERROR: Final = 500
 TIMED_OUT: Final = 504
 KILLED: Final = 509
-"""The status of a job that had to be killed, except for a time-out: `from_signal(SIGKILL)`."""
+"""The status of a job that had to be killed, except for a time-out: `ERROR` and the number of SIGKILL."""
 _DATA_ERROR: Final = 65
 _TRY_AGAIN: Final = 75
 """EX_DATAERR and EX_TEMPFAIL of sysexits.h: the two exit codes that say more than failure."""
@@ -25,11 +25,7 @@ def from_exit(code: int) -> int:
         return 400 + _DATA_ERROR
     if code == _TRY_AGAIN:
         return 100 + _TRY_AGAIN
-    return from_signal(code - 128) if 128 < code <= 192 else ERROR + min(abs(code), 99)
-
-
-def from_signal(number: int) -> int:
-    return ERROR + min(number, 99)
+    return ERROR + min(code - 128 if 128 < code <= 192 else abs(code), 99)
 
 
 def checked(status: object) -> tuple[int, str]:
@@ -43,8 +39,4 @@ def checked(status: object) -> tuple[int, str]:
 
 def how(returncode: int) -> str:
     """How a process ended, in words."""
-    if returncode < 0:
-        return f"was killed by {signal_name(-returncode)}"
-    if 128 < returncode <= 192:
-        return f"was killed by {signal_name(returncode - 128)}"
-    return f"exited with status {returncode}"
+    return how_ended(128 - returncode if 128 < returncode <= 192 else returncode)
