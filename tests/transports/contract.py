@@ -204,9 +204,9 @@ class StreamContract:
             server = f"127.0.0.1:{taken.getsockname()[1]}"
             where = address(link.url_at(server))
             sentence = f"{where}: nobody listens at {server} (connection refused)"
-            assert said(link.transport, where, link.checkpoints()) == {sentence}
+            assert said(where, link.checkpoints()) == {sentence}
         where = address(link.url_at("nowhere.invalid"))
-        assert said(link.transport, where, link.checkpoints()) == {f"{where}: {link.no_host}"}
+        assert said(where, link.checkpoints()) == {f"{where}: {link.no_host}"}
 
     def test_nothing_is_left_behind(self, link: Link, capfd: pytest.CaptureFixture[str]) -> None:
         def left() -> tuple[int, int]:
@@ -257,9 +257,7 @@ class GroupContract:
     """Of servers that know who has read what."""
 
     def test_another_group_sees_everything_for_itself(self, link: Link) -> None:
-        groups = [link.listening("a"), link.listening("another group")]
-        if link.reads_group:
-            groups.append(link.listening("a", group="b"))
+        groups = [link.listening("a"), link.listening("another group"), link.listening("a", group="b")]
         sent = fill(link.sender(), 3)
         for one in groups:
             assert bodies(drained(one, 3)) == sent

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from hipq import transports
 from hipq.errors import HipqError, TransportUnavailable
 from hipq.transports.address import Address, address
 from hipq.transports.base import Checkpoints, Message, Outgoing, Sender, Source
@@ -22,15 +23,11 @@ KEY = "key ü 1"
 class Link:
     """One place on a server that no other test uses, and all that a test has opened there."""
 
-    transport: ClassVar[Any]
-    """The module."""
     headers: ClassVar[Mapping[str, str]] = {"Traceparent": "00-1", "hipq-job": "7"}
     """Headers of a message that is sent."""
     ordered: ClassVar[bool] = True
     ordered_again: ClassVar[bool] = True
     """Whether messages keep their order when they come again."""
-    reads_group: ClassVar[bool] = True
-    """Whether a source itself reads the option `group` of its URL."""
     durable: ClassVar[bool] = True
     """Whether the server still has its messages after a restart."""
     quick: ClassVar[tuple[float, int, int]] = (0.1, 6, 20)
@@ -51,7 +48,7 @@ class Link:
     """What a source says of a server that was stopped."""
     first_lag: ClassVar[int | None] = 0
     """What a source that has received nothing yet says of its lag."""
-    no_host: ClassVar[str] = "there is no host nowhere.invalid"
+    no_host: ClassVar[str] = "there is no host nowhere.invalid, or its name cannot be looked up now"
 
     def __init__(self) -> None:
         self._opened: list[Sender | Source] = []
@@ -88,12 +85,12 @@ class Link:
         return address(self.url())
 
     def sender(self) -> Sender:
-        made: Sender = self.transport.sender(self.where)
+        made = transports.open_sender(self.where)
         self._opened.append(made)
         return made
 
     def source(self, group: str = "shop", /, **options: str) -> Source:
-        made: Source = self.transport.source(address(self.url(**options)), group, self.checkpoints())
+        made = transports.source(address(self.url(**options)), group, self.checkpoints())
         self._opened.append(made)
         return made
 
@@ -166,16 +163,17 @@ def eventually(ask: Callable[[], object], expected: object, seconds: float = 30)
     assert found == expected
 
 
-def said(transport: Any, where: Address, checkpoints: Checkpoints) -> set[str]:
+def said(where: Address, checkpoints: Checkpoints) -> set[str]:
     """What a sender and a source say of trouble; the password is nowhere, whichever way one looks."""
 
     def listen() -> None:
-        with closing(transport.source(where, "shop", checkpoints)) as source:
+        with closing(transports.source(where, "shop", checkpoints)) as source:
             source.receive(1, 1)
 
     sentences = set()
-    with closing(transport.sender(where)) as out:
-        for attempt in (lambda: out.send(Outgoing(b"x"), 5), listen):
+    with closing(transports.open_sender(where)) as out:
+        attempts: tuple[Callable[[], object], ...] = (lambda: out.send(Outgoing(b"x"), 5), listen)
+        for attempt in attempts:
             with pytest.raises(TransportUnavailable) as caught:
                 attempt()
             assert PASSWORD not in "".join(traceback.format_exception(caught.value)) + repr(caught.value)

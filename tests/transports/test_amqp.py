@@ -25,11 +25,8 @@ from pamqp.commands import Basic
 from pamqp.header import ContentHeader
 
 from hipq.errors import Invalid, TransportUnavailable
-from hipq.transports import amqp as transport
-from hipq.transports import amqp_sender
+from hipq.transports import amqp, check, open_sender, source
 from hipq.transports.address import Address, address
-from hipq.transports.amqp import AmqpSource, check, sender, source
-from hipq.transports.amqp_sender import AmqpSender
 from hipq.transports.base import Message, Outgoing, Sender, Source
 from tests.brokers.amqp import OwnRabbit, amqp_url
 from tests.transports.checkpoints import Nowhere
@@ -44,7 +41,7 @@ from tests.transports.contract import (
 from tests.transports.link import PASSWORD, Link, drained, held, said
 
 
-def listen(where: Address) -> AmqpSource:
+def listen(where: Address) -> Source:
     return source(where, "shop", Nowhere())
 
 
@@ -68,7 +65,7 @@ def where() -> Iterator[Address]:
 
 
 def told(where: Address) -> set[str]:
-    return said(transport, where, Nowhere())
+    return said(where, Nowhere())
 
 
 def delete_queue(name: str) -> None:
@@ -82,7 +79,6 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 class AmqpLink(Link):
-    transport: ClassVar = transport
     headers: ClassVar = {"Traceparent": "00-1", "hipq-job": "7\n"}
     acknowledged = (0, 1, 4)  # two in one word, one by itself
     no_host = "there is no host nowhere.invalid:5672, or its name cannot be looked up now"
@@ -100,7 +96,7 @@ class AmqpLink(Link):
     def sender(self) -> Sender:
         if not self.through:
             return super().sender()
-        self._opened.append(made := sender(address(f"{self.through}/{self.name}")))
+        self._opened.append(made := open_sender(address(f"{self.through}/{self.name}")))
         return made
 
     def put_odd(self) -> list[tuple[bytes, dict[str, str]]]:
@@ -132,7 +128,7 @@ class TestContract(StreamContract, HoldContract, CrashContract, LagContract, Sha
 
     @pytest.fixture
     def own(self, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[AmqpLink, OwnRabbit]]:
-        monkeypatch.setattr(amqp_sender, "RESTART_SECONDS", 60.0)  # on a busy machine its queues take long to be back
+        monkeypatch.setattr(amqp, "RESTART_SECONDS", 60.0)  # on a busy machine its queues take long to be back
         with OwnRabbit() as server, closing(AmqpLink(server.url)) as link:
             yield link, server
 
@@ -149,7 +145,7 @@ class TestContract(StreamContract, HoldContract, CrashContract, LagContract, Sha
 
 
 def test_a_key_too_long_for_a_correlation_id_goes_along_as_a_header(where: Address) -> None:
-    one, out = listen(where), sender(where)
+    one, out = listen(where), open_sender(where)
     out.send(Outgoing(b"", "ü" * 200), 5)
     assert one.receive(10, 5)[0].key == "ü" * 200
     one.close()
@@ -190,7 +186,7 @@ def test_an_exchange_gets_the_name_as_routing_key(where: Address) -> None:
 
     one = listen(where)
     ask(amqp_url(), bind)
-    out = sender(where._replace(name="orders.new", options={"exchange": exchange}))
+    out = open_sender(where._replace(name="orders.new", options={"exchange": exchange}))
     out.send(Outgoing(b"1"), 5)
     assert [(message.body, message.subject) for message in drained(one, 1)] == [(b"1", "orders.new")]
     one.close()
@@ -202,7 +198,7 @@ def test_a_queue_that_is_there_is_taken_as_it_is(where: Address) -> None:
         await channel.queue_declare(where.name, durable=False, arguments={"x-max-length": 5})
 
     ask(amqp_url(), declare)
-    one, out = listen(where), sender(where)
+    one, out = listen(where), open_sender(where)
     out.send(Outgoing(b"1"), 5)
     assert len(drained(one, 1)) == 1
     one.close()
@@ -213,7 +209,7 @@ def test_a_queue_that_is_there_is_taken_as_it_is(where: Address) -> None:
 
 
 def test_prefetch_is_how_many_a_source_may_hold(where: Address) -> None:
-    greedy, other, out = listen(where._replace(options={"prefetch": "10"})), listen(where), sender(where)
+    greedy, other, out = listen(where._replace(options={"prefetch": "10"})), listen(where), open_sender(where)
     for number in range(100):
         out.send(Outgoing(b"%d" % number), 5)
     mine = held(greedy, 10, 50)
@@ -281,7 +277,7 @@ def test_a_routing_key_that_is_not_text_does_not_stop_the_queue(where: Address) 
     ids=["key", "header", "name"],
 )
 def test_what_amqp_cannot_carry_is_refused(where: Address, message: Outgoing, sentence: str) -> None:
-    one, out = listen(where), sender(where)
+    one, out = listen(where), open_sender(where)
     with pytest.raises(Invalid, match=f"{where.name}: {sentence}$"):
         out.send(message, 5)
     out.send(Outgoing(b"fine"), 5)
@@ -349,7 +345,7 @@ class Wall:
 def test_a_server_that_is_back_may_not_have_its_queues_at_once(where: Address) -> None:
     """RabbitMQ lets clients in before its queues are there again: played by a queue that is away for a while."""
     wall = Wall()
-    out = sender(address(f"{wall.url}/{where.name}"))
+    out = open_sender(address(f"{wall.url}/{where.name}"))
     listen(where).close()
     out.send(Outgoing(b"before"), 20)
 
@@ -366,11 +362,12 @@ def test_a_server_that_is_back_may_not_have_its_queues_at_once(where: Address) -
     wall.close()
 
 
-def _sent_at_last(out: AmqpSender, body: bytes) -> None:
+def _sent_at_last(out: Sender, body: bytes) -> None:
     """The first attempt may meet the connection that broke; no attempt is told that there is no such queue."""
     with suppress(TransportUnavailable):
-        return out.send(Outgoing(body), 20)
-    return out.send(Outgoing(body), 20)
+        out.send(Outgoing(body), 20)
+        return
+    out.send(Outgoing(body), 20)
 
 
 def test_a_source_says_so_when_its_queue_is_deleted(where: Address) -> None:
@@ -387,7 +384,7 @@ def test_a_source_says_so_when_its_queue_is_deleted(where: Address) -> None:
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 def test_a_queue_or_an_exchange_that_is_not_there_cannot_be_sent_to(where: Address) -> None:
-    out, other = sender(where), sender(where._replace(options={"exchange": "hipq-test-none"}))
+    out, other = open_sender(where), open_sender(where._replace(options={"exchange": "hipq-test-none"}))
     with pytest.raises(TransportUnavailable, match=f"{where.name}: nobody would get it: no queue has this name, or is"):
         out.send(Outgoing(b""), 5)
     listen(where).close()
@@ -407,7 +404,7 @@ def test_a_full_queue_does_not_take_more(where: Address) -> None:
         await channel.queue_declare(where.name, durable=True, arguments=limits)
 
     ask(amqp_url(), declare)
-    out = sender(where)
+    out = open_sender(where)
     out.send(Outgoing(b""), 5)
     with pytest.raises(
         TransportUnavailable, match=r"the server did not take the message \(nack\): its queue may be full$"
@@ -460,7 +457,7 @@ def test_who_may_not_come_in_is_told_so() -> None:
 )
 def test_a_url_that_can_never_work_is_refused(url: str, sentence: str) -> None:
     where = address(url)
-    for refused in (check, sender, listen):
+    for refused in (check, open_sender, listen):
         with pytest.raises(Invalid) as caught:
             refused(where)
         assert str(caught.value) == f"{where}: {sentence}"
@@ -468,7 +465,7 @@ def test_a_url_that_can_never_work_is_refused(url: str, sentence: str) -> None:
 
 def test_the_usual_virtual_host_has_two_names(where: Address) -> None:
     check(address("amqps://me:x@[::1]:5671/vhost/queue?group=g&prefetch=5&exchange=e"))
-    one, out = listen(address(f"{amqp_url()}/%2F/{where.name}")), sender(where)
+    one, out = listen(address(f"{amqp_url()}/%2F/{where.name}")), open_sender(where)
     out.send(Outgoing(b"1"), 5)
     assert len(drained(one, 1)) == 1
     one.close()

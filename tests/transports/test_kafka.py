@@ -22,11 +22,10 @@ import pytest
 from confluent_kafka import Producer
 
 from hipq.errors import HipqError, Invalid, TransportUnavailable
-from hipq.transports import address, kafka, kafka_client
-from hipq.transports.base import Checkpoints, Message, Outgoing
-from hipq.transports.kafka import KafkaSource, check, sender, source
+from hipq.transports import address, check, kafka, kafka_client, open_sender, source
+from hipq.transports.base import Checkpoints, Message, Outgoing, Sender, Source
+from hipq.transports.kafka import give_up
 from hipq.transports.kafka_client import settings
-from hipq.transports.kafka_sender import KafkaSender, give_up
 from tests.brokers.kafka import (
     FORBIDDEN,
     UNKNOWN_TOPIC,
@@ -68,13 +67,13 @@ class Opened:
     """What a test opens, closed after it."""
 
     def __init__(self) -> None:
-        self._all: list[KafkaSender | KafkaSource] = []
+        self._all: list[Sender | Source] = []
 
-    def sender(self, url: str) -> KafkaSender:
-        self._all.append(one := sender(address(with_options(url, "reconnect.backoff.max.ms=100"))))
+    def sender(self, url: str) -> Sender:
+        self._all.append(one := open_sender(address(with_options(url, "reconnect.backoff.max.ms=100"))))
         return one
 
-    def source(self, url: str, group: str, more: str = "") -> KafkaSource:
+    def source(self, url: str, group: str, more: str = "") -> Source:
         options = QUICK if is_mock(url) else "heartbeat.interval.ms=100"
         self._all.append(one := source(address(with_options(url, options + more)), group, NO_PLACES))
         return one
@@ -91,7 +90,7 @@ def opened() -> Iterator[Opened]:
     opened.close()
 
 
-def drain(source: KafkaSource, count: int, seconds: float = 30, done: bool = True) -> list[Message]:
+def drain(source: Source, count: int, seconds: float = 30, done: bool = True) -> list[Message]:
     """Receive until there are so many; what is there too soon would be too many."""
     got: list[Message] = []
     until = time.monotonic() + seconds
@@ -108,7 +107,7 @@ def bodies(messages: Sequence[Message]) -> list[bytes]:
     return [one.body for one in messages]
 
 
-def send_all(sender: KafkaSender, *messages: bytes, key: str = "") -> None:
+def send_all(sender: Sender, *messages: bytes, key: str = "") -> None:
     for body in messages:
         sender.send(Outgoing(body, key), 10)
 
@@ -135,7 +134,6 @@ def numbers(count: int) -> list[bytes]:
 class KafkaLink(Link):
     """A topic with one partition."""
 
-    transport: ClassVar = kafka
     headers: ClassVar = {"hipq-job": "7", "Trace": "ü, ö"}
     quick = (0.1, 5, 15)
     broke = gone = GONE
@@ -418,7 +416,7 @@ def said(*urls: str) -> list[HipqError]:
     """What a sender says of each, and then what a source says of each; all at once, since they take their time."""
 
     def send(url: str) -> HipqError:
-        out = sender(address(url))
+        out = open_sender(address(url))
         with pytest.raises(HipqError) as caught:
             out.send(Outgoing(b"x"), 1)
         out.close()
@@ -491,8 +489,8 @@ def test_no_password_is_shown_and_nothing_is_written_to_standard_error(
         ("kafka://b/t?session.timeout.ms=soon", 'Invalid value for configuration property "session.timeout.ms"'),
         ("kafka://b/t?ssl.key.password=sesame&enable.auto.commit=true", "the option enable.auto.commit cannot be set"),
         ("kafka://b/t?bootstrap.servers=other", "the option bootstrap.servers cannot be set here"),
-        ("kafka://b:99999/t", "'b:99999' is no host, nor host:port"),
-        ("kafka://b,,c/t", "'' is no host, nor host:port"),
+        ("kafka://b:99999/t", "'b:99999' is no server; one looks like server:9092"),
+        ("kafka://b,,c/t", "'' is no server; one looks like server:9092"),
         ("kafka://b/^t", "a topic's name has letters, digits, dots, dashes and underscores, 249 at most"),
     ],
 )
@@ -517,7 +515,7 @@ def test_good_urls_are_accepted_whether_or_not_anybody_listens() -> None:
 def test_a_forked_child_ends_and_the_parent_goes_on(
     topic: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.transports.kafka_sender.CLOSE_SECONDS", 60.0)
+    monkeypatch.setattr("hipq.transports.kafka.CLOSE_SECONDS", 60.0)
     out = opened.sender(topic)
     send_all(out, b"1")
     gc.collect()  # what other tests left

@@ -17,7 +17,7 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
-from hipq import Hipq
+from hipq import Hipq, transports
 from hipq.answers.checkpoints import StoredCheckpoints
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, kinesis, kinesis_shares
@@ -69,12 +69,12 @@ def _address(name: str, endpoint: str = "", **options: object) -> str:
 
 
 def _sender(name: str, endpoint: str = "") -> closing[Any]:
-    return closing(kinesis.sender(address(_address(name, endpoint))))
+    return closing(transports.open_sender(address(_address(name, endpoint))))
 
 
 def _source(name: str, checkpoints: Checkpoints | None = None, endpoint: str = "", **options: object) -> closing[Any]:
     return closing(
-        kinesis.source(address(_address(name, endpoint, **options)), "group", checkpoints or MemoryCheckpoints())
+        transports.source(address(_address(name, endpoint, **options)), "group", checkpoints or MemoryCheckpoints())
     )
 
 
@@ -98,7 +98,6 @@ def _some(source: Source, count: int, seconds: float = 30) -> list[Message]:
 class KinesisLink(Link):
     """A stream with one shard."""
 
-    transport: ClassVar = kinesis
     headers: ClassVar = {"hipq-key": "key ü 1", "hipq-job": "7", "Traceparent": "0"}
     durable = False
     quick = (0.5, 1, 3)
@@ -191,11 +190,12 @@ from hipq.answers import checkpoints as claims
 from hipq.answers.checkpoints import StoredCheckpoints
 from hipq.stores.open import open_store
 from hipq.transports import address, kinesis, kinesis_shares
+from hipq import transports
 
 kinesis_shares.LOOK_SECONDS = 0.2
 claims.SECONDS = float(sys.argv[4])
 checkpoints = StoredCheckpoints(open_store(sys.argv[1]), "stream")
-source = kinesis.source(address(sys.argv[2]), "group", checkpoints)
+source = transports.source(address(sys.argv[2]), "group", checkpoints)
 while True:
     messages = source.receive(4, 5)
     source.done(messages)
@@ -344,7 +344,7 @@ def test_what_a_source_had_that_is_gone_is_taken_over(pair: str, monkeypatch: py
     checkpoints = MemoryCheckpoints()
     other = checkpoints.others()
     with _source(pair, checkpoints) as stays:
-        gone = kinesis.source(address(_address(pair)), "group", other)
+        gone = transports.source(address(_address(pair)), "group", other)
         _until(lambda: len(checkpoints.mine()) == len(other.mine()) == 1, stays, gone)
         for part, (position, owner) in checkpoints.notes.items():  # its claims end; it never says goodbye
             checkpoints.notes[part] = (position, None if owner is other else owner)
@@ -522,8 +522,8 @@ def _fails(work: Callable[[], Any], kind: type[HipqError], says: str, within: fl
 def test_a_sender_and_a_source_say_what_is_wrong(endpoint: str, says: str) -> None:
     url = _address("s", endpoint).replace("kinesis://", f"kinesis://KEY:{SECRET.replace('/', '%2F')}@/")
     with (
-        closing(kinesis.sender(address(url))) as sender,
-        closing(kinesis.source(address(url), "group", MemoryCheckpoints())) as source,
+        closing(transports.open_sender(address(url))) as sender,
+        closing(transports.source(address(url), "group", MemoryCheckpoints())) as source,
     ):
         _fails(lambda: sender.send(Outgoing(b"x"), 5), TransportUnavailable, says)
         _fails(lambda: source.receive(10, 1), TransportUnavailable, says)

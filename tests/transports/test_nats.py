@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
@@ -18,10 +18,10 @@ import pytest
 from nats.js import JetStreamContext
 
 from hipq.errors import Invalid, TransportUnavailable
-from hipq.transports import nats as transport
+from hipq.transports import check, open_sender, source
 from hipq.transports.address import Address, address
 from hipq.transports.base import Message, Outgoing, Source, quoted
-from hipq.transports.nats import NatsSource, check, sender, source
+from hipq.transports.nats import NatsSource
 from tests.brokers.nats import OwnNats, nats_url
 from tests.transports.checkpoints import Nowhere
 from tests.transports.contract import (
@@ -40,7 +40,7 @@ def at(server: str, subject: str, **options: object) -> Address:
     return address(f"{server}/{subject}" + (f"?{urlencode(options)}" if options else ""))
 
 
-def listen(where: Address, group: str = "shop") -> NatsSource:
+def listen(where: Address, group: str = "shop") -> Source:
     return source(where, group, Nowhere())
 
 
@@ -64,7 +64,7 @@ def where() -> Iterator[Address]:
 
 
 def told(where: Address) -> set[str]:
-    return said(transport, where, Nowhere())
+    return said(where, Nowhere())
 
 
 def delete_streams(word: str) -> None:
@@ -82,12 +82,9 @@ pytestmark = pytest.mark.usefixtures("nothing_left")
 
 
 class NatsLink(Link):
-    transport: ClassVar = transport
     ordered_again = False
-    reads_group = False
     broke = r": the connection broke$"
     gone = Link.gone + "|nats: connection closed"  # a sender may not have noticed yet
-    no_host = "there is no host nowhere.invalid, or its name cannot be looked up now"
 
     def __init__(self, server: str = "") -> None:
         super().__init__()
@@ -131,7 +128,7 @@ class NatsLink(Link):
 class TestContract(
     StreamContract, HoldContract, CrashContract, GroupContract, LagContract, SharingContract, HangingContract
 ):
-    unknown = "no receipt within 1 s; whether the message was stored is not known"
+    unknown = "not confirmed within 1 s; whether the message was stored is not known"
 
     kind, server = NatsLink, OwnNats
 
@@ -145,7 +142,7 @@ class TestContract(
 
 
 def test_a_key_in_the_headers_is_left_as_it_is(where: Address) -> None:
-    one, out = listen(where), sender(where)
+    one, out = listen(where), open_sender(where)
     out.send(Outgoing(b"", "partition", {"hipq-key": "mine"}), 5)
     assert one.receive(10, 5)[0].key == "mine"
     one.close()
@@ -154,7 +151,7 @@ def test_a_key_in_the_headers_is_left_as_it_is(where: Address) -> None:
 
 def test_while_a_transaction_takes_its_time_nobody_else_gets_its_messages(where: Address) -> None:
     where = where._replace(options={"ack_wait": "2"})
-    slow, other, out = listen(where), listen(where), sender(where)
+    slow, other, out = listen(where), listen(where), open_sender(where)
     out.send(Outgoing(b"1"), 5)
     held = slow.receive(10, 5)
     assert len(held) == 1
@@ -169,7 +166,7 @@ def test_a_group_may_listen_to_several_subjects_of_one_stream(where: Address) ->
     everything = listen(where._replace(name=f"{word}.>"))  # this makes the stream
     ins, outs = listen(where), listen(where._replace(name=f"{word}.out"))
     for name in ("in", "out"):
-        out = sender(where._replace(name=f"{word}.{name}"))
+        out = open_sender(where._replace(name=f"{word}.{name}"))
         out.send(Outgoing(name.encode()), 5)
         out.close()
     assert [message.body for message in drained(ins, 1)] == [b"in"]
@@ -183,8 +180,9 @@ def test_a_group_may_listen_to_several_subjects_of_one_stream(where: Address) ->
 def test_a_message_sent_for_a_pull_while_its_source_closes_is_given_back_at_once(
     where: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, out = listen(where), sender(where)
+    one, out = listen(where), open_sender(where)
     assert one.receive(10, 0) == []
+    assert isinstance(one, NatsSource)
     client, late = one._connection.client, list[Any]()
     process = client._process_msg
 
@@ -209,7 +207,7 @@ def test_a_message_sent_for_a_pull_while_its_source_closes_is_given_back_at_once
 # -- bad messages ------------------------------------------------------------------------------------------------------
 def test_a_subject_that_is_not_text_does_not_stop_the_stream(where: Address) -> None:
     word = where.name.partition(".")[0]
-    one, out = listen(where._replace(name=f"{word}.>")), sender(where)
+    one, out = listen(where._replace(name=f"{word}.>")), open_sender(where)
     parts = urlsplit(nats_url())
     with socket.create_connection((parts.hostname or "", parts.port or 4222)) as conn:
         conn.sendall(b"CONNECT {}\r\nPUB %s.\xff 6\r\npoison\r\nPING\r\n" % word.encode())
@@ -241,7 +239,7 @@ def _until_pong(conn: socket.socket) -> None:
     ids=["too big", "too big with headers", "two lines", "header name"],
 )
 def test_what_nats_cannot_carry_is_refused(where: Address, message: Outgoing, sentence: str) -> None:
-    one, out = listen(where), sender(where)
+    one, out = listen(where), open_sender(where)
     with pytest.raises(Invalid, match=f"^{where}: .*{sentence}"):
         out.send(message, 5)
     out.send(Outgoing(b"fine"), 5)
@@ -272,7 +270,7 @@ def test_a_source_says_so_when_its_consumer_is_deleted(where: Address) -> None:
 
 # -- errors ------------------------------------------------------------------------------------------------------------
 def test_a_subject_without_a_stream_cannot_be_sent_to(where: Address) -> None:
-    out = sender(where)
+    out = open_sender(where)
     with pytest.raises(TransportUnavailable, match=f"^{where}: no JetStream stream takes subject {where.name}: create"):
         out.send(Outgoing(b""), 5)
     listen(where).close()
@@ -285,7 +283,7 @@ def test_a_stream_that_is_named_must_be_there_and_take_the_subject(where: Addres
     with pytest.raises(TransportUnavailable, match=f"^{where}: there is no stream hipq-test-none: create it"):
         listen(named)
     listen(where).close()
-    out = sender(named)
+    out = open_sender(named)
     with pytest.raises(TransportUnavailable, match=f"^{where}: the stream did not take it: expected stream does not"):
         out.send(Outgoing(b""), 5)
     out.close()
@@ -298,7 +296,7 @@ def test_who_may_not_come_in_and_who_may_not_send_is_told_so() -> None:
     )
     with OwnNats(settings) as server:
         host = urlsplit(server.url).netloc
-        out = sender(address(f"nats://me:{PASSWORD}@{host}/orders"))
+        out = open_sender(address(f"nats://me:{PASSWORD}@{host}/orders"))
         listen(address(f"nats://me:{PASSWORD}@{host}/orders")).close()
         out.send(Outgoing(b""), 5)
         out.close()
@@ -372,7 +370,7 @@ def test_a_server_without_jetstream_is_told_apart() -> None:
 )
 def test_a_url_that_can_never_work_is_refused(url: str, sentence: str) -> None:
     where = address(url)
-    for refused in (check, sender, listen):
+    for refused in (check, open_sender, listen):
         with pytest.raises(Invalid) as caught:
             refused(where)
         assert str(caught.value) == f"{where}: {sentence}"
@@ -381,4 +379,4 @@ def test_a_url_that_can_never_work_is_refused(url: str, sentence: str) -> None:
 def test_a_url_may_name_several_subjects_to_listen_to_and_one_to_send_to() -> None:
     check(address("nats://h1:1,h2,[::1]:4/a.*.b.>?group=g&stream=S&ack_wait=2&tls=true&token=t"))
     with pytest.raises(Invalid, match=r"messages are sent to one subject, without \* and >$"):
-        sender(address("nats://a.*"))
+        open_sender(address("nats://a.*"))

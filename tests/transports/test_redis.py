@@ -16,12 +16,10 @@ from uuid import uuid4
 import pytest
 import redis
 
+from hipq import transports
 from hipq.errors import HipqError, Invalid, TransportUnavailable
-from hipq.transports import redis as transport
 from hipq.transports.address import address
-from hipq.transports.base import Outgoing
-from hipq.transports.redis import RedisSource
-from hipq.transports.redis_sender import RedisSender
+from hipq.transports.base import Outgoing, Sender, Source
 from tests.brokers.redis import OwnRedis, redis_url
 from tests.transports.contract import (
     CrashContract,
@@ -42,14 +40,14 @@ class NoPlaces:
 
 
 @contextmanager
-def sender_of(url: str) -> Iterator[RedisSender]:
-    with closing(transport.sender(address(url))) as sender:
+def sender_of(url: str) -> Iterator[Sender]:
+    with closing(transports.open_sender(address(url))) as sender:
         yield sender
 
 
 @contextmanager
-def source_of(url: str, group: str = "shop") -> Iterator[RedisSource]:
-    with closing(transport.source(address(url), group, NoPlaces())) as source:
+def source_of(url: str, group: str = "shop") -> Iterator[Source]:
+    with closing(transports.source(address(url), group, NoPlaces())) as source:
         yield source
 
 
@@ -76,7 +74,7 @@ def raw(url: str = "") -> Iterator[Any]:
 
 
 class RedisLink(Link):
-    transport: ClassVar = transport
+    no_host = "there is no host nowhere.invalid:6379, or its name cannot be looked up now"
     headers: ClassVar = {"Hipq-Job": "7", "traceparent": "00-☃"}
     quick = (0.1, 5, 15)
     broke = Link.gone
@@ -265,7 +263,7 @@ def test_what_is_wrong_is_said_in_a_sentence(url: str, name: str) -> None:
     refused = "redis://me:sesame@127.0.0.1:1/s"
     assert fails(refused) == "redis://me@127.0.0.1:1/s: nobody listens at 127.0.0.1:1 (connection refused)"
     unknown = "redis://me:sesame@nowhere.invalid/s"
-    assert fails(unknown) == "redis://me@nowhere.invalid/s: there is no host nowhere.invalid"
+    assert fails(unknown) == f"redis://me@nowhere.invalid/s: {RedisLink.no_host}"
     with raw() as client:
         client.set(f"{name}", "text")
     assert fails(url, Invalid) == f"{url.partition('?')[0]}: {name!r} is there already, but is not a stream"
@@ -274,7 +272,9 @@ def test_what_is_wrong_is_said_in_a_sentence(url: str, name: str) -> None:
         port = plain.getsockname()[1]
         with source_of(f"rediss://me:sesame@127.0.0.1:{port}/s") as source:
             said = wrong(TransportUnavailable, lambda: source.receive(1, 1))
-        assert said.startswith(f"rediss://me@127.0.0.1:{port}/s: no encrypted connection with 127.0.0.1:{port} (")
+        assert said.startswith(
+            f"rediss://me@127.0.0.1:{port}/s: 127.0.0.1:{port} and this program cannot agree on TLS ("
+        )
 
 
 def _greet(server: socket.socket) -> None:
@@ -318,14 +318,14 @@ def test_passwords_and_permissions() -> None:
         ("redis://h/s?size=1", "redis://h/s: there is no option 'size'; there are group, idle, maxlen"),
         ("redis://h/s?idle=0", "redis://h/s: idle must be a whole number from 1 to 86400, not '0'"),
         ("redis://h/s?maxlen=-1", "redis://h/s: maxlen must be a whole number from 1 to 1000000000, not '-1'"),
-        ("redis://a,b/s", "redis://a,b/s: 'a,b' is not a server and its port, like server:6379"),
-        ("redis://h:x/s", "redis://h:x/s: 'h:x' is not a server and its port, like server:6379"),
+        ("redis://a,b/s", "redis://a,b/s: 'a,b' is no server; one looks like server:6379"),
+        ("redis://h:x/s", "redis://h:x/s: 'h:x' is no server; one looks like server:6379"),
         ("redis://h/2/", "redis://h/2/ does not say which stream; it looks like redis://server:6379/2/STREAM"),
     ],
 )
 def test_a_url_that_cannot_work_is_refused_without_connecting(url: str, said: str) -> None:
-    assert wrong(Invalid, lambda: transport.check(address(url))) == said
-    assert wrong(Invalid, lambda: transport.sender(address(url))) == said
+    assert wrong(Invalid, lambda: transports.check(address(url))) == said
+    assert wrong(Invalid, lambda: transports.open_sender(address(url))) == said
 
 
 def test_headers_on_the_wire_are_plain_json(url: str, name: str) -> None:

@@ -15,6 +15,7 @@ from uuid import uuid4
 import pytest
 from botocore.exceptions import EndpointConnectionError
 
+from hipq import transports
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, sqs, sqs_message
 from hipq.transports.base import Message, Outgoing, Sender, Source, quoted
@@ -54,12 +55,12 @@ def _address(name: str, endpoint: str = "", **options: object) -> str:
 
 
 def _sender(name: str, endpoint: str = "") -> closing[Any]:
-    return closing(sqs.sender(address(_address(name, endpoint))))
+    return closing(transports.open_sender(address(_address(name, endpoint))))
 
 
 def _source(name: str, endpoint: str = "", **options: object) -> closing[Any]:
     checkpoints: Any = None
-    return closing(sqs.source(address(_address(name, endpoint, **options)), "group", checkpoints))
+    return closing(transports.source(address(_address(name, endpoint, **options)), "group", checkpoints))
 
 
 def _all(source: Source, most: int = 1000, acknowledge: bool = True) -> list[Message]:
@@ -80,7 +81,6 @@ def _fill(sender: Sender, count: int) -> set[bytes]:
 
 
 class SqsLink(Link):
-    transport: ClassVar = sqs
     headers: ClassVar = {"hipq-attempt": "2", "Traceparent": "ü 00-1"}
     ordered = False
     durable = False
@@ -319,7 +319,10 @@ def _fails(work: Callable[[], Any], kind: type[HipqError], says: str, within: fl
 def _both(url: str, kind: type[HipqError], says: str, name: str = "q") -> None:
     """A sender and a source say the same."""
     checkpoints: Any = None
-    with closing(sqs.sender(address(url))) as sender, closing(sqs.source(address(url), "group", checkpoints)) as source:
+    with (
+        closing(transports.open_sender(address(url))) as sender,
+        closing(transports.source(address(url), "group", checkpoints)) as source,
+    ):
         _fails(lambda: sender.send(Outgoing(b"x"), 5), kind, says, name=name)
         _fails(lambda: source.receive(10, 1), kind, says, name=name)
         assert SECRET not in repr((sender, source))

@@ -89,11 +89,12 @@ def sender(url: str) -> Sender:
     if not isinstance(url, str):
         raise Invalid(f"where to send must be a URL, not {shown(url)}")
     if url.startswith(("http://", "https://")):
-        return _open_sender(url)  # an HTTP sender has no state of its own, and each job may have another URL
+        http: Sender = _file("http").sender(url)
+        return http  # an HTTP sender has no state of its own, and each job may have another URL
     now = time.monotonic()
     with _lock:
         if url not in _senders:
-            _senders[url] = _StreamSender(url, _open_sender(url))
+            _senders[url] = _StreamSender(url, open_sender(address(url)))
         _used[url] = now
         old = [one for one, used in _used.items() if now - used > IDLE_SECONDS] if len(_senders) > MANY else []
         closed = [_senders.pop(one) for one in old if _used.pop(one)]
@@ -109,26 +110,26 @@ class _StreamSender:
     def __init__(self, url: str, network: Sender) -> None:
         self._url = url
         self._network = network  # the network sender connects when it sends
+        self.close = network.close
 
     def send(self, message: Outgoing, seconds: float) -> Reply | None:
         taker = recorder()
         return taker.record("", self._url, message) if taker else self._network.send(message, seconds)
 
-    def close(self) -> None:
-        self._network.close()
 
-
-def _open_sender(url: str) -> Sender:
-    scheme = url.partition("://")[0]
-    where: Any = url if scheme in ("http", "https") else address(url)
-    found: Sender = _file(scheme).sender(where)
+def open_sender(where: Address) -> Sender:
+    """A sender of the caller's own."""
+    check(where)
+    found: Sender = _file(where.scheme).sender(where)
     return found
 
 
 def source(where: Address, group: str, checkpoints: Checkpoints) -> Source:
+    """A source of the caller's own; the option `group` of the URL goes before the given group."""
     if recorder():
         raise Invalid(f"{where}: a test connects to no server; harness(..., send_for_real=True) does")
-    found: Source = _file(where.scheme).source(where, group, checkpoints)
+    check(where)
+    found: Source = _file(where.scheme).source(where, where.options.get("group") or group, checkpoints)
     return found
 
 

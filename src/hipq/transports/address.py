@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 from urllib.parse import parse_qsl, unquote
 
-from hipq.errors import Invalid
+from hipq.errors import Invalid, TransportUnavailable
 
 EXAMPLES: Final = {
     "kafka": "kafka://broker:9092/TOPIC",
@@ -57,18 +57,43 @@ class Address(NamedTuple):
         where = "&".join(f"{name}={self.options[name]}" for name in _WHERE if name in self.options)
         return f"{self}?{where}" if where else str(self)
 
+    def invalid(self, why: str) -> Invalid:
+        """The error for a use of this address that can never work."""
+        return Invalid(f"{self}: {why}")
+
+    def unavailable(self, why: str) -> TransportUnavailable:
+        """The error for a use of this address that may work later."""
+        return TransportUnavailable(f"{self}: {why}")
+
     def allow(self, names: Collection[str], *, dotted: bool = False) -> None:
         """Refuse unknown options. `dotted`: names with a dot belong to the client library and are allowed."""
         for name in self.options:
             if name not in names and not (dotted and "." in name):
-                raise Invalid(f"{self}: there is no option {name!r:.40}; there are {', '.join(sorted(names))}")
+                raise self.invalid(f"there is no option {name!r:.40}; there are {', '.join(sorted(names))}")
 
     def number(self, name: str, default: int, least: int, most: int) -> int:
         """The value of an option that is a whole number."""
         value = self.options.get(name, str(default))
         if not value.isascii() or not value.isdigit() or not least <= int(value[:10]) <= most:
-            raise Invalid(f"{self}: {name} must be a whole number from {least} to {most}, not {value!r:.40}")
+            raise self.invalid(f"{name} must be a whole number from {least} to {most}, not {value!r:.40}")
         return int(value)
+
+    def servers(self, usual: int) -> list[tuple[str, int]]:
+        """The hosts and ports of the servers: by default this machine and the `usual` port."""
+        found = []
+        for one in (self.hosts or "localhost").split(","):
+            parts = re.fullmatch(r"\[([0-9A-Fa-f:.%]+)\](?::(\d{1,5}))?|([^\s:/\[\]]+)(?::(\d{1,5}))?", one)
+            host, port = (parts[1] or parts[3], int(parts[2] or parts[4] or usual)) if parts else ("", 0)
+            if not 0 < port < 65_536:
+                raise self.invalid(f"{one!r:.60} is no server; one looks like server:{usual}")
+            found.append((host, port))
+        return found
+
+    def server(self, usual: int) -> tuple[str, int]:
+        """The host and port of the server, for systems of which a URL names only one."""
+        if "," in self.hosts:
+            raise self.invalid(f"{self.hosts!r:.60} is no server; one looks like server:{usual}")
+        return self.servers(usual)[0]
 
 
 def address(url: str) -> Address:

@@ -11,90 +11,114 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections import deque
+import struct
+import time
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
+from uuid import uuid4
 
 from aiormq.abc import DeliveredMessage
-from aiormq.exceptions import AMQPError, ChannelInvalidStateError, ChannelNotFoundEntity
+from aiormq.exceptions import AMQPError, ChannelInvalidStateError, ChannelNotFoundEntity, PublishError
+from pamqp.commands import Basic
 
-from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
-from hipq.transports.amqp_connection import SECONDS, AmqpConnection, server_of
-from hipq.transports.amqp_sender import AmqpSender
-from hipq.transports.base import Checkpoints, Message, key_in
-from hipq.transports.loop import Loop
+from hipq.transports.amqp_connection import PORTS, AmqpConnection
+from hipq.transports.base import KEY_HEADER, Checkpoints, Message, Outgoing, key_in, quoted
+from hipq.transports.loop import LoopSender, LoopSource
 
-OPTIONS: Final = {"exchange", "prefetch", "group"}
 GATHER_SECONDS: Final = 0.05
 """How long `receive` goes on collecting while messages follow each other closely."""
 COUNTERS: Final = {"x-delivery-count", "x-acquired-count"}
 """Headers in which the server counts deliveries: they are not part of the message's identity."""
+NAME_SIZE: Final = 128
+"""The longest name of a header, in bytes; the library truncates longer ones."""
+RESTART_SECONDS: Final = 5.0
+"""How long the queues of a restarted server may take to be back."""
+AGAIN: Final = 0.1
+"""Seconds between two tries to send a message that no queue took."""
 
 
 def check(address: Address) -> None:
-    address.allow(OPTIONS)
-    server_of(address)
+    address.allow({"exchange", "prefetch", "group"})
+    address.server(PORTS[address.scheme])
     address.number("prefetch", 1000, 1, 65_535)
     vhost, _, queue = address.name.rpartition("/")
     if not queue:
-        raise Invalid(f"{address}: the name of the queue is missing; it looks like amqp://server/QUEUE")
+        raise address.invalid("the name of the queue is missing; it looks like amqp://server/QUEUE")
     for what, name in (("queue", queue), ("virtual host", vhost), ("exchange", address.options.get("exchange", ""))):
         if len(name.encode()) > 255:
-            raise Invalid(f"{address}: the name of the {what} has 255 bytes at most")
+            raise address.invalid(f"the name of the {what} has 255 bytes at most")
 
 
-def sender(address: Address) -> AmqpSender:
-    check(address)
-    return AmqpSender(address)
+class AmqpSender(LoopSender):
+    """The server confirms each message, or returns it if no queue takes it."""
 
-
-def source(address: Address, group: str, checkpoints: Checkpoints) -> AmqpSource:  # noqa: ARG001
-    check(address)
-    return AmqpSource(address)
-
-
-class AmqpSource:
     def __init__(self, address: Address) -> None:
-        self._address = address
+        super().__init__(address)
+        self._was_connected = False
+        self._back_at = float("-inf")
+        """When the sender reconnected after a connection broke."""
+
+    async def _send(self, message: Outgoing) -> None:
+        connection = await self._connected()
+        await connection.connection.ready()  # a server short of memory or disk blocks the connection: nothing is sent
+        headers: dict[str, Any] = dict(message.headers)
+        if any(len(name.encode(errors="replace")) > NAME_SIZE for name in headers):
+            raise self._address.invalid(f"the name of a header has {NAME_SIZE} bytes at most")
+        short = len(message.key.encode(errors="replace")) <= 255
+        if not short:
+            headers.setdefault(KEY_HEADER, quoted(message.key))
+        about = Basic.Properties(
+            message_id=uuid4().hex, correlation_id=message.key if short else None, delivery_mode=2, headers=headers
+        )
+        try:
+            await self._publish(connection, message.body, about)
+        except (ValueError, TypeError, struct.error):
+            raise self._address.invalid("the key or a header cannot be carried by AMQP") from None
+        except (OSError, AMQPError, ChannelInvalidStateError) as error:
+            raise connection.unavailable(error) from None
+        except asyncio.CancelledError:  # the time is up: a message still in a buffer must not be sent any more
+            connection.cut()
+            raise
+
+    async def _publish(self, connection: AmqpConnection, body: bytes, about: Basic.Properties) -> None:
+        """Publish, and repeat a message that no queue took for some seconds after a reconnect: a server that has
+        just restarted accepts clients before all of its queues are back."""
+        exchange, key = self._address.options.get("exchange", ""), self._address.name.rpartition("/")[2]
+        while True:
+            try:
+                await connection.channel.basic_publish(
+                    body, exchange=exchange, routing_key=key, properties=about, mandatory=True, wait=False
+                )
+                return
+            except PublishError:
+                if time.monotonic() > self._back_at + RESTART_SECONDS:
+                    raise
+                await asyncio.sleep(AGAIN)
+
+    async def _open(self) -> AmqpConnection:
+        broken, self._connection = self._connection, None
+        if broken:
+            await broken.close()
+        connection = AmqpConnection(self._address)
+        await connection.open(confirms=True)
+        if self._was_connected:
+            self._back_at = time.monotonic()
+        self._was_connected = True
+        return connection
+
+
+class AmqpSource(LoopSource):
+    errors = (OSError, AMQPError, ChannelInvalidStateError, asyncio.CancelledError)
+    _connection: AmqpConnection
+
+    def __init__(self, address: Address, _group: str, _checkpoints: Checkpoints) -> None:
         self._queue = address.name.rpartition("/")[2]
         self._limit = address.number("prefetch", 65_535, 1, 65_535)
         self._prefetch = 0
         self._consumer: str | None = None
         self._cancelled = False
-        self._ready: deque[DeliveredMessage] = deque()
-        self._held: dict[int, None] = {}  # unacknowledged messages by delivery tag, ascending; includes the ready ones
-        self._news = asyncio.Event()
-        self._connection = AmqpConnection(address)
-        self._loop = Loop("amqp-listen")
-        try:
-            self._call(self._open(), 3 * SECONDS)
-        except BaseException:
-            self.close()
-            raise
-
-    def receive(self, most: int, seconds: float) -> Sequence[Message]:
-        return [self._message(found) for found in self._call(self._receive(most, seconds), seconds + 2 * SECONDS)]
-
-    def done(self, messages: Sequence[Message]) -> None:
-        self._call(self._acknowledge({message.handle for message in messages}), SECONDS)
-
-    def lag(self) -> int | None:
-        declared = self._call(self._connection.channel.queue_declare(self._queue, passive=True), SECONDS)
-        return int(declared.message_count or 0) + len(self._held)
-
-    def close(self) -> None:
-        """Close the connection; the server then returns unacknowledged messages to the queue."""
-        with suppress(Exception):
-            self._loop.call(self._connection.close(), 3)
-        self._loop.close()
-
-    def _call(self, work: Any, seconds: float) -> Any:
-        try:
-            return self._loop.call(work, seconds)
-        except (OSError, AMQPError, ChannelInvalidStateError, asyncio.CancelledError) as error:
-            raise self._connection.unavailable(error) from None
+        super().__init__(address, AmqpConnection(address))
 
     def _message(self, found: DeliveredMessage) -> Message:
         about = found.header.properties
@@ -109,7 +133,6 @@ class AmqpSource:
             found.body, name, key=key, headers=headers, subject=found.routing_key or "", handle=found.delivery_tag
         )
 
-    # -- on the loop ------------------------------------------------------------------------------------------------
     async def _open(self) -> None:
         await self._connection.open(confirms=False)
         try:
@@ -145,20 +168,16 @@ class AmqpSource:
             await self._consume(min(most, self._limit))
         if not self._ready:
             self._news.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(seconds):
-                    await self._news.wait()
+            await self._wait(seconds)
             self._look()
         await self._gather(most)
-        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        return self._taken(most)
 
     def _look(self) -> None:
-        if self._connection.channel.is_closed:
+        if self._connection.is_lost:
             raise self._connection.unavailable(ChannelInvalidStateError())
         if self._cancelled:
-            raise TransportUnavailable(
-                f"{self._address}: the queue {self._queue} was deleted, or moved to another node"
-            )
+            raise self._address.unavailable(f"the queue {self._queue} was deleted, or moved to another node")
 
     async def _gather(self, most: int) -> None:
         """Collect the messages that follow closely: the library delivers them one at a time."""
@@ -169,11 +188,11 @@ class AmqpSource:
             idle = idle + 1 if seen == before else 0
             await asyncio.sleep(0)
 
-    async def _acknowledge(self, tags: set[int]) -> None:
+    async def _acknowledge(self, handles: Sequence[int]) -> None:
         """Acknowledge all messages before the first one that stays with one frame, and the rest one by one."""
-        if self._connection.channel.is_closed:
+        if self._connection.is_lost:
             raise self._connection.unavailable(ChannelInvalidStateError())
-        together = 0
+        tags, together = set(handles), 0
         for tag in self._held:
             if tag not in tags:
                 break
@@ -185,6 +204,16 @@ class AmqpSource:
             await self._connection.channel.basic_ack(together, multiple=True, wait=not singly)
         for tag in singly:
             await self._connection.channel.basic_ack(tag, wait=tag == singly[-1])
+
+    async def _lag(self) -> int:
+        declared = await self._connection.channel.queue_declare(self._queue, passive=True)
+        return int(declared.message_count or 0) + len(self._held)
+
+    async def _leave(self) -> None:
+        await self._connection.close()  # the server then returns unacknowledged messages to the queue
+
+
+sender, source = AmqpSender, AmqpSource
 
 
 def _text(value: Any) -> str:

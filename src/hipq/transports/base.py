@@ -1,7 +1,8 @@
 """The protocol of a transport: a sender of messages, and a source of messages.
 
-A transport is one small file. It imports its client library when it is first used, takes an `Address`, and has
+A transport is a module that the package imports when it is first used, because it imports its client library. It has
 
+- `check(address)`, which refuses an address that can never work, without connecting;
 - `sender(address) -> Sender`, safe to use from many threads at once;
 - `source(address, group, checkpoints) -> Source`, used by one thread. Sources of one group share the messages.
 
@@ -18,6 +19,9 @@ All transports promise, and `tests/transports` checks against the real servers:
 
 from __future__ import annotations
 
+import errno
+import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -34,7 +38,6 @@ ATTEMPT_HEADER = "hipq-attempt"
 CALLBACK_HEADER = "hipq-callback"
 ERROR_HEADER = "hipq-error"
 
-
 _ASCII = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
 
@@ -47,6 +50,20 @@ def quoted(key: str) -> str:
 def key_in(headers: Mapping[str, str]) -> str:
     """The key in these headers; "" if there is none."""
     return unquote(headers.get(KEY_HEADER, ""))
+
+
+def unreachable(error: BaseException | None, where: str) -> str:
+    """Why there is no connection with the server `where`; "" if neither the error nor its cause is about that."""
+    match error:
+        case None:
+            return ""
+        case socket.gaierror():
+            return f"there is no host {where}, or its name cannot be looked up now"
+        case OSError() if f"[Errno {errno.ECONNREFUSED}]" in str(error):
+            return f"nobody listens at {where} (connection refused)"
+        case ssl.SSLError():
+            return f"{where} and this program cannot agree on TLS ({error.reason or error})"
+    return unreachable(error.__cause__ or error.__context__, where)
 
 
 class Outgoing:

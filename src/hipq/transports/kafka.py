@@ -6,30 +6,34 @@ PLAIN.
 
 from __future__ import annotations
 
-import contextlib
 import logging
+import math
 import re
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from operator import methodcaller
+from queue import Empty, SimpleQueue
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka import Message as Record
 
 from hipq.errors import Invalid
-from hipq.transports import kafka_sender
 from hipq.transports.address import Address
-from hipq.transports.base import Checkpoints, Message
+from hipq.transports.base import Checkpoints, Message, Outgoing
 from hipq.transports.kafka_client import NO_TOPIC, BackgroundError, Log, client
-from hipq.transports.kafka_sender import KafkaSender
 
 REACH_SECONDS: Final = 5.0
 """How long a new source looks for its server."""
+LATE: Final = 1.25
+"""Seconds by which librdkafka may time a message out too late, because it checks once a second."""
+LEAST: Final = 0.25
 RETURN_SECONDS: Final = 0.5
 """How long a broken connection may take to come back, or to say why not."""
 LOOK_SECONDS: Final = 0.2
+"""How long a client that has no report of an error asks for the reason."""
 GATHER_SECONDS: Final = 0.002
 GIVE_UP_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 4.0
@@ -44,6 +48,13 @@ _CONSUMER: Final = {
     "queued.max.messages.kbytes": "16384",
     "fetch.max.bytes": "8388608",
     "fetch.queue.backoff.ms": "5",  # otherwise a queue that was full is filled again only after a second
+}
+_PRODUCER: Final = {
+    "acks": "all",
+    "enable.idempotence": "true",  # a message that librdkafka repeats after a broken connection is stored once
+    "linger.ms": "0",
+    "message.max.bytes": "100000000",  # the server itself refuses messages that are too large
+    "topic.metadata.propagation.max.ms": "2000",
 }
 _OURS: Final = {
     "bootstrap.servers", "metadata.broker.list", "group.id", "enable.auto.commit", "enable.auto.offset.store",
@@ -70,26 +81,20 @@ _HEADERS_OF: Final = methodcaller("headers")
 holes and leaves an error set; a plain call on Python 3.13 does not look for that error, and the holes end the
 process."""
 
+_open: set[Producer] = set()
+"""The open producers. They are kept alive in a forked child, which has no threads of theirs: destroying them there
+would wait for those threads."""
+
 
 def check(address: Address) -> None:
     address.allow({"group"}, dotted=True)
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", address.name) or address.name in (".", ".."):
-        raise Invalid(f"{address}: a topic's name has letters, digits, dots, dashes and underscores, 249 at most")
+        raise address.invalid("a topic's name has letters, digits, dots, dashes and underscores, 249 at most")
     for name in address.options:
         if name in _OURS:
-            raise Invalid(f"{address}: the option {name} cannot be set here")
-    client(address, Producer, kafka_sender.SETTINGS, connect=False)
+            raise address.invalid(f"the option {name} cannot be set here")
+    client(address, Producer, _PRODUCER, connect=False)
     client(address, Consumer, _settings(address, "check"), connect=False).close()
-
-
-def sender(address: Address) -> KafkaSender:
-    check(address)
-    return KafkaSender(address)
-
-
-def source(address: Address, group: str, checkpoints: Checkpoints) -> KafkaSource:  # noqa: ARG001 (the server has groups)
-    check(address)
-    return KafkaSource(address, address.options.get("group", group))
 
 
 def _settings(address: Address, group: str) -> dict[str, str]:
@@ -97,10 +102,109 @@ def _settings(address: Address, group: str) -> dict[str, str]:
     return {**_CONSUMER, "heartbeat.interval.ms": str(max(1, session // 4)), "group.id": group}
 
 
+class KafkaSender:
+    """One producer for every time-out that senders use.
+
+    librdkafka takes back a single message only by its time-out, which is fixed for a whole producer; purging a producer
+    would take back other threads' messages with it. So a message goes to the producer that gives up just before its
+    sender does, and `send` waits for that producer's report: then no buffer has the message any more. The report comes
+    within `seconds` from two and a half seconds up, and for less at most half a second late.
+    """
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._producers: dict[float, _ProducerThread] = {}
+        self._lock = threading.Lock()
+
+    def send(self, message: Outgoing, seconds: float) -> None:
+        for name in message.headers:
+            _encoded(name, "a header's name")  # confluent-kafka crashes the process on broken Unicode here
+        headers = [(name, _encoded(value, "a header")) for name, value in message.headers.items()]
+        self._producer_for(give_up(seconds)).send(message.body, _encoded(message.key, "the key") or None, headers)
+
+    def close(self) -> None:
+        with self._lock:
+            while self._producers:
+                self._producers.popitem()[1].close()
+
+    def _producer_for(self, seconds: float) -> _ProducerThread:
+        with self._lock:
+            producer = self._producers.get(seconds)
+            if producer is None or producer.closed:
+                producer = self._producers[seconds] = _ProducerThread(self._address, seconds)
+            return producer
+
+
+def give_up(seconds: float) -> float:
+    """librdkafka's time-out for a message whose sender waits `seconds`. It is rounded down by up to an eighth, so
+    that a few producers serve all time-outs."""
+    most = max(seconds - LATE, seconds / 2, LEAST)
+    step: float = 2.0 ** (math.floor(math.log2(most)) - 3)
+    return most // step * step
+
+
+class _ProducerThread:
+    """A producer, and the thread that receives its delivery reports."""
+
+    def __init__(self, address: Address, seconds: float) -> None:
+        self._seconds = seconds
+        self._topic = address.name
+        self._background = BackgroundError(address)
+        timeout = {"message.timeout.ms": str(int(seconds * 1000)), "error_cb": self._background}
+        self._producer = client(address, Producer, {**_PRODUCER, **timeout})
+        self.closed = False
+        self._polling = threading.Thread(target=self._poll_reports, name="hipq-kafka", daemon=True)
+        _open.add(self._producer)
+        self._polling.start()
+
+    def send(self, body: bytes, key: bytes | None, headers: list[tuple[str, bytes]]) -> None:
+        report: SimpleQueue[KafkaError | None] = SimpleQueue()
+        error: KafkaError | None = KafkaError(KafkaError._FATAL, "the producer ended")
+        # without a report librdkafka has lost the message, and ending the producer keeps it from being sent
+        with suppress(Empty):
+            try:
+                self._producer.produce(
+                    self._topic, body, key, headers=headers, on_delivery=lambda *told: report.put(told[0])
+                )
+                error = report.get(timeout=self._seconds + 4 * LATE)
+            except KafkaException as refused:
+                error = refused.args[0]
+            except BufferError:
+                error = KafkaError(KafkaError._QUEUE_FULL, "too many messages are waiting to be sent")
+        if error is None:
+            self._background.clear()
+            return
+        if error.fatal() or error.code() == KafkaError._FATAL:
+            self.close()
+        elif not self._background.explains(error):
+            self._background.look(self._producer, LOOK_SECONDS)
+        raise self._background.error(error)
+
+    def close(self) -> None:
+        self.closed = True
+        with suppress(KafkaException, RuntimeError):
+            self._producer.purge()  # every waiting sender gets a report
+        if threading.current_thread() is not self._polling:
+            self._polling.join(CLOSE_SECONDS)
+        _open.discard(self._producer)
+
+    def _poll_reports(self) -> None:
+        while not self.closed:
+            self._producer.poll(0.1)
+        self._producer.poll(0)
+
+
+def _encoded(text: str, what: str) -> bytes:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        raise Invalid(f"{what} contains broken Unicode: {text!r:.60}") from None
+
+
 class KafkaSource:
-    def __init__(self, address: Address, group: str) -> None:
+    def __init__(self, address: Address, group: str, _checkpoints: Checkpoints) -> None:
         if not group:
-            raise Invalid(f"{address}: say which group reads it, with ?group=NAME")
+            raise address.invalid("say which group reads it, with ?group=NAME")
         self._address = address
         self._background = BackgroundError(address)
         self._consumer = client(address, Consumer, {**_settings(address, group), "error_cb": self._background})
@@ -114,9 +218,8 @@ class KafkaSource:
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         records = self._consume(1, seconds)
-        if (
-            not records and self._background.has_error
-        ):  # librdkafka does not always report that the last server has gone
+        if not records and self._background.has_error:
+            # librdkafka does not always report that the last server has gone
             records = self._consume(1, RETURN_SECONDS)
             if not records:
                 self._background.look(self._consumer, LOOK_SECONDS)
@@ -168,7 +271,7 @@ class KafkaSource:
     def _leave(self) -> None:
         """Unassign the partitions before closing. A rebalance during `close` may wait for ever for the ending
         librdkafka, and confluent-kafka holds Python's lock meanwhile: the whole process would stand still."""
-        with contextlib.suppress(KafkaException, RuntimeError):
+        with suppress(KafkaException, RuntimeError):
             self._consumer.unsubscribe()
             until = time.monotonic() + GIVE_UP_SECONDS
             while self._consumer.assignment() and time.monotonic() < until:
@@ -186,6 +289,9 @@ class KafkaSource:
             else:
                 Log.log(logging.DEBUG, "%s: %s", self._address, error.str())
         return found
+
+
+sender, source = KafkaSender, KafkaSource
 
 
 def _message(record: Record) -> Message:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException
 
-from hipq.errors import HipqError, Invalid, TransportUnavailable
+from hipq.errors import HipqError
 from hipq.transports.address import Address
 
 CREATION_SECONDS: Final = 2.0
@@ -37,7 +37,8 @@ def settings(address: Address) -> dict[str, str]:
         if "sasl.mechanisms" not in address.options:
             login["sasl.mechanism"] = "PLAIN"
     theirs = {name: value for name, value in address.options.items() if "." in name}
-    return {"bootstrap.servers": _servers(address), **login, **theirs}
+    servers = (f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in address.servers(9092))
+    return {"bootstrap.servers": ",".join(servers), **login, **theirs}
 
 
 def client(address: Address, kind: Any, ours: Mapping[str, Any], *, connect: bool = True) -> Any:
@@ -46,17 +47,7 @@ def client(address: Address, kind: Any, ours: Mapping[str, Any], *, connect: boo
     try:
         return kind({**_CLIENT, **ours, **settings(address), **servers}, logger=Log)
     except KafkaException as refused:
-        raise Invalid(f"{address}: {_plain(address, refused.args[0].str())}") from None
-
-
-def _servers(address: Address) -> str:
-    servers = []
-    for one in (address.hosts or "localhost").split(","):
-        found = re.fullmatch(r"(\[[0-9A-Fa-f:.%]+\]|[^\s:/\[\]]+)(?::(\d{1,5}))?", one)
-        if not found or not 0 < int(found[2] or 9092) < 65536:
-            raise Invalid(f"{address}: {one!r:.60} is no host, nor host:port")
-        servers.append(f"{found[1]}:{found[2] or 9092}")
-    return ",".join(servers)
+        raise address.invalid(_plain(address, refused.args[0].str())) from None
 
 
 class Log:
@@ -100,8 +91,8 @@ class BackgroundError:
             error = self._last
         code, text = error.code(), _plain(self._address, error.str())
         if code in _TOO_BIG:
-            return Invalid(f"{self._address}: the server does not take this message ({text})")
-        return TransportUnavailable(f"{self._address}: {self._why(code, text)}")
+            return self._address.invalid(f"the server does not take this message ({text})")
+        return self._address.unavailable(self._why(code, text))
 
     def _why(self, code: int, text: str) -> str:
         where = re.sub(r"^\w+://|^GroupCoordinator: ", "", text).partition("/")[0].partition(": ")[0]

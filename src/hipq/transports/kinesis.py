@@ -19,7 +19,6 @@ from uuid import uuid4
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from hipq.errors import Invalid
 from hipq.transports import aws
 from hipq.transports.address import Address
 from hipq.transports.base import ATTEMPT_HEADER, JOB_HEADER, KEY_HEADER, Checkpoints, Message, Outgoing
@@ -37,17 +36,7 @@ def check(address: Address) -> None:
     rule = "the name of a stream has up to 128 letters, digits, dots, - and _"
     aws.check(address, frozenset({"start"}), _STREAM, rule)
     if address.options.get("start", "oldest") not in ("oldest", "latest"):
-        raise Invalid(f"{address}: start must be oldest or latest, not {address.options['start']!r:.40}")
-
-
-def sender(address: Address) -> KinesisSender:
-    check(address)
-    return KinesisSender(address)
-
-
-def source(address: Address, group: str, checkpoints: Checkpoints) -> KinesisSource:  # noqa: ARG001 - the checkpoints are the group's
-    check(address)
-    return KinesisSource(address, checkpoints)
+        raise address.invalid(f"start must be oldest or latest, not {address.options['start']!r:.40}")
 
 
 class KinesisSender:
@@ -58,9 +47,9 @@ class KinesisSender:
     def send(self, message: Outgoing, seconds: float) -> None:
         for name in message.headers:  # a header that marks an error must not get lost
             if name.lower() not in _LEFT_OUT:
-                raise Invalid(f"{self._address}: Kinesis has no headers; put what {name!r:.60} says into the body")
+                raise self._address.invalid(f"Kinesis has no headers; put what {name!r:.60} says into the body")
         if len(message.key) > 256:
-            raise Invalid(f"{self._address}: Kinesis takes keys of 256 characters, and this one has {len(message.key)}")
+            raise self._address.invalid(f"Kinesis takes keys of 256 characters, and this one has {len(message.key)}")
         key = message.key or uuid4().hex  # any shard will do
         with aws.errors(self._address):
             client = self._clients.within(seconds)
@@ -71,7 +60,7 @@ class KinesisSender:
 
 
 class KinesisSource:
-    def __init__(self, address: Address, checkpoints: Checkpoints) -> None:
+    def __init__(self, address: Address, _group: str, checkpoints: Checkpoints) -> None:
         self._address = address
         self._shares = ShardShares(checkpoints, from_now=address.options.get("start") == "latest")
         self._client: Any = None
@@ -201,3 +190,6 @@ class KinesisSource:
                 answer = self._client.list_shards(NextToken=token)
                 found += answer["Shards"]
         return {one["ShardId"]: one for one in found}, parsedate_to_datetime(date).timestamp() if date else time.time()
+
+
+sender, source = KinesisSender, KinesisSource

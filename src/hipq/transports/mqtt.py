@@ -20,17 +20,27 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final
+from uuid import uuid4
 
 from paho.mqtt.enums import MQTTErrorCode
+from paho.mqtt.packettypes import PacketTypes
 
 from hipq.errors import HipqError, Invalid
 from hipq.transports.address import Address
-from hipq.transports.base import Checkpoints, Message
-from hipq.transports.mqtt_connection import CLOSE_SECONDS, OPEN_SECONDS, MqttConnection, server
-from hipq.transports.mqtt_packet import FORBIDDEN, Arrived, message_of
-from hipq.transports.mqtt_sender import MqttSender
+from hipq.transports.base import Checkpoints, Message, Outgoing
+from hipq.transports.mqtt_connection import (
+    CLOSE_SECONDS,
+    FORBIDDEN,
+    ID_PROPERTY,
+    OPEN_SECONDS,
+    Arrived,
+    MqttConnection,
+    message_of,
+    new_properties,
+    server,
+)
 
 WEEK: Final = 604_800
 RENEW_SECONDS: Final = 1.0
@@ -40,6 +50,8 @@ FREE_SECONDS: Final = 10.0
 """Seconds for which another session must have been free before a source that has one serves it, too."""
 TRIES: Final = 8
 """Sessions tried at a time by a source that has none."""
+LARGEST: Final = 268_435_455
+"""The largest packet of the protocol, in bytes."""
 LINGER_SECONDS: Final = 0.001
 """Messages that follow each other within this time go into the same batch."""
 
@@ -51,23 +63,94 @@ def check(address: Address) -> None:
     server(address)
     levels = address.name.split("/")
     if "#" in address.name[:-1] or any(len(level) > 1 and ("+" in level or "#" in level) for level in levels):
-        raise Invalid(f"{address}: + and # stand for whole levels of a topic, # for the last: a/+/c, a/#")
+        raise address.invalid("+ and # stand for whole levels of a topic, # for the last: a/+/c, a/#")
     if levels[0] == "$share":
-        raise Invalid(f"{address}: write share=2 after the topic to share it between two, not $share before it")
+        raise address.invalid("write share=2 after the topic to share it between two, not $share before it")
     if len(address.name.encode()) > 1000 or FORBIDDEN.search(address.name):
         raise Invalid(f"{address!s:.80}: a topic has up to 1,000 bytes of printable text")
 
 
-def sender(address: Address) -> MqttSender:
-    check(address)
-    if "+" in address.name or "#" in address.name:
-        raise Invalid(f"{address}: one can listen to a topic with + or #, but not send to it")
-    return MqttSender(address)
+class _SendingConnection(MqttConnection):
+    """A connection through which many threads send."""
+
+    def start(self, seconds: float) -> None:
+        server = self.open(seconds)
+        self._room = threading.BoundedSemaphore(min(getattr(server, "ReceiveMaximum", 65_535), 1000))
+        self._largest = getattr(server, "MaximumPacketSize", LARGEST)
+
+    def publish(self, body: bytes, properties: Any, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        if len(body) + 1000 > self._largest:  # the server would end the connection of all threads
+            raise self._address.invalid(f"{len(body)} bytes are more than the server takes ({self._largest})")
+        # paho would keep further messages and send them after their senders gave up
+        if not self._room.acquire(timeout=max(seconds, 0)):
+            raise self._address.unavailable(f"no room within {seconds:.3g} seconds; the message was not sent")
+        try:
+            number = self.client.publish(self._address.name, body, 1, properties=properties).mid
+            reason = self.reply_to(number, until - time.monotonic())
+        except TimeoutError:
+            self.abort()  # this ends other threads' sends, too: a server that is silent for so long is not there
+            said = f"no reply within {seconds:.3g} seconds; whether it has the message is not known"
+            raise self._address.unavailable(said) from None
+        except HipqError as error:
+            why = str(error).removeprefix(f"{self._address}: ")
+            raise self._address.unavailable(f"{why}; whether it has the message is not known") from None
+        finally:
+            self._room.release()
+        if reason.value == 0x87:
+            raise self._address.unavailable(f"the server does not let {self._user} send to this ({reason})")
+        if reason.value >= 0x80:
+            raise self._address.unavailable(f"the server refuses the message ({reason})")
 
 
-def source(address: Address, group: str, checkpoints: Checkpoints) -> MqttSource:
-    check(address)
-    return MqttSource(address, address.options.get("group") or group, checkpoints)
+class MqttSender:
+    """One connection for all threads, and a new one after it broke. Its session ends with it."""
+
+    def __init__(self, address: Address) -> None:
+        if "+" in address.name or "#" in address.name:
+            raise address.invalid("one can listen to a topic with + or #, but not send to it")
+        self._address = address
+        self._lock = threading.Lock()
+        self._connection: _SendingConnection | None = None
+
+    def send(self, message: Outgoing, seconds: float) -> None:
+        properties = self._properties(message)
+        until = time.monotonic() + seconds
+        if not self._lock.acquire(timeout=max(seconds, 0)):
+            why = f"no connection within {seconds:.3g} seconds; the message was not sent"
+            raise self._address.unavailable(why)
+        try:
+            connection = self._connected(until - time.monotonic())
+        finally:
+            self._lock.release()
+        connection.publish(message.body, properties, until - time.monotonic())
+
+    def close(self) -> None:
+        with self._lock:
+            if self._connection is not None:
+                self._connection.close()
+            self._connection = None
+
+    def _connected(self, seconds: float) -> _SendingConnection:
+        if self._connection is not None and self._connection.failed is None:
+            return self._connection
+        if self._connection is not None:
+            self._connection.abort()
+            self._connection = None
+        connection = _SendingConnection(self._address, f"hipq-{uuid4().hex[:18]}")
+        connection.start(seconds)
+        self._connection = connection
+        return connection
+
+    def _properties(self, message: Outgoing) -> Any:
+        texts = [*message.headers, *message.headers.values()]
+        if any(FORBIDDEN.search(text) or len(text) > 16_000 for text in texts) or len(message.key) > 16_000:
+            raise self._address.invalid("headers must be printable text of up to 16,000 characters")
+        properties: Any = new_properties(PacketTypes.PUBLISH)
+        properties.UserProperty = [(ID_PROPERTY, uuid4().hex), *message.headers.items()]
+        if message.key:
+            properties.CorrelationData = message.key.encode()
+        return properties
 
 
 class _SessionConnection(MqttConnection):
@@ -75,10 +158,8 @@ class _SessionConnection(MqttConnection):
 
     def __init__(self, address: Address, name: str, deliver: Callable[[_SessionConnection, Arrived], None]) -> None:
         self._deliver = deliver
-        self._asked: dict[int, Future[None]] = {}
         self.closing = False
         super().__init__(address, name)
-        self.client.on_unsubscribe = self._on_unsubscribe
 
     def arrived(self, message: Arrived) -> None:
         self._deliver(self, message)
@@ -97,22 +178,9 @@ class _SessionConnection(MqttConnection):
         Otherwise it might deliver those messages again to the session's next source."""
         number = self.client.unsubscribe("hipq/nothing")[1] if self.failed is None else None
         if number is not None:
-            try:
-                self._asked.setdefault(number, Future()).result(CLOSE_SECONDS)
-            except (TimeoutError, HipqError):
-                pass  # on an error the messages may be delivered again
+            with suppress(TimeoutError, HipqError):  # on an error the messages may be delivered again
+                self.reply_to(number, CLOSE_SECONDS)
         super().close()
-
-    def ended(self, error: HipqError) -> None:
-        super().ended(error)
-        for asked in list(self._asked.values()):
-            if not asked.done():
-                asked.set_exception(error)
-
-    def _on_unsubscribe(self, _client: Any, _data: Any, number: int, _reasons: Any, _properties: Any) -> None:
-        asked = self._asked.setdefault(number, Future())
-        if not asked.done():
-            asked.set_result(None)
 
 
 class MqttSource:
@@ -155,11 +223,9 @@ class MqttSource:
     def close(self) -> None:
         until = time.monotonic() + 3 * CLOSE_SECONDS
         for part in list(self._connections):
-            try:
+            with suppress(Exception):  # on an error the claim runs out by itself
                 self._give_up(part, gently=time.monotonic() < until)
                 self._checkpoints.leave(part)
-            except Exception:
-                pass  # the claim runs out by itself
 
     # -- how --------------------------------------------------------------------------------------------------------
     def _deliver(self, connection: _SessionConnection, message: Arrived) -> None:
@@ -213,10 +279,9 @@ class MqttSource:
             self._adopt(most, now)
 
     def _begin(self, most: int) -> None:
-        for part in self._others()[:TRIES]:
-            if self._checkpoints.take(part) is not None:
-                return self._serve(part, most)
-        return None
+        part = next((one for one in self._others()[:TRIES] if self._checkpoints.take(one) is not None), None)
+        if part is not None:
+            self._serve(part, most)
 
     def _adopt(self, most: int, now: float) -> None:
         """Look at one of the other sessions, and serve it if it was free at the last looks, too."""
@@ -244,9 +309,8 @@ class MqttSource:
     def _serve(self, part: str, most: int) -> None:
         number = int(part.partition("-")[2])
         digest = hashlib.blake2b(f"{self._group}\n{self._address.name}\n{number}".encode(), digest_size=9).hexdigest()
-        connection = _SessionConnection(
-            self._address, f"hipq-{digest}", self._deliver
-        )  # 23 characters: the longest name that every server must accept
+        name = f"hipq-{digest}"  # 23 characters: the longest name that every server must accept
+        connection = _SessionConnection(self._address, name, self._deliver)
         shared, alone = f"$share/{_level(self._group)}/{self._address.name}", self._address.name
         topic = "" if number >= self._share else shared if self._share > 1 else alone
         try:
@@ -268,6 +332,9 @@ class MqttSource:
             connection.close()
         else:
             connection.abort()
+
+
+sender, source = MqttSender, MqttSource
 
 
 def _level(group: str) -> str:

@@ -13,24 +13,23 @@ import hashlib
 import json
 import re
 import time
-from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any, Final
+from itertools import count
+from typing import Final
 
 from nats.aio.msg import Msg
+from nats.errors import BadHeaderError
 from nats.errors import Error as NatsError
 from nats.js import api
 from nats.js.errors import NotFoundError
 
-from hipq.errors import Invalid, TransportUnavailable
+from hipq.errors import TransportUnavailable
 from hipq.transports.address import Address
-from hipq.transports.base import Checkpoints, Message, key_in
-from hipq.transports.loop import Loop
-from hipq.transports.nats_connection import SECONDS, NatsConnection, servers
-from hipq.transports.nats_sender import NatsSender
+from hipq.transports.base import KEY_HEADER, Checkpoints, Message, Outgoing, key_in, quoted
+from hipq.transports.loop import SECONDS, LoopSender, LoopSource
+from hipq.transports.nats_connection import PORT, NatsConnection
 
-OPTIONS: Final = {"stream", "group", "ack_wait", "tls", "token"}
 ACK_WAIT: Final = 30
 PULL_SECONDS: Final = 30.0
 """How long the server keeps a request for messages open."""
@@ -41,72 +40,114 @@ MAX_ACK_PENDING: Final = 50_000
 
 
 def check(address: Address) -> None:
-    address.allow(OPTIONS)
-    servers(address)
+    address.allow({"stream", "group", "ack_wait", "tls", "token"})
+    address.servers(PORT)
     address.number("ack_wait", ACK_WAIT, 1, 86_400)
     if address.options.get("tls", "false") not in ("true", "false"):
-        raise Invalid(f"{address}: tls must be true or false, not {address.options['tls']!r:.40}")
+        raise address.invalid(f"tls must be true or false, not {address.options['tls']!r:.40}")
     if "token" in address.options and address.user:
-        raise Invalid(f"{address}: a token and a user are one too many")
+        raise address.invalid("a token and a user are one too many")
     if not re.fullmatch(r"[^\s.*>/\\]{1,200}", address.options.get("stream", "any")):
-        raise Invalid(f"{address}: {address.options['stream']!r:.40} is no name of a stream")
+        raise address.invalid(f"{address.options['stream']!r:.40} is no name of a stream")
     words = address.name.split(".")
     wild = all(word == "*" or not {"*", ">"} & set(word) or (word == ">" and word is words[-1]) for word in words)
     if not all(words) or not wild or re.search(r"\s", address.name) or len(address.name.encode()) > 200:
-        raise Invalid(f"{address}: {address.name!r:.60} is no subject; one looks like payments.in")
+        raise address.invalid(f"{address.name!r:.60} is no subject; one looks like payments.in")
 
 
-def sender(address: Address) -> NatsSender:
-    check(address)
-    if {"*", ">"} & set(address.name.split(".")):
-        raise Invalid(f"{address}: messages are sent to one subject, without * and >")
-    return NatsSender(address)
+class NatsSender(LoopSender):
+    """Asks the stream for a receipt of each message. A header Nats-Msg-Id would let the stream drop a second copy,
+    but there is none: no message is sent twice, and a job's retry sends another message on purpose."""
+
+    def __init__(self, address: Address) -> None:
+        if {"*", ">"} & set(address.name.split(".")):
+            raise address.invalid("messages are sent to one subject, without * and >")
+        super().__init__(address)
+        self._inbox = ""
+        self._numbers = count()
+        self._receipts: dict[str, asyncio.Future[bytes]] = {}
+
+    async def _send(self, message: Outgoing) -> None:
+        headers = self._headers(message)
+        connection = await self._connected()
+        size = len(message.body) + sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items()) + 12
+        if size > connection.client.max_payload:
+            raise self._address.invalid(
+                f"{size} bytes with headers are too many: the server's max_payload is {connection.client.max_payload}"
+            )
+        number = f"{self._inbox}.{next(self._numbers)}"
+        receipt = self._receipts[number] = asyncio.get_running_loop().create_future()
+        try:
+            await connection.client.publish(self._address.name, message.body, reply=number, headers=headers or None)
+            answer = await receipt
+        except (BadHeaderError, UnicodeEncodeError):
+            raise self._address.invalid("a header has characters that NATS cannot carry") from None
+        except NatsError as error:
+            raise connection.unavailable(error) from None
+        except asyncio.CancelledError:  # the time is up: a message still in a buffer must not be sent any more
+            connection.cut()
+            raise
+        finally:
+            del self._receipts[number]
+        self._look(answer)
+
+    def _look(self, answer: bytes) -> None:
+        try:
+            found = json.loads(answer)
+            error, stored = found.get("error"), "stream" in found
+        except (ValueError, AttributeError):
+            error, stored = None, False
+        if error:
+            raise self._address.unavailable(f"the stream did not take it: {error.get('description')}")
+        if not stored:
+            raise self._address.unavailable(f"{self._address.name} was answered by something that is no stream")
+
+    async def _open(self) -> NatsConnection:
+        connection = NatsConnection(self._address, self._failed)
+        await connection.open()
+        self._inbox = connection.client.new_inbox()
+        await connection.client.subscribe(f"{self._inbox}.*", cb=self._receipt)
+        return connection
+
+    async def _receipt(self, message: Msg) -> None:
+        waiting = self._receipts.get(message.subject)
+        if waiting is None or waiting.done():
+            return
+        if (message.headers or {}).get(api.Header.STATUS) == "503":
+            why = f"no JetStream stream takes subject {self._address.name}: create one, or start what listens to it"
+            waiting.set_exception(self._address.unavailable(why))
+        else:
+            waiting.set_result(message.data)
+
+    def _failed(self, error: TransportUnavailable) -> None:
+        for waiting in self._receipts.values():
+            if not waiting.done():
+                waiting.set_exception(error)
+
+    def _headers(self, message: Outgoing) -> dict[str, str]:
+        headers = dict(message.headers)
+        if message.key:
+            headers.setdefault(KEY_HEADER, quoted(message.key))
+        for name, value in headers.items():
+            if value != value.strip() or "\n" in value or "\r" in value:
+                raise self._address.invalid(
+                    f"the header {name!r:.40} starts or ends with a space, or has several lines"
+                )
+        if "stream" in self._address.options:
+            headers[api.Header.EXPECTED_STREAM.value] = self._address.options["stream"]
+        return headers
 
 
-def source(address: Address, group: str, checkpoints: Checkpoints) -> NatsSource:  # noqa: ARG001
-    check(address)
-    return NatsSource(address, group)
+class NatsSource(LoopSource):
+    errors = (OSError, NatsError, asyncio.CancelledError)  # a TimeoutError is an OSError
+    _connection: NatsConnection
 
-
-class NatsSource:
-    def __init__(self, address: Address, group: str) -> None:
-        self._address = address
+    def __init__(self, address: Address, group: str, _checkpoints: Checkpoints) -> None:
         self._durable = durable(group, address.name)
-        self._stream = address.options.get("stream", "")
         self._ack_wait = float(address.number("ack_wait", ACK_WAIT, 1, 86_400))
-        self._ready: deque[Msg] = deque()
-        self._held: dict[str, Msg] = {}  # unacknowledged messages by their reply subject; includes the ready ones
         self._asked = 0
         self._asked_until = 0.0
-        self._news = asyncio.Event()
-        self._connection = NatsConnection(address, lambda _: self._news.set())
-        self._loop = Loop("nats-listen")
-        try:
-            self._call(self._open(), 4 * SECONDS)
-        except BaseException:
-            self.close()
-            raise
-
-    def receive(self, most: int, seconds: float) -> Sequence[Message]:
-        return [self._message(found) for found in self._call(self._receive(most, seconds), seconds + SECONDS)]
-
-    def done(self, messages: Sequence[Message]) -> None:
-        self._call(self._acknowledge([message.handle for message in messages]), 2 * SECONDS)
-
-    def lag(self) -> int | None:
-        info = self._call(self._connection.js.consumer_info(self._stream, self._durable), SECONDS)
-        return (info.num_pending or 0) + (info.num_ack_pending or 0)
-
-    def close(self) -> None:
-        with suppress(Exception):
-            self._loop.call(self._leave(), 3)
-        self._loop.close()
-
-    def _call(self, work: Any, seconds: float) -> Any:
-        try:
-            return self._loop.call(work, seconds)
-        except (OSError, NatsError, asyncio.CancelledError) as error:  # a TimeoutError is an OSError
-            raise self._connection.unavailable(error) from None
+        super().__init__(address, NatsConnection(address, lambda _: self._news.set()))
 
     def _message(self, found: Msg) -> Message:
         words = found.reply.split(".")  # $JS.ACK.stream.consumer.delivered.sequence..., since 2.2 maybe with a domain
@@ -121,7 +162,6 @@ class NatsSource:
             handle=found.reply,
         )
 
-    # -- on the loop ------------------------------------------------------------------------------------------------
     async def _open(self) -> None:
         await self._connection.open()
         self._stream = await self._found_stream()
@@ -138,8 +178,8 @@ class NatsSource:
             try:
                 await js.stream_info(named)
             except NotFoundError:
-                raise TransportUnavailable(
-                    f"{self._address}: there is no stream {named}: create it, or leave the option stream out"
+                raise self._address.unavailable(
+                    f"there is no stream {named}: create it, or leave the option stream out"
                 ) from None
             return named
         answer = await self._connection.client.request(
@@ -147,8 +187,8 @@ class NatsSource:
         )
         names: list[str] = json.loads(answer.data).get("streams") or []
         if len(names) > 1:
-            raise Invalid(
-                f"{self._address}: {', '.join(names)} all have messages on {subject}: say which, ?stream={names[0]}"
+            raise self._address.invalid(
+                f"{', '.join(names)} all have messages on {subject}: say which, ?stream={names[0]}"
             )
         if not names:
             names = [valid(subject)]
@@ -174,8 +214,8 @@ class NatsSource:
             or there.ack_policy != api.AckPolicy.EXPLICIT
             or there.filter_subject != self._address.name
         ):
-            raise Invalid(
-                f"{self._address}: the consumer {self._durable} of {self._stream} is another one: "
+            raise self._address.invalid(
+                f"the consumer {self._durable} of {self._stream} is another one: "
                 f"it must be a pull consumer with explicit acknowledgement of {self._address.name}"
             )
         if "ack_wait" in self._address.options and there.ack_wait != self._ack_wait:
@@ -187,13 +227,10 @@ class NatsSource:
         until = time.monotonic() + seconds
         while not self._connection.lost:
             if self._ready:
-                return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+                return self._taken(most)
             self._news.clear()
             await self._ask(most)
-            try:
-                async with asyncio.timeout(max(0.0, until - time.monotonic())):
-                    await self._news.wait()
-            except TimeoutError:
+            if not await self._wait(until - time.monotonic()):
                 return []
         raise self._connection.lost
 
@@ -212,7 +249,7 @@ class NatsSource:
         if message.reply.startswith("$JS.ACK."):
             self._asked -= 1
             self._ready.append(message)
-            self._held[message.reply] = message
+            self._held[message.reply] = None
         else:
             self._pull_ended(message.headers or {})
         self._news.set()
@@ -225,11 +262,12 @@ class NatsSource:
         if headers.get(api.Header.STATUS) not in ("404", "408", "409") or "Consumer Deleted" in why:
             self._connection.lose(f"{self._stream} does not deliver any more ({why or 'there is no such consumer'})")
 
-    async def _acknowledge(self, replies: Sequence[str]) -> None:
+    async def _acknowledge(self, handles: Sequence[str]) -> None:
         if self._connection.lost:
             raise self._connection.lost
-        for reply in replies:
-            if self._held.pop(reply, None):
+        for reply in handles:
+            if reply in self._held:
+                del self._held[reply]
                 await self._connection.client.publish(reply)
         await self._connection.client.flush(int(SECONDS))
 
@@ -241,6 +279,10 @@ class NatsSource:
             with suppress(NatsError):
                 for reply in list(self._held):
                     await self._connection.client.publish(reply, Msg.Ack.Progress)
+
+    async def _lag(self) -> int:
+        info = await self._connection.js.consumer_info(self._stream, self._durable)
+        return (info.num_pending or 0) + (info.num_ack_pending or 0)
 
     async def _leave(self) -> None:
         client = self._connection.client
@@ -257,6 +299,9 @@ class NatsSource:
                 await client.publish(reply, Msg.Ack.Nak)
             await client.flush(2)
         await self._connection.close()
+
+
+sender, source = NatsSender, NatsSource
 
 
 def durable(group: str, subject: str) -> str:

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
-import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from nats.aio.client import Client
 from nats.aio.msg import Msg
@@ -20,17 +17,15 @@ from nats.js.errors import APIError, ServiceUnavailableError
 
 from hipq.errors import Invalid, TransportUnavailable
 from hipq.transports.address import Address
-from hipq.transports.loop import cut
+from hipq.transports.base import unreachable
+from hipq.transports.loop import SECONDS, cut
 
-SECONDS: Final = 5.0
-"""Seconds that the server may take to answer a request."""
+PORT: Final = 4222
 
 logging.getLogger("nats").addHandler(logging.NullHandler())  # otherwise it writes to stderr in programs without logging
 
 
 class NatsConnection:
-    """A connection that is never reconnected, so that messages in its buffers are not sent later."""
-
     def __init__(self, address: Address, failed: Callable[[TransportUnavailable], None]) -> None:
         self._address = address
         self._failed = failed
@@ -51,7 +46,8 @@ class NatsConnection:
 
         try:
             await self.client.connect(
-                servers(address), name="hipq", error_cb=self._note, closed_cb=self._closed,
+                [_url(*server) for server in address.servers(PORT)],
+                name="hipq", error_cb=self._note, closed_cb=self._closed,
                 allow_reconnect=False, max_reconnect_attempts=1, reconnect_time_wait=0, ping_interval=10,
                 pending_size=0,  # nothing is buffered for an unreachable server
                 user=address.user or None, password=supplied(address.password) if address.user else None,
@@ -70,7 +66,11 @@ class NatsConnection:
 
     def _insist(self, secret: bool) -> None:
         if secret and not self.client._server_info.get("tls_required"):
-            raise Invalid(f"{self._address}: the server does not insist on TLS, so that tls=true cannot be had")
+            raise self._address.invalid("the server does not insist on TLS, so that tls=true cannot be had")
+
+    @property
+    def is_lost(self) -> bool:
+        return self.lost is not None
 
     async def _note(self, error: Exception) -> None:
         self._problem = error
@@ -82,7 +82,7 @@ class NatsConnection:
 
     def lose(self, why: str) -> None:
         if not self.lost:
-            self.lost = TransportUnavailable(f"{self._address}: {why}")
+            self.lost = self._address.unavailable(why)
             self._failed(self.lost)
 
     def cut(self) -> None:
@@ -96,7 +96,7 @@ class NatsConnection:
 
     def unavailable(self, error: BaseException) -> TransportUnavailable:
         """The error in one sentence."""
-        where = self._address.hosts or "localhost:4222"
+        where = self._address.hosts or f"localhost:{PORT}"
         said = str(self._problem or "").lower()
         match error:
             case TransportUnavailable():
@@ -105,12 +105,6 @@ class NatsConnection:
                 why = f"its user has no permission ({said.removeprefix('nats: ')})"
             case _ if self.lost:
                 return self.lost
-            case socket.gaierror():
-                why = f"there is no host {where}, or its name cannot be looked up now"
-            case OSError() if f"[Errno {errno.ECONNREFUSED}]" in str(error):
-                why = f"nobody listens at {where} (connection refused)"
-            case ssl.SSLError():
-                why = f"{where} and this program cannot agree on TLS ({error.reason})"
             case NatsError() if "authorization" in str(error).lower() or "authentication" in str(error).lower():
                 why = f"{where} does not accept the user, password or token"
             case ServiceUnavailableError() | NoRespondersError():
@@ -120,8 +114,8 @@ class NatsConnection:
             case TimeoutError():
                 why = f"{where} does not answer"
             case _:
-                why = f"the connection to {where} failed ({error or type(error).__name__})"
-        return TransportUnavailable(f"{self._address}: {why}")
+                why = unreachable(error, where) or f"the connection to {where} failed ({error or type(error).__name__})"
+        return self._address.unavailable(why)
 
 
 class TolerantClient(Client):
@@ -140,16 +134,5 @@ class TolerantClient(Client):
         )  # fmt: skip
 
 
-def servers(address: Address) -> list[str]:
-    """The servers' URLs, as the library wants them."""
-    found = []
-    for host in (address.hosts or "localhost:4222").split(","):
-        try:
-            parts = urlsplit(f"nats://{host}")
-            named = parts.hostname and f"nats://{host if parts.port else f'{host}:4222'}"
-        except ValueError:
-            named = None
-        if not named:
-            raise Invalid(f"{address}: {host!r:.60} is no server; one looks like server:4222")
-        found.append(named)
-    return found
+def _url(host: str, port: int) -> str:
+    return f"nats://[{host}]:{port}" if ":" in host else f"nats://{host}:{port}"

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import socket
-import ssl
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from redis import exceptions
 from redis.connection import Connection, SSLConnection
 
-from hipq.errors import HipqError, Invalid, TransportUnavailable
+from hipq.errors import HipqError, Invalid
 from hipq.transports.address import Address
-from hipq.transports.host import host_and_port
+from hipq.transports.base import unreachable
 
 SOCKET_SECONDS: Final = 5.0
 """Seconds without a reply after which a server counts as down."""
@@ -26,7 +25,7 @@ class RedisTarget(NamedTuple):
 
 
 def target_of(address: Address) -> RedisTarget:
-    host, port = host_and_port(address, 6379)
+    host, port = address.server(6379)
     first, slash, rest = address.name.partition("/")
     if slash and first.isascii() and first.isdigit():
         if not rest or len(first) > 5:
@@ -113,29 +112,22 @@ def failure(address: Address, error: Exception) -> HipqError:
     where = target_of(address)
     server = f"{where.host}:{where.port}"
     said = str(error).replace(address.password, "…") if address.password else str(error)
-    below = error.__context__
     if said.startswith("WRONGTYPE"):
-        return Invalid(f"{address}: {where.stream!r:.80} is there already, but is not a stream")
+        return address.invalid(f"{where.stream!r:.80} is there already, but is not a stream")
     if said.startswith(("MOVED", "ASK ")):
-        return TransportUnavailable(
-            f"{address}: {server} belongs to a cluster; name the server of it that has this stream"
-        )
+        return address.unavailable(f"{server} belongs to a cluster; name the server of it that has this stream")
     if isinstance(error, exceptions.NoPermissionError):
         user = address.user or "default"
-        return TransportUnavailable(f"{address}: the server does not let the user {user!r} do this ({said})")
+        return address.unavailable(f"the server does not let the user {user!r} do this ({said})")
     if "Authentication required" in said or said.startswith("NOAUTH"):
-        return TransportUnavailable(f"{address}: the server wants a password; write redis://user:password@{server}/…")
+        return address.unavailable(f"the server wants a password; write redis://user:password@{server}/…")
     for kind, meaning in _MEANING:
         if isinstance(error, kind):
-            return TransportUnavailable(f"{address}: {meaning}")
-    if isinstance(below, socket.gaierror):
-        return TransportUnavailable(f"{address}: there is no host {where.host}")
-    if isinstance(below, ConnectionRefusedError):
-        return TransportUnavailable(f"{address}: nobody listens at {server} (connection refused)")
-    if isinstance(below, ssl.SSLError) or isinstance(error, ssl.SSLError):
-        return TransportUnavailable(f"{address}: no encrypted connection with {server} ({below or error})")
+            return address.unavailable(meaning)
+    if why := unreachable(error, server):
+        return address.unavailable(why)
     if isinstance(error, exceptions.TimeoutError):
-        return TransportUnavailable(f"{address}: {server} did not reply within {SOCKET_SECONDS:g} seconds")
+        return address.unavailable(f"{server} did not reply within {SOCKET_SECONDS:g} seconds")
     if isinstance(error, exceptions.ConnectionError):
-        return TransportUnavailable(f"{address}: the connection to {server} broke ({said.rstrip('.')})")
-    return TransportUnavailable(f"{address}: the server says: {said}")
+        return address.unavailable(f"the connection to {server} broke ({said.rstrip('.')})")
+    return address.unavailable(f"the server says: {said}")

@@ -46,16 +46,6 @@ def check(address: Address) -> None:
     address.number("pollers", 4, 1, 64)
 
 
-def sender(address: Address) -> SqsSender:
-    check(address)
-    return SqsSender(address)
-
-
-def source(address: Address, group: str, checkpoints: Checkpoints) -> SqsSource:  # noqa: ARG001 - the queue itself shares out
-    check(address)
-    return SqsSource(address)
-
-
 def _queue_url(client: Any, address: Address) -> str:
     account = {"QueueOwnerAWSAccountId": address.hosts} if address.hosts else {}
     return str(client.get_queue_url(QueueName=address.name, **account)["QueueUrl"])
@@ -84,7 +74,7 @@ class SqsSource:
     moment: so a lone message arrives at once, many are fetched in parallel, and no poll goes on that nobody waits
     for."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, _group: str, _checkpoints: Checkpoints) -> None:
         self._address = address
         self._pollers = address.number("pollers", 4, 1, 64)
         self._visibility = address.number("visibility", 60, 1, 43_200)
@@ -216,6 +206,9 @@ class SqsSource:
         futures = [self._threads.submit(one, item) for item in items]
         wait(futures)
         return futures
+
+
+sender, source = SqsSender, SqsSource
 
 
 def _whole(seconds: float) -> int:

@@ -13,7 +13,6 @@ import re
 from contextlib import suppress
 from typing import Any, Final
 
-from hipq.errors import Invalid
 from hipq.transports.address import Address
 from hipq.transports.base import KEY_HEADER, Message, Outgoing, key_in, quoted
 
@@ -35,7 +34,7 @@ def outgoing(address: Address, message: Outgoing) -> dict[str, Any]:
     if encoding:
         headers[ENCODING_HEADER] = encoding
     if len(headers) > 10:
-        raise Invalid(f"{address}: SQS takes ten headers, with those of hipq, and this message has {len(headers)}")
+        raise address.invalid(f"SQS takes ten headers, with those of hipq, and this message has {len(headers)}")
     parts: dict[str, Any] = {"MessageBody": body}
     if headers:
         parts["MessageAttributes"] = {name: _attribute(address, name, value) for name, value in headers.items()}
@@ -58,9 +57,9 @@ def _encoded(body: bytes) -> tuple[str, str]:
 
 def _attribute(address: Address, name: str, value: str) -> dict[str, str]:
     if len(name) > 256 or not _ATTRIBUTE.fullmatch(name):
-        raise Invalid(f"{address}: SQS takes no header named {name!r:.60}: letters, digits, - _ and single dots only")
+        raise address.invalid(f"SQS takes no header named {name!r:.60}: letters, digits, - _ and single dots only")
     if not value or _NOT_TEXT.search(value):
-        raise Invalid(f"{address}: SQS takes no empty header and no control characters, but {name} is {value!r:.60}")
+        raise address.invalid(f"SQS takes no empty header and no control characters, but {name} is {value!r:.60}")
     return {"DataType": "String", "StringValue": value}
 
 
