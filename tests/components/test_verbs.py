@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,6 +12,7 @@ import pytest
 
 from hipq.components import RETRY_SECONDS, Components, Runner, Scheduler
 from hipq.daemon.daemon import Daemon
+from hipq.daemon.scheduler import FairShare
 from hipq.errors import Invalid, NotFound
 from tests.daemon.working import add, daemon, ended, made, python, row
 from tests.engine.conftest import url
@@ -400,16 +401,21 @@ def test_the_runners_hints_are_heard_by_a_scheduler_of_ones_own(tmp_path: Path) 
             ended(served, add(served, "work", b"x")[0])
             until(lambda: served.warm() == {"acme/work"})
     assert scheduler.heard[0] == set(), "nothing had run yet"
-    assert scheduler.heard[-1] == {"acme/work"}
+    assert {"acme/work"} in scheduler.heard, "when the second was chosen; later its context may be busy"
 
 
-def test_the_runners_hints_are_heard_by_the_daemons_own_scheduler(tmp_path: Path) -> None:
+def test_the_runners_hints_are_heard_by_the_daemons_own_scheduler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard: list[Collection[str]] = []
+    hear = FairShare.contexts_warm
+    monkeypatch.setattr(FairShare, "contexts_warm", lambda self, lanes: heard.append(lanes) or hear(self, lanes))
     with daemon(tmp_path) as served:
         python(served, "work", "return 'ok'")
         for _ in range(2):
             ended(served, add(served, "work", b"x")[0])
             until(lambda: served.warm() == {"acme/work"})
-        assert served.scheduler._warm == {"acme/work"}
+    assert {"acme/work"} in heard
 
 
 def test_the_total_of_tasks_of_a_context_is_limited(tmp_path: Path) -> None:
