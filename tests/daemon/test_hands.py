@@ -183,7 +183,7 @@ def test_a_job_that_is_cancelled_is_killed(served: Daemon) -> None:
     served.jobs.cancel("acme", job_id, "enough")
     assert ended(served, job_id).code == "failed"
     until(lambda: job_id not in served.engine.in_flight)
-    until(lambda: not served.contexts._running)
+    until(lambda: not served.contexts._jobs._stops)
     assert ended(served, add(served, "hang", b"next")[0]).code == "ok"
 
 

@@ -233,9 +233,8 @@ def test_an_answer_forged_by_a_handler_is_its_own_and_a_context_that_stops_readi
     body = """import os, time; os.write(5, b'{"kind":"done","status":299}\\n'); time.sleep(600)"""
     with pool() as contexts:
 
-        def hurry(task: ContextJob) -> None:  # now that it has started, which takes a busy machine seconds
-            context = contexts._running[task.name]
-            assert context
+        def hurry(_task: ContextJob) -> None:  # now that it has started, which takes a busy machine seconds
+            (context,) = contexts._alive
             context._link._settings = msgspec.structs.replace(context._link._settings, start_seconds=0.5)
 
         ran = run(contexts, handler("python", body), b"1", b"2", on_start=hurry)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from hipq.sandbox.begun import UNWANTED, BegunJobs
 from hipq.sandbox.handler import ContextJob, Handler, JobReport, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone
 from hipq.sandbox.output import MOST_SPAWNED, Output, escaped
@@ -21,9 +23,15 @@ _LEAST_AFTER: Final = 1.0
 
 class ContextBatch:
     def __init__(
-        self, context: Context, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd
+        self,
+        context: Context,
+        handler: Handler,
+        tasks: Sequence[ContextJob],
+        started: OnStart,
+        ended: OnEnd,
+        jobs: BegunJobs,
     ) -> None:
-        self._context, self._handler, self._tasks = context, handler, list(tasks)
+        self._context, self._handler, self._tasks, self._jobs = context, handler, list(tasks), jobs
         self._started, self._ended = started, ended
         self._share = 0.0
         """Each job's share of the time spent for all of them."""
@@ -67,7 +75,7 @@ class ContextBatch:
         for index, task in enumerate(self._tasks):
             if not self._context.alive or self._context.spent:
                 return left + self._tasks[index:]
-            if not self._context.take(task):
+            if not self._jobs.begin(task.name, partial(self._context.kill, UNWANTED)):
                 left.append(task)
                 continue
             if not self._one(task, output, last=task is self._tasks[-1]):
@@ -85,12 +93,16 @@ class ContextBatch:
             self._started(task)
 
         try:
-            reply = self._context.execute(self._handler, task, output, begun)
+            try:
+                reply = self._context.execute(self._handler, task, output, begun)
+            finally:
+                self._jobs.end(task.name)
             report = _decided(JobReport(task.id, 0), reply)
         except Gone as gone:
             self._context.retire()  # before it is reported, because it may run elsewhere the next moment
             if not since:
                 if gone.innocent or not first:
+                    self._jobs.end(task.name, has_begun=False)
                     return False
                 begun()  # a new context cannot even receive the job: neither would the next
             report = JobReport(task.id, gone.status, error=_short(gone.error), crashed=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -11,6 +10,7 @@ import msgspec
 
 from hipq.errors import CannotRun
 from hipq.sandbox.batch import ContextBatch
+from hipq.sandbox.begun import BegunJobs
 from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
 from hipq.sandbox.link import ContextReply, Gone, Link
 from hipq.sandbox.output import Output
@@ -23,17 +23,11 @@ _MOST_LOADED: Final = 100
 
 
 class Context:
-    """A context, for one thread at a time, except `abandon` and `kill`."""
+    """A context, for one thread at a time, except `kill`."""
 
     def __init__(self, lang: str, settings: ContextSettings, spawner: Spawner) -> None:
         """Start the process and wait until it is ready. CannotRun says why it cannot start."""
         self._lang, self._settings = lang, settings
-        self._lock = threading.Lock()
-        self._current = ""
-        """The job that is running."""
-        self._unwanted: set[str] = set()
-        self._taken: set[str] = set()
-        """The tasks of this batch that have begun, or are about to."""
         self.loaded: dict[str, tuple[str, int]] = {}
         """Job type -> the id of the handler that is loaded for it, and its number in this context."""
         self.loads = self.ran = 0
@@ -80,47 +74,25 @@ class Context:
         """Bytes that it uses while it waits for its next batch."""
         return self._process.kept
 
-    def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
+    def run(
+        self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd, jobs: BegunJobs
+    ) -> list[ContextJob]:
         """Run a batch, blocking, in the caller's thread. `started` is called as each task begins, `ended` exactly
-        once for each that began, as soon as it ends. Returns the tasks that never began."""
+        once for each that began, as soon as it ends. Returns the tasks that never began; `jobs` knows which have."""
         if not self.alive or not tasks:
             return list(tasks)
         try:
             self._process.thaw()
-            left = ContextBatch(self, handler, tasks, started, ended).run()
+            left = ContextBatch(self, handler, tasks, started, ended, jobs).run()
             if self._link.mute or self.spent or not self._process.freeze():
                 self.retire()
         except BaseException:  # a callback raised: nobody knows what runs in the context now
             self.retire()
             raise
-        with self._lock:
-            self._unwanted.clear()
-            self._taken.clear()
         return left
 
-    def abandon(self, job_id: str) -> None:
-        """Stop a task that is not wanted any more, from another thread. If it executes, the context is killed; if it
-        has not begun, it will not."""
-        with self._lock:
-            self._unwanted.add(job_id)
-            if self._current == job_id:
-                self._kill("nobody wants it any more")
-
-    def withdraw(self, job_id: str) -> bool:
-        """Take back a task that has not begun. False: it has begun. A task that was taken back is among those that
-        `run` returns."""
-        with self._lock:
-            if job_id in self._taken:
-                return False
-            self._unwanted.add(job_id)
-            return True
-
-    def kill(self) -> None:
+    def kill(self, why: str = "its context was killed") -> None:
         """Kill the process at once, with all that runs in it; from any thread."""
-        with self._lock:
-            self._kill("its context was killed")
-
-    def _kill(self, why: str) -> None:
         self._link.killed = self._link.killed or why
         self._process.kill()
 
@@ -128,15 +100,6 @@ class Context:
         """End the context. Nothing of it is left when this returns."""
         self._retired = True
         self._process.close()
-
-    def take(self, task: ContextJob) -> bool:
-        """Begin a task; returns whether it is still wanted. From now on, abandoning it kills the context."""
-        with self._lock:
-            if task.name in self._unwanted or self._link.killed:
-                return False
-            self._current = task.name
-            self._taken.add(task.name)
-            return True
 
     def prepare(self, handler: Handler, seconds: float, output: Output) -> ContextReply | None:
         """Load the handler, if it is not loaded, and run its beforeEach. Returns the reply if that fails."""
@@ -157,11 +120,7 @@ class Context:
 
     def execute(self, handler: Handler, task: ContextJob, output: Output, begun: Callable[[], None]) -> ContextReply:
         message = _job(self._lang, self.loaded[handler.type][1], handler, task)
-        try:
-            reply = self._link.ask(*message, task.seconds, output, begun)
-        finally:
-            with self._lock:
-                self._current = ""
+        reply = self._link.ask(*message, task.seconds, output, begun)
         self.ran += 1
         if reply.retire or self._link.mute or (reply.kind == "exited" and self._lang != "shell"):
             self.retire()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections import deque
 from collections.abc import Sequence
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hipq.errors import CannotRun, Invalid
 from hipq.sandbox.addresses import Allowed
+from hipq.sandbox.begun import UNWANTED, BegunJobs
 from hipq.sandbox.handler import MOST_DATA, ContextJob, Handler, JobReport, OnEnd, OnStart, parsed
 from hipq.sandbox.output import escaped
 from hipq.sandbox.settings import ContextSettings
@@ -35,14 +36,10 @@ class HttpRunner:
     """Runs HTTP handlers, for any number of threads. Each batch has its own connections, so that tenants share
     nothing."""
 
-    def __init__(self, settings: ContextSettings) -> None:
+    def __init__(self, settings: ContextSettings, jobs: BegunJobs) -> None:
+        self._jobs = jobs
         self._together = max(settings.http_together, 1)
         self._allowed = Allowed(settings.http_allow)
-        self._lock = threading.Lock()
-        self._waiting: set[str] = set()
-        """Tasks whose batch is here and that have not begun."""
-        self._posting: dict[str, tuple[asyncio.AbstractEventLoop, asyncio.Task[JobReport]]] = {}
-        self._closed = False
 
     def refuses(self) -> str:
         try:
@@ -56,38 +53,9 @@ class HttpRunner:
         thread."""
         if why := self.refuses():
             raise CannotRun(why)
-        with self._lock:
-            if self._closed:
-                return list(tasks)
-            self._waiting.update(task.name for task in tasks)
-        try:
-            with asyncio.Runner() as runner:
-                runner.get_loop()  # OSError if there is no descriptor left for a loop
-                return runner.run(self._all(handler, deque(tasks), started, ended))
-        finally:
-            with self._lock:
-                self._waiting.difference_update(task.name for task in tasks)
-
-    def abandon(self, job_id: str) -> None:
-        with self._lock:
-            self._waiting.discard(job_id)
-            if job_id in self._posting:
-                loop, posting = self._posting[job_id]
-                loop.call_soon_threadsafe(posting.cancel)
-
-    def withdraw(self, job_id: str) -> bool:
-        """Take back a task that has not begun; False: it has begun."""
-        with self._lock:
-            known = job_id in self._waiting
-            self._waiting.discard(job_id)
-            return known
-
-    def close(self) -> None:
-        with self._lock:
-            self._closed = True
-            self._waiting.clear()
-            for loop, posting in self._posting.values():
-                loop.call_soon_threadsafe(posting.cancel)
+        with asyncio.Runner() as runner:
+            runner.get_loop()  # OSError if there is no descriptor left for a loop
+            return runner.run(self._all(handler, deque(tasks), started, ended))
 
     async def _all(
         self, handler: Handler, waiting: deque[ContextJob], started: OnStart, ended: OnEnd
@@ -95,43 +63,29 @@ class HttpRunner:
         from hipq.sandbox.http_network import pool
 
         left: list[ContextJob] = []
+        soon = asyncio.get_running_loop().call_soon_threadsafe
         async with pool(self._allowed, self._together) as connections, asyncio.TaskGroup() as group:
 
             async def work() -> None:
                 while waiting:
                     task = waiting.popleft()
                     posting = group.create_task(_post(connections, handler, task))
-                    if not self._begin(task, posting):
+                    if not self._jobs.begin(task.name, partial(soon, posting.cancel)):
                         posting.cancel()
                         left.append(task)
                         continue
                     since = time.monotonic()
                     started(task)
                     await asyncio.wait([posting])
-                    self._end(task)
-                    report = _abandoned(task) if posting.cancelled() else posting.result()
+                    self._jobs.end(task.name)
+                    killed = JobReport(task.id, KILLED, error=UNWANTED)
+                    report = killed if posting.cancelled() else posting.result()
                     report.seconds = time.monotonic() - since
                     ended(report)
 
             for _ in range(min(self._together, len(waiting))):
                 group.create_task(work())
         return left
-
-    def _begin(self, task: ContextJob, posting: asyncio.Task[JobReport]) -> bool:
-        with self._lock:
-            if task.name not in self._waiting:
-                return False
-            self._waiting.discard(task.name)
-            self._posting[task.name] = asyncio.get_running_loop(), posting
-            return True
-
-    def _end(self, task: ContextJob) -> None:
-        with self._lock:
-            del self._posting[task.name]
-
-
-def _abandoned(task: ContextJob) -> JobReport:
-    return JobReport(task.id, KILLED, error="nobody wants it any more")
 
 
 async def _post(connections: Pool, handler: Handler, task: ContextJob) -> JobReport:

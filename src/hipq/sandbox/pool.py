@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 
 from hipq.errors import NoRoomToRun
+from hipq.sandbox.begun import BegunJobs
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.context import Context
 from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
@@ -29,7 +30,8 @@ class ContextPool:
         self._settings = settings
         sweep()
         self._spawner = Spawner()
-        self._http = HttpRunner(settings)
+        self._jobs = BegunJobs()
+        self._http = HttpRunner(settings, self._jobs)
         self._changed = threading.Condition()
         """Guards the fields below; never held while a context runs, starts or ends."""
         self._idle: list[tuple[float, Home, Context]] = []
@@ -37,9 +39,6 @@ class ContextPool:
         self._alive: set[Context] = set()
         self._count = 0
         """The number of contexts that are alive, starting or ending: never more than allowed."""
-        self._running: dict[str, Context | None] = {}
-        """Task id -> its context; None while it waits for one."""
-        self._unwanted: set[str] = set()
         self._closed = False
         self._reaper = threading.Thread(target=self._reap, name="hipq-contexts-idle", daemon=True)
         self._reaper.start()
@@ -69,6 +68,8 @@ class ContextPool:
         """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can
         be none now."""
         run = self._http.run if handler.lang == "http" else self._in_contexts
+        names = [task.name for task in tasks]
+        self._jobs.add(names)
         try:
             return run(handler, tasks, started, ended)
         except OSError as error:
@@ -76,31 +77,22 @@ class ContextPool:
                 raise
             time.sleep(SCARCE_SECONDS)
             raise NoRoomToRun(f"no context can be started now: {error.strerror}") from None
+        finally:
+            self._jobs.remove(names)
 
     def _in_contexts(
         self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd
     ) -> list[ContextJob]:
-        with self._changed:
-            self._running.update(dict.fromkeys(task.name for task in tasks))
-        try:
-            return self._run(handler, list(tasks), started, ended)
-        finally:
-            with self._changed:
-                for task in tasks:
-                    self._running.pop(task.name, None)
-                    self._unwanted.discard(task.name)
-
-    def _run(self, handler: Handler, left: list[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
-        unwanted: list[ContextJob] = []
+        left, unwanted = list(tasks), list[ContextJob]()
         while left:
             context = self._take(handler)
             if context is None:
                 break
-            unwanted += [task for task in left if not self._assign(task, context)]
+            unwanted += [task for task in left if not self._jobs.wants(task.name)]
             left = [task for task in left if task not in unwanted]
             fresh, count = not context.loads, len(left)
             try:
-                left = context.run(handler, left, started, ended)
+                left = context.run(handler, left, started, ended, self._jobs)
             finally:
                 self._give(handler.home, context)
             if not context.spent and (fresh or len(left) < count):
@@ -110,40 +102,22 @@ class ContextPool:
     def abandon(self, job_id: str) -> None:
         """Stop a task that is not wanted any more, from another thread. If it executes, its context is killed; if it
         has not begun, it will not."""
-        self._http.abandon(job_id)
-        with self._changed:
-            if job_id not in self._running:
-                return
-            self._unwanted.add(job_id)
-            context = self._running[job_id]
-        if context:
-            context.abandon(job_id)
+        self._jobs.abandon(job_id)
 
     def withdraw(self, job_id: str) -> bool:
         """Take back a task that has not begun, from another thread; False: it has begun. The task is among those
         that `run` returns, but the caller need not wait for that."""
-        if self._http.withdraw(job_id):
-            return True
-        with self._changed:
-            if job_id not in self._running:
-                return False
-            self._unwanted.add(job_id)  # first, because otherwise it may begin in the next context
-            context = self._running[job_id]
-        if context is None or context.withdraw(job_id):
-            return True
-        with self._changed:
-            self._unwanted.discard(job_id)
-        return False
+        return self._jobs.withdraw(job_id)
 
     def close(self) -> None:
         """Kill all contexts. Nothing of them is left when this returns."""
-        self._http.close()
         with self._changed:
             self._closed = True
             idle, self._idle = self._idle, []
             for context in self._alive:
                 context.kill()
             self._changed.notify_all()
+        self._jobs.close()
         for _, _, context in idle:
             self._end(context)
         with self._changed:
@@ -186,12 +160,6 @@ class ContextPool:
                 return context
         self._end(context)
         return None
-
-    def _assign(self, task: ContextJob, context: Context) -> bool:
-        """Give the task to the context; returns whether the task is still wanted."""
-        with self._changed:
-            self._running[task.name] = context
-            return task.name not in self._unwanted
 
     def _give(self, home: Home, context: Context) -> None:
         with self._changed:
