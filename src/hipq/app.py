@@ -19,6 +19,7 @@ from hipq.errors import Invalid, shown
 from hipq.events import Events
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Keeping
+from hipq.job.event_names import JobEvent
 from hipq.job.model import New, blank
 from hipq.job.names import TableNaming, default_table_naming, whole
 from hipq.job.order import Aged, order
@@ -359,10 +360,10 @@ class Hipq(Changing, Answering):
         return UNTRACED if self.traces is None else self.traces.adding(job_type.queue.name, job_type.name, key)
 
     def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
-        if self.events.wanted("added"):
+        if self.events.wanted(JobEvent.ADDED):
             for new, one in zip(news, stored, strict=True):
                 if not one.duplicate:
-                    self.events.emit("added", new.create_time, self._by_number(one.id).name, blank(new, one.id))
+                    self.events.emit(JobEvent.ADDED, new.create_time, self._by_number(one.id).name, blank(new, one.id))
 
     def __repr__(self) -> str:
         return f"<Hipq {self.name} on {without_password(self.url)}>"

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hipq.engine.prune import prune
 from hipq.errors import Invalid, shown
 from hipq.job import names
+from hipq.job.event_names import EngineEvent, JobEvent
 from hipq.job.model import Row
 from hipq.job.names import whole
 from hipq.job.states import CODES
@@ -34,11 +35,11 @@ class Changing(Looking):
         result is not kept. A job that waits for its answer and has a cancel handler ends when an engine has run that
         handler."""
         names.reason(reason)
-        self._operator.one(self._row(job_id).id, self._operator.cancel(reason), "cancelled")
+        self._operator.one(self._row(job_id).id, self._operator.cancel(reason), JobEvent.CANCELLED)
 
     def retry_now(self, job_id: int) -> None:
         """Let a job that waits for its time, first or again, run now."""
-        self._operator.one(self._row(job_id).id, self._operator.run_now, "hurried")
+        self._operator.one(self._row(job_id).id, self._operator.run_now, JobEvent.HURRIED)
 
     def change(
         self,
@@ -49,7 +50,7 @@ class Changing(Looking):
         priority: int | None = None,
     ) -> None:
         """Give a job that has not started another time, or another priority."""
-        self._operator.one(self._row(job_id).id, self._changing(at, delay, priority), "changed")
+        self._operator.one(self._row(job_id).id, self._changing(at, delay, priority), JobEvent.CHANGED)
 
     def requeue(self, job_id: int) -> int:
         """Add a job like one that has ended, with the same type, data, key, lane and priority, and return its id. The
@@ -62,12 +63,12 @@ class Changing(Looking):
         """`cancel` for all jobs of a queue that are not final and that `jobs` would find with these filters."""
         names.reason(reason)
         move = self._operator.cancel(reason)
-        return _total(self._operator.many(self._filter(queue, **wanted), move, "cancelled"), progress)
+        return _total(self._operator.many(self._filter(queue, **wanted), move, JobEvent.CANCELLED), progress)
 
     def retry_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`retry_now` for all jobs of a queue that `jobs` would find with these filters."""
         found = self._filter(queue, **wanted)
-        return _total(self._operator.many(found, self._operator.run_now, "hurried"), progress)
+        return _total(self._operator.many(found, self._operator.run_now, JobEvent.HURRIED), progress)
 
     def change_all(
         self,
@@ -81,7 +82,7 @@ class Changing(Looking):
     ) -> Changed:
         """`change` for all jobs of a queue that `jobs` would find with these filters."""
         move = self._changing(at, delay, priority)
-        return _total(self._operator.many(self._filter(queue, **wanted), move, "changed"), progress)
+        return _total(self._operator.many(self._filter(queue, **wanted), move, JobEvent.CHANGED), progress)
 
     def requeue_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[Wanted]) -> Changed:
         """`again` for all jobs of a queue that have ended and that `jobs` would find with these filters. No job
@@ -156,7 +157,7 @@ class Changing(Looking):
     def _change_rules(self, queue: str, change: Callable[[Rules], Rules]) -> None:
         changed = self._queue(queue)
         changed.learn(self.store.change_rules(changed.number, change))
-        self.events.emit("rules changed", self.store.now(), queue)
+        self.events.emit(EngineEvent.RULES_CHANGED, self.store.now(), queue)
 
     def prune(
         self,
@@ -189,7 +190,7 @@ class Changing(Looking):
                 total += count
                 progress(count)
                 if count:
-                    self.events.emit("pruned", self.store.now(), one.name, count=count)
+                    self.events.emit(JobEvent.PRUNED, self.store.now(), one.name, count=count)
         return total
 
 

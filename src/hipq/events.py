@@ -5,27 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
+from hipq.job.answer import Answered
+from hipq.job.event_names import EngineEvent, InboxEvent, JobEvent, ListenerEvent, names_in
 from hipq.job.model import Row
 
-JOB_EVENTS: Final = (
-    "added", "staged", "claimed", "ok", "failed", "error", "gave up", "again", "waits", "timed out", "given back",
-    "rescued", "crashed", "lifetime over", "cancelled", "told to stop", "hurried", "changed", "lost", "unstorable",
-    "pruned", "window closed", "deferred", "rejected", "parked", "answered", "progress", "answer failed",
-    "cancelling", "cancel handler ended", "cancel handler failed",
-)  # fmt: skip
-ANSWER_EVENTS: Final = (
-    "matched", "buffered", "duplicate", "conflict", "late", "unreadable", "answer dropped", "answers pruned",
-)  # fmt: skip
-"""About answers. `details` has the number and the key of one that came, `answer` and `key`; and, when it found its job,
-`waited`, the seconds since that was claimed."""
-LISTENER_EVENTS: Final = ("listener started", "listener stopped", "listener down", "listener back", "listener report")
-"""About what brings answers. `details` has its `listener`; and why it is down, `error`; a report, about every
-second in which something came, has how many of each kind came since the last and, if that is known, the `lag`."""
-ENGINE_EVENTS: Final = (
-    "engine started", "engine stopping", "engine stopped", "lease lost", "store down", "store back", "queue locked",
-    "queue free", "handler stuck", "tick", "tick skipped", "tick failed", "throttler slow", "throttler failed",
-    "rules changed", "clock set back",
-)  # fmt: skip
+JOB_EVENTS: Final = names_in(JobEvent)
+ANSWER_EVENTS: Final = (*map(str, Answered), *names_in(InboxEvent))
+"""About answers. `details` has the number and the key of an answer that arrived, `answer` and `key`; and, when the
+answer found its job, `waited`: the seconds since that job was claimed."""
+LISTENER_EVENTS: Final = names_in(ListenerEvent)
+ENGINE_EVENTS: Final = names_in(EngineEvent)
 ALL_EVENTS: Final = (*JOB_EVENTS, *ANSWER_EVENTS, *LISTENER_EVENTS, *ENGINE_EVENTS)
 
 

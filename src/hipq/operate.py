@@ -10,7 +10,7 @@ from hipq.engine.settle import save_apart
 from hipq.errors import Conflict, NotFound, StoreBusy
 from hipq.events import Events
 from hipq.job import transitions, wait_transitions, waiting
-from hipq.job.fault import Fault
+from hipq.job.fault import Fault, FaultKind
 from hipq.job.model import Change, New, Row, queue_of
 from hipq.job.states import ANSWERED, CANCELLING, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import to_datetime
@@ -58,10 +58,10 @@ class Operator:
 
         def cancelled(row: Row, now: int) -> Row | None:
             cause = waiting.load(row.wait).cause
-            if row.phase == CANCELLING and cause and cause.kind == "cancelled":
+            if row.phase == CANCELLING and cause and cause.kind == FaultKind.CANCELLED:
                 return None  # it is on its way
             if row.phase in (WAITING, ANSWERED) and waiting.load(row.wait).calls_off:
-                return wait_transitions.cancelling(row, Fault("cancelled", reason), now)
+                return wait_transitions.cancelling(row, Fault(FaultKind.CANCELLED, reason), now)
             return transitions.cancelled(row, reason, now)
 
         return cancelled

@@ -21,6 +21,7 @@ from hipq.job.order import AnyOrder
 from hipq.job.payload import ANY
 from hipq.job.retries import RetryHandler
 from hipq.job.spec import Handler, Spec, ends, payload_of
+from hipq.job.states import RUNNING
 from hipq.job.units import Number
 from hipq.job.view import Job
 from hipq.job.when import seconds, to_datetime
@@ -131,7 +132,7 @@ class Queue:
     @property
     def running_jobs(self) -> list[Job[Any]]:
         """All jobs in state running, wherever they run: also those that wait for an answer."""
-        return self.app.listed(Filter(self.number, state="running", limit=(1 << 63) - 1))
+        return self.app.listed(Filter(self.number, state=RUNNING, limit=(1 << 63) - 1))
 
     @overload
     def job(self, name: Handler, /) -> JobType: ...

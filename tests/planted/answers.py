@@ -136,7 +136,7 @@ ANSWER_BUGS = (
         "when its answer handler fails the request is sent again",
         "I15",
         (
-            (SETTLE, 'return _Settled(wait_transitions.unread(execution.row, result.fault, now), "answer failed")',
+            (SETTLE, 'return _Settled(wait_transitions.unread(execution.row, result.fault, now), JobEvent.ANSWER_FAILED)',
              'return _Settled(transitions.errored(execution.row, result.fault, 500, now), "error")'),
         ),
     ),
@@ -193,7 +193,7 @@ ANSWER_BUGS = (
     Bug(
         "a cancelled job takes its answer",
         "I15",
-        ((RULES, 'return cause is None or cause.kind != "cancelled"', "return True"),),
+        ((RULES, 'return cause is None or cause.kind != FaultKind.CANCELLED', "return True"),),
     ),
     Bug(
         "a job times out that has its answer",

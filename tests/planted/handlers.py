@@ -35,7 +35,7 @@ HANDLER_BUGS = (
     Bug(
         "without a retry handler a crash is final",
         "test",
-        ((LAUNCH, 'if fault.kind != "crash" or row.crashes > transitions.CRASHES_ALLOWED:', "if fault.kind:"),),
+        ((LAUNCH, "if fault.kind != FaultKind.CRASH or row.crashes > transitions.CRASHES_ALLOWED:", "if fault.kind:"),),
         "tests/engine/test_crash.py::test_without_a_retry_handler_it_is_tried_three_times_with_growing_delays",
     ),
     Bug(
@@ -44,8 +44,8 @@ HANDLER_BUGS = (
         (
             (
                 "job/transitions.py",
-                'return replace(_back(row, fault, now, "rescued"), crashes=max(row.crashes, 1))',
-                'return replace(_back(row, fault, now, "rescued"), crashes=1, failures=row.failures + 1)',
+                "return replace(_back(row, fault, now, JobEvent.RESCUED), crashes=max(row.crashes, 1))",
+                "return replace(_back(row, fault, now, JobEvent.RESCUED), crashes=1, failures=row.failures + 1)",
             ),
         ),
     ),

@@ -90,8 +90,8 @@ RULE_BUGS = (
         "a job whose window closed is charged an attempt",
         "I5",
         (
-            (MOVES, 'return _postponed(row, at, order, now, "window closed")',
-             'return replace(_postponed(row, at, order, now, "window closed"), attempt=row.attempt + 1)'),
+            (MOVES, 'return _postponed(row, at, order, now, JobEvent.WINDOW_CLOSED)',
+             'return replace(_postponed(row, at, order, now, JobEvent.WINDOW_CLOSED), attempt=row.attempt + 1)'),
         ),
     ),
     Bug("paused lanes go on", "pause", ((CLAIM_GROUPS, "group.lane in rules.paused_lanes or ", ""),)),
@@ -136,8 +136,8 @@ RULE_BUGS = (
         "a rejected job is charged an attempt",
         "I5",
         (
-            (MOVES, 'return _ended(row, Fault("rejected", reason), "failed"',
-             'return _ended(replace(row, attempt=row.attempt + 1), Fault("rejected", reason), "failed"'),
+            (MOVES, 'return _ended(row, Fault(FaultKind.REJECTED, reason), "failed"',
+             'return _ended(replace(row, attempt=row.attempt + 1), Fault(FaultKind.REJECTED, reason), "failed"'),
         ),
     ),
     Bug(

@@ -13,6 +13,7 @@ from hipq.errors import Conflict, Invalid, NotFound, shown
 from hipq.events import Events
 from hipq.job import names, payload
 from hipq.job.answer import LATE, MATCHED, STATES, UNREADABLE, Answer, Answered, Kept, NewAnswer, waited
+from hipq.job.event_names import InboxEvent, JobEvent
 from hipq.job.fault import clean
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
@@ -100,7 +101,9 @@ class Inbox:
                 row = change.after if change else None
                 self._events.emit(one.state, now, queue.name, row, answer=one.id, key=new.job_key)
         if change:
-            self._events.emit("ok" if change.after.state == FINAL else "answered", now, queue.name, change.after)
+            self._events.emit(
+                JobEvent.OK if change.after.state == FINAL else JobEvent.ANSWERED, now, queue.name, change.after
+            )
 
     def _show_late(self, spec: Spec | None, delivered: Delivered) -> None:
         if spec is None or spec.on_late is None:
@@ -173,7 +176,7 @@ class Inbox:
             kept = self._kept(answer_id)  # or it has gone meanwhile
             raise Conflict(f"answer {answer_id} cannot be dropped: job {kept.job} has it, and has not looked at it yet")
         name = self._queues[kept.queue].name
-        self._events.emit("answer dropped", self._store.now(), name, answer=answer_id, key=kept.job_key)
+        self._events.emit(InboxEvent.ANSWER_DROPPED, self._store.now(), name, answer=answer_id, key=kept.job_key)
 
     def prune(self) -> int:
         """Delete answers that need not be kept any longer, as engines do every minute; returns how many."""
@@ -181,7 +184,7 @@ class Inbox:
         while count := self._store.prune_answers(self._store.now(), STEP):
             total += count
         if total:
-            self._events.emit("answers pruned", self._store.now(), count=total)
+            self._events.emit(InboxEvent.ANSWERS_PRUNED, self._store.now(), count=total)
         return total
 
     def _redeliver(self, kept: Kept, job_type: str, key: str) -> Replayed:

@@ -27,6 +27,7 @@ from hipq.answers.reports import Report, write_report
 from hipq.errors import HipqError, StoreBroken, StoreRefused, StoreUnavailable
 from hipq.events import Events
 from hipq.job.answer import NewAnswer
+from hipq.job.event_names import ListenerEvent
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.protocols import Store
 from hipq.stores.values import Delivered
@@ -83,13 +84,13 @@ class Listener:
 
     def run(self) -> None:
         """Listen until `stop`. If the server or the database is away, the listener tries again until it is back."""
-        self._tell("listener started")
+        self._tell(ListenerEvent.STARTED)
         while not self._stopped.is_set():
             try:
                 self._listen()
             except StoreBroken as error:
                 self.broken = error
-                self._tell("listener stopped", error=str(error))
+                self._tell(ListenerEvent.STOPPED, error=str(error))
                 return
             except HipqError as error:
                 self._down(str(error))
@@ -97,7 +98,7 @@ class Listener:
                 logging.getLogger("hipq").exception("listener %s failed", self.name)
                 self._down(f"{type(error).__name__}: {error}")
         self._report(None, last=True)
-        self._tell("listener stopped")
+        self._tell(ListenerEvent.STOPPED)
 
     def _listen(self) -> None:
         checkpoints = StoredCheckpoints(self._store, f"{self._group} {self._where.identity}")
@@ -146,7 +147,7 @@ class Listener:
     def _up(self) -> None:
         if self._error:
             self._error, self._pause = "", FIRST_PAUSE
-            self._tell("listener back")
+            self._tell(ListenerEvent.BACK)
 
     def _down(self, error: str) -> None:
         if self._stopped.is_set():
@@ -159,7 +160,7 @@ class Listener:
     def _say_down(self, error: str) -> None:
         if error != self._error:
             self._error = error
-            self._tell("listener down", error=error)
+            self._tell(ListenerEvent.DOWN, error=error)
 
     def _tell(self, event: str, **details: Any) -> None:
         now = time.time_ns() // 1000
@@ -178,7 +179,7 @@ class Listener:
             with suppress(HipqError):
                 lag = opened.lag()
         if self._unannounced:
-            self._tell("listener report", **self._unannounced, **({} if lag is None else {"lag": lag}))
+            self._tell(ListenerEvent.REPORT, **self._unannounced, **({} if lag is None else {"lag": lag}))
             self._unannounced.clear()
         report = Report(self._where.identity, self._who, dict(self._unwritten), lag, self._error, gone=last)
         try:

@@ -20,6 +20,7 @@ from hipq.cli.inputs import Duration
 from hipq.cli.show import print_json
 from hipq.cli.target import announced, json_option, shown
 from hipq.errors import Invalid
+from hipq.job.states import FINAL
 
 if TYPE_CHECKING:
     from hipq.benchmark.interruption import Interruption
@@ -111,7 +112,7 @@ def _report(run: Run, facts: DemoFacts) -> dict[str, Any]:
         "interrupted": not whole,
         "adds_up": all(check.holds for check in checks) if whole else None,
         "checks": [check._asdict() for check in checks],
-        "jobs": dict(Counter(job.code if job.state == "final" else job.phase for job in facts.every)),
+        "jobs": dict(Counter(job.code if job.state == FINAL else job.phase for job in facts.every)),
         "answers": dict(facts.words),
         "limits": CAPS,
         "most_held": dict(facts.held),

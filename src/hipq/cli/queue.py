@@ -16,6 +16,7 @@ from hipq.cli.show import next_page, print_json, print_lines, print_table
 from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instances, json_option
 from hipq.errors import Invalid
 from hipq.job import names
+from hipq.job.states import READY
 from hipq.job.units import Number, counted, number
 from hipq.job.when import to_datetime
 from hipq.limits.base import LEAST, MOST
@@ -101,7 +102,7 @@ def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
 
 def _ready(app: Hipq, queue: Queue, peek: Peek, served: tuple[str, ...]) -> bool:
     """Whether a job is ready for which this program has the code, or any job if it has no code at all."""
-    return peek.ready if served else app.count(queue.name, most=1, live=True, phase="ready") > 0
+    return peek.ready if served else app.count(queue.name, most=1, live=True, phase=READY) > 0
 
 
 def _moment(micros: int) -> Any:

@@ -23,6 +23,7 @@ from hipq.cli.target import AppCommand, announced, app_argument, load, others
 from hipq.engine.loop import Engine
 from hipq.engine.pulse import LEASE
 from hipq.errors import Invalid, StoreUnavailable
+from hipq.job.event_names import EngineEvent
 from hipq.observe import logs
 from hipq.signals import each_meant
 from hipq.supervisor import Supervisor
@@ -114,7 +115,7 @@ def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Eng
                 raise  # a file that cannot be opened is not away: somebody must mend that
             if said != str(error):
                 said = str(error)
-                logs.LOGGER.warning(logs.LogLine("store down", {"error": said, "waiting": "to start"}))
+                logs.LOGGER.warning(logs.LogLine(EngineEvent.STORE_DOWN, {"error": said, "waiting": "to start"}))
             time.sleep(PAUSE)
 
 

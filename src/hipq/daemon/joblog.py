@@ -15,14 +15,15 @@ from hipq import files
 from hipq.daemon import payloads
 from hipq.errors import Invalid
 from hipq.events import Event, Events
+from hipq.job.event_names import RAN, JobEvent
 from hipq.job.states import FINAL, NONE
 from hipq.job.when import to_datetime
 
-ENTERS: Final = ("added",)
-RUNS: Final = ("claimed", "waits", "given back", "rescued")
+ENTERS: Final = (JobEvent.ADDED,)
+RUNS: Final = (JobEvent.CLAIMED, JobEvent.WAITS, JobEvent.GIVEN_BACK, JobEvent.RESCUED)
 COMPLETES: Final = (
-    "ok", "failed", "error", "again", "gave up", "crashed", "timed out", "lifetime over", "cancelled", "unstorable",
-    "answered",
+    JobEvent.OK, JobEvent.FAILED, JobEvent.ERROR, JobEvent.AGAIN, JobEvent.GAVE_UP, JobEvent.CRASHED,
+    JobEvent.TIMED_OUT, JobEvent.LIFETIME_OVER, JobEvent.CANCELLED, JobEvent.UNSTORABLE, JobEvent.ANSWERED,
 )  # fmt: skip
 SIZE: Final = 64 << 20
 KEPT: Final = 4
@@ -88,15 +89,15 @@ def line(event: Event) -> dict[str, Any]:
     }  # fmt: skip
     if event.name in ENTERS:
         return found | {"bytes": len(payloads.given(job.job_data))}
-    if event.name == "claimed":
+    if event.name == JobEvent.CLAIMED:
         return found | {"waited": _seconds(event.at - max(job.scheduled_run_time, job.create_time))}
     if job.code != NONE:
         found |= {"code": job.code, "exitcode": job.exitcode}
     entries = _history.decode(job.history)
-    claimed = next((entry.at for entry in reversed(entries) if entry.event == "claimed"), 0)
+    claimed = next((entry.at for entry in reversed(entries) if entry.event == JobEvent.CLAIMED), 0)
     if claimed:
         found["ran"] = _seconds(event.at - claimed)
-    if cost := sum(entry.cost for entry in entries if entry.event == "ran"):
+    if cost := sum(entry.cost for entry in entries if entry.event == RAN):
         found["cost"] = round(cost, 6)
     if job.state == FINAL:
         found["took"] = _seconds(event.at - job.create_time)

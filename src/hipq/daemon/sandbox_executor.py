@@ -19,7 +19,7 @@ from hipq.engine.launch import Launcher
 from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
 from hipq.executors.execution import Execution
 from hipq.executors.threads import Threads
-from hipq.job.fault import Fault, clean, crash
+from hipq.job.fault import Fault, FaultKind, clean, crash
 from hipq.job.model import New, Row
 from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
 from hipq.job.states import EXECUTING
@@ -196,18 +196,20 @@ class SandboxExecutor:
         try:
             handler = self._handler_of(row.tenant, row.job_type)
             if handler is None:
-                fault = Fault("error", f"there is no handler for {row.job_type}")
+                fault = Fault(FaultKind.ERROR, f"there is no handler for {row.job_type}")
                 self._fail(batch, Errored(fault, 501))
                 return
             left = self._in_context(handler, batch)
         except (Invalid, CannotRun) as error:  # not here, or not at all: at once it would be the same
-            self._fail(batch, Errored(Fault("error", clean(str(error))), 501))
+            self._fail(batch, Errored(Fault(FaultKind.ERROR, clean(str(error))), 501))
         except HipqError as error:
             self._fail(batch, GivenBack(clean(str(error)), started=False))
         else:
             alive = len(left) < len(batch) or any(one.abandoned for one in batch)  # then it was ended for that one
             reason = "its context ended before its turn came"
-            self._fail(left, GivenBack(reason, False) if alive else Errored(Fault("error", "no context could be had")))
+            self._fail(
+                left, GivenBack(reason, False) if alive else Errored(Fault(FaultKind.ERROR, "no context could be had"))
+            )
 
     def _in_context(self, handler: Handler, batch: list[Execution]) -> list[Execution]:
         """Those that never began."""
@@ -238,9 +240,9 @@ class SandboxExecutor:
             result = self._kept(execution, self._result(execution.row, report, handler.waits))
             execution.run.children = self._children(execution, report, result)
         except TooMuchAtOnce as error:
-            result = FailedRun(Fault("failed", str(error)), NEVER_FITS)
+            result = FailedRun(Fault(FaultKind.FAILED, str(error)), NEVER_FITS)
         except OverQuota as error:  # nothing of it is saved, so when it is tried again nothing is there twice
-            result = Errored(Fault("error", f"the jobs it asked for were not added: {error}"), NO_ROOM)
+            result = Errored(Fault(FaultKind.ERROR, f"the jobs it asked for were not added: {error}"), NO_ROOM)
         except Exception as error:
             result = Errored(Fault.of(error))
         self._end(execution, result)
@@ -251,7 +253,7 @@ class SandboxExecutor:
             try:
                 self._quotas.keep(execution.row.tenant, len(result.result) + len(execution.row.job_data))
             except OverQuota as error:
-                return Errored(Fault("error", f"its result was not kept: {error}"), NO_ROOM)
+                return Errored(Fault(FaultKind.ERROR, f"its result was not kept: {error}"), NO_ROOM)
         return result
 
     def _result(self, row: Row, report: JobReport, waits: bool) -> RunResult:
@@ -264,12 +266,12 @@ class SandboxExecutor:
         if 200 <= status < 300:
             return Succeeded(payloads.stored(report.data), status)
         if 400 <= status < 500:
-            return FailedRun(Fault("failed", message or f"status {status}"), status)
+            return FailedRun(Fault(FaultKind.FAILED, message or f"status {status}"), status)
         if report.retry_after:
-            return Rerun(Fault("retry", message or f"status {status}"), status, report.retry_after)
+            return Rerun(Fault(FaultKind.RETRY, message or f"status {status}"), status, report.retry_after)
         if status < 200:
-            return Errored(Fault("retry", message or f"status {status}"), status)
-        return Errored(Fault("timeout" if status == 504 else "error", message or f"status {status}"), status)
+            return Errored(Fault(FaultKind.RETRY, message or f"status {status}"), status)
+        return Errored(Fault(FaultKind.TIMEOUT if status == 504 else "error", message or f"status {status}"), status)
 
     def _children(self, execution: Execution, report: JobReport, result: RunResult) -> list[New]:
         spawned = list(report.spawned)

@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 
 from hipq import Job
 from hipq.events import Event, Events
+from hipq.job.answer import Answered
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Row
 from hipq.job.states import FINAL
 
@@ -104,17 +106,17 @@ def _gave_up(event: Event) -> Told:
 
 
 _KINDS: dict[str, Callable[[Event], Told]] = {
-    "claimed": _claimed,
-    "ok": _ok,
-    "matched": _matched,
-    "again": _again,
-    "crashed": lambda _: ("crashed", "has killed its process; nobody else is hurt"),
-    "failed": _failed,
-    "gave up": _gave_up,
-    "timed out": lambda _: ("timed out", "no answer in time: the bank is told to stop"),
-    "cancelled": lambda _: ("cancelled", "cancelled before its time"),
-    "buffered": lambda _: ("early", "answered before the bank's own reply: kept for it"),
-    "duplicate": lambda _: ("duplicate", "the same answer again: counted, nothing else"),
-    "conflict": lambda _: ("conflict", "another answer after the first: kept, flagged"),
-    "late": lambda _: ("late", "an answer after its end: kept, changes nothing"),
+    JobEvent.CLAIMED: _claimed,
+    JobEvent.OK: _ok,
+    Answered.MATCHED: _matched,
+    JobEvent.AGAIN: _again,
+    JobEvent.CRASHED: lambda _: ("crashed", "has killed its process; nobody else is hurt"),
+    JobEvent.FAILED: _failed,
+    JobEvent.GAVE_UP: _gave_up,
+    JobEvent.TIMED_OUT: lambda _: ("timed out", "no answer in time: the bank is told to stop"),
+    JobEvent.CANCELLED: lambda _: ("cancelled", "cancelled before its time"),
+    Answered.BUFFERED: lambda _: ("early", "answered before the bank's own reply: kept for it"),
+    Answered.DUPLICATE: lambda _: ("duplicate", "the same answer again: counted, nothing else"),
+    Answered.CONFLICT: lambda _: ("conflict", "another answer after the first: kept, flagged"),
+    Answered.LATE: lambda _: ("late", "an answer after its end: kept, changes nothing"),
 }

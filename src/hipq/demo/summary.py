@@ -17,6 +17,8 @@ from hipq.demo.shop import CAPS, SHARES, Shop
 from hipq.demo.story import ORDERS, Story
 from hipq.demo.tally import WORDS, Tally
 from hipq.job.answer import BUFFERED, MATCHED
+from hipq.job.event_names import JobEvent
+from hipq.job.states import FINAL, SCHEDULED
 from hipq.job.units import Number
 
 
@@ -87,8 +89,8 @@ def checked(facts: DemoFacts) -> list[Check]:
 # -- jobs ------------------------------------------------------------------------------------------------------------
 def _jobs(facts: DemoFacts) -> Iterator[Check]:
     every, receipts, paid = facts.every, facts.of_type("receipt"), _ended(facts.of_type("charge"), "ok")
-    codes = Counter(job.code for job in every if job.state == "final")
-    live = [job for job in every if job.state != "final"]
+    codes = Counter(job.code for job in every if job.state == FINAL)
+    live = [job for job in every if job.state != FINAL]
     ends = {code: codes[code] for code in ("ok", "failed", "error")}
     yield Check(
         "jobs",
@@ -99,7 +101,7 @@ def _jobs(facts: DemoFacts) -> Iterator[Check]:
         "jobs",
         f"{len(every)} = {_sum(ends)} + {len(live)} for tomorrow",
         len(every) == sum(ends.values()) + len(live)
-        and [(job.id, job.phase, job.attempt) for job in live] == [(facts.tomorrow, "scheduled", 0)],
+        and [(job.id, job.phase, job.attempt) for job in live] == [(facts.tomorrow, SCHEDULED, 0)],
     )
     yield from _orders(facts)
     yield Check(
@@ -182,7 +184,9 @@ def _limits(facts: DemoFacts) -> Iterator[Check]:
 # -- when ------------------------------------------------------------------------------------------------------------
 def _starts(jobs: Iterable[Job[Any]]) -> list[tuple[datetime, Job[Any]]]:
     """The first start of each job, without those that never started."""
-    found = [(next((entry["at"] for entry in job.history if entry["event"] == "claimed"), None), job) for job in jobs]
+    found = [
+        (next((entry["at"] for entry in job.history if entry["event"] == JobEvent.CLAIMED), None), job) for job in jobs
+    ]
     return [(at, job) for at, job in found if at is not None]
 
 
@@ -223,7 +227,7 @@ _PARTS = (_jobs, _requests, _answers, _limits, _order, _window, _single)
 
 # -- words -----------------------------------------------------------------------------------------------------------
 def _ended(jobs: Sequence[Job[Any]], code: str) -> list[Job[Any]]:
-    return [job for job in jobs if job.state == "final" and job.code == code]
+    return [job for job in jobs if job.state == FINAL and job.code == code]
 
 
 def _sum(parts: Mapping[str, int]) -> str:

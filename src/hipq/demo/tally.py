@@ -9,12 +9,14 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from hipq.events import Event, Events
+from hipq.job.answer import Answered
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Row
-from hipq.job.states import DONE, FINAL, READY, SCHEDULED
+from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, EXECUTING, FINAL, READY, SCHEDULED, WAITING
 from hipq.job.units import Number, counted, number
 
-PHASES: Final = ("scheduled", "ready", "executing", "waiting", "answered", "cancelling", "deciding", "done")
-WORDS: Final = ("matched", "buffered", "duplicate", "conflict", "late")
+PHASES: Final = (SCHEDULED, READY, EXECUTING, WAITING, ANSWERED, CANCELLING, DECIDING, DONE)
+WORDS: Final = (Answered.MATCHED, Answered.BUFFERED, Answered.DUPLICATE, Answered.CONFLICT, Answered.LATE)
 
 
 class SeenJob(NamedTuple):
@@ -47,7 +49,7 @@ class Tally:
         with self._lock:
             self._events[event.name] += 1
             row = event.job
-            if row is None or event.name == "lost":  # it shows a change that was not saved
+            if row is None or event.name == JobEvent.LOST:  # it shows a change that was not saved
                 return
             before = self._jobs.get(row.id)
             if before and row.token <= before.row.token:
@@ -61,7 +63,7 @@ class Tally:
         """Count the units in use. Only engines take and release units, each in its own thread, endings before
         claims: so every sum here was true in the database, too."""
         queue = event.queue
-        critical = event.name == "claimed" and row.phase == "executing" and not row.held
+        critical = event.name == JobEvent.CLAIMED and row.phase == EXECUTING and not row.held
         if critical and self._held[queue, "all"] >= self._full.get(queue, 1 << 30):
             self.passed += 1
         for lane in ("all", row.lane):

@@ -20,6 +20,7 @@ from hipq.demo.news import Item, News
 from hipq.demo.shop import CAPS, MAILS, SHARES, Shop
 from hipq.demo.story import ORDERS, Story
 from hipq.demo.tally import PHASES, WORDS, Tally
+from hipq.job.states import DONE, READY, WAITING
 
 EARLY: Final = {"buffered": "early"}
 """hipq's words that have a plainer one for newcomers."""
@@ -29,7 +30,7 @@ _NEWS: Final = 12
 """The most lines of news."""
 _NARROW: Final = 80
 """The number of columns below which not everything is shown."""
-_FEW: Final = ("ready", "waiting", "done")
+_FEW: Final = (READY, WAITING, DONE)
 """The phases that a narrow terminal has room for."""
 
 
@@ -205,7 +206,7 @@ class PlainView:
             scene = self._scene
             found: Counter[str] = sum(scene.phases.values(), Counter())
             held = scene.tally.held("payments").get("all", 0)
-            counts = _said({name: found[name] for name in ("ready", "waiting", "done")})
+            counts = _said({name: found[name] for name in _FEW})
             self._write(f"{scene.elapsed:5.1f} s  limit {held} of {CAPS['all']}; {counts}; answers {_answers(scene)}")
 
     def _write(self, line: str) -> None:

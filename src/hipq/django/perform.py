@@ -12,7 +12,7 @@ from django.db import close_old_connections, reset_queries
 from hipq.django.results import ended, error_of, now, result_of
 from hipq.django.tasks import TaskContext, TaskResultStatus, normalize_json, task_finished, task_started
 from hipq.job import payload
-from hipq.job.fault import Fault
+from hipq.job.fault import Fault, FaultKind
 from hipq.job.outcome import Failed, Ok, Retry, Wait
 from hipq.job.retries import RetryHandler
 from hipq.job.view import Job
@@ -82,7 +82,7 @@ class TaskHandler:
     def _verdict(self, job: Job[Any], fault: Fault) -> Any:
         if self._retry is not None:
             return self._retry(job, fault)
-        return Retry(AGAIN_AFTER) if fault.kind == "retry" else None
+        return Retry(AGAIN_AFTER) if fault.kind == FaultKind.RETRY else None
 
     def _tell(self, job: Job[Any], fault: Fault, raised: BaseException | None) -> None:
         try:

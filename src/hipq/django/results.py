@@ -10,7 +10,8 @@ from django.utils import timezone
 from django.utils.module_loading import import_string
 
 from hipq.django.tasks import Task, TaskError, TaskResult, TaskResultStatus, normalize_json
-from hipq.job.fault import Fault
+from hipq.job.event_names import JobEvent
+from hipq.job.fault import Fault, FaultKind
 from hipq.job.states import ERROR, FINAL, RUNNING
 from hipq.job.view import Job
 
@@ -57,7 +58,7 @@ def task_of(data: dict[str, Any], queue: str, priority: int) -> Any:
 
 def result_of(job: Job[Any], queue: str, task: Any = None) -> Any:
     history = job.history
-    claims = [entry for entry in history if entry["event"] == "claimed"]
+    claims = [entry for entry in history if entry["event"] == JobEvent.CLAIMED]
     data = job.data
     result = TaskResult(
         task=task or task_of(data, queue, MIDDLE - job.priority),
@@ -101,7 +102,7 @@ def _status(job: Job[Any]) -> Any:
 
 def _errors(job: Job[Any], history: list[dict[str, Any]]) -> list[Any]:
     """One error for each failure. Of all but the last, the job's history has the first line only."""
-    earlier = [entry["error"] for entry in history if entry["event"] == "error"]
+    earlier = [entry["error"] for entry in history if entry["event"] == JobEvent.ERROR]
     last = job.fault if job.state in (ERROR, FINAL) and job.code != "ok" else None
     if last is not None and earlier:
         earlier.pop()
@@ -111,7 +112,7 @@ def _errors(job: Job[Any], history: list[dict[str, Any]]) -> list[Any]:
 def _read(text: str) -> Fault:
     kind, colon, _ = text.partition(": ")
     named = bool(colon) and all(part.isidentifier() for part in kind.split("."))
-    return Fault("error", text, traceback=text, type=kind if named else "")
+    return Fault(FaultKind.ERROR, text, traceback=text, type=kind if named else "")
 
 
 def _workers(attempt: int, claimed: list[str]) -> list[str]:

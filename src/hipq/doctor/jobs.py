@@ -14,7 +14,7 @@ from hipq.doctor.words import lasting, several
 from hipq.engine.why import why
 from hipq.job.states import PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import SECOND
-from hipq.job.why import Why
+from hipq.job.why import Reason, Why
 from hipq.limits.rules import NO_RULES
 from hipq.stores.health.facts import COUNTED, Health, QueueHealth, Sample
 from hipq.stores.values import Limits
@@ -22,7 +22,9 @@ from hipq.stores.values import Limits
 CHECK: Final = "jobs"
 _NO_LIMITS: Final = Limits(NO_RULES, "{}", {}, [], "")
 _TO_START: Final = (READY, PARKED, SCHEDULED)
-_ELSEWHERE: Final = frozenset({"paused", "throttler failed", "window closed", "scheduled", "retry pending"})
+_ELSEWHERE: Final = frozenset({
+    Reason.PAUSED, Reason.THROTTLER_FAILED, Reason.WINDOW_CLOSED, Reason.SCHEDULED, Reason.RETRY_PENDING,
+})  # fmt: skip
 """Reasons that `rules` and `clock` report, or that are as they should be."""
 
 
@@ -43,7 +45,7 @@ def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Findin
     groups: dict[tuple[str, ...], list[Stuck]] = {}
     for stuck in _stuck(queue, health):
         is_late = stuck.waited >= view.patience
-        if stuck.why.reason in _ELSEWHERE or not (is_late or stuck.why.reason == "no engine"):
+        if stuck.why.reason in _ELSEWHERE or not (is_late or stuck.why.reason == Reason.NO_ENGINE):
             continue
         groups.setdefault(_group(stuck), []).append(stuck)
     for some in groups.values():
@@ -63,7 +65,7 @@ def _stuck(queue: QueueHealth, health: Health) -> Iterator[Stuck]:
 def _group(stuck: Stuck) -> tuple[str, ...]:
     row = stuck.sample.row
     kind = "start" if row.phase in _TO_START else row.phase
-    return (stuck.why.reason, kind) if stuck.why.reason == "no engine" else (stuck.why.reason, kind, row.job_type)
+    return (stuck.why.reason, kind) if stuck.why.reason == Reason.NO_ENGINE else (stuck.why.reason, kind, row.job_type)
 
 
 def _finding(queue: QueueHealth, some: list[Stuck], health: Health, view: View) -> Finding:
@@ -94,29 +96,29 @@ def _decided(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tupl
     row = stuck.sample.row
     look = view.command("job why", str(row.id))
     match stuck.why.reason:
-        case "no engine":
+        case Reason.NO_ENGINE:
             level = PROBLEM if stuck.waited >= view.patience else WARNING
             return level, f"start a worker: {view.worker(queue.name)}"
-        case "no code":
+        case Reason.NO_CODE:
             return PROBLEM, _lacking(row.job_type, queue, view)
-        case "deciding" if strategy := stuck.why.details.get("strategy"):
+        case Reason.DECIDING if strategy := stuck.why.details.get("strategy"):
             return (
                 PROBLEM,
                 f"start a worker of a program that has @app.retry_strategy({strategy!r}), or cancel such jobs",
             )
-        case "deciding" | "answered" | "cancelling":
+        case Reason.DECIDING | Reason.ANSWERED | Reason.CANCELLING:
             if not stuck.why.details.get("engines"):
                 return PROBLEM, _lacking(row.job_type, queue, view)
             return WARNING, f"the engines that have its code do not come to it: look into their logs; {look}"
-        case "waiting" | "answer failed":
+        case Reason.WAITING | Reason.ANSWER_FAILED:
             if not served:
                 return PROBLEM, f"start a worker: {view.worker(queue.name)}"
             return WARNING, "the engines of this queue do not notice: look into their logs, and at the clock"
-        case "window unknown":
+        case Reason.WINDOW_UNKNOWN:
             return WARNING, "install the time zones on this machine and where workers run: pip install tzdata"
-        case "limit full" | "lane full" | "rate" | "behind":
+        case Reason.LIMIT_FULL | Reason.LANE_FULL | Reason.RATE | Reason.BEHIND:
             return NOTE, f"raise the limit, if that is too long: {view.command('queue limit', queue=queue.name)}"
-        case "parked":
+        case Reason.PARKED:
             return NOTE, "nothing, if the throttler means it"
         case _:
             more = "more workers, or more hands (-c)"

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.setup import Setup
 from hipq.job.answer import MATCHED, waited
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Change, Row
 from hipq.job.states import CANCELLING, ERROR, FINAL
 from hipq.job.transitions import CANCELLED
@@ -42,15 +43,15 @@ def _events(change: Change, turned: Turned) -> Iterator[tuple[str, Row]]:
     """The events of one change, with the row as it was saved."""
     name, after = change.event, change.after
     if after.id in turned.lost:
-        yield "lost", after
+        yield JobEvent.LOST, after
         return
     if after.id in turned.answered:
         after = turned.answered[after.id]
         if change.seeking and change.seeking.state == ERROR:
-            name = "error"  # nothing follows from the error: the job's answer was there
+            name = JobEvent.ERROR  # nothing follows from the error: the job's answer was there
     yield name, after
-    if name == "timed out" and after.phase == CANCELLING:
+    if name == JobEvent.TIMED_OUT and after.phase == CANCELLING:
         yield CANCELLING, after
-    has_cancelled = name in ("cancel handler ended", "cancel handler failed")
+    has_cancelled = name in (JobEvent.CANCEL_HANDLER_ENDED, JobEvent.CANCEL_HANDLER_FAILED)
     if has_cancelled and after.state == FINAL and after.exitcode == CANCELLED:
-        yield "cancelled", after
+        yield JobEvent.CANCELLED, after

@@ -13,6 +13,7 @@ from hipq.engine.setup import Setup
 from hipq.engine.stop import Stop
 from hipq.engine.timetable import Timetable
 from hipq.executors.execution import Execution
+from hipq.job.event_names import EngineEvent, JobEvent
 from hipq.job.run_result import GivenBack, RunResult
 from hipq.stores.claims import Turned
 
@@ -92,7 +93,7 @@ class Batch:
         """What could not be stopped runs on. When that is all our hands, this process is of no use any more."""
         stuck = self._setup.executor.stuck(steady)
         if stuck > self._stuck:
-            self._setup.events.emit("handler stuck", now, stuck=stuck)
+            self._setup.events.emit(EngineEvent.HANDLER_STUCK, now, stuck=stuck)
         if stuck >= self._setup.concurrency:
             self._stop.retire("every hand is held by a handler that outlived its time-out")
         self._stuck = stuck
@@ -126,9 +127,9 @@ class Batch:
             if queue.scheduler:
                 queue.scheduler.jobs_started(row.lane, 1)
         self._timetable.overrun = min([self._timetable.overrun, *(steady + one.limit for one in launched)])
-        if events.wanted("claimed"):  # before a handler can do anything that is an event
+        if events.wanted(JobEvent.CLAIMED):  # before a handler can do anything that is an event
             for row in turned.won:
-                events.emit("claimed", now, self._watches.name(row), row)
+                events.emit(JobEvent.CLAIMED, now, self._watches.name(row), row)
         self._setup.executor.launch(launched)
 
     def forget_stopped(self) -> None:
@@ -142,10 +143,10 @@ class Batch:
                 del self.in_flight[execution.row.id]
                 self._left(execution)
 
-    def drop(self, execution: Execution, now: int, event: str = "lost") -> None:
+    def drop(self, execution: Execution, now: int, event: str = JobEvent.LOST) -> None:
         """The claim was lost: whatever the execution comes to, or has come to, nothing of it is kept."""
         run = execution.run
-        if event == "told to stop":
+        if event == JobEvent.TOLD_TO_STOP:
             execution.abandon(gently=True, until=run.started + execution.limit if run.started else 0)
         else:
             execution.abandon()

@@ -12,6 +12,7 @@ from hipq.engine.setup import Setup
 from hipq.engine.stage import STEP, rank, stage
 from hipq.engine.timetable import Timetable
 from hipq.errors import Conflict, NotFound, StoreBusy, StoreRefused
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Change
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ class Due:
         watch.next_start = now if more else 0
         if count:
             watch.work_available()
-            self._setup.events.emit("staged", now, queue.name, count=count)
+            self._setup.events.emit(JobEvent.STAGED, now, queue.name, count=count)
             self._timetable.peek_soon(0)
         if more:
             return []

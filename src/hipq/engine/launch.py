@@ -20,7 +20,7 @@ from hipq.errors import HipqError
 from hipq.executors.execution import Execution
 from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
-from hipq.job.fault import Fault, clean, crash
+from hipq.job.fault import Fault, FaultKind, clean, crash
 from hipq.job.model import New, Row
 from hipq.job.outcome import Failed, Progress, Retry
 from hipq.job.retries import NotRegistered, RetryHandler
@@ -257,7 +257,7 @@ class Launcher:
             _end_forked(here, error)
             raised = Fault.of(error)
             message = f"its retry handler raised {raised} when asked about: {fault}"
-            return Decided(Fault("error", clean(message), raised.type, raised.kinds, raised.traceback), 500)
+            return Decided(Fault(FaultKind.ERROR, clean(message), raised.type, raised.kinds, raised.traceback), 500)
 
     def _retry_of(self, execution: Execution) -> RetryHandler | None:
         return execution.spec.retry_of(execution.row)
@@ -314,7 +314,7 @@ def _stored_error(row: Row) -> Errored:
 
 def _crash_pause(row: Row, fault: Fault) -> float:
     """Seconds until a job without a retry handler runs again after a crash; 0 = it does not."""
-    if fault.kind != "crash" or row.crashes > transitions.CRASHES_ALLOWED:
+    if fault.kind != FaultKind.CRASH or row.crashes > transitions.CRASHES_ALLOWED:
         return 0.0
     return transitions.CRASH_PAUSES[max(row.crashes - 2, 0)]
 
@@ -332,6 +332,6 @@ def _judgement(verdict: Any, result: Errored, edits: Edits | None, spec: Spec) -
         case None | False:
             return Decided(result.fault, result.exitcode, edits=edits)
         case Failed():
-            return Decided(Fault("failed", clean(str(verdict.reason))), result.exitcode, edits=edits)
+            return Decided(Fault(FaultKind.FAILED, clean(str(verdict.reason))), result.exitcode, edits=edits)
         case _:
             raise TypeError(f"a retry handler returns Retry(...), Failed(...) or None, not {type(verdict).__name__}")

@@ -21,6 +21,7 @@ from hipq.engine.timetable import Timetable
 from hipq.errors import StoreBusy
 from hipq.executors.execution import Execution
 from hipq.job import transitions
+from hipq.job.event_names import EngineEvent, JobEvent
 from hipq.job.model import Change, queue_of
 from hipq.stores.values import STRATEGIES
 
@@ -73,12 +74,12 @@ class Lease:
         lost = self._adopt(held, engine_id, now)
         self.engine_id = engine_id  # not before: rows whose adoption was not confirmed must not look unstarted to us
         if expired and not freed:
-            self._setup.events.emit("lease lost", now, engine_id=expired, jobs=len(held))
+            self._setup.events.emit(EngineEvent.LEASE_LOST, now, engine_id=expired, jobs=len(held))
         self._part(lost, now)
 
     def _adopt(self, held: Sequence[Execution], engine_id: int, now: int) -> list[Execution]:
         """Take jobs of an older lease of ours into the new one; returns those that somebody else has taken."""
-        changes = [Change(one.row, transitions.adopted(one.row, engine_id, now), (), "claimed") for one in held]
+        changes = [Change(one.row, transitions.adopted(one.row, engine_id, now), (), JobEvent.CLAIMED) for one in held]
         gone = self._setup.store.turn(engine_id, changes, [], now).lost if changes else frozenset[int]()
         for execution, change in zip(held, changes, strict=True):
             if change.before.id not in gone:
@@ -95,7 +96,7 @@ class Lease:
             except StoreBusy:
                 continue  # locked once more
             self._watches.locked.take_back(queue, self._setup.steady())  # after: else a sweep might rescue our jobs
-            self._setup.events.emit("queue free", now, self._watches[queue].queue.name)
+            self._setup.events.emit(EngineEvent.QUEUE_FREE, now, self._watches[queue].queue.name)
             self._timetable.blocked = 0
             self._watches[queue].work_available()
             self._timetable.peek_by(0)
@@ -117,4 +118,4 @@ class Lease:
             tokens = self._setup.store.tokens([one.row.id for one in gone]) if gone else {}
         for execution in gone:
             is_cancelled = execution.run.result is None and execution.row.id not in tokens
-            self._batch.drop(execution, now, "told to stop" if is_cancelled else "lost")
+            self._batch.drop(execution, now, JobEvent.TOLD_TO_STOP if is_cancelled else JobEvent.LOST)

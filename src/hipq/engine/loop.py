@@ -16,6 +16,7 @@ from hipq.engine.stop import Stop
 from hipq.engine.timetable import Timetable
 from hipq.engine.turn import Turn
 from hipq.errors import StoreUnavailable
+from hipq.job.event_names import EngineEvent
 
 if TYPE_CHECKING:
     from hipq.engine.executor import Executor
@@ -117,14 +118,14 @@ class Engine:
             self.torn = True
             self.stop_requests.retire("a handler has closed file descriptors that are not its own")
             jobs = len(self.in_flight)
-            self.setup.events.emit("engine stopping", self.timetable.now, jobs=jobs, why=self.unfit)
+            self.setup.events.emit(EngineEvent.STOPPING, self.timetable.now, jobs=jobs, why=self.unfit)
 
     def leave(self) -> None:
         if self.stopping < 2 and not self.unfit:
             self.setup.executor.wait_for_told(pulse.TIDYING / 1e6)
         try:
             self.setup.store.renew_lease(self.engine_id, 0)
-            self.setup.events.emit("engine stopped", self.setup.store.now())
+            self.setup.events.emit(EngineEvent.STOPPED, self.setup.store.now())
         except StoreUnavailable:
             pass  # it runs out by itself
 
@@ -177,17 +178,17 @@ class _Run:
     def _turn(self) -> float:
         store, events = self._setup.store, self._setup.events
         if not self._started:
-            events.emit("engine started", store.now(), url=store.url)
+            events.emit(EngineEvent.STARTED, store.now(), url=store.url)
             self._started = True
         pause = self._engine.turn()
         self._away_since = None
         if self._failures:
-            events.emit("store back", store.now(), after=self._failures)
+            events.emit(EngineEvent.STORE_BACK, store.now(), after=self._failures)
             self._failures = 0
         if self._stop.asked > self._announced:
             self._announced = self._stop.asked
             why = self._stop.unfit or "asked to"
-            events.emit("engine stopping", store.now(), jobs=len(self._engine.in_flight), why=why)
+            events.emit(EngineEvent.STOPPING, store.now(), jobs=len(self._engine.in_flight), why=why)
         return pause
 
     def _is_over(self, is_late: bool) -> bool:
@@ -209,7 +210,7 @@ class _Run:
         """Seconds until a store that is away is tried again."""
         self._failures += 1
         if self._failures == 1:
-            self._setup.events.emit("store down", self._engine.timetable.now, error=str(error))
+            self._setup.events.emit(EngineEvent.STORE_DOWN, self._engine.timetable.now, error=str(error))
         if self._away_since is None:
             self._away_since = self._setup.steady()
         longest = min(0.05 * 2.0**self._failures, 2.0)

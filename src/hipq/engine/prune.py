@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from hipq.events import Events
+from hipq.job.event_names import InboxEvent
 from hipq.stores.protocols import Store
 from hipq.stores.values import EARLIEST, EndPlace
 
@@ -29,5 +30,5 @@ def answers(store: Store, queues: Iterable[int], events: Events, now: int) -> bo
     late = store.late_answers(list(queues), STEP)
     count = store.prune_answers(now, STEP)
     if count:
-        events.emit("answers pruned", now, count=count)
+        events.emit(InboxEvent.ANSWERS_PRUNED, now, count=count)
     return max(late, count) >= STEP

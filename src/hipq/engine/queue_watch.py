@@ -14,6 +14,7 @@ from hipq.engine.setup import Setup
 from hipq.engine.throttle import Throttling
 from hipq.executors.execution import Execution
 from hipq.job import transitions
+from hipq.job.event_names import EngineEvent, JobEvent
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, READY, SCHEDULED, WAITING
 from hipq.job.windows import is_open
@@ -121,7 +122,7 @@ class QueueWatch:
         if len(shut) < step:
             self.closed, self.closed_types = frozenset(), set()
         order = self.queue.order
-        return [Change(row, transitions.to_next_window(row, order, now), (), "window closed") for row in shut]
+        return [Change(row, transitions.to_next_window(row, order, now), (), JobEvent.WINDOW_CLOSED) for row in shut]
 
 
 class QueueWatches:
@@ -184,7 +185,7 @@ class QueueWatches:
         """Something stood in the way of a statement: leave out the queues that are locked; whether there are any."""
         found = self.locked.found(self._setup.steady())
         for queue in found:
-            self._setup.events.emit("queue locked", now, self[queue].queue.name)
+            self._setup.events.emit(EngineEvent.QUEUE_LOCKED, now, self[queue].queue.name)
         return bool(found)
 
     def is_locked(self, execution: Execution) -> bool:

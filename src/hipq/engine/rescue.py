@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from hipq.engine.queues import EngineQueue
 from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Change, queue_of
 from hipq.job.order import Order
 from hipq.job.states import ANSWERED, WAITING
@@ -25,7 +26,7 @@ def orphans(store: Store, queues: Mapping[int, EngineQueue], now: int) -> list[C
     for row in store.owned(list(queues), None, STEP):
         after, spec = transitions.rescued(row, now), queues[queue_of(row.id)].specs.get(row.job_type)
         seeking = wait_transitions.agreed(after, spec.fence, spec.cancelled is not None) if spec and spec.fn else None
-        found.append(Change(row, after, (), "rescued", seeking=seeking))
+        found.append(Change(row, after, (), JobEvent.RESCUED, seeking=seeking))
     return found
 
 
@@ -35,7 +36,7 @@ def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:
     found = []
     for row in store.due(queue, WAITING, now, STEP):
         after = wait_transitions.overdue(row, order, now)
-        found.append(Change(row, after, (), "answered" if after.phase == ANSWERED else "timed out"))
+        found.append(Change(row, after, (), JobEvent.ANSWERED if after.phase == ANSWERED else JobEvent.TIMED_OUT))
     return found
 
 
@@ -50,7 +51,7 @@ def forgotten(
     owned = {row.id: row for row in store.owned(queues, engine_id)}
     reason = "claimed, but the claim was never confirmed"
     back = [
-        Change(row, transitions.given_back(row, reason, False, now), (), "given back")
+        Change(row, transitions.given_back(row, reason, False, now), (), JobEvent.GIVEN_BACK)
         for job_id, row in owned.items()
         if job_id not in in_flight
     ]

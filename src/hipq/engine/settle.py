@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from hipq.errors import KeyTaken, StoreBusy, StoreRefused
 from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions, waiting
-from hipq.job.fault import Fault, clean, timeout
+from hipq.job.event_names import RAN, JobEvent
+from hipq.job.fault import Fault, FaultKind, clean, timeout
 from hipq.job.model import Change, Row, remember
 from hipq.job.order import Order
 from hipq.job.retries import NotRegistered
@@ -55,7 +56,7 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
     settled = _settled(execution, result, order, now)
     after = settled.after
     if execution.run.note:
-        after = replace(after, history=remember(after.history, now, "ran", **execution.run.note))
+        after = replace(after, history=remember(after.history, now, RAN, **execution.run.note))
     if after.state != FINAL and (spec.fence or spec.cancelled):
         after = _agreed(after, spec)
     is_kept = isinstance(result, KEEPS_ITS_ANSWER) and after.state == row.state
@@ -68,15 +69,15 @@ def _settled(execution: Execution, result: RunResult, order: Order, now: int) ->
     row = execution.row
     match result:
         case Succeeded():
-            return _Settled(transitions.succeeded(row, result.result, result.exitcode, now), "ok")
+            return _Settled(transitions.succeeded(row, result.result, result.exitcode, now), JobEvent.OK)
         case FailedRun():
-            return _Settled(transitions.refused(row, result.fault, result.exitcode, now), "failed")
+            return _Settled(transitions.refused(row, result.fault, result.exitcode, now), JobEvent.FAILED)
         case Rerun():
             return _rerun(execution, result, order, now)
         case Waits():
             return _waits(execution, result, now)
         case Progressed():
-            return _Settled(wait_transitions.progressed(row, result.extend, now), "progress")
+            return _Settled(wait_transitions.progressed(row, result.extend, now), JobEvent.PROGRESS)
         case AnswerHandlerFailed():
             return _answer_handler_failed(execution, result, now)
         case CancelHandled():
@@ -88,15 +89,15 @@ def _settled(execution: Execution, result: RunResult, order: Order, now: int) ->
         case Crashed():
             return _crashed(execution, result, order, now)
         case GivenBack():
-            return _Settled(transitions.given_back(row, result.reason, result.started, now), "given back")
+            return _Settled(transitions.given_back(row, result.reason, result.started, now), JobEvent.GIVEN_BACK)
         case _:
             assert_never(result)
 
 
 def _rerun(execution: Execution, result: Rerun, order: Order, now: int) -> _Settled:
     if _outlived(execution, now):
-        return _Settled(transitions.outlived(execution.row, result.fault, result.exitcode, now), "lifetime over")
-    return _Settled(transitions.asked_again(execution.row, result, order, now), "again")
+        return _Settled(transitions.outlived(execution.row, result.fault, result.exitcode, now), JobEvent.LIFETIME_OVER)
+    return _Settled(transitions.asked_again(execution.row, result, order, now), JobEvent.AGAIN)
 
 
 def _waits(execution: Execution, result: Waits, now: int) -> _Settled:
@@ -104,24 +105,24 @@ def _waits(execution: Execution, result: Waits, now: int) -> _Settled:
     latest = row.deadline if row.phase == EXECUTING else waiting.load(row.wait).until
     is_final = execution.spec.answered is None and not result.is_answer_read
     wait = waiting.begun(result, latest, waiting.since(row), life, is_final, now)
-    return _Settled(wait_transitions.waits(row, wait, now, result.key), "waits")
+    return _Settled(wait_transitions.waits(row, wait, now, result.key), JobEvent.WAITS)
 
 
 def _answer_handler_failed(execution: Execution, result: AnswerHandlerFailed, now: int) -> _Settled:
     if _outlived(execution, now):
-        return _Settled(transitions.outlived(execution.row, result.fault, 500, now), "lifetime over")
-    return _Settled(wait_transitions.unread(execution.row, result.fault, now), "answer failed")
+        return _Settled(transitions.outlived(execution.row, result.fault, 500, now), JobEvent.LIFETIME_OVER)
+    return _Settled(wait_transitions.unread(execution.row, result.fault, now), JobEvent.ANSWER_FAILED)
 
 
 def _cancel_handled(row: Row, fault: Fault | None, order: Order, now: int) -> _Settled:
-    event = "cancel handler failed" if fault else "cancel handler ended"
+    event = JobEvent.CANCEL_HANDLER_FAILED if fault else JobEvent.CANCEL_HANDLER_ENDED
     return _Settled(wait_transitions.cancel_handled(row, fault, order, now), event)
 
 
 def _errored(execution: Execution, result: Errored, now: int) -> _Settled:
     if execution.only_decides:  # its retry handler could not be asked
-        return _Settled(transitions.gave_up(execution.row, result.fault, now), "gave up")
-    return _Settled(transitions.errored(execution.row, result.fault, result.exitcode, now), "error")
+        return _Settled(transitions.gave_up(execution.row, result.fault, now), JobEvent.GAVE_UP)
+    return _Settled(transitions.errored(execution.row, result.fault, result.exitcode, now), JobEvent.ERROR)
 
 
 def _decided(execution: Execution, result: Decided, order: Order, now: int) -> _Settled:
@@ -130,8 +131,8 @@ def _decided(execution: Execution, result: Decided, order: Order, now: int) -> _
         errored = transitions.errored(errored, result.fault, result.exitcode, now)
     copy = transitions.edited(errored, result.edits) if result.edits else errored
     if result.again:
-        return _Settled(transitions.retried(copy, result.again, order, now), "again", errored)
-    event = "lifetime over" if _outlived(execution, now) else "gave up"
+        return _Settled(transitions.retried(copy, result.again, order, now), JobEvent.AGAIN, errored)
+    event = JobEvent.LIFETIME_OVER if _outlived(execution, now) else JobEvent.GAVE_UP
     return _Settled(transitions.gave_up(copy, result.fault, now), event, errored)
 
 
@@ -149,7 +150,7 @@ def _crashed(execution: Execution, result: Crashed, order: Order, now: int) -> _
         after = transitions.suspected(row, result.fault, now)
     else:
         after = transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
-    return _Settled(after, "gave up" if after.state == FINAL else "crashed")
+    return _Settled(after, JobEvent.GAVE_UP if after.state == FINAL else JobEvent.CRASHED)
 
 
 def _is_judged(execution: Execution) -> bool:
@@ -164,7 +165,7 @@ def _is_judged(execution: Execution) -> bool:
 def _seeking(execution: Execution, row: Row, is_final: bool, event: str) -> Row | None:
     """The row as it looks for an answer that may have come before the job failed. The failure is the job's end all the
     same if the job had an answer already, or its lifetime is over."""
-    if is_final and (execution.row.phase != EXECUTING or event == "lifetime over"):
+    if is_final and (execution.row.phase != EXECUTING or event == JobEvent.LIFETIME_OVER):
         return None
     return _agreed(row, execution.spec) if row.state in (ERROR, RETRY) else None
 
@@ -210,7 +211,7 @@ def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) ->
             taken = error.holders
             todo.insert(0, [key_taken(one, taken[i], now) if (i := one.before.id) in taken else one for one in some])
         except StoreRefused as error:
-            if some[0].event == "unstorable" and len(some) == 1:
+            if some[0].event == JobEvent.UNSTORABLE and len(some) == 1:
                 raise
             todo[:0] = [[one] if len(some) > 1 else [unstorable(one, str(error), now)] for one in some]
         except StoreBusy:
@@ -234,21 +235,22 @@ def key_taken(change: Change, holder: int, now: int) -> Change:
     """It wants to wait for its answer under a key that another live job has: an error, for its retry handler."""
     row, key = change.before, change.after.wait_key
     fault = Fault(
-        "error", f"another live {row.job_type} job (id {holder}) has the key {key!r}, under which it wanted to wait"
+        FaultKind.ERROR,
+        f"another live {row.job_type} job (id {holder}) has the key {key!r}, under which it wanted to wait",
     )
     errored = _one_write(row, transitions.errored(row, fault, 500, now))
     seeking = replace(errored, wait=change.after.wait)  # which says what is agreed for its answers
-    return Change(row, errored, (), "error", change.answer, seeking)
+    return Change(row, errored, (), JobEvent.ERROR, change.answer, seeking)
 
 
 def unstorable(change: Change, reason: str, now: int) -> Change:
     """The store will never take this outcome: the job ends with an error that says so."""
     row = change.before
-    fault = Fault("error", clean(f"its outcome could not be stored: {reason}"))
+    fault = Fault(FaultKind.ERROR, clean(f"its outcome could not be stored: {reason}"))
     if row.state in (INITIAL, RETRY):  # nothing ran: what was to be changed is its place in the queue
-        return Change(row, transitions.rejected(row, fault.message, now), (), "unstorable")
+        return Change(row, transitions.rejected(row, fault.message, now), (), JobEvent.UNSTORABLE)
     errored = transitions.errored(row, fault, 500, now) if row.state != ERROR else row
-    return Change(row, _one_write(row, transitions.gave_up(errored, fault, now)), (), "unstorable")
+    return Change(row, _one_write(row, transitions.gave_up(errored, fault, now)), (), JobEvent.UNSTORABLE)
 
 
 def _one_write(before: Row, after: Row) -> Row:

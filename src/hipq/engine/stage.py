@@ -9,6 +9,7 @@ import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job import meta, retries, transitions, windows
+from hipq.job.event_names import JobEvent
 from hipq.job.fault import clean
 from hipq.job.model import Change, Row
 from hipq.job.order import Order
@@ -31,7 +32,7 @@ def rank(store: Store, queue: int, order: Order, now: int) -> list[Change]:
     found = []
     for row in store.due(queue, SCHEDULED, now, STEP):
         if reason := _unreadable(row):
-            found.append(Change(row, transitions.unreadable(row, reason, now), (), "error"))
+            found.append(Change(row, transitions.unreadable(row, reason, now), (), JobEvent.ERROR))
         else:
             found.append(Change(row, transitions.ranked(row, order, now)))
     return found

@@ -15,6 +15,7 @@ from typing import Final
 from hipq.engine.queues import EngineQueue
 from hipq.events import Events
 from hipq.job import transitions
+from hipq.job.event_names import EngineEvent, JobEvent
 from hipq.job.fault import Fault
 from hipq.job.model import Change, Row
 from hipq.job.states import PARKED, READY
@@ -216,7 +217,8 @@ class Throttling:
     def _rolled(self, now: int) -> list[Change]:
         shut, self._shut = [row for row in self._shut if not is_open(row.time_windows, now)], []
         return [
-            Change(row, transitions.to_next_window(row, self._queue.order, now), (), "window closed") for row in shut
+            Change(row, transitions.to_next_window(row, self._queue.order, now), (), JobEvent.WINDOW_CLOSED)
+            for row in shut
         ]
 
     def _claims(self, asked: Asked, answer: Verdict, room: int) -> list[Claim]:
@@ -230,9 +232,12 @@ class Throttling:
         later = [(row, until) for row, until in answer.deferred if until > now]
         parked = answer.parked + [row for row, until in answer.deferred if until <= now]
         return [
-            *(Change(row, transitions.deferred(row, until, order, now), (), "deferred") for row, until in later),
-            *(Change(row, transitions.rejected(row, reason, now), (), "rejected") for row, reason in answer.rejected),
-            *(Change(row, transitions.parked(row, now), (), "parked") for row in parked if row.phase != PARKED),
+            *(Change(row, transitions.deferred(row, until, order, now), (), JobEvent.DEFERRED) for row, until in later),
+            *(
+                Change(row, transitions.rejected(row, reason, now), (), JobEvent.REJECTED)
+                for row, reason in answer.rejected
+            ),
+            *(Change(row, transitions.parked(row, now), (), JobEvent.PARKED) for row in parked if row.phase != PARKED),
             *self._rolled(now),
         ]
 
@@ -240,13 +245,13 @@ class Throttling:
         self._failures += 1
         self.hungry, self.fruitless = True, self._failures >= FEW_FAILURES
         self._failed_until = steady + min(SLOW << min(self._failures - 1, 10), LONGEST_BACKOFF)
-        self._events.emit("throttler failed", now, self._queue.name, error=note)
+        self._events.emit(EngineEvent.THROTTLER_FAILED, now, self._queue.name, error=note)
         self._store.drop_ticket(self._queue.number, ticket, note[:1000])
 
     def _complain(self, asked: Asked, now: int, steady: int) -> None:
         if not self._said_slow and steady - self._asked_at > SLOW:
             self._said_slow = True
-            self._events.emit("throttler slow", now, self._queue.name, seconds=SLOW / 1e6)
+            self._events.emit(EngineEvent.THROTTLER_SLOW, now, self._queue.name, seconds=SLOW / 1e6)
         if steady - self._asked_at > TICKET_SECONDS * 1e6:
             self._asked = None
             self._hung.add(asked.ticket)

@@ -14,6 +14,7 @@ from hipq.engine.queues import EngineQueue, Schedule
 from hipq.errors import StoreError
 from hipq.events import Events
 from hipq.job.cron import after, between, latest
+from hipq.job.event_names import EngineEvent
 from hipq.job.model import New
 from hipq.job.when import SECOND
 from hipq.stores.protocols import Store
@@ -85,7 +86,7 @@ class Ticks:
         except StoreError:
             raise
         except Exception as error:  # a limit that was lowered, a lane_by that raises: it must not stop the engine
-            self._events.emit("tick failed", now, queue.name, schedule=schedule.name, error=str(error))
+            self._events.emit(EngineEvent.TICK_FAILED, now, queue.name, schedule=schedule.name, error=str(error))
             wanted, news = [], []
         stored = self._store.tick(queue.number, schedule.name, last, ticks[-1], news)
         self._look(queue, schedule, now)  # another engine may have been first
@@ -93,6 +94,6 @@ class Ticks:
             return False
         added(news, stored)
         for tick, one in zip(wanted, stored, strict=True):
-            event = "tick skipped" if one.duplicate else "tick"
+            event = EngineEvent.TICK_SKIPPED if one.duplicate else EngineEvent.TICK
             self._events.emit(event, now, queue.name, schedule=schedule.name, tick=tick, id=one.id)
         return True

@@ -9,6 +9,7 @@ from typing import Final
 
 from hipq.engine.pulse import PollBudget
 from hipq.engine.setup import Setup
+from hipq.job.event_names import EngineEvent
 
 NOTABLE: Final = 5_000_000
 """Microseconds by which a calendar must be set back to be worth an event."""
@@ -45,7 +46,7 @@ class Timetable:
         self.now, steady = self._setup.store.now(), self._setup.steady()
         back = self._ahead - (self.now - steady)
         if back > NOTABLE:
-            self._setup.events.emit("clock set back", self.now, seconds=round(back / 1e6))
+            self._setup.events.emit(EngineEvent.CLOCK_SET_BACK, self.now, seconds=round(back / 1e6))
         self._ahead = self.now - steady
         return self.now, steady
 

@@ -9,21 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from hipq.job import payload
-from hipq.job.fault import Fault, clean
+from hipq.job.fault import Fault, FaultKind, clean
 from hipq.job.model import Row
 from hipq.job.when import SECOND, to_datetime
-
-
-class Answered(enum.StrEnum):
-    """What became of an answer when it arrived: the word that its sender is told."""
-
-    MATCHED = "matched"
-    BUFFERED = "buffered"
-    DUPLICATE = "duplicate"
-    CONFLICT = "conflict"
-    LATE = "late"
-    UNREADABLE = "unreadable"
-
 
 NEW: Final = "new"
 BUFFERED: Final = "buffered"
@@ -35,6 +23,18 @@ DUPLICATE: Final = "duplicate"
 CONFLICT: Final = "conflict"
 LATE: Final = "late"
 UNREADABLE: Final = "unreadable"
+
+
+class Answered(enum.StrEnum):
+    """What became of an answer when it arrived: the word that its sender is told, and the name of an event."""
+
+    MATCHED = MATCHED
+    BUFFERED = BUFFERED
+    DUPLICATE = DUPLICATE
+    CONFLICT = CONFLICT
+    LATE = LATE
+    UNREADABLE = UNREADABLE
+
 
 STATES: Final = {
     NEW: "another program inserted it in plain SQL, and no engine has matched it yet",
@@ -244,8 +244,8 @@ def fault_of(answer: Kept) -> Fault:
     """The failure that an answer with `error` reports (case 11)."""
     said = payload.decode(answer.data)
     if said is None:
-        return Fault("error", "it says that the work failed", "answer", ("answer",))
-    return Fault("error", clean(said if isinstance(said, str) else answer.data), "answer", ("answer",))
+        return Fault(FaultKind.ERROR, "it says that the work failed", "answer", ("answer",))
+    return Fault(FaultKind.ERROR, clean(said if isinstance(said, str) else answer.data), "answer", ("answer",))
 
 
 def waited(before: Row, now: int) -> float:

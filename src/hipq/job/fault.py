@@ -23,13 +23,24 @@ def clean(text: str, limit: int = TEXT_LIMIT) -> str:
     return text if len(text) <= limit else "…" + text[-limit:]
 
 
+class FaultKind:
+    """What a fault is, in one word."""
+
+    ERROR: Final = "error"
+    FAILED: Final = "failed"
+    RETRY: Final = "retry"
+    TIMEOUT: Final = "timeout"
+    CRASH: Final = "crash"
+    """The process that ran the job died; the message names the signal, or the exit status."""
+    GIVEN_BACK: Final = "given back"
+    RESCUED: Final = "rescued"
+    CANCELLED: Final = "cancelled"
+    REJECTED: Final = "rejected"
+
+
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An error of a job. `kind` is error, retry, timeout, crash, given back, rescued or cancelled.
-
-    A crash is the death of the process that ran the job; its message names the signal, or the exit status.
-
-    `kinds` names the exception's classes, so that a retry policy can filter by class in any process.
-    """
+    """An error of a job. `kind` is one of `FaultKind`. `kinds` names the exception's classes, so that a retry policy
+    can filter by class in any process."""
 
     kind: str
     message: str
@@ -47,7 +58,9 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
             message = str(error)
         except BaseException as broken:  # a __str__ that raises must not lose the job's outcome
             message = f"(its message could not be had: {type(broken).__name__})"
-        return cls("error", clean(message), kinds[0] if kinds else qualified(type(error)), tuple(kinds), clean(trace))
+        return cls(
+            FaultKind.ERROR, clean(message), kinds[0] if kinds else qualified(type(error)), tuple(kinds), clean(trace)
+        )
 
     @classmethod
     def load(cls, text: str) -> Fault:
@@ -55,7 +68,7 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         try:
             return msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError:
-            return cls("error", text)
+            return cls(FaultKind.ERROR, text)
 
     def dump(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -74,11 +87,11 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def timeout(message: str) -> Fault:
-    return Fault("timeout", message, "TimeoutError", ("TimeoutError", "OSError", "Exception"))
+    return Fault(FaultKind.TIMEOUT, message, "TimeoutError", ("TimeoutError", "OSError", "Exception"))
 
 
 def crash(message: str) -> Fault:
-    return Fault("crash", clean(message), "ChildProcessError", ("ChildProcessError", "OSError", "Exception"))
+    return Fault(FaultKind.CRASH, clean(message), "ChildProcessError", ("ChildProcessError", "OSError", "Exception"))
 
 
 def details(fault: Fault) -> dict[str, Any]:

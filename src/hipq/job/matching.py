@@ -17,6 +17,8 @@ from msgspec.structs import replace
 
 from hipq.job import wait_transitions, waiting
 from hipq.job.answer import APPLIED, BUFFERED, DUPLICATE, LATE, MATCHED, PROGRESS, SETTLED, Answered, NewAnswer
+from hipq.job.event_names import JobEvent
+from hipq.job.fault import FaultKind
 from hipq.job.model import Change, Row
 from hipq.job.states import ANSWERED, CANCELLING, ERROR, FINAL, RETRY, WAITING
 
@@ -137,7 +139,7 @@ def _with_live_job(answer: NewAnswer, candidate: Candidate, row: Row, now: int) 
         change = Change(row, wait_transitions.answered(row, now), (), MATCHED)
         return Verdict(Answered.BUFFERED, row.id, change=change, placed=earlier)
     if waiting.load(row.wait).direct and not answer.error:
-        change = Change(row, wait_transitions.ended_by(row, answer.data, now), (), "ok")
+        change = Change(row, wait_transitions.ended_by(row, answer.data, now), (), JobEvent.OK)
     else:
         change = Change(row, wait_transitions.answered(row, now), (), MATCHED)
     return Verdict(Answered.MATCHED, row.id, change=change, placed=earlier)  # cases 1, 5, 7, 11 and 12
@@ -181,7 +183,7 @@ def takes(row: Row) -> bool:
         return not waiting.load(row.wait).tries  # case 14: else it has an answer, at which its handler failed
     if row.phase == CANCELLING:
         cause = waiting.load(row.wait).cause
-        return cause is None or cause.kind != "cancelled"
+        return cause is None or cause.kind != FaultKind.CANCELLED
     return row.state in (ERROR, RETRY) and row.attempt > 0
 
 

@@ -10,8 +10,9 @@ from typing import Any, Final
 
 import msgspec
 
+from hipq.job.event_names import LEFT_OUT
 from hipq.job.meta import PLAIN
-from hipq.job.states import NONE
+from hipq.job.states import INITIAL, NONE
 from hipq.job.units import UNIT
 
 QUEUE_BITS: Final = 16
@@ -147,11 +148,11 @@ def _shortened(history: str) -> str:
     entries: list[dict[str, Any]] = msgspec.json.decode(history)
     if len(entries) <= HISTORY_LIMIT:  # an error's text may contain "at": too
         return history
-    dropped = sum(entry.get("count", 0) for entry in entries if entry["event"] == "left out")
-    entries = [entry for entry in entries if entry["event"] != "left out"]
+    dropped = sum(entry.get("count", 0) for entry in entries if entry["event"] == LEFT_OUT)
+    entries = [entry for entry in entries if entry["event"] != LEFT_OUT]
     keep = HISTORY_LIMIT // 2
     head, cut, tail = entries[:4], entries[4:-keep], entries[-keep:]
-    note = {"at": cut[-1]["at"], "event": "left out", "count": dropped + len(cut)}
+    note = {"at": cut[-1]["at"], "event": LEFT_OUT, "count": dropped + len(cut)}
     return msgspec.json.encode([*head, note, *tail]).decode()
 
 
@@ -159,7 +160,7 @@ def blank(new: New, job_id: int) -> Row:
     """The row a new job becomes."""
     return Row(
         id=job_id, tenant=new.tenant, lane=new.lane, job_type=new.job_type, job_key=new.job_key or str(job_id),
-        job_data=new.job_data, state="initial", phase=new.phase, rank=new.rank, priority=new.priority,
+        job_data=new.job_data, state=INITIAL, phase=new.phase, rank=new.rank, priority=new.priority,
         throttle_factor=new.throttle_factor, held=0, time_windows=new.time_windows, timeout=new.timeout,
         scheduled_run_time=new.scheduled_run_time, deadline=0, wait="", wait_key="", attempt=0, failures=0,
         crashes=0, owner=0, token=0, error=NONE, code=NONE, exitcode=0, result="", meta=new.meta, history="[]",

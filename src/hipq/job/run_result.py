@@ -10,7 +10,7 @@ import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job import names, payload
-from hipq.job.fault import Fault, clean
+from hipq.job.fault import Fault, FaultKind, clean
 from hipq.job.outcome import UNSET, Failed, Ok, Progress, Retry, ServiceError, Wait
 from hipq.job.when import later, moment, seconds
 
@@ -137,7 +137,7 @@ Write = Callable[[Any, str], str]
 
 def again(retry: Retry, write: Write = payload.encode) -> Rerun:
     data = "" if retry.data is UNSET else write(retry.data, "Retry's data")
-    fault = Fault("retry", clean(retry.reason))
+    fault = Fault(FaultKind.RETRY, clean(retry.reason))
     if retry.at is not None:
         return Rerun(fault, retry.exitcode, at=moment(retry.at, "Retry's at"), data=data)
     return Rerun(fault, retry.exitcode, delay=seconds(retry.delay or 0, "Retry's delay"), data=data)
@@ -152,9 +152,9 @@ def ending_of(value: Any, write: Write = payload.encode) -> RunResult:
             case Ok():
                 return Succeeded(payload.encode(value.result, "the result"), value.exitcode)
             case Failed():
-                return FailedRun(Fault("failed", clean(_reason(value.reason))), value.exitcode)
+                return FailedRun(Fault(FaultKind.FAILED, clean(_reason(value.reason))), value.exitcode)
             case Retry() if value.delay is None and value.at is None and value.data is UNSET:
-                return Errored(Fault("retry", clean(value.reason)), value.exitcode)
+                return Errored(Fault(FaultKind.RETRY, clean(value.reason)), value.exitcode)
             case Retry():
                 return again(value, write)
             case Wait():

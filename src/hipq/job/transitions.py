@@ -8,7 +8,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hipq.job import states
-from hipq.job.fault import Fault, crash, details
+from hipq.job.event_names import JobEvent
+from hipq.job.fault import Fault, FaultKind, crash, details
 from hipq.job.model import Row, remember
 from hipq.job.order import Order
 from hipq.job.run_result import Edits, Rerun
@@ -45,16 +46,16 @@ def succeeded(row: Row, result: str, exitcode: int, now: int) -> Row:
         row,
         state=follow(row.state, FINAL), phase=DONE, owner=0, held=0, token=row.token + 1,
         error=NONE, code="ok", exitcode=exitcode, result=result, wait="",
-        history=remember(row.history, now, "ok"), update_time=now,
+        history=remember(row.history, now, JobEvent.OK), update_time=now,
     )  # fmt: skip
 
 
 def refused(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
     """The handler says this can never succeed."""
-    return _ended(row, fault, "failed", exitcode, now, "failed", FINAL)
+    return _ended(row, fault, "failed", exitcode, now, JobEvent.FAILED, FINAL)
 
 
-def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = "error") -> Row:
+def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = JobEvent.ERROR) -> Row:
     """It failed; its retry handler gets this copy. It had its own run, so it is a suspect no longer."""
     return replace(
         row,
@@ -76,7 +77,7 @@ def edited(row: Row, edits: Edits) -> Row:
 
 def gave_up(row: Row, fault: Fault, now: int) -> Row:
     """An errored job whose retry handler, or the lack of one, ends it."""
-    return _ended(row, fault, row.code, row.exitcode, now, "gave up", FINAL)
+    return _ended(row, fault, row.code, row.exitcode, now, JobEvent.GAVE_UP, FINAL)
 
 
 def retried(row: Row, again: Rerun, order: Order, now: int) -> Row:
@@ -93,7 +94,7 @@ def asked_again(row: Row, again: Rerun, order: Order, now: int) -> Row:
 def outlived(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
     """Past its lifetime, an error is final."""
     code = "error" if exitcode >= 500 else "retry"
-    return _ended(row, fault, code, exitcode, now, "lifetime over", ERROR, FINAL)
+    return _ended(row, fault, code, exitcode, now, JobEvent.LIFETIME_OVER, ERROR, FINAL)
 
 
 def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
@@ -101,7 +102,8 @@ def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
     if _looked_at(row):
         return replace(row, owner=0, token=row.token + 1, update_time=now)
     return replace(
-        _back(row, Fault("given back", reason), now, "given back"), attempt=row.attempt - (0 if started else 1)
+        _back(row, Fault(FaultKind.GIVEN_BACK, reason), now, JobEvent.GIVEN_BACK),
+        attempt=row.attempt - (0 if started else 1),
     )
 
 
@@ -109,21 +111,21 @@ def rescued(row: Row, now: int) -> Row:
     """Its engine is gone. Whether it ran is not known, so its attempt stays; it runs apart from now on."""
     if _looked_at(row):
         return replace(given_back(row, "", False, now), crashes=max(row.crashes, 1))
-    fault = Fault("rescued", f"engine {row.owner} lost its lease while it had this job")
-    return replace(_back(row, fault, now, "rescued"), crashes=max(row.crashes, 1))
+    fault = Fault(FaultKind.RESCUED, f"engine {row.owner} lost its lease while it had this job")
+    return replace(_back(row, fault, now, JobEvent.RESCUED), crashes=max(row.crashes, 1))
 
 
 def suspected(row: Row, fault: Fault, now: int) -> Row:
     """The process that ran it died, but had run other jobs before: it may be their doing. So this costs the job
     nothing, and it runs apart from now on."""
-    return replace(_back(row, fault, now, "crashed"), crashes=max(row.crashes, 1))
+    return replace(_back(row, fault, now, JobEvent.CRASHED), crashes=max(row.crashes, 1))
 
 
 def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
     """Alone in a process, its handler took that process down: an error, and it goes on running apart. `judged`: it has
     a retry handler, which counts failures as it likes; without one, its crashes are counted."""
     crashes = 2 if judged else max(row.crashes, 1) + 1
-    return replace(errored(row, fault, exitcode, now, "crashed"), crashes=crashes)
+    return replace(errored(row, fault, exitcode, now, JobEvent.CRASHED), crashes=crashes)
 
 
 def crashed_aside(row: Row, fault: Fault, now: int) -> Row:
@@ -138,7 +140,9 @@ def crashed_aside(row: Row, fault: Fault, now: int) -> Row:
 
 def cancelled(row: Row, reason: str, now: int) -> Row:
     path = {INITIAL: (RUNNING, ERROR, FINAL), RETRY: (RUNNING, ERROR, FINAL), RUNNING: (ERROR, FINAL), ERROR: (FINAL,)}
-    return _ended(row, Fault("cancelled", reason), "failed", CANCELLED, now, "cancelled", *path[row.state])
+    return _ended(
+        row, Fault(FaultKind.CANCELLED, reason), "failed", CANCELLED, now, JobEvent.CANCELLED, *path[row.state]
+    )
 
 
 def adopted(row: Row, owner: int, now: int) -> Row:
@@ -159,18 +163,18 @@ def ranked(row: Row, order: Order, now: int) -> Row:
 def unreadable(row: Row, reason: str, now: int) -> Row:
     """It was added in plain SQL, with what no engine can read. No handler ran: `attempt` stays."""
     path = (RUNNING, ERROR, FINAL)
-    return _ended(replace(row, history="[]"), Fault("error", reason), "error", 500, now, "error", *path)
+    return _ended(replace(row, history="[]"), Fault(FaultKind.ERROR, reason), "error", 500, now, JobEvent.ERROR, *path)
 
 
 def to_next_window(row: Row, order: Order, now: int) -> Row:
     """Its window closed before it could start: it is scheduled for the next opening. Not an attempt."""
     at = opening(row.time_windows, now)
-    return _postponed(row, at, order, now, "window closed")
+    return _postponed(row, at, order, now, JobEvent.WINDOW_CLOSED)
 
 
 def deferred(row: Row, until: int, order: Order, now: int) -> Row:
     """Its queue's throttler says later."""
-    return _postponed(row, opening(row.time_windows, until), order, now, "deferred")
+    return _postponed(row, opening(row.time_windows, until), order, now, JobEvent.DEFERRED)
 
 
 def parked(row: Row, now: int) -> Row:
@@ -180,7 +184,7 @@ def parked(row: Row, now: int) -> Row:
 
 def rejected(row: Row, reason: str, now: int) -> Row:
     """Its queue's throttler says never. No handler ran: `attempt` stays."""
-    return _ended(row, Fault("rejected", reason), "failed", 403, now, "rejected", RUNNING, ERROR, FINAL)
+    return _ended(row, Fault(FaultKind.REJECTED, reason), "failed", 403, now, JobEvent.REJECTED, RUNNING, ERROR, FINAL)
 
 
 def run_now(row: Row, order: Order, now: int) -> Row:
@@ -188,7 +192,7 @@ def run_now(row: Row, order: Order, now: int) -> Row:
     return replace(
         row,
         phase=READY, scheduled_run_time=now, rank=order.rank(now, row.priority), token=row.token + 1,
-        history=remember(row.history, now, "hurried"), update_time=now,
+        history=remember(row.history, now, JobEvent.HURRIED), update_time=now,
     )  # fmt: skip
 
 
@@ -204,7 +208,7 @@ def changed(row: Row, order: Order, now: int, *, at: int | None = None, priority
     return replace(
         row,
         phase=phase, scheduled_run_time=time, priority=priority, rank=order.rank(time, priority), token=row.token + 1,
-        history=remember(row.history, now, "changed", **details), update_time=now,
+        history=remember(row.history, now, JobEvent.CHANGED, **details), update_time=now,
     )  # fmt: skip
 
 
@@ -218,7 +222,7 @@ def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
         state=follow(row.state, RUNNING), phase=states.EXECUTING, owner=owner,
         held=0 if critical else row.throttle_factor,
         token=row.token + 1, attempt=row.attempt + 1, error=NONE, deadline=later(now, row.timeout),
-        history=remember(row.history, now, "claimed", by=owner), update_time=now,
+        history=remember(row.history, now, JobEvent.CLAIMED, by=owner), update_time=now,
     )  # fmt: skip
 
 
@@ -251,7 +255,7 @@ def _ready_again(row: Row, fault: Fault, at: int, order: Order, now: int, *path:
         state=follow(row.state, *path), phase=READY if at <= now else SCHEDULED, owner=0, held=0, token=row.token + 1,
         scheduled_run_time=at, rank=order.rank(at, row.priority), error=fault.dump(),
         job_data=data or row.job_data, deadline=0,
-        history=remember(row.history, now, "again", scheduled=at, **details(fault)), update_time=now,
+        history=remember(row.history, now, JobEvent.AGAIN, scheduled=at, **details(fault)), update_time=now,
     )  # fmt: skip
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from hipq.job import transitions, waiting
-from hipq.job.fault import Fault, details, timeout
+from hipq.job.event_names import JobEvent
+from hipq.job.fault import Fault, FaultKind, details, timeout
 from hipq.job.model import Row, remember
 from hipq.job.order import Order
 from hipq.job.run_result import FailedRun, Rerun, Succeeded
@@ -24,13 +25,13 @@ def waits(row: Row, wait: Waiting, now: int, key: str = "") -> Row:
         key = ""
     elif not key and row.phase == ANSWERED:
         key = row.wait_key
-    return _waits(replace(row, wait_key=key), wait, now, "waits", **({"key": key} if key else {}))
+    return _waits(replace(row, wait_key=key), wait, now, JobEvent.WAITS, **({"key": key} if key else {}))
 
 
 def progressed(row: Row, extend: float, now: int) -> Row:
     """The job has looked at an answer that was not the last one: a sign of life (cases 12 and 13)."""
     wait = replace(waiting.load(row.wait), tries=0)
-    return _waits(row, replace(wait, until=later(now, extend)) if extend else wait, now, "progress")
+    return _waits(row, replace(wait, until=later(now, extend)) if extend else wait, now, JobEvent.PROGRESS)
 
 
 def answered(row: Row, now: int) -> Row:
@@ -44,7 +45,7 @@ def answered(row: Row, now: int) -> Row:
         row,
         state=follow(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
         crashes=min(row.crashes, 1),  # it has not crashed over this
-        history=remember(row.history, now, "answered"), update_time=now,
+        history=remember(row.history, now, JobEvent.ANSWERED), update_time=now,
     )  # fmt: skip
 
 
@@ -66,7 +67,8 @@ def unread(row: Row, fault: Fault, now: int) -> Row:
     return replace(
         row,
         phase=WAITING, owner=0, crashes=0, wait=wait.dump(), deadline=later(now, unread_pause(wait.tries)),
-        token=row.token + 1, history=remember(row.history, now, "answer failed", **details(fault)), update_time=now,
+        history=remember(row.history, now, JobEvent.ANSWER_FAILED, **details(fault)), token=row.token + 1,
+        update_time=now,
     )  # fmt: skip
 
 
@@ -90,17 +92,17 @@ def cancelling(row: Row, cause: Fault, now: int) -> Row:
     return replace(
         row,
         phase=CANCELLING, owner=0, wait=wait.dump(), token=row.token + 1,
-        history=remember(row.history, now, "cancelling", **details(cause)), update_time=now,
+        history=remember(row.history, now, JobEvent.CANCELLING, **details(cause)), update_time=now,
     )  # fmt: skip
 
 
 def cancel_handled(row: Row, fault: Fault | None, order: Order, now: int) -> Row:
     """The cancel handler has run: the job ends as it would have without one. An error of the handler is on record."""
     wait = waiting.load(row.wait)
-    event = "cancel handler failed" if fault else "cancel handler ended"
+    event = JobEvent.CANCEL_HANDLER_FAILED if fault else JobEvent.CANCEL_HANDLER_ENDED
     history = remember(row.history, now, event, **(details(fault) if fault else {}))
     row = replace(row, crashes=0, history=history, wait=replace(wait, cause=None).dump())
-    if wait.cause and wait.cause.kind == "cancelled":
+    if wait.cause and wait.cause.kind == FaultKind.CANCELLED:
         return transitions.cancelled(row, wait.cause.message, now)
     return timed_out(row, order, now)
 
@@ -121,7 +123,7 @@ def timed_out(row: Row, order: Order, now: int) -> Row:
     chosen = wait.on_timeout
     if chosen is None:
         return transitions.errored(row, fault, 504, now)
-    row = replace(row, history=remember(row.history, now, "timed out"))
+    row = replace(row, history=remember(row.history, now, JobEvent.TIMED_OUT))
     match chosen:
         case Succeeded():
             return transitions.succeeded(row, chosen.result, chosen.exitcode, now)

@@ -13,6 +13,7 @@ import msgspec
 
 from hipq.errors import Invalid
 from hipq.job.units import number, units_text
+from hipq.job.why import Reason
 from hipq.limits.pool import Pool
 
 LEAST: Final = 0.001
@@ -39,7 +40,7 @@ class BaseLimit(msgspec.Struct, frozen=True):
 
     function: ClassVar[str] = ""
     """The name of the function by which users make this limit; "" if only hipq makes it."""
-    reason: ClassVar[str] = "lane full"
+    reason: ClassVar[str] = Reason.LANE_FULL
     """The `reason` in `why` of a job for which this limit has no room."""
     of_whole_queue: ClassVar[bool] = False
     """All jobs of the queue count in one pool, whatever their lane: `applies` is not asked."""

@@ -7,6 +7,7 @@ from typing import ClassVar, TypeVar
 
 from hipq.errors import Invalid
 from hipq.job.units import Number, counted, given
+from hipq.job.why import Reason
 from hipq.limits.base import LEAST, MOST, BaseLimit
 
 L = TypeVar("L", bound=BaseLimit)
@@ -16,7 +17,7 @@ class Limit(BaseLimit, frozen=True, tag="limit"):
     n: Number
 
     function: ClassVar[str] = "limit"
-    reason: ClassVar[str] = "limit full"
+    reason: ClassVar[str] = Reason.LIMIT_FULL
     of_whole_queue: ClassVar[bool] = True
 
     def pool_name(self, lane: str) -> str:

@@ -13,6 +13,7 @@ from typing import ClassVar, Final
 from hipq.errors import Invalid
 from hipq.job.units import Number, counted, given
 from hipq.job.when import seconds, utc_text
+from hipq.job.why import Reason
 from hipq.limits.base import LEAST, MOST, BaseLimit, StartLog, Usage
 from hipq.limits.pool import Pool
 
@@ -25,7 +26,7 @@ class Rate(BaseLimit, frozen=True, tag="rate"):
     per: float
 
     function: ClassVar[str] = "rate"
-    reason: ClassVar[str] = "rate"
+    reason: ClassVar[str] = Reason.RATE
     of_whole_queue: ClassVar[bool] = True
     counts_starts: ClassVar[bool] = True
 

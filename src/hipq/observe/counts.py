@@ -17,18 +17,20 @@ from dataclasses import dataclass
 from typing import Final
 
 from hipq.events import Event, Events
+from hipq.job.answer import Answered
+from hipq.job.event_names import JobEvent
 
 COUNTED: Final = (
-    "matched",
-    "buffered",
-    "duplicate",
-    "conflict",
-    "late",
-    "unreadable",
-    "ok",
-    "failed",
-    "gave up",
-    "timed out",
+    Answered.MATCHED,
+    Answered.BUFFERED,
+    Answered.DUPLICATE,
+    Answered.CONFLICT,
+    Answered.LATE,
+    Answered.UNREADABLE,
+    JobEvent.OK,
+    JobEvent.FAILED,
+    JobEvent.GAVE_UP,
+    JobEvent.TIMED_OUT,
 )
 """The events that are counted: the outcomes of answers, and how jobs ended or failed."""
 BOUNDS: Final = (0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0, 86_400.0)

@@ -19,6 +19,8 @@ from typing import Any, Final
 
 from hipq.events import ALL_EVENTS, ENGINE_EVENTS, LISTENER_EVENTS, Event, Events
 from hipq.job import payload
+from hipq.job.answer import Answered
+from hipq.job.event_names import EngineEvent, JobEvent, ListenerEvent
 from hipq.job.fault import Fault
 from hipq.job.states import NONE
 from hipq.observe.repeated import Repeated
@@ -28,10 +30,12 @@ ERROR_LIMIT: Final = 300
 """Characters of an error in a line; the job has the whole error."""
 
 _WARNINGS: Final = frozenset({
-    "failed", "error", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
-    "lease lost", "store down", "queue locked", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
-    "throttler slow", "throttler failed", "answer failed", "cancel handler failed", "conflict", "late",
-    "unreadable", "listener down", "clock set back",
+    JobEvent.FAILED, JobEvent.ERROR, JobEvent.GAVE_UP, JobEvent.TIMED_OUT, JobEvent.RESCUED, JobEvent.CRASHED,
+    JobEvent.LIFETIME_OVER, JobEvent.LOST, JobEvent.UNSTORABLE, JobEvent.AGAIN, JobEvent.REJECTED,
+    JobEvent.ANSWER_FAILED, JobEvent.CANCEL_HANDLER_FAILED, Answered.CONFLICT, Answered.LATE, Answered.UNREADABLE,
+    EngineEvent.LEASE_LOST, EngineEvent.STORE_DOWN, EngineEvent.QUEUE_LOCKED, EngineEvent.HANDLER_STUCK,
+    EngineEvent.TICK_SKIPPED, EngineEvent.TICK_FAILED, EngineEvent.THROTTLER_SLOW, EngineEvent.THROTTLER_FAILED,
+    EngineEvent.CLOCK_SET_BACK, ListenerEvent.DOWN,
 })  # fmt: skip
 
 
@@ -39,7 +43,7 @@ def level(name: str) -> int:
     """The highest level an event is logged at."""
     if name in _WARNINGS:
         return logging.WARNING
-    chatty = name == "listener report"
+    chatty = name == ListenerEvent.REPORT
     return logging.INFO if name in (*ENGINE_EVENTS, *LISTENER_EVENTS) and not chatty else logging.DEBUG
 
 
@@ -50,7 +54,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
 
     def write(event: Event) -> None:
         weight = level(event.name)
-        if event.name == "again" and event.job is not None and event.job.code != "error":
+        if event.name == JobEvent.AGAIN and event.job is not None and event.job.code != "error":
             weight = logging.DEBUG  # its handler asked for it: nothing went wrong
         if not logger.isEnabledFor(weight):
             return
@@ -59,7 +63,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
             repeated.tell(event.name, found)
         else:
             logger.log(weight, LogLine(event.name, found))
-        if event.name == "engine stopped":
+        if event.name == EngineEvent.STOPPED:
             repeated.flush()
 
     wanted = [name for name in ALL_EVENTS if logger.isEnabledFor(level(name))]
@@ -76,7 +80,7 @@ def fields(event: Event) -> dict[str, Any]:
                   "attempt": job.attempt, "failures": job.failures}  # fmt: skip
         if job.error != NONE:
             found["error"] = str(Fault.load(job.error))[:ERROR_LIMIT]
-        elif event.name in ("answer failed", "cancel handler failed"):  # these are no errors of the job
+        elif event.name in (JobEvent.ANSWER_FAILED, JobEvent.CANCEL_HANDLER_FAILED):  # these are no errors of the job
             failed = [entry for entry in payload.decode(job.history) if entry["event"] == event.name]
             found["error"] = failed[-1]["error"][:ERROR_LIMIT] if failed else ""
     return found | event.details

@@ -27,7 +27,9 @@ from hipq.engine.accept import Adding
 from hipq.events import Event, Events
 from hipq.executors.execution import Execution
 from hipq.job import run_result
-from hipq.job.fault import Fault
+from hipq.job.answer import Answered
+from hipq.job.event_names import JobEvent
+from hipq.job.fault import Fault, FaultKind
 from hipq.job.meta import is_traceparent, load, traceparent_in
 from hipq.job.model import New, Row
 from hipq.job.payload import decode
@@ -40,7 +42,7 @@ ERROR_LIMIT: Final = 300
 PROMISED: Final = 10_000
 """Jobs on their way into the database that are remembered at most; the oldest of more get no span for being added."""
 _VERBS: Final = {EXECUTING: "run", ANSWERED: "answer", CANCELLING: "call off"}
-_WAIT_BEGINS: Final = ("waits", "progress", "claimed")
+_WAIT_BEGINS: Final = (JobEvent.WAITS, JobEvent.PROGRESS, JobEvent.CLAIMED)
 """History entries since which a job may be waiting: it can get its answer before it ever said that it waits."""
 
 
@@ -71,9 +73,9 @@ class Traces:
         self._promised: dict[str, spans.Span] = {}
         """Spans of jobs that are not stored yet, by traceparent. The span of a job that is never stored is dropped."""
         self._lock = threading.Lock()
-        events.subscribe(self._added, "added")
-        events.subscribe(self._matched, "matched")
-        events.subscribe(self._timed_out, "timed out")
+        events.subscribe(self._added, JobEvent.ADDED)
+        events.subscribe(self._matched, Answered.MATCHED)
+        events.subscribe(self._timed_out, JobEvent.TIMED_OUT)
 
     def current(self) -> str:
         """The traceparent of the caller's span; "" = none."""
@@ -103,7 +105,7 @@ class Traces:
         with self._lock:
             span = self._promised.pop(traceparent_in(event.job.meta), None)
         if span is not None:
-            span.set_attributes(_attributes(event.queue, event.job) | {"hipq.outcome": "added"})
+            span.set_attributes(_attributes(event.queue, event.job) | {"hipq.outcome": JobEvent.ADDED})
             _end(span)
 
     # -- their code runs --------------------------------------------------------------------------------------------
@@ -141,12 +143,12 @@ class Traces:
 
     # -- their answers come -----------------------------------------------------------------------------------------
     def _matched(self, event: Event) -> None:
-        self._waited(event, "matched")
+        self._waited(event, Answered.MATCHED)
         if event.job is not None and event.job.state == FINAL:  # no code looks at the answer: it is the job's result
-            self._span("answer", spans.SpanKind.CONSUMER, event, event.at, "ok")
+            self._span("answer", spans.SpanKind.CONSUMER, event, event.at, JobEvent.OK)
 
     def _timed_out(self, event: Event) -> None:
-        self._waited(event, "timed out")
+        self._waited(event, JobEvent.TIMED_OUT)
 
     def _waited(self, event: Event, outcome: str) -> None:
         if event.job is not None:
@@ -165,7 +167,7 @@ class Traces:
         links = [spans.Link(here)] if here.is_valid else []
         attributes = _attributes(event.queue, row) | {"hipq.outcome": outcome}
         span = self.start(verb, row.job_type, kind, parent, attributes, links, began * 1000)
-        if outcome == "timed out" and row.code != "ok":  # a time-out may be what its handler chose it to mean
+        if outcome == JobEvent.TIMED_OUT and row.code != "ok":  # a time-out may be what its handler chose it to mean
             _failed(span, "TimeoutError", "no answer came in time")
         _end(span, max(event.at, began) * 1000)
 
@@ -213,7 +215,7 @@ class _Adding(Adding):
         self._span.set_attributes({
             "hipq.job": one.id,
             "hipq.key": str(one.id) if self._key is None else self._key,
-            "hipq.outcome": "duplicate" if one.duplicate else "added",
+            "hipq.outcome": Answered.DUPLICATE if one.duplicate else JobEvent.ADDED,
         })  # fmt: skip
 
     def __exit__(self, *raised: object) -> None:
@@ -251,30 +253,30 @@ def _outcome(ended: run_result.RunResult | None) -> tuple[str, Fault | None]:
     """How a run ended, and its error if it failed. Asking for another run is no failure."""
     match ended:
         case run_result.Succeeded():
-            return "ok", None
+            return JobEvent.OK, None
         case run_result.FailedRun():
-            return "failed", ended.fault
+            return JobEvent.FAILED, ended.fault
         case run_result.Rerun():
-            return "again", None
+            return JobEvent.AGAIN, None
         case run_result.Waits():
-            return "waits", None
+            return JobEvent.WAITS, None
         case run_result.Progressed():
-            return "progress", None
+            return JobEvent.PROGRESS, None
         case run_result.AnswerHandlerFailed():
-            return "answer failed", ended.fault
+            return JobEvent.ANSWER_FAILED, ended.fault
         case run_result.CancelHandled():
-            return "cancel handler failed" if ended.fault else "cancel handler ended", ended.fault
+            return JobEvent.CANCEL_HANDLER_FAILED if ended.fault else JobEvent.CANCEL_HANDLER_ENDED, ended.fault
         case run_result.Errored():
-            return "error", ended.fault
+            return JobEvent.ERROR, ended.fault
         case run_result.Decided():
-            asked = ended.again is not None and ended.fault.kind == "retry"
-            return "again" if ended.again else "gave up", None if asked else ended.fault
+            asked = ended.again is not None and ended.fault.kind == FaultKind.RETRY
+            return JobEvent.AGAIN if ended.again else JobEvent.GAVE_UP, None if asked else ended.fault
         case run_result.Crashed():
-            return "crashed", ended.fault
+            return JobEvent.CRASHED, ended.fault
         case run_result.GivenBack():
-            return "given back", None
+            return JobEvent.GIVEN_BACK, None
         case None:  # its process died
-            return "crashed", Fault("crash", "the process that ran it died", "ChildProcessError")
+            return JobEvent.CRASHED, Fault(FaultKind.CRASH, "the process that ran it died", "ChildProcessError")
         case _:
             assert_never(ended)
 

@@ -13,7 +13,7 @@ from hipq.job import states
 from hipq.job.model import Row
 from hipq.job.units import number, units_text
 from hipq.job.when import to_datetime
-from hipq.job.why import Why
+from hipq.job.why import Reason, Why
 from hipq.limits.admission import Admission, Remembered
 from hipq.limits.rules import Rules
 from hipq.stores.values import EngineSeen, Limits
@@ -51,7 +51,7 @@ def limited(row: Row, limits: Limits, engines: Sequence[EngineSeen], now: int, h
     }  # fmt: skip
     if refusal.behind:
         sentence = _behind(ahead[refusal.behind], row, rules, limit.subject(row.lane))
-        return Why("behind", sentence, found | {"behind": refusal.behind})
+        return Why(Reason.BEHIND, sentence, found | {"behind": refusal.behind})
     if refusal.again:
         found["again"] = to_datetime(refusal.again)
     named = some("job", [str(one.id) for one in holders]) if holders else ""

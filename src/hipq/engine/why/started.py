@@ -7,10 +7,11 @@ from typing import Any, Final
 
 from hipq.engine.why.words import engines_text, fault, history, listed, none_serving, noticed, on_one_line, serving
 from hipq.job import meta, states, waiting
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Row
 from hipq.job.waiting import Waiting
 from hipq.job.when import to_datetime, utc_text
-from hipq.job.why import Why
+from hipq.job.why import Reason, Why
 from hipq.stores.values import EngineSeen
 
 
@@ -18,7 +19,7 @@ def final(row: Row) -> Why:
     error = fault(row)
     sentence = f"it ended with {row.code} at {utc_text(row.update_time)}" + (f": {error}" if error else "")
     found = {"code": row.code, "exitcode": row.exitcode, "error": error or states.NONE, "attempt": row.attempt}
-    return Why("final", sentence, found | {"ended": to_datetime(row.update_time)})
+    return Why(Reason.FINAL, sentence, found | {"ended": to_datetime(row.update_time)})
 
 
 # -- an engine has it ------------------------------------------------------------------------------------------------
@@ -46,7 +47,9 @@ def owned(row: Row, engines: Sequence[EngineSeen]) -> Why:
 
 def _claimed(row: Row) -> int:
     """When the job was claimed. `update_time` may be later: an engine that takes a new lease writes its rows again."""
-    return next((entry["at"] for entry in reversed(history(row)) if entry["event"] == "claimed"), row.update_time)
+    return next(
+        (entry["at"] for entry in reversed(history(row)) if entry["event"] == JobEvent.CLAIMED), row.update_time
+    )
 
 
 def _cause(row: Row) -> tuple[str, dict[str, Any]]:
@@ -62,7 +65,7 @@ def _cause(row: Row) -> tuple[str, dict[str, Any]]:
 
 def _failures(row: Row, wait: Waiting) -> tuple[str, dict[str, Any]]:
     """How often the job's answer handler has failed, and its last error."""
-    failures = [entry for entry in history(row) if entry["event"] == "answer failed"]
+    failures = [entry for entry in history(row) if entry["event"] == JobEvent.ANSWER_FAILED]
     error = on_one_line(failures[-1]["error"]) if failures else None
     times = {1: "once", 2: "twice"}.get(wait.tries, f"{wait.tries} times")
     said = f"its answer handler has failed {times}" + (f", the last time with {error}" if error else "")
@@ -85,11 +88,11 @@ def waits(row: Row, engines: Sequence[EngineSeen], now: int) -> Why:
         found |= {"heartbeat": wait.heartbeat, "until": to_datetime(wait.until)}
     if row.deadline <= now:
         missed = f"no sign of life came for {wait.heartbeat:g} s, until" if sliding else _TIMED_OUT
-        return Why("waiting", f"{missed} {until}: {noticed(row, engines)}", found)
+        return Why(Reason.WAITING, f"{missed} {until}: {noticed(row, engines)}", found)
     if sliding:
         sign = f"it waits for its answer: a sign of life must come by {until}"
-        return Why("waiting", f"{sign}, and the last answer by {utc_text(wait.until)}", found)
-    return Why("waiting", f"it waits for its answer, until {until} at the latest", found)
+        return Why(Reason.WAITING, f"{sign}, and the last answer by {utc_text(wait.until)}", found)
+    return Why(Reason.WAITING, f"it waits for its answer, until {until} at the latest", found)
 
 
 def _handler_failed(row: Row, wait: Waiting, engines: Sequence[EngineSeen], now: int) -> Why:
@@ -98,7 +101,7 @@ def _handler_failed(row: Row, wait: Waiting, engines: Sequence[EngineSeen], now:
     again = f"is called again at {utc_text(row.deadline)}"
     if row.deadline <= now:
         again = f"was to be called again at {utc_text(row.deadline)}: {noticed(row, engines)}"
-    return Why("answer failed", f"{said}, and {again}", found | {"again": to_datetime(row.deadline)})
+    return Why(Reason.ANSWER_FAILED, f"{said}, and {again}", found | {"again": to_datetime(row.deadline)})
 
 
 # -- it waits for code beside its handler ----------------------------------------------------------------------------

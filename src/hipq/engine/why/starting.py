@@ -8,9 +8,10 @@ from typing import Any
 from hipq.engine.why.words import fault, history, listed, none_serving, serving
 from hipq.errors import Invalid
 from hipq.job import states, windows
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Row
 from hipq.job.when import to_datetime, utc_text
-from hipq.job.why import Why
+from hipq.job.why import Reason, Why
 from hipq.limits.base import lane_text
 from hipq.limits.rules import Rules
 from hipq.stores.values import EngineSeen, Limits
@@ -23,16 +24,16 @@ def later(row: Row, now: int) -> Why:
     found: dict[str, Any] = {"scheduled_run_time": to_datetime(row.scheduled_run_time)}
     opens = _opening(row, now)
     shut = opens >= row.scheduled_run_time  # else it is wanted at a later opening, or inside of one
-    if row.state == states.RETRY and event not in ("window closed", "deferred"):
+    if row.state == states.RETRY and event not in (JobEvent.WINDOW_CLOSED, JobEvent.DEFERRED):
         error = fault(row)
         when = f"{at}, when its window opens" if shut else at
         found |= {"error": error, "attempt": row.attempt, "failures": row.failures}
-        return Why("retry pending", f"it is tried again at {when}, after {error}", found)
+        return Why(Reason.RETRY_PENDING, f"it is tried again at {when}, after {error}", found)
     if shut:
         return _shut(row, opens)
-    if event == "deferred":
-        return Why("scheduled", f"its queue's throttler has put it off until {at}", found | {"deferred": True})
-    return Why("scheduled", f"it is scheduled for {at}", found)
+    if event == JobEvent.DEFERRED:
+        return Why(Reason.SCHEDULED, f"its queue's throttler has put it off until {at}", found | {"deferred": True})
+    return Why(Reason.SCHEDULED, f"it is scheduled for {at}", found)
 
 
 def _opening(row: Row, now: int) -> int:
@@ -46,7 +47,7 @@ def _opening(row: Row, now: int) -> int:
 def _shut(row: Row, opens: int) -> Why:
     hours = windows.describe(row.time_windows)
     found = {"windows": hours, "opens": to_datetime(opens)}
-    return Why("window closed", f"its window is closed and opens at {utc_text(opens)} ({hours})", found)
+    return Why(Reason.WINDOW_CLOSED, f"its window is closed and opens at {utc_text(opens)} ({hours})", found)
 
 
 # -- its time has come -----------------------------------------------------------------------------------------------
@@ -54,17 +55,17 @@ def barred(row: Row, rules: Rules, engines: Sequence[EngineSeen], now: int) -> W
     """What keeps the job from starting however much room there is."""
     if not serving(row, engines):
         found = {"job_type": row.job_type, "engines": listed(engines)}
-        return Why("no code" if engines else "no engine", none_serving(row, engines), found)
+        return Why(Reason.NO_CODE if engines else Reason.NO_ENGINE, none_serving(row, engines), found)
     return _paused(row, rules) or _closed(row, now)
 
 
 def _paused(row: Row, rules: Rules) -> Why | None:
     if rules.paused:
-        return Why("paused", "its queue is paused", {"paused": "queue"})
+        return Why(Reason.PAUSED, "its queue is paused", {"paused": "queue"})
     if row.lane in rules.paused_lanes:
-        return Why("paused", f"{lane_text(row.lane)} is paused", {"paused": "lane", "lane": row.lane})
+        return Why(Reason.PAUSED, f"{lane_text(row.lane)} is paused", {"paused": "lane", "lane": row.lane})
     if row.job_type in rules.paused_types:
-        return Why("paused", f"job type {row.job_type} is paused", {"paused": "type", "job_type": row.job_type})
+        return Why(Reason.PAUSED, f"job type {row.job_type} is paused", {"paused": "type", "job_type": row.job_type})
     return None
 
 
@@ -73,7 +74,7 @@ def _closed(row: Row, now: int) -> Why | None:
         is_open = windows.is_open(row.time_windows, now)
     except Invalid as error:
         sentence = f"whether its window is open cannot be told here: {error}"
-        return Why("window unknown", sentence, {"windows": windows.describe(row.time_windows)})
+        return Why(Reason.WINDOW_UNKNOWN, sentence, {"windows": windows.describe(row.time_windows)})
     return None if is_open else _shut(row, windows.opening(row.time_windows, now))
 
 
@@ -81,22 +82,22 @@ def due(row: Row) -> Why | None:
     if row.phase != states.SCHEDULED:
         return None
     sentence = f"it is due since {utc_text(row.scheduled_run_time)}: an engine makes it ready at its next turn"
-    return Why("due", sentence, {"scheduled_run_time": to_datetime(row.scheduled_run_time)})
+    return Why(Reason.DUE, sentence, {"scheduled_run_time": to_datetime(row.scheduled_run_time)})
 
 
 def throttled(row: Row, limits: Limits) -> Why | None:
     has_throttler = limits.rules.throttled
     if has_throttler and limits.note:
         note = " ".join(limits.note.split())
-        return Why("throttler failed", f"its queue's throttler could not be asked: {note}", {"note": limits.note})
+        return Why(Reason.THROTTLER_FAILED, f"its queue's throttler could not be asked: {note}", {"note": limits.note})
     if row.phase != states.PARKED:
         return None
     after = "is asked about it again" if has_throttler else "is gone: an engine makes it ready at its next look"
     sentence = f"its queue's throttler has not admitted it, and {after}"
-    return Why("parked", sentence, {"since": to_datetime(row.update_time)})
+    return Why(Reason.PARKED, sentence, {"since": to_datetime(row.update_time)})
 
 
 def is_next(has_throttler: bool) -> Why:
     admitted = ", and its queue's throttler admits it" if has_throttler else ""
     sentence = f"nothing holds it up: it starts when its turn comes and an engine has a free slot{admitted}"
-    return Why("next", sentence, {})
+    return Why(Reason.NEXT, sentence, {})

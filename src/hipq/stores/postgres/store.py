@@ -16,6 +16,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from hipq.errors import Invalid, SchemaError, StoreUnavailable
+from hipq.job.event_names import JobEvent
 from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
 from hipq.job.states import ANSWERED, PARKED, WAITING
 from hipq.stores import large, migrations
@@ -264,7 +265,7 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
         return len(staged)
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
-        entry = msgspec.json.encode({"at": now, "event": "claimed", "by": engine_id}).decode()
+        entry = msgspec.json.encode({"at": now, "event": JobEvent.CLAIMED, "by": engine_id}).decode()
         values = {"engine_id": engine_id, "now": now, "entry": entry}
         with self._using() as conn:
             if self._listener.hear():

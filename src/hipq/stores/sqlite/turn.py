@@ -8,6 +8,7 @@ from typing import Any, Final
 
 import msgspec
 
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import FINAL
 from hipq.stores import large
@@ -93,7 +94,7 @@ class Take:
     def claim(self, conn: sqlite3.Connection, engine_id: int, claim: Claim, now: int) -> tuple[list[Row], Picked]:
         """The rows claimed, in order, and what the queue's rules had to say."""
         won: list[Row] = []
-        entry = msgspec.json.encode({"at": now, "event": "claimed", "by": engine_id}).decode()
+        entry = msgspec.json.encode({"at": now, "event": JobEvent.CLAIMED, "by": engine_id}).decode()
         deciding = [(job_type, strategy) for job_type in claim.types for strategy in ("", *claim.strategies)]
         todo = self._pick(conn, "pick_todo", claim.queue, deciding, (claim.limit,))
         ready = self._ready(conn, claim, claim.limit - len(todo), now)

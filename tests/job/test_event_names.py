@@ -1,0 +1,28 @@
+"""Events, reasons and kinds of faults are spelled in one place: everybody else names the constant."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import hipq
+from hipq.events import ALL_EVENTS
+from hipq.job.event_names import LEFT_OUT, RAN, names_in
+from hipq.job.fault import FaultKind
+from hipq.job.why import Reason
+
+SOURCE = Path(hipq.__file__).parent
+NAMING = {"emit", "wanted", "subscribe", "remember", "Change", "Why", "Fault", "_Settled", "_back", "drop"}
+WORDS = {*ALL_EVENTS, *names_in(Reason), *names_in(FaultKind), RAN, LEFT_OUT}
+
+
+def test_no_call_spells_out_an_event_a_reason_or_a_kind_of_fault() -> None:
+    spelled = [
+        f"{file.relative_to(SOURCE)}:{call.lineno}: {given.value}"
+        for file in SOURCE.rglob("*.py")
+        for call in ast.walk(ast.parse(file.read_text()))
+        if isinstance(call, ast.Call) and getattr(call.func, "attr", getattr(call.func, "id", "")) in NAMING
+        for given in call.args
+        if isinstance(given, ast.Constant) and given.value in WORDS
+    ]
+    assert spelled == []
