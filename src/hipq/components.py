@@ -22,7 +22,8 @@ from hipq.daemon.tenancy.tenants import jobtype_name, tenant_name
 from hipq.engine.lanes import Guarded
 from hipq.errors import Invalid, shown
 from hipq.job import transitions
-from hipq.job.fault import Fault
+from hipq.job.event_names import JobEvent
+from hipq.job.fault import Fault, FaultKind
 from hipq.job.model import Change, Row, numbered
 from hipq.job.run_result import Rerun
 from hipq.job.states import FINAL
@@ -40,7 +41,10 @@ RETRY_SECONDS: Final = 60.0
 LEASE_SECONDS: Final = 10.0
 STOPPED: Final = 1000
 """Jobs that stopped which a runner remembers."""
-ENDS: Final = ("ok", "failed", "error", "again", "gave up", "crashed", "lifetime over")
+ENDS: Final = (
+    JobEvent.OK, JobEvent.FAILED, JobEvent.ERROR, JobEvent.AGAIN, JobEvent.GAVE_UP, JobEvent.CRASHED,
+    JobEvent.LIFETIME_OVER,
+)  # fmt: skip
 PAGE: Final = 1000
 Found = TypeVar("Found")
 Done = Callable[[Exception | None], None]
@@ -319,5 +323,5 @@ def _released(row: Row, how: str, now: int) -> Row:
         return transitions.succeeded(row, "null", 200, now)
     if how == "unget":
         return transitions.given_back(row, "unget", True, now)
-    again = Rerun(Fault("retry", "released for another try"), delay=RETRY_SECONDS)
+    again = Rerun(Fault(FaultKind.RETRY, "released for another try"), delay=RETRY_SECONDS)
     return transitions.asked_again(row, again, ORDER, now)

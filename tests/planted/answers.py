@@ -136,8 +136,8 @@ ANSWER_BUGS = (
         "when its answer handler fails the request is sent again",
         "I15",
         (
-            (SETTLE, 'return _Settled(wait_transitions.unread(execution.row, result.fault, now), JobEvent.ANSWER_FAILED)',
-             'return _Settled(transitions.errored(execution.row, result.fault, 500, now), "error")'),
+            (SETTLE, '_Settled(wait_transitions.unread(execution.row, result.fault, now), JobEvent.ANSWER_FAILED)',
+             '_Settled(transitions.errored(execution.row, result.fault, 500, now), "error")'),
         ),
     ),
     Bug(
