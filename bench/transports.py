@@ -141,7 +141,7 @@ def database(store: str, size: int) -> Iterator[Bench]:
 # -- one round of each side -----------------------------------------------------------------------------------------
 def from_memory(bench: Bench, in_order: bool = False) -> float:
     queue = waiting(bench)
-    reader, inbox = Reader(queue, "work", key="ref"), bench.app.inbox
+    reader, inbox = Reader(queue, "work", key="ref"), bench.app.answers
     brought = sorted(answers(bench.size)) if in_order else answers(bench.size)
     messages = [Message(body, key) for key, body in brought]
 

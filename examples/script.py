@@ -60,7 +60,7 @@ def fetch(job: Job[dict[str, str]]) -> int:
 
 
 def live() -> int:
-    return app.count("files", live=True)
+    return app.jobs.count("files", live=True)
 
 
 def work(many: int) -> int:

@@ -222,7 +222,7 @@ def everything() -> Iterator[None]:
 
 
 def busy() -> bool:
-    return any(app.count(queue.name, live=True) for queue in app.queues)
+    return any(app.jobs.count(queue.name, live=True) for queue in app.queues)
 
 
 def main() -> int:

@@ -83,7 +83,7 @@ def wait_for_listeners(app: Hipq) -> None:
         mine = [stream.members[me] for stream in streams(app.store, app.name).values() if me in stream.members]
         if wrong := [one.error for one in mine if one.error]:
             raise SystemExit(wrong[0])
-        if len(mine) == len(app.listeners()):
+        if len(mine) == len(app.streams.listeners()):
             return
         time.sleep(0.05)
     raise SystemExit("nobody listens: see `hipq answers listeners`")
@@ -110,7 +110,7 @@ def buy(app: Hipq, charge: Any, orders: int) -> tuple[Counter[str], list[str]]:
 
 
 def unreadable_in(app: Hipq) -> int:
-    return sum(count.answers for state, count in app.inbox.counts("orders").items() if state == "unreadable")
+    return sum(count.answers for state, count in app.answers.counts("orders").items() if state == "unreadable")
 
 
 def look_at_answers(app: Hipq, keys: list[str], before: int, wanted: Counter[str]) -> Counter[str]:
@@ -118,7 +118,7 @@ def look_at_answers(app: Hipq, keys: list[str], before: int, wanted: Counter[str
     until = time.monotonic() + 15
     while True:
         found = Counter[str](unreadable=unreadable_in(app) - before)
-        for answer in (answer for key in keys for answer in app.inbox.list("orders", key=key)):
+        for answer in (answer for key in keys for answer in app.answers.list("orders", key=key)):
             found[answer.state] += 1
             found["duplicate"] += answer.copies - 1
         if +found == wanted or time.monotonic() > until:

@@ -1,7 +1,7 @@
 """hipq: a durable job queue for work whose answer comes back later."""
 
-from hipq.answering import callbacks
 from hipq.app import Hipq
+from hipq.callback import callbacks
 from hipq.errors import (
     Conflict,
     DuplicateKey,

@@ -3,52 +3,55 @@
 from __future__ import annotations
 
 import os
-import signal
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
-from hipq.answering import Answering
-from hipq.changing import Changing
-from hipq.engine.accept import UNTRACED, Adding, Coalescer, LaneBy
+from hipq.database import Database
+from hipq.engine.accept import UNTRACED, Adding, LaneBy
 from hipq.engine.pulse import LEASE, POLL
 from hipq.errors import Invalid, shown
 from hipq.events import Events
 from hipq.job import names
-from hipq.job.answer import DEFAULT_KEEPING, Keeping
+from hipq.job.answer import DEFAULT_KEEPING, Answered, Keeping
 from hipq.job.event_names import JobEvent
-from hipq.job.model import New, blank
-from hipq.job.names import TableNaming, default_table_naming, whole
-from hipq.job.order import Aged, order
+from hipq.job.model import New, blank, queue_of
+from hipq.job.names import TableNaming, default_table_naming
+from hipq.job.order import Aged
+from hipq.job.order import order as _order
 from hipq.job.retries import RESERVED, RetryHandler
 from hipq.job.spec import takes
+from hipq.job.view import Job
 from hipq.job.when import seconds
+from hipq.job.why import Why
 from hipq.job_type import JobType, retry_handler
+from hipq.jobs import Jobs
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.queue import Queue
-from hipq.signals import each_meant
-from hipq.stores.clock import Clock, SystemClock
-from hipq.stores.open import located, open_store, url_of, without_password
+from hipq.rules import QueueRules
+from hipq.stores.clock import Clock
+from hipq.stores.open import without_password
 from hipq.stores.protocols import Store
 from hipq.stores.values import Stored
+from hipq.streams import Reading, Streams
 
 if TYPE_CHECKING:
-    from hipq.answers.listening import Listener
-    from hipq.answers.results import Results
+    from hipq.answers.inbox import Inbox
     from hipq.callback.signing import Signer
     from hipq.engine.loop import Engine
-    from hipq.limits.code import Throttler
+    from hipq.limits.code import DryRun, Throttler
     from hipq.observe.traces import Traces
 
 
-class Hipq(Changing, Answering):
+class Hipq:
     """An instance: a name, a database, queues. `db` is a URL, `{"driver": "sqlite", "database": "shop.db"}`,
     `{"driver": "postgresql", "database": "shop", "host": "db", ...}` with any key of libpq, or JSON of such a mapping.
     Without it the database is $HIPQ_DATABASE_URL, else `database` of hipq.toml, else a SQLite file named after the
-    instance, in the current folder."""
+    instance, in the current folder.
+
+    The everyday verbs are methods; the others are sorted by subject: `jobs`, `rules`, `answers`, `streams`."""
 
     def __init__(
         self,
@@ -62,27 +65,22 @@ class Hipq(Changing, Answering):
         self.name = names.name(name, "the instance's name")
         if table_naming is None:
             names.instance(name)
-        self.url = url_of(db if db is not None else _default_url(name))
-        self._located = ""
-        """The database once it was opened: a relative path means the same file after a change of the folder."""
         self.events = Events()
+        self.jobs = Jobs(self)
+        self.rules = QueueRules(self)
+        self.streams = Streams(self)
+        self.strategies: dict[str, RetryHandler] = {}
+        """The retry strategies that `retry_strategy` registered."""
+        self.traces: Traces | None = None
+        """What traces the jobs of this instance: see `hipq.observe.traces`."""
         self._naming = table_naming or default_table_naming
-        self._clock = clock
-        self.steady = (clock or SystemClock()).steady
         self._queues: dict[str, Queue] = {}
         self._tables: dict[str, str] = {}
-        """The tables of those that were declared."""
-        self.strategies: dict[str, RetryHandler] = {}
-        """Registered by `retry_strategy`."""
+        """The tables of the queues that were declared."""
         self._callback_url = callback_url
-        self._signer: Signer | None = None
-        self._listeners: dict[tuple[str, str], Callable[[], Listener]] = {}
-        self._store: Store | None = None
-        self._coalescer: Coalescer | None = None
-        self._waiting_for: Results | None = None
-        self._lock = threading.Lock()
-        self.traces: Traces | None = None
-        """What traces its jobs: see `hipq.observe.traces`."""
+        self.database = Database(self, db, clock)
+        self.is_elsewhere = False
+        """Whether the instance is on another database for a while, as in a test."""
         wanted = os.environ.get("HIPQ_TRACES", "")
         if wanted not in ("", "0", "1"):
             raise Invalid(f"HIPQ_TRACES is 1 or 0, not {shown(wanted)}")
@@ -91,25 +89,7 @@ class Hipq(Changing, Answering):
 
             trace(self)
 
-    @property
-    def store(self) -> Store:
-        """The database, opened at its first use."""
-        if self._store is None:
-            with self._lock:
-                if self._store is None:
-                    self._store = self._opened()
-        return self._store
-
-    def _opened(self) -> Store:
-        self._located = self._located or located(self.url)
-        return open_store(self._located, self._clock)
-
-    @property
-    def coalescer(self) -> Coalescer:
-        if self._coalescer is None:
-            self._coalescer = Coalescer(self.store, self.added)
-        return self._coalescer
-
+    # -- declaring ----------------------------------------------------------------------------------------------------
     def queue(
         self,
         name: str,
@@ -133,6 +113,8 @@ class Hipq(Changing, Answering):
         Answers that nobody has used are kept for `answer_ttl`; the ids of used ones are known for `answer_memory`. An
         answer may come `early_window` before its job is added; and one that comes so long after a job's end is late.
         """
+        from hipq.stores.migrations import check_apart  # with a second queue, and then the store needs it, too
+
         if name in self._queues:
             raise Invalid(f"queue {name} is declared already")
         if throttler is not None:
@@ -145,7 +127,9 @@ class Hipq(Changing, Answering):
             seconds(early_window, "early_window"),
             seconds(answer_memory, "answer_memory"),
         )
-        table = self._free_table(name)
+        table = self.table(name)
+        for other, their_table in self._tables.items():
+            check_apart(name, table, other, their_table)
         declared = Rules(checked(limits, throttle_limit), lanes=lanes, throttled=throttler is not None, keeping=keeping)
         self._queues[name] = Queue(self, name, _order(order, grain), declared, throttler, lane_by)
         self._tables[name] = table
@@ -167,27 +151,17 @@ class Hipq(Changing, Answering):
 
         return register
 
-    def known(self, name: str) -> Queue:
-        """A queue that the database has and no code here declares: to look at, and to change."""
-        self._queues[name] = Queue(self, name, None)
-        return self._queues[name]
+    def listen(self, url: str, *, to: tuple[str, str] | JobType, **reading: Unpack[Reading]) -> None:
+        """Answers to the jobs of this type come as messages on this stream. Workers listen to it while they run, as
+        `hipq listen` does alone; any number of them share what comes.
 
-    def _table(self, queue: str) -> str:
-        return names.table(self._naming(self.name, queue))
+        `key` finds the job's key in a message: a function of it, or a field of its JSON like "order.id". Without one it
+        is the header `hipq-key`, or the message's own key. In the same way `error` says whether the work failed,
+        `answer_id` what tells this answer from others, and `data` what the answer is, without one the message's JSON.
+        """
+        self.streams.add(url, to, reading)
 
-    def _free_table(self, queue: str) -> str:
-        """The queue's table; NameClash, if another queue of this instance stands in its way."""
-        from hipq.stores.migrations import check_apart  # with a second queue, and then the store needs it, too
-
-        table = self._table(queue)
-        for other, their_table in self._tables.items():
-            check_apart(queue, table, other, their_table)
-        return table
-
-    def register(self, queue: str) -> int:
-        return self.store.queue(self.name, queue, self._table(queue)).number
-
-    # -- running ----------------------------------------------------------------------------------------------------
+    # -- running ------------------------------------------------------------------------------------------------------
     def run(
         self,
         queues: Sequence[str] | None = None,
@@ -208,15 +182,10 @@ class Hipq(Changing, Answering):
         hears of a wrong URL, and tries again as it likes. One that goes away later is waited for. `hipq worker`, which
         nobody looks at when it starts, waits in both cases.
         """
+        from hipq import running  # a program that only adds jobs need not load any of this
+
         engine = self.engine(queues, concurrency, poll, lease, drain)
-        try:
-            with _stopped_by_signals(engine.stop), self.listening([] if until_empty else queues):
-                engine.run(until_empty)
-        finally:
-            if not engine.torn:
-                engine.executor.close()
-        if engine.unfit:
-            raise RuntimeError(f"{engine.unfit}: this process must be replaced")
+        running.run(engine, self.streams.listening([] if until_empty else queues), until_empty)
 
     @contextmanager
     def working(
@@ -230,30 +199,13 @@ class Hipq(Changing, Answering):
         running then may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the
         error is logged at once, and the block ends with that error. A database that is away when this begins raises
         StoreUnavailable, as with `run`."""
-        engine = self.engine(queues, concurrency, poll, lease)
-        failed: list[BaseException] = []
+        from hipq import running
 
-        def run() -> None:
-            try:
-                engine.run()
-            except BaseException as error:
-                import logging  # nobody else here needs it
-
-                failed.append(error)
-                logging.getLogger("hipq").exception("the engine of %s failed: no job runs any more", self.name)
-
-        thread = threading.Thread(target=run, name="hipq-engine", daemon=True)
-        thread.start()
-        try:
-            with self.listening(queues):
-                yield
-        finally:
-            engine.stop()
-            thread.join()
-            if not engine.torn:
-                engine.executor.close()
-            if failed:
-                raise failed[0]
+        with (
+            running.in_thread(self.engine(queues, concurrency, poll, lease), self.name),
+            self.streams.listening(queues),
+        ):
+            yield
 
     def engine(
         self,
@@ -264,56 +216,124 @@ class Hipq(Changing, Answering):
         drain: float | timedelta | None = None,
     ) -> Engine:
         """An engine over some queues, or all of them; `run` drives it."""
-        from hipq.engine.executor import LocalExecutor  # a program that only adds jobs need not load any of this
-        from hipq.engine.launch import Launcher, bare
-        from hipq.engine.loop import Engine
-        from hipq.engine.setup import Setup
-        from hipq.executors.processes import ForkServer
+        from hipq.running import make_engine
 
-        unknown = set(queues or ()) - set(self._queues)
-        if unknown:
-            raise Invalid(f"no such queue: {', '.join(sorted(unknown))}; there are {', '.join(self._queues) or 'none'}")
-        whole(concurrency, "concurrency", 1, 10_000)
-        poll, lease = seconds(poll, "poll"), seconds(lease, "lease", least=0.1)
-        if not 0.01 <= poll <= 60:
-            raise Invalid("poll must be between 0.01 and 60 seconds")
-        chosen = [queue for queue in self.queues if queues is None or queue.name in queues]
-        if not chosen:
-            raise Invalid("there is no queue to work on: declare one with app.queue(...)")
-        launcher = Launcher(
-            lambda: self.store.now(),
-            self.steady,
-            lambda queue: self._queues[queue].chained,
-            self.traces.around if self.traces else bare,
-        )
-        fork_server = ForkServer(
-            lambda job, is_told: launcher.serve(
-                job, is_told, lambda queue, job_type: self._queues[queue].spec(job_type)
-            )
-        )
-        try:
-            served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
-            notify_done = partial(self.store.notify, done=True)
-            hands = LocalExecutor(fork_server, launcher, concurrency, notify_done, self.store.clear)
-        except BaseException:
-            fork_server.close()
-            raise
-        setup = Setup(
-            self.store,
-            served,
-            hands,
-            self.events,
-            self.steady,
-            concurrency=concurrency,
-            poll=poll,
-            lease=lease,
-            drain=None if drain is None else seconds(drain, "drain"),
-            added=self.added,
-            bring=lambda kept: self.inbox.deliver_inserted(kept),
-        )
-        return Engine(setup)
+        return make_engine(self, queues, concurrency, poll, lease, drain)
 
-    # -- its database -------------------------------------------------------------------------------------------------
+    # -- answers and results ------------------------------------------------------------------------------------------
+    def answer(
+        self,
+        queue: str,
+        type: str,
+        key: str,
+        data: Any = None,
+        *,
+        answer_id: str | None = None,
+        error: bool = False,
+        attempt: int | None = None,
+        tenant: str | None = None,
+    ) -> Answered:
+        """Bring the answer of the job of this type that has this key; what became of it. It is kept when this returns.
+
+        `answer_id` tells it from other answers to the key: a second one with the same id is a duplicate. `error`: it
+        says that the work failed. `attempt`: the attempt it is an answer to, for job types that fence others off.
+        `tenant`: the tenant of a daemon whose job is meant; without it, a job that has no tenant.
+        """
+        options = {"answer_id": answer_id, "error": error, "attempt": attempt, "tenant": tenant}
+        return self.answers.deliver([self.find_queue(queue).arrived(type, key, data, **options)])[0].outcome
+
+    def answer_many(self, answers: Iterable[Mapping[str, Any]]) -> list[Answered]:
+        """Bring many answers, each with the names and values that `answer` takes: a thousand at a time in one
+        transaction. If this raises, some thousands may be kept: give each an `answer_id`, and bring all of them again.
+        """
+        from hipq.answers.arrive import arrive_many  # most programs bring one at a time
+
+        news = arrive_many(answers, self.find_queue)
+        return [delivered.outcome for delivered in self.answers.deliver(news)]
+
+    @property
+    def answers(self) -> Inbox:
+        """The answers that arrived: to list, count, replay, give another key, drop."""
+        from hipq.answers.inbox import Inbox  # a program that only adds jobs need not load it
+
+        return Inbox(self.store, self.events, {queue.number: queue for queue in self.queues})
+
+    def result(self, job_id: int, timeout: float | timedelta | None = None) -> Any:
+        """The result of a job, once it has ended. JobFailed if it has none; TimeoutError if that takes longer."""
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        return self.database.results.of(self.jobs.row(job_id), limit)
+
+    async def aresult(self, job_id: int, timeout: float | timedelta | None = None) -> Any:
+        """`result` for async code: any number of these wait together, and none of them holds a thread."""
+        import asyncio
+
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        row = await asyncio.to_thread(self.jobs.row, job_id)  # a look into the database
+        return await self.database.results.aof(row, limit)
+
+    @property
+    def callback_url(self) -> str:
+        """Where `hipq.callbacks` can be reached from outside; "" if nothing says so."""
+        if self._callback_url is None:
+            from hipq.config import callback_url
+
+            self._callback_url = callback_url()
+        if self._callback_url and not re.match(r"https?://[^/]", self._callback_url):
+            raise Invalid(f"callback_url must be a URL like https://shop.example/hipq, not {shown(self._callback_url)}")
+        return self._callback_url
+
+    # -- jobs and queues ----------------------------------------------------------------------------------------------
+    @property
+    def queues(self) -> list[Queue]:
+        return list(self._queues.values())
+
+    def job(self, job_id: int) -> Job[Any]:
+        """A job by its id, live or final."""
+        return Job(self.jobs.row(job_id))
+
+    def cancel(self, job_id: int, reason: str = "cancelled") -> None:
+        """End a job that is not final. A running handler is told (`job.cancelled`, a cancelled task, a signal), and its
+        result is not kept. A job that waits for its answer and has a cancel handler ends when an engine has run that
+        handler."""
+        names.reason(reason)
+        self.jobs.operator.one(self.jobs.row(job_id).id, self.jobs.operator.cancel(reason), JobEvent.CANCELLED)
+
+    def retry_now(self, job_id: int) -> None:
+        """Let a job that waits for its time, first or again, run now."""
+        self.jobs.operator.one(self.jobs.row(job_id).id, self.jobs.operator.run_now, JobEvent.HURRIED)
+
+    def pause(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
+        """Start nothing more of a queue, of one of its lanes, or of one job type. What runs goes on."""
+        self.rules.set_paused(queue, lane, type, True)
+
+    def resume(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
+        """Take back the `pause` that was given with the same arguments."""
+        self.rules.set_paused(queue, lane, type, False)
+
+    def why(self, job_id: int) -> Why:
+        """Why a job does not run now, or what it is doing: a reason, a sentence, and the facts. Nothing is changed."""
+        return self.jobs.why(job_id)
+
+    def dry_run(self, queue: str, throttler: Throttler, *, limit: int = 1000) -> DryRun:
+        """What a throttler would do now with the first jobs of a queue that may start as far as its other rules go:
+        ready ones and parked ones, up to `limit` of each. Nothing is changed. What it raises is raised here."""
+        return self.rules.dry_run(queue, throttler, limit)
+
+    # -- the database -------------------------------------------------------------------------------------------------
+    @property
+    def url(self) -> str:
+        return self.database.url
+
+    @property
+    def store(self) -> Store:
+        """The database, opened at its first use."""
+        return self.database.store
+
+    @property
+    def signer(self) -> Signer:
+        """Signs callback URLs, and checks them."""
+        return self.database.signer
+
     def migrate(self) -> list[str]:
         """Bring the database's schema to this version and make the tables of the declared queues; what was applied."""
         applied = self.store.migrate()
@@ -322,39 +342,25 @@ class Hipq(Changing, Answering):
         return applied
 
     def close(self) -> None:
-        if self._waiting_for is not None:
-            self._waiting_for.close()
-        if self._store is not None:
-            self._store.close()
-            self._store = self._coalescer = self._waiting_for = self._signer = None
+        self.database.close()
 
-    @contextmanager
-    def elsewhere(self, db: str | Mapping[str, Any], clock: Clock) -> Iterator[None]:
-        """Until the block ends: on another database, by another clock; what tests do (`hipq.testing`). What it had open
-        stays open, and is what it goes on with afterwards."""
-        url = url_of(db)
-        with self._lock:
-            if self._away:
-                raise Invalid(f"{self.name} is in use by a test already: let that end before another begins")
-            before = (self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for, self._signer)
-            where, self._located = self._located, ""
-            back = {queue.name: queue.leave() for queue in self.queues}
-            self.url, self._clock, self.steady = url, clock, clock.steady
-            self._store = self._coalescer = self._waiting_for = self._signer = None
-            self._away = True
-        try:
-            yield
-        finally:
-            try:
-                self.close()
-            finally:
-                for queue in self.queues:
-                    back.get(queue.name, queue.leave)()
-                self.url, self._clock, self.steady, self._store, self._coalescer, self._waiting_for = before[:-1]
-                self._signer, self._located = before[-1], where
-                self._away = False
+    # -- for the parts ------------------------------------------------------------------------------------------------
+    def find_queue(self, name: str) -> Queue:
+        if not isinstance(name, str) or name not in self._queues:
+            raise Invalid(f"no such queue: {shown(name)}; there are {', '.join(self._queues) or 'none'}")
+        return self._queues[name]
 
-    # -- for the parts ----------------------------------------------------------------------------------------------
+    def queue_for(self, job_id: int) -> Queue:
+        return next(queue for queue in self.queues if queue.number == queue_of(job_id))
+
+    def known(self, name: str) -> Queue:
+        """A queue that the database has and no code here declares: to look at, and to change."""
+        self._queues[name] = Queue(self, name, None)
+        return self._queues[name]
+
+    def table(self, queue: str) -> str:
+        return names.table(self._naming(self.name, queue))
+
     def adding(self, job_type: JobType, key: str | None = None) -> Adding:
         """To be entered while jobs are added."""
         return UNTRACED if self.traces is None else self.traces.adding(job_type.queue.name, job_type.name, key)
@@ -363,31 +369,8 @@ class Hipq(Changing, Answering):
         if self.events.wanted(JobEvent.ADDED):
             for new, one in zip(news, stored, strict=True):
                 if not one.duplicate:
-                    self.events.emit(JobEvent.ADDED, new.create_time, self._by_number(one.id).name, blank(new, one.id))
+                    queue = self.queue_for(one.id)
+                    self.events.emit(JobEvent.ADDED, new.create_time, queue.name, blank(new, one.id))
 
     def __repr__(self) -> str:
         return f"<Hipq {self.name} on {without_password(self.url)}>"
-
-
-_order = order
-
-
-@contextmanager
-def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
-    """SIGINT and SIGTERM stop the engine while it runs in the main thread: once gently, twice at once."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard = each_meant(stop)
-    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-
-def _default_url(name: str) -> str:
-    from hipq.config import database_url  # a program that names its database need not load it
-
-    return database_url(name)

@@ -149,7 +149,7 @@ class JobType:
         """`enqueue` for async code. Calls made at the same time share one transaction."""
         with self._app.adding(self, options.get("key")) as adding:
             make = partial(self._new, data, adding.trace, **options)
-            stored = await self._app.coalescer.enqueue(lambda: [make()], raises(on_duplicate))
+            stored = await self._app.database.coalescer.enqueue(lambda: [make()], raises(on_duplicate))
             adding.added(stored)
             return stored[0].id
 
@@ -159,7 +159,7 @@ class JobType:
         items = list(data)
         with self._app.adding(self) as adding:
             make = partial(self._many, items, keys, adding.trace, options)
-            stored = await self._app.coalescer.enqueue(make, raises(on_duplicate))
+            stored = await self._app.database.coalescer.enqueue(make, raises(on_duplicate))
             adding.added(stored)
             return [one.id for one in stored]
 

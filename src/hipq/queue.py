@@ -79,7 +79,7 @@ class Queue:
     def number(self) -> int:
         """The number the database knows it by. Its tables are made at the first use, not at the declaration."""
         if not self._number:
-            self._number = self.app.register(self.name)
+            self._number = self.app.store.queue(self.app.name, self.name, self.app.table(self.name)).number
         return self._number
 
     def recall(self, number: int) -> None:
@@ -92,8 +92,8 @@ class Queue:
         at that moment."""
         if self._rules is None:
             return self.look_again()
-        if self.app.steady() - self._learned >= RELEARN:
-            self._learned = self.app.steady()
+        if self.app.database.steady() - self._learned >= RELEARN:
+            self._learned = self.app.database.steady()
             # What is known will do. A job that is added in a transaction of the caller's (`conn=`) must not wait here
             # for an engine of this program that waits for that transaction.
             with contextlib.suppress(StoreUnavailable):
@@ -108,7 +108,7 @@ class Queue:
     def learn(self, stored: Rules) -> None:
         """What the database says; but limits given in this program's code are newer than another's."""
         self._rules = replace(stored, limits=self.declared.limits) if self.declared.limits else stored
-        self._learned = self.app.steady()
+        self._learned = self.app.database.steady()
 
     def leave(self) -> Callable[[], None]:
         """Forget what the database said, since another one follows; what is returned brings it back."""
@@ -132,7 +132,7 @@ class Queue:
     @property
     def running_jobs(self) -> list[Job[Any]]:
         """All jobs in state running, wherever they run: also those that wait for an answer."""
-        return self.app.listed(Filter(self.number, state=RUNNING, limit=(1 << 63) - 1))
+        return self.app.jobs.find(Filter(self.number, state=RUNNING, limit=(1 << 63) - 1))
 
     @overload
     def job(self, name: Handler, /) -> JobType: ...
@@ -312,7 +312,13 @@ class Queue:
     def _type(self, name: str) -> JobType:
         names.job_type(name)
         if name not in self._types:
-            self._specs[name] = Spec(name, self.name, callback=self.app.sign, strategies=self.app.strategies)
+            app = self.app
+            self._specs[name] = Spec(
+                name,
+                self.name,
+                callback=lambda row, valid: app.signer.url(app.callback_url, row, valid),
+                strategies=app.strategies,
+            )
             self._types[name] = JobType(self, self._specs[name])
         return self._types[name]
 

@@ -93,7 +93,7 @@ def until(what: str, is_so: Callable[[], bool], told: Callable[[], str] = lambda
 
 
 def count(app: Hipq, **which: Any) -> int:
-    return app.count("orders", **which)
+    return app.jobs.count("orders", **which)
 
 
 @pytest.mark.parametrize(("rig", "store"), CASES)
@@ -144,7 +144,7 @@ class Play:
             self._ways.restart()
         self._late()
         self._until("the end of all jobs", lambda: count(app, state="final") == JOBS)
-        self._until("the late answers", lambda: len(app.inbox.list(state="late", limit=10_000)) >= KINDS["late"])
+        self._until("the late answers", lambda: len(app.answers.list(state="late", limit=10_000)) >= KINDS["late"])
         if self._ways.go:
             bad = int((self._folder / "bad").read_text())
             self._until("the unreadable ones", lambda: self._counts()["unreadable"] >= bad)
@@ -174,7 +174,7 @@ class Play:
         return found
 
     def _counts(self) -> dict[str, int]:
-        counts = self._app.inbox.counts()
+        counts = self._app.answers.counts()
         return {state: counts[state].answers if state in counts else 0 for state in (*counts, "unreadable")}
 
     def _until(self, what: str, is_so: Callable[[], bool]) -> None:

@@ -59,7 +59,7 @@ def held(app: Hipq, job_id: int) -> Number:
 
 def kept(app: Hipq, **wanted: Any) -> list[tuple[Any, str]]:
     """The data and the state of the answers in the inbox."""
-    return [(one.data, one.state) for one in app.inbox.list(**wanted)]
+    return [(one.data, one.state) for one in app.answers.list(**wanted)]
 
 
 def step(by: dict[str, Any]) -> Callable[[Any], Any]:

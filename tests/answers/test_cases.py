@@ -176,7 +176,7 @@ def test_case_02_an_answer_while_the_job_is_initial_is_picked_up_by_its_wait(
     assert charge.answer("k", "early") == "buffered"
     job = app.job(job_id)
     assert (job.state, job.phase, job.attempt) == ("initial", "scheduled", 0), "its request has not been sent"
-    assert app.inbox.list()[0].job == job_id
+    assert app.answers.list()[0].job == job_id
     clock.advance(seconds=30)
     run()
     job = app.job(job_id)
@@ -191,14 +191,14 @@ def test_case_02_an_answer_before_the_job_is_added_is_picked_up_within_the_early
     if handler:
         bank.answered(charge)
     assert charge.answer("k", "early") == "buffered"
-    assert app.inbox.list()[0].job == 0
+    assert app.answers.list()[0].job == 0
     clock.advance(hours=1)
     job_id = charge.enqueue(key="k", delay=7200)
     clock.advance(hours=2)
     run()
     job = app.job(job_id)
     assert (job.state, job.result, job.attempt, bank.sent) == ("final", "early", 1, [1])
-    assert [(one.job, one.state) for one in app.inbox.list()] == [(job_id, "settled")]
+    assert [(one.job, one.state) for one in app.answers.list()] == [(job_id, "settled")]
 
 
 def test_case_02_an_answer_older_than_the_early_window_is_not_the_jobs(
@@ -241,7 +241,7 @@ def test_case_02_the_answer_of_a_job_that_ends_without_waiting_is_late(
     assert app.job(job_id).result == "done without it"
     clock.advance(minutes=2)  # engines see to it every so often
     run()
-    assert [(one.job, one.state) for one in app.inbox.list()] == [(job_id, "late")]
+    assert [(one.job, one.state) for one in app.answers.list()] == [(job_id, "late")]
 
 
 # -- 3 ---------------------------------------------------------------------------------------------------------------
@@ -263,7 +263,7 @@ def test_case_03_the_same_answer_again_after_the_end_changes_nothing(
         assert charge.answer("k", {"a": 1}, answer_id=answer_id) == "duplicate"
         run()
     assert app.job(job_id)._row == before._row
-    (only,) = app.inbox.list()
+    (only,) = app.answers.list()
     assert (only.state, only.copies, only.job) == ("settled", 3, job_id)
     assert bank.looked == ([{"a": 1}] if handler else [])
 
@@ -291,7 +291,7 @@ def test_case_03_the_same_answer_before_its_job_is_a_duplicate_too(
     assert words == ["buffered", "duplicate", "duplicate"]
     job_id = charge.enqueue(key="k")
     run()
-    assert (app.job(job_id).result, app.inbox.list()[0].copies) == ("x", 3)
+    assert (app.job(job_id).result, app.answers.list()[0].copies) == ("x", 3)
 
 
 def test_case_03_an_equal_body_that_came_while_the_first_was_looked_at_turns_out_to_be_a_duplicate(
@@ -325,7 +325,7 @@ def test_case_04_another_answer_for_a_job_that_has_its_answer_is_kept_and_flagge
     run()
     assert app.job(job_id)._row == before._row
     assert before.result == "paid"
-    assert [(one.data, one.state, one.job) for one in app.inbox.list()] == [
+    assert [(one.data, one.state, one.job) for one in app.answers.list()] == [
         ("paid", "settled", job_id),
         ("declined", "conflict", job_id),
     ]
@@ -578,7 +578,7 @@ def test_case_06_final_stays_final_and_the_late_answer_is_bound_to_that_job(
     assert charge.answer("k", "too late") == "late"
     run()
     assert app.job(job_id)._row == before._row
-    assert [(one.data, one.state, one.job) for one in app.inbox.list()] == [("too late", "late", job_id)]
+    assert [(one.data, one.state, one.job) for one in app.answers.list()] == [("too late", "late", job_id)]
     assert (seen, bank.looked) == ([(job_id, "final", "too late", "late")], [])
 
 
@@ -609,7 +609,7 @@ def test_case_06_a_late_answer_stays_bound_when_the_key_is_used_again(
     second = charge.enqueue(key="k")
     run()
     assert app.job(second).phase == "waiting"
-    assert [(one.job, one.state) for one in app.inbox.list()] == [(first, "late")]
+    assert [(one.job, one.state) for one in app.answers.list()] == [(first, "late")]
 
 
 # -- 7 ---------------------------------------------------------------------------------------------------------------
@@ -648,7 +648,7 @@ def test_case_07_a_fence_refuses_an_earlier_attempts_answer(
     before = app.job(job_id)
     assert charge.answer("k", "to the first", attempt=1) == "late"
     assert app.job(job_id)._row == before._row
-    (late,) = app.inbox.list()
+    (late,) = app.answers.list()
     assert (late.state, late.job, late.attempt) == ("late", job_id, 1)
     assert "attempt 1" in late.note
     assert seen == ["to the first"]
@@ -733,7 +733,7 @@ def test_case_08_what_arrives_between_two_jobs_of_a_key_is_late_and_its_predeces
     assert charge.answer("k", "new") == "matched"
     run()
     assert app.job(second).result == "new"
-    assert [(one.data, one.state, one.job) for one in app.inbox.list()] == [
+    assert [(one.data, one.state, one.job) for one in app.answers.list()] == [
         ("old", "late", first),
         ("new", "settled", second),
     ]
@@ -802,7 +802,7 @@ def test_case_08_an_answer_while_the_predecessor_executed_is_not_its_successors(
     second = charge.enqueue(key="k")
     run()
     assert app.job(second).phase == "waiting"
-    assert app.inbox.list()[0].job == first
+    assert app.answers.list()[0].job == first
 
 
 def test_case_08_what_the_predecessor_left_unread_is_not_its_successors(
@@ -817,7 +817,7 @@ def test_case_08_what_the_predecessor_left_unread_is_not_its_successors(
     second = charge.enqueue(key="k")
     run()
     assert app.job(second).phase == "waiting"
-    assert [(one.data, one.state, one.job) for one in app.inbox.list()] == [(1, "late", first), (2, "late", first)]
+    assert [(one.data, one.state, one.job) for one in app.answers.list()] == [(1, "late", first), (2, "late", first)]
 
 
 def test_case_08_the_predecessor_may_have_the_key_only_from_its_wait(
@@ -894,11 +894,11 @@ def test_case_10_what_nobody_claims_is_kept_counted_and_listed_until_its_time_is
 ) -> None:
     _ = queue
     assert app.answer("orders", "charge", "nobody", {"a": 1}) == "buffered"
-    assert {state: tuple(count) for state, count in app.inbox.counts().items()} == {"buffered": (1, 1)}
+    assert {state: tuple(count) for state, count in app.answers.counts().items()} == {"buffered": (1, 1)}
     clock.advance(days=7)
-    assert (app.inbox.prune(), kept(app, key="nobody")) == (0, [({"a": 1}, "buffered")])
+    assert (app.answers.prune(), kept(app, key="nobody")) == (0, [({"a": 1}, "buffered")])
     clock.advance(seconds=1)
-    assert (app.inbox.prune(), kept(app)) == (1, [])
+    assert (app.answers.prune(), kept(app)) == (1, [])
 
 
 def test_case_10_its_time_is_enforced_when_matching_without_any_prune(
@@ -953,10 +953,10 @@ def test_case_10_it_can_be_replayed_and_rekeyed(app: Hipq, queue: Queue, run: Ru
     job_id = charge.enqueue(key="order-17")
     run()
     assert charge.answer("order 17", "paid") == "buffered"
-    (lost,) = app.inbox.list(state="buffered")
-    assert app.inbox.replay(lost.id).outcome == "buffered"
-    (lost,) = app.inbox.list(state="buffered")
-    replayed = app.inbox.rekey(lost.id, "order-17")
+    (lost,) = app.answers.list(state="buffered")
+    assert app.answers.replay(lost.id).outcome == "buffered"
+    (lost,) = app.answers.list(state="buffered")
+    replayed = app.answers.rekey(lost.id, "order-17")
     assert (replayed.outcome, replayed.job) == ("matched", job_id)
     assert (app.job(job_id).result, kept(app)) == ("paid", [("paid", "settled")])
 
@@ -1441,7 +1441,7 @@ Close = Callable[[Hipq, HandClock], None]
 
 
 def fill(app: Hipq, _clock: HandClock) -> None:
-    app.set_limit("orders", 1)
+    app.rules.set_limit("orders", 1)
 
 
 def shut(_app: Hipq, clock: HandClock) -> None:
@@ -1530,7 +1530,7 @@ def test_case_16_the_key_may_be_known_only_from_the_requests_reply(
     run()
     assert (app.job(job_id).state, app.job(job_id).result) == ("final", "paid")
     assert charge.answer(key, "declined") == "conflict"
-    assert {one.job for one in app.inbox.list()} == {job_id}
+    assert {one.job for one in app.answers.list()} == {job_id}
 
 
 def test_case_16_a_job_keeps_its_key_on_every_attempt(app: Hipq, queue: Queue, run: Run, clock: HandClock) -> None:
@@ -1824,7 +1824,7 @@ def test_case_17_an_answer_while_a_cancel_is_called_off_is_late(
     run()
     app.cancel(job_id)
     assert charge.answer("k", "x") == "late"
-    assert [(one.state, one.job) for one in app.inbox.list()] == [("late", job_id)]
+    assert [(one.state, one.job) for one in app.answers.list()] == [("late", job_id)]
     run()
     assert (app.job(job_id).state, app.job(job_id).exitcode, bank.looked, bank.called_off) == ("final", 499, [], ["k"])
 

@@ -61,7 +61,7 @@ def test_a_job_whose_answer_is_gone_waits_for_another(app: Hipq, queue: Queue, r
     job_id = ask.enqueue(key="k")
     run()
     ask.answer("k", 1)
-    (kept,) = app.inbox.list()
+    (kept,) = app.answers.list()
     row = app.store.get(job_id)
     assert row
     assert not app.store.drop_answer(kept.id), "not by the front door"
@@ -127,7 +127,7 @@ def test_a_job_with_an_answer_before_it_is_called_off_when_it_is_cancelled(app: 
     assert app.job(job_id).phase == "cancelling"
     run()
     assert (app.job(job_id).code, app.job(job_id).exitcode, told) == ("failed", 499, ["k"])
-    assert [one.state for one in app.inbox.list()] == ["late"]
+    assert [one.state for one in app.answers.list()] == ["late"]
 
 
 @pytest.mark.parametrize("clock", [None], ids=["real"])
@@ -158,7 +158,7 @@ def test_many_answers_to_other_attempts_do_not_hide_the_right_one(
     run()
     run()
     assert app.job(job_id).result == "right"
-    assert [one.state for one in app.inbox.list()] == ["late"] * 7 + ["settled"]
+    assert [one.state for one in app.answers.list()] == ["late"] * 7 + ["settled"]
 
 
 def test_without_a_fence_an_answer_to_an_earlier_attempt_stops_a_retry(
@@ -245,7 +245,7 @@ def test_engines_delete_old_answers_faster_than_they_come(
     for _ in range(10):
         engine.turn()  # no time passes
     engine.executor.close()
-    assert app.inbox.list() == []
+    assert app.answers.list() == []
 
 
 def test_who_waits_for_a_result_hears_that_the_app_was_closed(app: Hipq, queue: Queue) -> None:
@@ -260,7 +260,7 @@ def test_who_waits_for_a_result_hears_that_the_app_was_closed(app: Hipq, queue: 
 
     thread = threading.Thread(target=wait, daemon=True)
     thread.start()
-    until(lambda: app._waiting_for and app._waiting_for._waiting)
+    until(lambda: app.database._results and app.database._results._waiting)
     app.close()
     thread.join(30)
     assert [type(error) for error in heard] == [StoreUnavailable]
@@ -338,7 +338,7 @@ def test_an_answer_whose_handler_took_its_process_down_three_times_is_used_up(
         clock.advance(seconds=pause)
     run()
     assert (app.job(job_id).state, app.job(job_id).code) == ("final", "error")
-    assert [one.state for one in app.inbox.list()] == ["applied"]
+    assert [one.state for one in app.answers.list()] == ["applied"]
 
 
 def test_the_order_of_keys_in_a_body_does_not_make_another_of_it(queue: Queue, run: Run) -> None:
@@ -373,10 +373,10 @@ def test_who_waits_for_a_result_waits_on_while_the_store_is_away(
     def away(*_: Any) -> Any:
         raise StoreUnavailable("away")
 
-    row = app._row(job_id)
+    row = app.jobs.row(job_id)
     monkeypatch.setattr(app.store, "get", lambda one_id: away() if next(calls) < 3 else get(one_id))
     monkeypatch.setattr(app.store, "ended", lambda ids: away() if next(calls) == 5 else ended(ids))
     timer = threading.Timer(0.3, lambda: app.run(until_empty=True))
     timer.start()
-    assert app.endings.of(row, 60) is None
+    assert app.database.results.of(row, 60) is None
     timer.join()

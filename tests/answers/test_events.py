@@ -54,7 +54,7 @@ def test_each_answer_that_comes_is_announced_with_its_number_its_key_and_how_lon
     clock.advance(seconds=30)
     for key, data in (("k", 1), ("k", 1), ("k", 2), ("nobody", 3)):
         charge.answer(key, data)
-    numbers = [one.id for one in app.inbox.list()]
+    numbers = [one.id for one in app.answers.list()]
     assert [(event.name, event.details) for event in heard] == [
         ("matched", {"answer": numbers[0], "key": "k", "waited": 30.0}),
         ("ok", {}),
@@ -73,7 +73,7 @@ def test_a_late_answer_is_announced(app: Hipq, charge: JobType, run: Run, heard:
     run()
     assert [(event.name, event.details) for event in heard] == [
         ("cancelled", {}),
-        ("late", {"answer": app.inbox.list()[0].id, "key": "k"}),
+        ("late", {"answer": app.answers.list()[0].id, "key": "k"}),
     ]
 
 
@@ -106,7 +106,7 @@ def test_an_answer_that_was_waited_for_by_nobody_is_announced_as_matched_when_it
     app: Hipq, charge: JobType, run: Run, heard: list[Event]
 ) -> None:
     charge.answer("k", 1)
-    number = app.inbox.list()[0].id
+    number = app.answers.list()[0].id
     assert names(heard) == ["buffered"]
     charge.enqueue(key="k")
     run()
@@ -127,7 +127,7 @@ def test_what_was_kept_for_a_job_that_ended_is_announced(
     run()
     assert sorted(event.name for event in heard) == ["conflict", "duplicate", "ok"]
     told = {event.name: event.details.get("answer") for event in heard if event.name != "ok"}
-    numbers = [one.id for one in app.inbox.list()]
+    numbers = [one.id for one in app.answers.list()]
     assert told == {"conflict": numbers[1], "duplicate": numbers[2]}
 
 
@@ -155,8 +155,8 @@ def test_calling_off_is_announced(
 
 def test_dropping_is_announced(app: Hipq, charge: JobType, heard: list[Event]) -> None:
     charge.answer("k", 1)
-    number = app.inbox.list()[0].id
-    app.inbox.drop(number)
+    number = app.answers.list()[0].id
+    app.answers.drop(number)
     assert [(event.name, event.details) for event in heard][1:] == [("answer dropped", {"answer": number, "key": "k"})]
 
 
@@ -164,5 +164,5 @@ def test_pruning_is_announced(app: Hipq, charge: JobType, run: Run, clock: HandC
     charge.answer("k", 1)
     clock.advance(days=8)
     run()
-    assert app.inbox.list() == []
+    assert app.answers.list() == []
     assert names(heard) == ["buffered", "answers pruned"]

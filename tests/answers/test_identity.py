@@ -120,7 +120,7 @@ def test_equal_bodies_for_different_jobs_are_different_answers(app: Hipq, queue:
         run()
         assert charge.answer("k", "paid") == "matched"
     assert [app.job(job_id).result for job_id in ids] == ["paid"] * 3
-    assert [one.job for one in app.inbox.list()] == ids
+    assert [one.job for one in app.answers.list()] == ids
 
 
 @pytest.mark.parametrize("first", [True, False])
@@ -134,7 +134,7 @@ def test_that_it_says_the_work_failed_makes_it_another_answer(
     run()
     assert charge.answer("k", "x", error=first) == "duplicate"
     assert charge.answer("k", "x", error=not first) == "conflict"
-    assert [(one.error, one.state, one.copies) for one in app.inbox.list()] == [
+    assert [(one.error, one.state, one.copies) for one in app.answers.list()] == [
         (first, "settled", 2),
         (not first, "conflict", 1),
     ]

@@ -1,4 +1,4 @@
-"""`app.inbox` and `answer_many`: looking at answers, giving them another chance, and what is refused."""
+"""`app.answers` and `answer_many`: looking at answers, giving them another chance, and what is refused."""
 
 from __future__ import annotations
 
@@ -34,30 +34,30 @@ def test_answers_are_listed_in_the_order_they_came_page_by_page(app: Hipq, charg
         app.answer("others" if n % 2 else "orders", "charge", f"k{n}", n, answer_id=f"m{n}")
         clock.advance(seconds=1)
     charge.answer("k0", 0, answer_id="m0")
-    every = app.inbox.list()
+    every = app.answers.list()
     assert [one.data for one in every] == list(range(6))
-    assert [one.data for one in app.inbox.list(after=every[1].id, limit=2)] == [2, 3]
-    assert [one.data for one in app.inbox.list(others.name)] == [1, 3, 5]
-    assert [one.data for one in app.inbox.list(key="k4", type="charge", state="buffered")] == [4]
-    assert app.inbox.list(type="refund") == app.inbox.list(state="late") == app.inbox.list(job=1) == []
+    assert [one.data for one in app.answers.list(after=every[1].id, limit=2)] == [2, 3]
+    assert [one.data for one in app.answers.list(others.name)] == [1, 3, 5]
+    assert [one.data for one in app.answers.list(key="k4", type="charge", state="buffered")] == [4]
+    assert app.answers.list(type="refund") == app.answers.list(state="late") == app.answers.list(job=1) == []
     first = every[0]
     assert (first.key, first.type, first.answer_id, first.copies, first.job) == ("k0", "charge", "m0", 2, 0)
     assert (first.error, first.attempt, first.state) == (False, 0, "buffered")
     assert (first.keep_until - first.arrived).days == 7
-    assert {state: tuple(count) for state, count in app.inbox.counts().items()} == {"buffered": (6, 7)}
-    assert {state: tuple(count) for state, count in app.inbox.counts("others").items()} == {"buffered": (3, 3)}
+    assert {state: tuple(count) for state, count in app.answers.counts().items()} == {"buffered": (6, 7)}
+    assert {state: tuple(count) for state, count in app.answers.counts("others").items()} == {"buffered": (3, 3)}
 
 
 def test_show_has_one_by_its_number(app: Hipq, charge: JobType) -> None:
     charge.answer("k", {"a": "ü"}, error=True, attempt=3)
-    (only,) = app.inbox.list()
-    shown = app.inbox.show(only.id)
+    (only,) = app.answers.list()
+    shown = app.answers.show(only.id)
     assert (shown.data, shown.error, shown.attempt) == ({"a": "ü"}, True, 3)
 
 
 def test_what_is_not_there_is_not_found(app: Hipq, charge: JobType) -> None:
     assert charge.name == "charge"
-    for verb in (app.inbox.show, app.inbox.replay, app.inbox.drop, lambda job_id: app.inbox.rekey(job_id, "k")):
+    for verb in (app.answers.show, app.answers.replay, app.answers.drop, lambda job_id: app.answers.rekey(job_id, "k")):
         with pytest.raises(NotFound, match="99"):
             verb(99)
 
@@ -66,7 +66,12 @@ def test_what_is_not_there_is_not_found(app: Hipq, charge: JobType) -> None:
 @pytest.mark.parametrize("answer_id", [0, -1, True, "1", 1 << 63, None])
 def test_a_number_that_is_none_is_invalid(app: Hipq, charge: JobType, answer_id: Any) -> None:
     assert charge.name == "charge"
-    for verb in (app.inbox.show, app.inbox.replay, app.inbox.drop, lambda answer_id: app.inbox.rekey(answer_id, "k")):
+    for verb in (
+        app.answers.show,
+        app.answers.replay,
+        app.answers.drop,
+        lambda answer_id: app.answers.rekey(answer_id, "k"),
+    ):
         with pytest.raises(Invalid):
             verb(answer_id)
 
@@ -81,7 +86,7 @@ def test_a_number_that_is_none_is_invalid(app: Hipq, charge: JobType, answer_id:
 def test_a_filter_that_is_none_is_invalid(app: Hipq, charge: JobType, wanted: Any) -> None:
     charge.answer("k", 1)
     with pytest.raises(Invalid):
-        app.inbox.list(**wanted)
+        app.answers.list(**wanted)
 
 
 def test_a_late_answer_can_be_replayed_to_the_job_that_has_the_key_now(app: Hipq, charge: JobType, run: Run) -> None:
@@ -91,10 +96,10 @@ def test_a_late_answer_can_be_replayed_to_the_job_that_has_the_key_now(app: Hipq
     assert charge.answer("k", "x", answer_id="m", attempt=1) == "late"
     second = charge.enqueue(key="k")
     run()
-    (late,) = app.inbox.list()
-    replayed = app.inbox.replay(late.id)
+    (late,) = app.answers.list()
+    replayed = app.answers.replay(late.id)
     assert (replayed.outcome, replayed.job, app.job(second).result) == ("matched", second, "x")
-    (only,) = app.inbox.list()
+    (only,) = app.answers.list()
     assert (only.id, only.state, only.answer_id, only.job) == (replayed.id, "settled", "m", second)
 
 
@@ -103,8 +108,8 @@ def test_an_answer_can_be_given_another_type_too(app: Hipq, queue: Queue, charge
     job_id = refund.enqueue(key="r")
     run()
     charge.answer("k", "no", error=True)
-    (lost,) = app.inbox.list()
-    assert app.inbox.rekey(lost.id, "r", type="refund").outcome == "matched"
+    (lost,) = app.answers.list()
+    assert app.answers.rekey(lost.id, "r", type="refund").outcome == "matched"
     run()
     assert (app.job(job_id).state, app.job(job_id).code) == ("final", "error"), "it still says that the work failed"
 
@@ -114,24 +119,24 @@ def test_what_was_used_cannot_be_replayed(app: Hipq, charge: JobType, run: Run, 
     job_id = charge.enqueue(key="k")
     run()
     charge.answer("k", "x")
-    (only,) = app.inbox.list()
+    (only,) = app.answers.list()
     for state in ("matched", "settled"):
-        assert app.inbox.show(only.id).state == state
+        assert app.answers.show(only.id).state == state
         with pytest.raises(Conflict, match=state):
-            app.inbox.replay(only.id)
+            app.answers.replay(only.id)
         with pytest.raises(Conflict, match=state):
-            app.inbox.rekey(only.id, "other")
+            app.answers.rekey(only.id, "other")
         run()
     assert app.job(job_id).result == "x"
 
 
 def test_a_bad_new_key_leaves_the_answer_as_it_was(app: Hipq, charge: JobType) -> None:
     charge.answer("k", "x")
-    (only,) = app.inbox.list()
+    (only,) = app.answers.list()
     for key, job_type in (("", "charge"), ("\x00", "charge"), ("k", "no type"), (5, "charge")):
         with pytest.raises(Invalid):
-            app.inbox.rekey(only.id, key, type=job_type)  # type: ignore[arg-type]
-    assert app.inbox.list()[0].id == only.id
+            app.answers.rekey(only.id, key, type=job_type)  # type: ignore[arg-type]
+    assert app.answers.list()[0].id == only.id
 
 
 def test_drop_deletes_what_no_job_is_about_to_look_at(app: Hipq, charge: JobType, run: Run, bank: Bank) -> None:
@@ -140,14 +145,14 @@ def test_drop_deletes_what_no_job_is_about_to_look_at(app: Hipq, charge: JobType
     run()
     charge.answer("k", "x")
     charge.answer("nobody", "y")
-    mine, lost = app.inbox.list()
-    app.inbox.drop(lost.id)
+    mine, lost = app.answers.list()
+    app.answers.drop(lost.id)
     with pytest.raises(Conflict, match=str(job_id)):
-        app.inbox.drop(mine.id)
+        app.answers.drop(mine.id)
     run()
     assert app.job(job_id).result == "x"
-    app.inbox.drop(mine.id)
-    assert app.inbox.list() == []
+    app.answers.drop(mine.id)
+    assert app.answers.list() == []
 
 
 def test_what_a_job_is_about_to_look_at_is_never_pruned(
@@ -158,7 +163,7 @@ def test_what_a_job_is_about_to_look_at_is_never_pruned(
     run()
     charge.answer("k", "x")
     clock.advance(days=30)
-    assert app.inbox.prune() == 0
+    assert app.answers.prune() == 0
     run()
     assert app.job(job_id).result == "x"
 
@@ -187,7 +192,7 @@ def test_many_answers_to_several_queues_are_told_what_became_of_each(app: Hipq, 
     )
     assert words == ["matched", "matched", "conflict", "matched", "duplicate", "buffered", "buffered"]
     assert [app.job(job_id).result for job_id in ids] == [1, 3, 1]
-    assert [one.data for one in app.inbox.list(key="c")] == [4, 5]
+    assert [one.data for one in app.answers.list(key="c")] == [4, 5]
 
 
 def test_several_answers_to_one_key_in_one_batch_keep_their_order(
@@ -228,7 +233,7 @@ def test_one_bad_answer_refuses_all_before_anything_is_stored(app: Hipq, charge:
     run()
     with pytest.raises(Invalid):
         app.answer_many([*(item(f"k{n}") for n in range(1500)), item("k", 1), bad])
-    assert (app.job(job_id).phase, app.inbox.list()) == ("waiting", [])
+    assert (app.job(job_id).phase, app.answers.list()) == ("waiting", [])
 
 
 @pytest.mark.parametrize(
@@ -249,7 +254,7 @@ def test_bad_input_is_refused_in_a_sentence(app: Hipq, charge: JobType, bad: Any
     with pytest.raises(Invalid) as raised:
         app.answer(**(item("k", 1) | bad))
     assert 10 < len(str(raised.value)) < 400
-    assert app.inbox.list() == []
+    assert app.answers.list() == []
 
 
 @pytest.mark.parametrize("data", [(1 << 63) - 1, -(1 << 63), "𝄞" * 1000, "x" * 5_000_000, {"": {"": []}}, 1e308, None])
@@ -257,4 +262,4 @@ def test_what_json_has_comes_back_as_it_was(app: Hipq, charge: JobType, run: Run
     charge.answer("k" * 500, data, answer_id="ü" * 500)
     job_id = charge.enqueue(key="k" * 500)
     run()
-    assert app.job(job_id).result == app.inbox.list()[0].data == data
+    assert app.job(job_id).result == app.answers.list()[0].data == data

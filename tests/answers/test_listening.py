@@ -20,6 +20,7 @@ from hipq.events import Event
 from hipq.job.answer import Answered
 from hipq.job.view import Job
 from hipq.testing.clock import HandClock
+from hipq.testing.under_test import elsewhere
 from hipq.transports import Message
 from hipq.transports.base import quoted
 
@@ -86,7 +87,7 @@ def message(body: bytes | str, job_id: str = "m1", **more: Any) -> Message:
 
 def play(app: Hipq, script: Script, *batches: Any) -> Listener:
     """Listen until these have been dealt with."""
-    (listener,) = app.listeners()
+    (listener,) = app.streams.listeners()
     script.batches = list(batches)
     script.finished = listener.stop
     listener.run()
@@ -108,7 +109,7 @@ def waiting(app: Hipq, charge: JobType, *keys: str) -> list[int]:
 # -- reading ---------------------------------------------------------------------------------------------------------
 def test_answers_find_their_jobs_and_are_acknowledged(app: Hipq, charge: JobType, script: Script) -> None:
     app.listen(URL, to=charge, key="order.ref")
-    with app.listening():  # it has nothing to say yet
+    with app.streams.listening():  # it has nothing to say yet
         pass
     ids = waiting(app, charge, "a", "17")
     play(app, script, [message('{"order": {"ref": "a"}}'), message('{"order": {"ref": 17}}', "m2")])
@@ -147,7 +148,7 @@ def test_what_cannot_be_read_is_kept_with_the_reason_and_stops_nothing(
     good = message('{"ref": "k"}', "m2", headers={"hipq-key": "k"})
     play(app, script, [sent, good])
     assert script.acknowledged == ["m1", "m2"]
-    bad = app.inbox.list(state="unreadable")
+    bad = app.answers.list(state="unreadable")
     assert reason in bad[0].note
     assert bad[0].answer_id == "m1"
     assert next(event.details["error"] for event in events if event.name == "unreadable") == bad[0].note
@@ -157,7 +158,7 @@ def test_an_unreadable_message_shows_what_it_said(app: Hipq, charge: JobType, sc
     app.listen(URL, to=charge)
     bodies = [b'{"a": 1}', b"plain text", b"\xff\x00", b"", b'"nul \\u0000"']
     play(app, script, [message(body, f"m{n}") for n, body in enumerate(bodies)])
-    assert [one.data for one in app.inbox.list()] == [
+    assert [one.data for one in app.answers.list()] == [
         {"a": 1}, "plain text", {"base64": "/wA=", "bytes": 2}, "", '"nul \\u0000"',
     ]  # fmt: skip
 
@@ -166,10 +167,10 @@ def test_it_can_be_given_the_key_it_lacked(app: Hipq, charge: JobType, script: S
     (job_id,) = waiting(app, charge, "a")
     app.listen(URL, to=charge)
     play(app, script, [message('{"paid": true}')])
-    (bad,) = app.inbox.list()
+    (bad,) = app.answers.list()
     with pytest.raises(Exception, match="names no job: `rekey` gives it a key"):
-        app.inbox.replay(bad.id)
-    assert app.inbox.rekey(bad.id, "a").outcome == "matched"
+        app.answers.replay(bad.id)
+    assert app.answers.rekey(bad.id, "a").outcome == "matched"
     assert app.result(job_id) == {"paid": True}
 
 
@@ -180,7 +181,7 @@ def test_a_key_in_a_header_is_the_key_that_was_sent(app: Hipq, charge: JobType, 
     assert sent.isascii()
     assert sent == sent.strip()
     play(app, script, [message("1", headers={"hipq-key": sent})])
-    assert [one.key for one in app.inbox.list()] == [key]
+    assert [one.key for one in app.answers.list()] == [key]
 
 
 def test_headers_say_what_an_answer_is(app: Hipq, charge: JobType, script: Script) -> None:
@@ -191,7 +192,7 @@ def test_headers_say_what_an_answer_is(app: Hipq, charge: JobType, script: Scrip
     play(app, script, [message("1", f"m{n}", headers=headers[n], key=keys[n]) for n in range(3)])
     app.run(until_empty=True)
     assert [app.job(job_id).code for job_id in ids] == ["error", "ok", "ok"]
-    assert [one.attempt for one in app.inbox.list()] == [0, 1, 0]
+    assert [one.attempt for one in app.answers.list()] == [0, 1, 0]
 
 
 @pytest.mark.parametrize(
@@ -205,7 +206,7 @@ def test_a_field_says_whether_the_work_failed(
 ) -> None:
     app.listen(URL, to=charge, key="k", error="bad")
     play(app, script, [message(body)])
-    (kept,) = app.inbox.list()
+    (kept,) = app.answers.list()
     assert (kept.state, kept.error) == ("buffered", is_error)
 
 
@@ -215,8 +216,8 @@ def test_a_failure_that_could_not_be_read_is_one_when_it_gets_its_key(
     (job_id,) = waiting(app, charge, "a")
     app.listen(URL, to=charge, key="ref")
     play(app, script, [message('"out of money"', headers={"hipq-error": "true"})])
-    (bad,) = app.inbox.list(state="unreadable")
-    app.inbox.rekey(bad.id, "a")
+    (bad,) = app.answers.list(state="unreadable")
+    app.answers.rekey(bad.id, "a")
     app.run(until_empty=True)
     assert (app.job(job_id).code, str(app.job(job_id).fault)) == ("error", "answer: out of money")
 
@@ -224,7 +225,7 @@ def test_a_failure_that_could_not_be_read_is_one_when_it_gets_its_key(
 def test_two_unreadable_messages_of_one_id_are_two(app: Hipq, charge: JobType, script: Script) -> None:
     app.listen(URL, to=charge)
     play(app, script, [message("{", "m1"), message("}", "m1"), message("{", "m1")])
-    assert [(one.data, one.copies) for one in app.inbox.list()] == [("{", 2), ("}", 1)]
+    assert [(one.data, one.copies) for one in app.answers.list()] == [("{", 2), ("}", 1)]
 
 
 # -- delivered again -------------------------------------------------------------------------------------------------
@@ -238,7 +239,7 @@ def test_what_comes_again_is_a_duplicate(app: Hipq, charge: JobType, script: Scr
         "matched", "ok", "unreadable", "duplicate", "duplicate",
     ]  # fmt: skip
     assert app.result(job_id) == 1
-    assert [one.copies for one in app.inbox.list()] == [2, 2]
+    assert [one.copies for one in app.answers.list()] == [2, 2]
 
 
 def test_nothing_is_acknowledged_while_the_database_is_away(
@@ -277,7 +278,7 @@ def test_one_that_the_database_refuses_does_not_cost_the_others(
     monkeypatch.setattr(app.store, "answer", refusing)
     play(app, script, [message("1", f"m{n}", key=f"k{n}") for n in range(20)])
     assert [app.job(job_id).code for job_id in ids].count("ok") == 19
-    (bad,) = app.inbox.list(state="unreadable")
+    (bad,) = app.answers.list(state="unreadable")
     assert (bad.answer_id, bad.note) == ("m13", "it does not like k13")
     assert len(script.acknowledged) == 20
 
@@ -342,7 +343,7 @@ def test_who_cannot_acknowledge_waits_ever_longer(app: Hipq, charge: JobType, sc
         raise TransportUnavailable("it is gone")
 
     script.done = wrong  # type: ignore[assignment, method-assign]
-    (listener,) = app.listeners()
+    (listener,) = app.streams.listeners()
     script.batches = [[message("1", key="a")] for _ in range(9)]
     listener.run()
     assert listener._pause >= 8 * listening.FIRST_PAUSE
@@ -384,7 +385,7 @@ def test_a_report_that_cannot_be_written_costs_nothing_and_no_count(
 def test_streams_of_one_name_in_two_places_are_two(app: Hipq, charge: JobType) -> None:
     app.listen("kinesis://answers?region=eu-west-1", to=charge)
     app.listen("kinesis://answers?region=us-east-1", to=charge)
-    first, second = app.listeners()
+    first, second = app.streams.listeners()
     assert first.name == "orders.charge kinesis://answers?region=eu-west-1"
     assert first.name != second.name
     with pytest.raises(Invalid, match=r"orders.charge kinesis://answers\?region=us-east-1 is listened to already"):
@@ -404,7 +405,7 @@ def test_streams_that_would_take_each_others_answers_are_refused(app: Hipq, char
 
 def test_a_test_takes_nobodys_messages(app: Hipq, charge: JobType, script: Script) -> None:
     app.listen(URL, to=charge)
-    with app.elsewhere("sqlite://", HandClock()), app.listening():
+    with elsewhere(app, "sqlite://", HandClock()), app.streams.listening():
         time.sleep(0.05)
     assert script.opened == 0
 
@@ -414,7 +415,7 @@ def test_more_are_asked_for_only_when_these_are_kept(app: Hipq, charge: JobType,
 
     def second() -> list[Message]:
         assert script.acknowledged == ["m1"]
-        assert len(app.inbox.list()) == 1
+        assert len(app.answers.list()) == 1
         return []
 
     play(app, script, [message("1", key="a")], second)
@@ -438,7 +439,7 @@ def test_what_came_is_counted_for_all_to_see(
     }  # fmt: skip
 
     seen: list[Any] = []
-    (listener,) = app.listeners()
+    (listener,) = app.streams.listeners()
 
     def look() -> list[Message]:
         seen.extend(as_rows(streams(app.store, "shop"), list(Answered)))
@@ -536,5 +537,5 @@ def test_only_for_the_queues_it_works_on(app: Hipq, charge: JobType) -> None:
     app.queue("mails")
     app.listen(URL, to=charge)
     app.listen("redis://host/mails", to=("mails", "sent"))
-    assert [one.name for one in app.listeners(["mails"])] == ["mails.sent redis://host/mails"]
-    assert len(app.listeners()) == 2
+    assert [one.name for one in app.streams.listeners(["mails"])] == ["mails.sent redis://host/mails"]
+    assert len(app.streams.listeners()) == 2

@@ -65,7 +65,7 @@ def test_it_is_there_soon_after_the_answer_came(
 
     thread = threading.Thread(target=ask)
     thread.start()
-    until(lambda: app._waiting_for is not None and app._waiting_for._waiting)
+    until(lambda: app.database._results is not None and app.database._results._waiting)
     charge.answer("k", "paid", error=error)
     run()
     thread.join(60)
@@ -82,7 +82,7 @@ def test_it_may_end_in_another_program(make_app: MakeApp, is_async: bool) -> Non
     found: list[Any] = []
     thread = threading.Thread(target=lambda: found.append(result(one, job_id, is_async)))
     thread.start()
-    until(lambda: one._waiting_for is not None and one._waiting_for._waiting)
+    until(lambda: one.database._results is not None and one.database._results._waiting)
     charge.answer("k", "paid")
     thread.join(60)
     assert found == ["paid"]
@@ -96,7 +96,7 @@ def test_it_waits_no_longer_than_it_may(app: Hipq, charge: JobType, is_async: bo
     with pytest.raises(TimeoutError, match=str(job_id)):
         result(app, job_id, is_async, timeout)
     assert timeout * 0.9 <= time.monotonic() - began < 60
-    assert app.endings._waiting == {}
+    assert app.database.results._waiting == {}
 
 
 @both
@@ -116,19 +116,19 @@ def test_a_cancelled_wait_leaves_nothing_behind(app: Hipq, charge: JobType, run:
 
     async def main() -> Any:
         tasks = [asyncio.create_task(app.aresult(job_id, 60)) for _ in range(10)]
-        while job_id not in app.endings._waiting or len(app.endings._waiting[job_id].futures) < 10:
+        while job_id not in app.database.results._waiting or len(app.database.results._waiting[job_id].futures) < 10:
             await asyncio.sleep(0.005)
         for task in tasks[1:]:
             task.cancel()
         ended = await asyncio.gather(*tasks[1:], return_exceptions=True)
         assert all(isinstance(one, asyncio.CancelledError) for one in ended)
-        assert len(app.endings._waiting[job_id].futures) == 1
+        assert len(app.database.results._waiting[job_id].futures) == 1
         charge.answer("k", "paid")
         return await tasks[0]
 
     assert asyncio.run(main()) == "paid"
-    assert app.endings._waiting == {}
-    until(lambda: not app.endings._looking)
+    assert app.database.results._waiting == {}
+    until(lambda: not app.database.results._looking)
     until(lambda: not any(thread.name == "hipq-results" for thread in threading.enumerate()))
 
 
@@ -146,7 +146,7 @@ def test_a_thousand_wait_with_few_questions(app: Hipq, charge: JobType) -> None:
 
     async def main() -> tuple[list[Any], float]:
         tasks = [asyncio.create_task(app.aresult(job_id, 120)) for job_id in ids]
-        while len(app.endings._waiting) < 1000:
+        while len(app.database.results._waiting) < 1000:
             await asyncio.sleep(0.005)
         before, began = len(calls), time.monotonic()
         await asyncio.sleep(1)

@@ -63,7 +63,7 @@ def token(app: Hipq, charge: Any, sign: Callable[..., str]) -> str:  # noqa: ARG
 def test_what_is_read_from_a_body(app: Hipq, post: Post, token: str, kind: str, body: bytes, data: Any) -> None:
     told = post(token, body, headers={"content-type": kind} if kind else {})
     assert told.status == 202, told
-    (kept,) = app.inbox.list()
+    (kept,) = app.answers.list()
     assert kept.data == data
     assert type(kept.data) is type(data)
 
@@ -76,7 +76,7 @@ def test_what_cannot_be_kept_is_refused_in_a_sentence(
     assert told.status == status
     assert sentence in told.json["error"]
     assert len(told.json["error"]) < 200
-    assert app.inbox.list() == []
+    assert app.answers.list() == []
 
 
 def test_an_encoded_body_is_not_decoded(post: Post, token: str) -> None:
@@ -162,7 +162,7 @@ def test_who_goes_before_the_end_of_the_body_has_brought_nothing(app: Hipq, toke
         await application(scope, receive, send)
 
     asyncio.run(half())
-    assert app.inbox.list() == []
+    assert app.answers.list() == []
     assert application._held == 0
 
 

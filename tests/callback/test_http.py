@@ -71,7 +71,7 @@ def test_answers_come_over_http(served: Served, tokens: Tokens, shop: Hipq) -> N
     assert served.post(token, b'{"a": 1}', Content_Type="application/json") == (202, {"answer": "buffered"})
     assert served.post(token, b"2", Idempotency_Key="m1") == (202, {"answer": "buffered"})
     assert served.post(token, b"2", Idempotency_Key="m1") == (200, {"answer": "duplicate"})
-    kept = shop.inbox.list(job=shop.signer.read(token).job)
+    kept = shop.answers.list(job=shop.signer.read(token).job)
     assert [one.data for one in kept] == [{"a": 1}, 2]
 
 
@@ -106,7 +106,7 @@ def test_the_body_of_a_refused_request_is_not_taken_for_the_next(served: Served,
     forged = head("A" * 76, f"Content-Length: {len(smuggled)}") + smuggled
     last = head(token, "Content-Length: 1") + b"1"
     assert served.raw(head(token, "Content-Length: 1001") + large + forged + last, 3) == [413, 403, 202]
-    assert [one.data for one in shop.inbox.list(job=shop.signer.read(token).job)] == [1]
+    assert [one.data for one in shop.answers.list(job=shop.signer.read(token).job)] == [1]
 
 
 def test_chunked_bodies_stop_at_the_size(served: Served, tokens: Tokens) -> None:
@@ -237,7 +237,7 @@ def test_what_a_client_was_told_is_kept_if_the_server_is_killed(
     server.process.wait()
     kept: set[str] = set()
     after = 0
-    while page := shop.inbox.list(after=after, limit=10_000):
+    while page := shop.answers.list(after=after, limit=10_000):
         kept |= {one.answer_id for one in page}
         after = page[-1].id
     assert len(told) >= 100

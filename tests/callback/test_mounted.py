@@ -84,7 +84,7 @@ def test_it_can_be_mounted(framework: str, tmp_path: Path) -> None:
         response = connection.getresponse()
         assert (response.status, response.read()) == expected
         connection.close()
-        assert [one.data for one in shop.inbox.list()] == [{"a": 1}, {"a": 2}]
+        assert [one.data for one in shop.answers.list()] == [{"a": 1}, {"a": 2}]
     finally:
         server.stop()
         shop.close()

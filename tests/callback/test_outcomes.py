@@ -86,7 +86,7 @@ def test_the_same_one_again_is_a_duplicate(post: Post, sign: Sign, waits: int, r
 def test_the_first_of_the_headers_counts(app: Hipq, post: Post, sign: Sign, waits: int) -> None:
     post(sign(waits), b"1", headers={"hipq-answer-id": "c", "Webhook-Id": "b", "Idempotency-Key": "a"})
     post(sign(waits), b"1", headers={"hipq-answer-id": "c", "Webhook-Id": "b"})
-    assert [one.answer_id for one in app.inbox.list()] == ["a", "b"]
+    assert [one.answer_id for one in app.answers.list()] == ["a", "b"]
 
 
 def test_another_answer_after_the_end_is_a_conflict(
@@ -118,7 +118,7 @@ def test_a_new_job_never_gets_the_answer_of_the_one_before(
         told = post(token, f'"after {passed} hours"'.encode())
         assert (told.status, told.json) == (410, {"answer": "late"})
         assert app.job(successor).phase == "waiting"
-        assert [one.job for one in app.inbox.list(state="late")][-1] == waits
+        assert [one.job for one in app.answers.list(state="late")][-1] == waits
         assert post(sign(successor), b"1").json == {"answer": "matched"}
         run()
         assert app.result(successor) == {"paid": 1}
@@ -181,7 +181,7 @@ def test_an_expired_url_says_so(app: Hipq, post: Post, sign: Sign, waits: int, c
     clock.advance(seconds=5)
     told = post(token, b"1")
     assert (told.status, told.json["answer"]) == (410, "expired")
-    assert app.inbox.list() == []
+    assert app.answers.list() == []
 
 
 def test_a_job_that_was_deleted_is_gone(
@@ -191,7 +191,7 @@ def test_a_job_that_was_deleted_is_gone(
     post(token, b"1")
     run()
     clock.advance(hours=48)
-    assert app.prune(older_than=60) == 1
+    assert app.jobs.prune(older_than=60) == 1
     told = post(token, b"1")
     assert (told.status, told.json["answer"]) == (410, "gone")
 
@@ -208,7 +208,7 @@ def test_a_url_of_another_tenant_or_instance_or_none_is_forbidden(
     tokens += [other.signer.sign(row, until), "rubbish", "x" * 100_000, app.signer.sign(row, until)[:-1]]
     said = [refused(post(token, b"1")) for token in tokens]
     assert said == [(403, "This URL is not one that was signed here.")] * 5
-    assert app.inbox.list() == []
+    assert app.answers.list() == []
 
 
 def test_urls_of_a_key_that_was_dropped_are_forbidden(
@@ -284,7 +284,7 @@ def test_a_url_is_good_as_long_as_its_job_can_be_answered(
     assert post(tokens[second], b"1").json == {"answer": "matched"}, "its time is over, and nobody has looked yet"
     clock.advance(hours=1)
     assert post(tokens[third], b"1").status == 410
-    assert [one.data for one in app.inbox.list(job=third)] == []
+    assert [one.data for one in app.answers.list(job=third)] == []
 
 
 def test_a_bad_answer_id_is_refused(app: Hipq, post: Post, sign: Sign, waits: int) -> None:
@@ -292,7 +292,7 @@ def test_a_bad_answer_id_is_refused(app: Hipq, post: Post, sign: Sign, waits: in
         status, sentence = refused(post(sign(waits), b"1", headers={"idempotency-key": value}))
         assert status == 400
         assert "answer_id" in sentence
-    assert app.inbox.list() == []
+    assert app.answers.list() == []
 
 
 # -- queues, keys and stores -----------------------------------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_a_job_that_waits_under_another_key_meanwhile_gets_its_answer(
     assert app.job(job_id).wait_key == "the bank's"
     assert delivery.deliver([new]) == ["matched"]
     assert app.result(job_id) == 1
-    assert [(one.key, one.state) for one in app.inbox.list()] == [("ours", "settled")]
+    assert [(one.key, one.state) for one in app.answers.list()] == [("ours", "settled")]
 
 
 def test_a_database_that_is_away_is_no_answer(

@@ -134,7 +134,7 @@ def kept_in(case: Case, folder: Path, **options: Any) -> Iterator[Hipq]:
 
 def publish_all(kept: Hipq) -> None:
     """All that is kept is due now."""
-    kept.retry_all("eta")
+    kept.jobs.retry_all("eta")
     kept.run(until_empty=True)
     assert {job.code for job in kept.jobs("eta")} == {"ok"}
 

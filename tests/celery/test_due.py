@@ -20,8 +20,8 @@ from tests.celery.running import Shop
 
 SEND = """
 sent = [note.apply_async((str(n),), countdown=3600).id for n in range({count})]
-assert kept.count("eta", state="initial") == {count}
-kept.retry_all("eta")
+assert kept.jobs.count("eta", state="initial") == {count}
+kept.jobs.retry_all("eta")
 print(json.dumps(sent))
 """
 """Kept, and due now: no clock decides whether they are."""
@@ -90,11 +90,11 @@ def away_when_due(server: OwnRedis | OwnRabbit, folder: Path) -> None:
     case = Case(server.url, broker_connection_timeout=1)
     with kept_in(case, folder) as kept:
         case.add.apply_async(task_id="before", countdown=3600)
-        kept.retry_all("eta")
+        kept.jobs.retry_all("eta")
         kept.run(until_empty=True)  # so there is a connection that will be stale
         server.stop()
         case.add.apply_async(task_id="meanwhile", countdown=3600)
-        kept.retry_all("eta")
+        kept.jobs.retry_all("eta")
         with kept.working():
             wait_for(kept, lambda: any(job.failures for job in kept.jobs("eta", key="meanwhile")))
             server.start()

@@ -150,7 +150,7 @@ def test_its_time_to_live_counts_from_when_it_was_sent(case: Case, kept: Hipq) -
     kept.cancel(over.id)
     kept.queues[0].enqueue("publish", data, key="over", delay=HOUR)
     assert long.data["expires_at"] == pytest.approx(time.time() + 2 * HOUR, abs=60)
-    kept.retry_all("eta")
+    kept.jobs.retry_all("eta")
     kept.run(until_empty=True)
     messages = case.got(2)
     assert 0 < int(messages["long"]["properties"]["expiration"]) <= 2 * HOUR * 1000
@@ -180,7 +180,7 @@ def test_a_retry_is_kept_though_the_run_before_is_not_settled(case: Case, kept: 
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("kombu.Producer.publish", publish)
-        kept.retry_all("eta")
+        kept.jobs.retry_all("eta")
         kept.run(until_empty=True)
     assert sent_meanwhile
     waiting = [(job.key, job.data["retries"]) for job in kept.jobs("eta", state="initial")]

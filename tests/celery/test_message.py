@@ -31,7 +31,7 @@ def _compare(case: Case, folder: Path) -> None:
     assert at_once.keys() == IDS
     with kept_in(case, folder) as kept:
         case.send()
-        assert kept.count("eta", state="initial") == len(IDS)
+        assert kept.jobs.count("eta", state="initial") == len(IDS)
         publish_all(kept)
         when_due = case.got(len(IDS))
     for job_id in IDS:

@@ -23,7 +23,7 @@ def some(program: Hipq) -> list[int]:
     program.answer("orders", "steps", "b", 3)
     program.answer("mails", "mail", "c", 4, answer_id="four")
     program.answer("mails", "mail", "c", 4, answer_id="four")
-    return [one.id for one in program.inbox.list()]
+    return [one.id for one in program.answers.list()]
 
 
 def listed(hipq: HipqCommand, where: list[str], *options: str) -> list[int]:
@@ -85,7 +85,7 @@ def test_an_answer_kept_for_a_job_that_ended_without_it_is_late(
 
     first, second = orders.enqueue("hasty", key="a"), orders.enqueue("hasty", key="b")
     program.run(until_empty=True)
-    buffered, *late = [one.id for one in program.inbox.list(state="buffered")]
+    buffered, *late = [one.id for one in program.answers.list(state="buffered")]
     assert listed(hipq, where, "--state", "buffered") == [buffered]
     assert listed(hipq, where, "--state", "late") == late
     assert listed(hipq, where, "--state", "late", "--limit", "1") == late[:1]
@@ -93,7 +93,7 @@ def test_an_answer_kept_for_a_job_that_ended_without_it_is_late(
     assert [one["state"] for one in hipq("answers", "list", *where, "--json").json] == ["buffered", "late", "late"]
     assert f"late: {STATES['late']}" in hipq("answers", "show", *where, str(late[0])).out
     assert hipq("job", "show", *where, str(first), "--json").json["answers"][0]["state"] == "late"
-    program.prune(0)
+    program.jobs.prune(0)
     assert listed(hipq, where, "--state", "late") == late  # the job is gone, and the answer was to it
     assert hipq("answers", "list", *where, "--job", str(second), "--json").json[0]["state"] == "late"
 
@@ -136,7 +136,7 @@ def test_replay_lets_an_answer_come_again(hipq: HipqCommand, program: Hipq, wher
     again = hipq("answers", "replay", *where, str(number))
     (after,) = listed(hipq, where)
     assert again.out == f"buffered: kept until a job wants it (answer {after} now)\n"
-    program.inbox.drop(after)
+    program.answers.drop(after)
     job_id = waiting(program, "orders", "charge", "k")
     program.answer("orders", "charge", "typo", "paid")
     (number,) = listed(hipq, where)
@@ -152,7 +152,7 @@ def test_replay_lets_an_answer_come_again(hipq: HipqCommand, program: Hipq, wher
 def test_what_replay_says_of_each_outcome(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
     def replayed(key: str, data: Any, to: str, *options: str) -> str:
         program.answer("orders", "charge", key, data)
-        (found,) = program.inbox.list(key=key)
+        (found,) = program.answers.list(key=key)
         return hipq("answers", "rekey", *where, str(found.id), to, *options).out
 
     job_id = waiting(program, "orders", "charge", "k")
@@ -191,15 +191,15 @@ def test_drop_asks_first_and_says_so_where_nobody_can_be_asked(
 
 def test_drop_asks_on_a_terminal(shop: Hipq, folder: Path) -> None:
     shop.answer("orders", "charge", "k", 1)
-    (kept,) = shop.inbox.list()
+    (kept,) = shop.answers.list()
     command = [*HIPQ, "answers", "drop", "shop:app", str(kept.id)]
     asked = f"Delete answer {kept.id}? [y/N]: "
     no = on_terminal(command, folder, typed="n\n", after=asked)
     assert (no.status, no.lines[-1]) == (1, "hipq: nothing was changed")
-    assert len(shop.inbox.list()) == 1
+    assert len(shop.answers.list()) == 1
     yes = on_terminal(command, folder, typed="y\n", after=asked)
     assert (yes.status, yes.lines[-1]) == (0, f"dropped answer {kept.id}")
-    assert shop.inbox.list() == []
+    assert shop.answers.list() == []
 
 
 def test_answers_are_dropped_by_what_they_are(
@@ -228,7 +228,7 @@ def test_many_pages_are_dropped(
     for number in range(10):
         program.answer("orders", "charge", f"k-{number}")
     assert len(hipq("answers", "drop", *where, "--state", "buffered", "-y", "--json").json["dropped"]) == 10
-    assert program.inbox.list() == []
+    assert program.answers.list() == []
 
 
 def test_answers_are_replayed_by_what_they_are(
@@ -264,7 +264,7 @@ def test_a_page_says_how_to_get_the_next_one(hipq: HipqCommand, some: list[int],
 
 
 def test_no_answers_is_said_and_stays_json(hipq: HipqCommand, program: Hipq, where: list[str]) -> None:
-    assert program.inbox.list() == []
+    assert program.answers.list() == []
     ran = hipq("answers", "list", *where)
     assert (ran.status, ran.out) == (0, "")
     assert "no answers found" in ran.err.splitlines()
@@ -275,7 +275,7 @@ def test_an_answer_that_is_not_there_is_exit_1(hipq: HipqCommand, some: list[int
     farm = Hipq("farm", url)
     farm.queue("cows")
     farm.answer("cows", "milk", "rosa", 5)
-    (foreign,) = farm.inbox.list()
+    (foreign,) = farm.answers.list()
     farm.close()
     missing = [some[-1] + 1000, (1 << 63) - 1]
     for number in [*missing, foreign.id] if where == ["shop:app"] else missing:
@@ -302,6 +302,6 @@ def test_prune_deletes_answers_too(hipq: HipqCommand, program: Hipq, where: list
         if pruned:
             break
     assert pruned == 1
-    assert [one.key for one in short.inbox.list()] == ["k"]
+    assert [one.key for one in short.answers.list()] == ["k"]
     assert hipq("prune", *where, "--older-than", "1d", "--yes").out == "deleted 0 jobs and 0 answers\n"
     short.close()

@@ -268,9 +268,9 @@ DECLARED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "a generator to cancel": (lambda queue: _charge(queue).cancelled(_yields), "write return, not yield"),
     "a generator that retries": (lambda queue: _charge(queue).retry(_yields_two), "write return, not yield"),
     "a generator for late ones": (lambda queue: _charge(queue).on_late(_yields_two), "write return, not yield"),
-    "a limit of nothing": (lambda queue: queue.app.set_limit("orders", 0), "pause('orders') stops the queue"),
-    "a limit below nothing": (lambda queue: queue.app.set_limit("orders", -1), "from 0.001"),
-    "a limit of another word": (lambda queue: queue.app.set_limit("orders", "no"), "limit"),
+    "a limit of nothing": (lambda queue: queue.app.rules.set_limit("orders", 0), "pause('orders') stops the queue"),
+    "a limit below nothing": (lambda queue: queue.app.rules.set_limit("orders", -1), "from 0.001"),
+    "a limit of another word": (lambda queue: queue.app.rules.set_limit("orders", "no"), "limit"),
     "to resume a type": (lambda queue: queue.app.resume("orders", type="typo"), "no job type 'typo'"),
     "a retry of one parameter": (lambda queue: queue.job(retry=_quick)(_fresh), "write def _quick(job, fault)"),
     "a retry handler of one": (lambda queue: _charge(queue).retry(_quick), "write def _quick(job, fault)"),
@@ -307,7 +307,7 @@ DECLARED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "others' share of too little": (
         lambda queue: queue.app.queue("a", limits=[limit(5), share({"east": 97}, other=1)]), "must be at least 100",
     ),
-    "a limit below shares": (lambda queue: _shared(queue.app).set_limit("shared", 2), "must be at least 5"),
+    "a limit below shares": (lambda queue: _shared(queue.app).rules.set_limit("shared", 2), "must be at least 5"),
     "a mysql database": (lambda _queue: Hipq("x", "mysql://y"), "no jobs in mysql databases"),
 }  # fmt: skip
 
@@ -358,10 +358,10 @@ def test_bad_questions_are_refused(app: Hipq, quick: JobType) -> None:
         lambda: app.job(True),
         lambda: app.jobs("fly"),
         lambda: app.jobs("orders", limit=0),
-        lambda: app.prune(-1),
-        lambda: app.prune(math.nan),
-        lambda: app.prune(HUGE),
-        lambda: app.prune(1, "fly"),
+        lambda: app.jobs.prune(-1),
+        lambda: app.jobs.prune(math.nan),
+        lambda: app.jobs.prune(HUGE),
+        lambda: app.jobs.prune(1, "fly"),
     ]
     for ask in questions:
         with pytest.raises(Invalid):

@@ -57,7 +57,7 @@ def daemon(url: str) -> str:
             if key == "old":
                 app.cancel(stored.id)
         answer = queue.arrived("mail", "early", {"from": tenant}, answer_id="evt-1")
-        app.inbox.deliver([msgspec.structs.replace(answer, tenant=tenant)])
+        app.answers.deliver([msgspec.structs.replace(answer, tenant=tenant)])
     app.close()
     return url
 

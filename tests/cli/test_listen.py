@@ -110,7 +110,7 @@ def test_several_share_what_comes_and_go_on_when_one_is_killed(
     for key in keys[100:]:
         transports.send(stream, {"ref": key})
     assert [shop.result(job_id, timeout=60)["ref"] for job_id in ids] == keys
-    assert shop.inbox.counts()["settled"].answers == 200
+    assert shop.answers.counts()["settled"].answers == 200
 
 
 def test_a_worker_listens_unless_it_is_told_not_to(
@@ -138,7 +138,7 @@ def test_what_came_is_shown(
         transports.send(stream, data)
     one = listen()
     assert shop.result(job_id, timeout=60)
-    eventually(lambda: len(shop.inbox.list()) >= 3)
+    eventually(lambda: len(shop.answers.list()) >= 3)
     eventually(lambda: hipq("answers", "listeners", "shop:app", "--json").json[0]["lag"] == 0)
     one.send_signal(signal.SIGTERM)
     one.wait(60)

@@ -55,7 +55,7 @@ def test_the_list_has_limits_and_pauses(hipq: HipqCommand, other: Hipq, where: l
     other.pause("orders", lane="east")
     other.queues[0].enqueue("quick")
     other.pause("orders", type="quick")
-    other.set_limit("orders", 4)
+    other.rules.set_limit("orders", 4)
     text = hipq("queue", "list", *where).out
     assert "limit 4, 3 a lane" in text
     assert "lane east, type quick" in text

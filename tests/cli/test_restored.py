@@ -64,7 +64,7 @@ def adds(url: str, count: int) -> tuple[list[int], int, int, int]:
     engine_id = store.take_lease(60, "a machine")
     store.renew_lease(engine_id, 0)
     app.answer("orders", "work", "nobody", {"n": count})
-    answer = max(one.id for one in app.inbox.list("orders"))
+    answer = max(one.id for one in app.answers.list("orders"))
     daemon = Ids(store, queue.number)
     daemon.reserve()
     first = daemon.take("acme", 1)

@@ -351,7 +351,7 @@ def jobs_of(app: Hipq) -> list[dict[str, Any]]:
 
 def answers_of(app: Hipq) -> list[dict[str, Any]]:
     names = ("id", "key", "type", "answer_id", "state", "job", "data", "copies", "note")
-    found = list(app.inbox.list(limit=10_000))
+    found = list(app.answers.list(limit=10_000))
     return [{name: getattr(answer, name) for name in names} for answer in found]
 
 

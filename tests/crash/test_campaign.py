@@ -106,7 +106,7 @@ class Campaign:
         return time.monotonic() < self._until
 
     def _is_idle(self) -> bool:
-        live = sum(self.app.count(queue.name, live=True) for queue in self.app.queues)
+        live = sum(self.app.jobs.count(queue.name, live=True) for queue in self.app.queues)
         return live == 0 and 2 < time.time() % 60 < 58  # no tick is added before the workers are stopped
 
     def ends(self, record: Callable[[str, object], None], **faults: object) -> None:

@@ -32,7 +32,7 @@ def test_what_is_in_order_is_not_found_fault_with(app: Hipq, tmp_path: Path) -> 
     log("cancelled", unwanted)
     log("unanswered", "never-stored")
     with app.working(poll=0.1):
-        eventually(lambda: app.count("jobs", live=True) == 0, 60, "all are final")
+        eventually(lambda: app.jobs.count("jobs", live=True) == 0, 60, "all are final")
     figures = Figures(app, tmp_path)
     assert figures.wrong == {"lost": [], "doubled": [], "run again": []}
     told = figures.told()

@@ -283,7 +283,7 @@ def test_then_follows_when_the_history_is_lost_and_when_the_job_is_run_again(ser
     assert not served.app.store.turn(0, [Change(before, without)], [], before.update_time).lost
     served.app.retry_now(job_id)
     ended(served, job_id)
-    ended(served, served.app.requeue(job_id))
+    ended(served, served.app.jobs.requeue(job_id))
     until(lambda: len(served.jobs.list("acme", type="kept").rows) == 2)
 
 

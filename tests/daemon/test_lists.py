@@ -96,7 +96,7 @@ def test_what_a_listed_job_carries_is_read_when_it_is_asked_for(url: str) -> Non
     first, _, third = app.jobs("orders")
     assert (first.id, first.result) == (ids[0], {"shipped": 0})
     assert [entry["event"] for entry in first.history][-1] == "ok"
-    app.prune(0)
+    app.jobs.prune(0)
     assert first.data == 0, "it was read before"
     with pytest.raises(NotFound):
         _ = third.data

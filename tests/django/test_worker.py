@@ -112,7 +112,7 @@ for number in range(30):
     with lab.jobs() as jobs, lab.worker() as worker, lab.started("-c", programs[0]) as a:
         with lab.started("-c", programs[1]) as b:
             assert (a.wait(PATIENCE), b.wait(PATIENCE)) == (0, 0), lab.said()
-        lab.until(lambda: jobs.count("default", state="final") == len(wanted))
+        lab.until(lambda: jobs.jobs.count("default", state="final") == len(wanted))
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(PATIENCE) == 0
     notes = lab.do("out = sorted(note.text for note in Note.objects.all())")

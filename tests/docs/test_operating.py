@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,8 @@ def test_its_code(shop: Path) -> None:
     text = (DOCS / "operating.md").read_text()
     for code in re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL):
         subprocess.run([sys.executable, "-c", code], check=True, cwd=shop)
-    for call in re.findall(r"`app\.(\w+)\(", text):
-        assert callable(getattr(Hipq, call)), call
+    for call in re.findall(r"`app\.([\w.]+)\(", text):
+        assert callable(attrgetter(call)(Hipq("guide", "sqlite://"))), call
 
 
 def test_moving(shop: Path) -> None:

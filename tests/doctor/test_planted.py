@@ -407,9 +407,9 @@ def test_a_throttler_that_cannot_be_asked_is_quoted(doctor: Doctor, url: str) ->
 
 
 def test_a_job_that_is_heavier_than_its_limit_is_named(doctor: Doctor, shop: Hipq) -> None:
-    shop.set_limit("orders", [limit(10)])
+    shop.rules.set_limit("orders", [limit(10)])
     job_id = shop.queues[0].enqueue("quick", throttle_factor=8)
-    shop.set_limit("orders", [limit(5)])
+    shop.rules.set_limit("orders", [limit(5)])
     (found,) = [one for one in doctor.news() if one["facts"].get("throttle_factor")]
     assert (found["check"], found["level"], found["queue"]) == ("jobs", "warning", "shop.orders")
     assert f"job {job_id} (quick) does not fit the limits, so it runs alone" in found["sentence"]
@@ -418,7 +418,7 @@ def test_a_job_that_is_heavier_than_its_limit_is_named(doctor: Doctor, shop: Hip
 
 
 def test_a_limit_that_has_been_full_for_long_is_a_note_that_names_who_holds_it(doctor: Doctor, shop: Hipq) -> None:
-    shop.set_limit("orders", 1)
+    shop.rules.set_limit("orders", 1)
     first = shop.queues[0].enqueue("charge")
     shop.run(until_empty=True)
     shop.queues[0].enqueue("charge")
@@ -435,7 +435,7 @@ def test_answers_that_no_job_can_take_any_more_are_told(doctor: Doctor, url: str
     hasty = Hipq("shop", url)
     hasty.queue("orders", early_window=0)
     assert hasty.answer("orders", "charge", "nobody's", 1) == "buffered"
-    (kept,) = hasty.inbox.list("orders")
+    (kept,) = hasty.answers.list("orders")
     hasty.close()
     found = doctor.only()
     assert (found["check"], found["level"], found["queue"]) == ("answers", "note", "shop.orders")

@@ -134,7 +134,7 @@ def test_a_program_that_adds_jobs_learns_of_limits_before_it_refuses_any(app: Hi
         adds.enqueue("work", lane="west")
     with pytest.raises(Invalid, match="above"):
         adds.enqueue("work", lane="east", throttle_factor=9)
-    app.set_limit("orders", [limit(100), share({"east": 50, "west": 50})])
+    app.rules.set_limit("orders", [limit(100), share({"east": 50, "west": 50})])
     adds.enqueue("work", lane="west")
     adds.enqueue("work", lane="east", throttle_factor=50)
     program.close()
@@ -142,7 +142,7 @@ def test_a_program_that_adds_jobs_learns_of_limits_before_it_refuses_any(app: Hi
 
 def test_the_first_change_of_a_limit_keeps_the_others_of_the_code(app: Hipq) -> None:
     queue = app.queue("orders", limits=[limit(10), share({"east": 50})])
-    app.set_limit("orders", 4)  # no engine has ever been here
+    app.rules.set_limit("orders", 4)  # no engine has ever been here
     assert [str(one) for one in queue.rules.in_force] == ["limit 4", "shares east 50 %"]
 
 

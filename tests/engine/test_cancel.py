@@ -291,7 +291,7 @@ def test_as_many_as_there_are_hands(app: Hipq, queue: Queue, told: Path) -> None
     with working(app, concurrency=2) as (engine,):
         until(lambda: told.exists() and len(told.read_text().split()) == 2)
         time.sleep(0.05)
-        assert app.cancel_all("orders", state="running").changed == 2
+        assert app.jobs.cancel_all("orders", state="running").changed == 2
         until(lambda: not engine.in_flight)
         job_id = queue.enqueue("quick")
         until(lambda: app.job(job_id).state == "final")
@@ -372,7 +372,7 @@ def test_handlers_that_overran_have_a_moment_to_end(app: Hipq, queue: Queue) -> 
 
     queue.enqueue_many("over", range(2))
     with working(app, concurrency=2) as (engine,):
-        until(lambda: app.count("orders", live=False) == 2)
+        until(lambda: app.jobs.count("orders", live=False) == 2)
         job_id = queue.enqueue("quick")
         until(lambda: app.job(job_id).state == "final")
         until(lambda: engine.executor.stuck(engine.setup.steady() + 60_000_000) == 0)

@@ -196,14 +196,14 @@ def test_a_tick_whose_job_is_refused_is_said_and_stops_nothing(app: Hipq, clock:
     ran: list[int] = []
     queue.job("light")(lambda job: ran.append(job.id))
     app.run(until_empty=True)
-    app.set_limit("orders", 3)
+    app.rules.set_limit("orders", 3)
     clock.advance(minutes=1)
     queue.enqueue("light")
     app.run(until_empty=True)
     assert [event.details["schedule"] for event in said] == ["heavy"]
     assert "above" in said[0].details["error"]
     assert len(ran) == 1
-    app.set_limit("orders", None)
+    app.rules.set_limit("orders", None)
     clock.advance(minutes=1)
     app.run(until_empty=True)
     assert [job.type for job in app.jobs("orders")] == ["light", "heavy"]

@@ -194,7 +194,7 @@ def test_what_is_no_strategy_is_refused_where_it_is_written(app: Hipq, queue: Qu
     for add in (lambda: work.enqueue(retry=retry), lambda: work.cron("* * * * *", retry=retry)):
         with pytest.raises(Invalid, match=sentence):
             add()
-    assert app.count("orders") == 0
+    assert app.jobs.count("orders") == 0
 
 
 def test_a_name_is_registered_once_and_is_not_that_of_a_ready_made_one(app: Hipq) -> None:
@@ -233,9 +233,9 @@ def test_it_outlives_a_history_that_is_lost_and_comes_along_when_the_job_is_run_
     run()
     execute(url, "UPDATE shop_orders SET history = '[]'")
     assert ended_after(app, job_id, clock, run) == 2
-    again = app.requeue(job_id)
+    again = app.jobs.requeue(job_id)
     assert app.job(again).retry == app.job(job_id).retry
     assert ended_after(app, again, clock, run) == 2
-    assert app.requeue_all("orders", key="a").changed == 1
+    assert app.jobs.requeue_all("orders", key="a").changed == 1
     (third,) = app.jobs("orders", key="a", state="initial")
     assert ended_after(app, third.id, clock, run) == 2

@@ -540,7 +540,7 @@ def test_a_child_does_not_ask_the_database_for_the_time(app: Hipq, queue: Queue)
     def asked() -> int:
         raise AssertionError("it asked")
 
-    launcher = Launcher(asked, app.steady, lambda _: queue.chained)
+    launcher = Launcher(asked, app.database.steady, lambda _: queue.chained)
     reply = launcher.serve(msgspec.json.encode(("orders", row, None, 10**15)), lambda: False, lambda _, __: work.spec)
     ending, _ = msgspec.json.decode(reply, type=tuple[RunResult, list[Any]])
     assert isinstance(ending, Decided)

@@ -322,10 +322,10 @@ def test_a_changed_limit_is_seen_by_the_engines_of_other_programs(app: Hipq, mak
     queue.enqueue_many("work", range(60))
     with working(app, concurrency=20, poll=60.0, lease=600.0):  # it is told: by itself it would not look for long
         gate.holds(2)
-        operator.set_limit("orders", 5)
+        operator.rules.set_limit("orders", 5)
         assert until(lambda: len(gate.inside) == 5) < 30
         gate.holds(5)
-        operator.set_limit("orders", 1)
+        operator.rules.set_limit("orders", 1)
         gate.release(4)
         until(lambda: len(gate.inside) == 1)
         for _ in range(3):
@@ -333,12 +333,12 @@ def test_a_changed_limit_is_seen_by_the_engines_of_other_programs(app: Hipq, mak
             gate.release()
             until(lambda before=before: gate.inside and before not in gate.inside)  # type: ignore[misc]
             gate.holds(1, 0.05)
-        operator.set_limit("orders", None)
+        operator.rules.set_limit("orders", None)
         assert until(lambda: len(gate.inside) == 2) < 30
         gate.holds(2)
-        operator.set_limit("orders", "none")
+        operator.rules.set_limit("orders", "none")
         until(lambda: len(gate.inside) == 20)
-        operator.set_limit("orders", [per_lane(3)])
+        operator.rules.set_limit("orders", [per_lane(3)])
         gate.open()
         until(lambda: not app.jobs("orders", phase="ready"))
 
@@ -347,7 +347,7 @@ def test_what_an_operator_changed_outlives_engines_and_new_code(app: Hipq, make_
     queue = app.queue("orders", throttle_limit=5)
     queue.job("work")(lambda _: Wait(timeout=60))
     until_empty(app)
-    app.set_limit("orders", 2)
+    app.rules.set_limit("orders", 2)
     until_empty(app)
     again = make_app()
     newer = again.queue("orders", throttle_limit=7)
@@ -356,7 +356,7 @@ def test_what_an_operator_changed_outlives_engines_and_new_code(app: Hipq, make_
     until_empty(again)
     assert held(newer) == {"": 2}
     assert newer.throttle_limit == 2
-    again.set_limit("orders", None)
+    again.rules.set_limit("orders", None)
     until_empty(again)
     assert held(newer) == {"": 7}
 
@@ -369,24 +369,24 @@ def test_a_number_replaces_the_limit_and_leaves_the_rest(app: Hipq) -> None:
     def in_force() -> set[str]:
         return {str(one) for one in app.store.limits(queue.number).rules.in_force}
 
-    app.set_limit("orders", 20)
+    app.rules.set_limit("orders", 20)
     assert in_force() == {"limit 20", str(parts), "8 a lane"}, "before any engine has brought the code's limits"
     until_empty(app)
     assert in_force() == {"limit 20", str(parts), "8 a lane"}
-    app.set_limit("orders", "none")
+    app.rules.set_limit("orders", "none")
     assert in_force() == {"8 a lane", str(parts)}  # shares stay, for when there is a limit again
-    app.set_limit("orders", [limit(3)])
+    app.rules.set_limit("orders", [limit(3)])
     assert in_force() == {"limit 3"}
-    app.set_limit("orders", None)
+    app.rules.set_limit("orders", None)
     assert in_force() == {"limit 10", str(parts), "8 a lane"}
-    app.set_limit("orders", 12.5)
+    app.rules.set_limit("orders", 12.5)
     assert in_force() == {"limit 12.5", str(parts), "8 a lane"}
-    app.set_limit("orders", None)
+    app.rules.set_limit("orders", None)
     for nonsense in ("3", 12.0005, 1e300, float("nan"), True, [3], {"limit": 3}):
         with pytest.raises(Invalid):
-            app.set_limit("orders", nonsense)  # type: ignore[arg-type]
+            app.rules.set_limit("orders", nonsense)  # type: ignore[arg-type]
     with pytest.raises(Invalid, match="less than one unit"):
-        app.set_limit("orders", 1)
+        app.rules.set_limit("orders", 1)
     assert in_force() == {"limit 10", str(parts), "8 a lane"}
 
 
@@ -394,7 +394,7 @@ def test_a_job_heavier_than_a_lowered_limit_runs_alone(app: Hipq) -> None:
     queue = app.queue("orders", throttle_limit=9)
     queue.job("work")(lambda _: None)
     job_id = queue.enqueue("work", throttle_factor=9)
-    app.set_limit("orders", 2)
+    app.rules.set_limit("orders", 2)
     until_empty(app)
     assert app.job(job_id).code == "ok"
 
@@ -428,7 +428,7 @@ def test_a_limit_set_while_a_claim_is_under_way_counts_what_that_takes(make_app:
     claiming = threading.Thread(target=lambda: stores[0].turn(engine_ids[0], [], wanted, stores[0].now()))
     claiming.start()
     assert claimed.wait(60)
-    setting = threading.Thread(target=lambda: other.set_limit("orders", 5))
+    setting = threading.Thread(target=lambda: other.rules.set_limit("orders", 5))
     setting.start()
     setting.join(0.3)
     if setting.is_alive():  # it waits for those who may have claimed without it
@@ -567,7 +567,7 @@ def _shut_out(_app: Hipq, _queue: Queue, work: JobType, clock: HandClock) -> lis
 
 
 def _behind_one_that_waits(app: Hipq, queue: Queue, work: JobType, _clock: HandClock) -> list[int]:
-    app.set_limit(queue.name, 1)
+    app.rules.set_limit(queue.name, 1)
     queue.job("ask")(lambda _: Wait(timeout=3600))
     queue.enqueue("ask", priority=0)
     return [work.enqueue()]

@@ -110,7 +110,7 @@ def test_a_job_that_adds_one_to_a_locked_queue_waits_alone(app: Hipq, url: str) 
         assert app.job(waits).phase == "executing"
         theirs.rollback()
         _until(lambda: app.job(waits).code == "ok")
-        _until(lambda: app.count("orders", code="ok") == 1)
+        _until(lambda: app.jobs.count("orders", code="ok") == 1)
         assert [event.name for event in seen if event.name not in ("queue locked", "queue free")] == []
 
 

@@ -346,7 +346,7 @@ def test_every_change_is_an_event(app: Hipq, queue: Queue, run: Run, clock: Hand
     clock.advance(seconds=5)
     run()
     clock.advance(seconds=1)
-    assert app.prune(0) == 5
+    assert app.jobs.prune(0) == 5
     counted = Counter(seen)
     assert counted["added"] == 5
     assert counted["claimed"] == 5 + 1  # one again, one to be judged

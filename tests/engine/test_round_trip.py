@@ -118,7 +118,7 @@ def test_what_would_come_back_otherwise_is_refused_with_its_path(
         assert len(str(raised.value)) < 300
     with pytest.raises(Invalid, match=r"Job\[") if instead else pytest.raises(Invalid):
         job_type.enqueue(data)
-    assert app.count("orders") == 0
+    assert app.jobs.count("orders") == 0
 
 
 @pytest.mark.parametrize(("data", "path", "instead"), STRANGERS.values(), ids=STRANGERS)
@@ -222,7 +222,7 @@ def test_a_field_that_its_type_does_not_have_is_refused(
     with pytest.raises(Invalid) as raised:
         job_type.enqueue_many([FIELDS, FIELDS | more])
     assert sentence in str(raised.value)
-    assert app.count("orders") == 0
+    assert app.jobs.count("orders") == 0
 
 
 @dataclass

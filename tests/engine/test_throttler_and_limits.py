@@ -130,7 +130,7 @@ def test_a_program_that_adds_jobs_hears_of_a_lower_limit(app: Hipq, make_app: Ma
     app.queue("orders").job("work")(lambda _: None)
     adds = make_app().queue("orders")
     adds.enqueue("work", throttle_factor=50)
-    app.set_limit("orders", [limit(10), share({"east": 50})])
+    app.rules.set_limit("orders", [limit(10), share({"east": 50})])
     clock.advance(seconds=5)
     with pytest.raises(Invalid, match="above"):
         adds.enqueue("work", throttle_factor=50, lane="east")
@@ -145,9 +145,9 @@ def test_a_rate_that_comes_back_has_gone_on_counting(app: Hipq) -> None:
     queue.enqueue_many("work", range(40))
     with working(app):
         until(lambda: phases(app)["done"] == 10)
-        app.set_limit("orders", [rate(3, per=0.2)])
+        app.rules.set_limit("orders", [rate(3, per=0.2)])
         until(lambda: phases(app)["done"] >= 16)
-        app.set_limit("orders", None)
+        app.rules.set_limit("orders", None)
         until(lambda: not phases(app)["executing"])  # what was claimed before that
         done = phases(app)["done"]
         time.sleep(0.5)

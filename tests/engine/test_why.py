@@ -287,7 +287,7 @@ def test_answered_names_who_could_look_at_it(app: Hipq, queue: Queue) -> None:
     friend = app.store.take_lease(60, "friend", f'{{"{queue.number}": ["ask"]}}')
     assert app.why(job_id).sentence.endswith(f"that is for engine {friend} (friend) to do")
     app.pause("orders")
-    app.set_limit("orders", 1)
+    app.rules.set_limit("orders", 1)
     assert app.why(job_id).reason == "answered"  # neither holds an answer up
 
 
@@ -670,9 +670,9 @@ def test_limit_full_says_who_holds_it(app: Hipq, work: Work, gate: threading.Eve
         "limit": "limit 5", "cap": 5, "used": 5, "needs": 1, "lane": "",
         "holders": [{"id": held[0], "units": 3}, {"id": held[1], "units": 1}, {"id": held[2], "units": 1}],
     }  # fmt: skip
-    app.set_limit("orders", 6)
+    app.rules.set_limit("orders", 6)
     assert app.why(job_id).reason == "next"
-    app.set_limit("orders", 2)
+    app.rules.set_limit("orders", 2)
     assert app.why(job_id).sentence.startswith("its queue's limit 2 is full: 5 of 2 units taken")
     gate.set()
     until(engine, lambda: app.why(job_id).reason == "final")
@@ -699,7 +699,7 @@ def test_a_heavy_job_says_what_it_needs_and_what_is_left(app: Hipq, work: Work, 
     found = app.why(heavy)
     assert (found.reason, found.details["used"], found.details["needs"]) == ("limit full", 2, 4)
     assert found.sentence == (f"it needs 4 units of its queue's limit 5, and 3 are left: 2 taken by job {held}")
-    app.set_limit("orders", 3)
+    app.rules.set_limit("orders", 3)
     assert app.why(heavy).sentence == (
         f"it needs 4 units and its queue's limit 3 has 3, so it runs alone: 2 taken by job {held}"
     )

@@ -67,7 +67,7 @@ def check(printed: str, folder: Path, shop: str, *, by_callback: bool = False) -
     assert {job.data["card"]: job.attempt for job in ended} == {card: 2 if card == "busy" else 1 for card in CARDS}
     looking = Hipq(shop, f"sqlite:///{folder / shop}.db")
     looking.queue("orders")
-    answers = looking.inbox.list("orders")
+    answers = looking.answers.list("orders")
     looking.close()
     assert Counter(one.state for one in answers) == Counter(
         settled=len(CARDS), applied=1, **({} if by_callback else {"unreadable": 1})

@@ -110,14 +110,14 @@ def test_it_is_killed_while_everything_runs_and_nothing_is_lost_or_doubled(
             client.join(60)
             assert client.error is None
             assert app.store.url.startswith("postgresql://")
-            until(lambda: app.count("orders", live=True) + app.count("mails", live=True) == 0, 60)
+            until(lambda: app.jobs.count("orders", live=True) + app.jobs.count("mails", live=True) == 0, 60)
         finally:
             worker.send_signal(signal.SIGTERM)
             assert worker.wait(60) == 0
         ended = [app.job(job_id) for job_id in client.added]
         assert {(job.code, job.attempt) for job in ended} == {("ok", 1)}
         assert [job.result for job in ended] == list(range(len(ended)))
-        assert app.count("orders") == app.count("mails") == len(ended)
+        assert app.jobs.count("orders") == app.jobs.count("mails") == len(ended)
         assert set(client.answered) <= {"matched", "buffered"}
     wanted = [f"{word}-{n}" for n in range(len(ended)) for word in ("charge", "settled", "mail")]
     assert Counter(Path("ran").read_text().split()) == Counter(wanted)

@@ -177,7 +177,7 @@ def test_payloads_and_results_are_never_logged(logger: logging.Logger, form: str
     app.cancel(cancelled)
     app.retry_now(hurried)
     app.run(until_empty=True)
-    app.prune(0)
+    app.jobs.prune(0)
     app.close()
     assert {"added", "claimed", "ok", "failed", "again", "waits", "cancelled", "hurried", "pruned"} <= set(lines.levels)
     assert CANARY not in "".join(lines.lines)

@@ -538,7 +538,7 @@ def test_an_enqueue_that_is_refused_is_an_error_and_says_nothing_of_the_payload(
     assert failed == ["DuplicateKey", "Invalid", "TypeError"]
     assert not spans.get_current_span().get_span_context().is_valid
     assert SECRET not in "".join(span.to_json() for span in seen.exporter.get_finished_spans())
-    assert app.count("orders") == 1
+    assert app.jobs.count("orders") == 1
 
 
 def test_without_tracing_nothing_is_stored_and_nothing_exported(make_app: Callable[..., Hipq], seen: Seen) -> None:
@@ -590,7 +590,7 @@ def test_the_trace_outlives_a_long_history(app: Hipq, queue: Queue, seen: Seen) 
 def test_a_job_that_is_run_again_is_in_the_trace_of_the_first(app: Hipq, queue: Queue, seen: Seen) -> None:
     first = queue.job("work")(lambda _: None).enqueue()
     app.run(until_empty=True)
-    second = app.requeue(first)
+    second = app.jobs.requeue(first)
     app.run(until_empty=True)
     assert app.job(second).traceparent == app.job(first).traceparent != ""
     assert (len(seen.all("hipq run work")), len(seen.traces)) == (2, 1)

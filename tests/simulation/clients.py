@@ -101,13 +101,13 @@ class Clients:
                 case "hurry":
                     app.retry_now(job_id)
                 case "sooner":
-                    app.change(job_id, priority=priority)
+                    app.jobs.change(job_id, priority=priority)
                 case "later":
-                    app.change(job_id, delay=delay, priority=priority)
+                    app.jobs.change(job_id, delay=delay, priority=priority)
                 case "all":
-                    app.retry_all("jobs", type="work")
+                    app.jobs.retry_all("jobs", type="work")
                 case _:
-                    app.change_all("jobs", delay=delay, phase="scheduled")
+                    app.jobs.change_all("jobs", delay=delay, phase="scheduled")
         except (Conflict, NotFound, StoreUnavailable):
             pass
 
@@ -122,7 +122,7 @@ class Clients:
         try:
             if what == "set_limit":
                 world.relimited = True
-                app.set_limit("jobs", to)
+                app.rules.set_limit("jobs", to)
             elif what == "dry_run":
                 app.dry_run("jobs", lambda _due, _running, _now: ())
             else:

@@ -182,7 +182,7 @@ class Outside:
         """An operator looks through the inbox, and gives answers another chance, another key, or throws them away."""
         world, chance = self._world, self._world.chance
         try:
-            found = world.app.inbox.list("jobs", limit=10_000)
+            found = world.app.answers.list("jobs", limit=10_000)
         except StoreUnavailable:
             return
         if not found:
@@ -194,11 +194,11 @@ class Outside:
         try:
             match what:
                 case "replay":
-                    world.app.inbox.replay(one.id)
+                    world.app.answers.replay(one.id)
                 case "rekey":
-                    world.app.inbox.rekey(one.id, to)
+                    world.app.answers.rekey(one.id, to)
                 case _:
-                    world.app.inbox.drop(one.id)
+                    world.app.answers.drop(one.id)
         except (Conflict, NotFound, StoreUnavailable):
             pass
 

@@ -83,9 +83,9 @@ class World:
             audit.install(conn, self._table, self)
         self._disk = Disk(self.store._db._conn, self._others_first)  # type: ignore[attr-defined]
         self.store._db._conn = self._disk  # type: ignore[attr-defined]
-        self.app._store = FaultyStore(self, None).as_store()
+        self.app.database._store = FaultyStore(self, None).as_store()
         self.stranger = stranger(self.app, self.clock)
-        self.stranger._store = FaultyStore(self, None).as_store()
+        self.stranger.database._store = FaultyStore(self, None).as_store()
         self._lives: list[Life | None] = [None] * engines
         self._born = [self._start + self.chance.randrange(3 * SECOND) for _ in range(engines)]
 
@@ -327,7 +327,7 @@ class World:
         rows = audit.check_writes(jobs, self.jobs.started)
         answers = Answers(self.tended, self.jobs, self.outside, self.clients.set_back)
         settled = answers.check(writes)
-        self.kept, self.phases = self.app.inbox.list("jobs", limit=10_000), answers.phases
+        self.kept, self.phases = self.app.answers.list("jobs", limit=10_000), answers.phases
         audit.check_endings(jobs, settled)
         starts = Starts(
             self.scene,

@@ -79,11 +79,11 @@ def test_a_whole_life(app: Hipq, bouncer: OwnPgBouncer, direct: str, monkeypatch
         assert [app.result(job_id, timeout=90) for job_id in through] == ["allowed"] * 5
         with pytest.raises(DuplicateKey):
             charge.enqueue(key="twice"), charge.enqueue(key="twice")
-        until(lambda: app.count("plain", type="mail", code="ok") == 24 + 301)
-        until(lambda: app.count("plain", type="report", code="ok") > 0)
+        until(lambda: app.jobs.count("plain", type="mail", code="ok") == 24 + 301)
+        until(lambda: app.jobs.count("plain", type="report", code="ok") > 0)
         app.cancel(mail.enqueue(delay=3600))
-    app.prune(0)
-    assert app.count("plain", code="ok") == 0
+    app.jobs.prune(0)
+    assert app.jobs.count("plain", code="ok") == 0
     assert set(runs.values()) == {1}
     assert bouncer.left_behind() == []
 

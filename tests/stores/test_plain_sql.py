@@ -284,7 +284,7 @@ def test_sqlite_refuses_values_of_another_kind(shop: Shop, stranger: Stranger, u
     for column, value in {"error": "'yes'", "attempt": "1.5", "data": "x'00'", "arrived": "'now'"}.items():
         with pytest.raises(sqlite3.IntegrityError):
             bring(stranger, **{"job_type": "'charge'", "job_key": "'k'", "data": "'1'"} | {column: value})
-    assert [*shop.app.jobs("orders"), *shop.app.inbox.list("orders")] == []
+    assert [*shop.app.jobs("orders"), *shop.app.answers.list("orders")] == []
 
 
 def test_jobs_in_plain_sql_start_beside_a_stream_of_scheduled_ones(shop: Shop, stranger: Stranger, url: str) -> None:
@@ -341,14 +341,14 @@ def test_an_answer_in_plain_sql_finds_its_job(shop: Shop, stranger: Stranger) ->
     bring(stranger, job_type="'charge'", job_key="'order-17'", data="""'{"status": "paid"}'""", answer_id="'evt-1'")
     work(shop)
     assert shop.app.result(job_id) == {"status": "paid"}
-    counts = {state: tuple(count) for state, count in shop.app.inbox.counts("orders").items()}
+    counts = {state: tuple(count) for state, count in shop.app.answers.counts("orders").items()}
     assert counts == {"settled": (1, 2), "buffered": (1, 1)}  # the second was a duplicate
     early = shop.charge.enqueue(key="early")
     work(shop)
     assert shop.app.result(early) == "early"
     bring(stranger, job_type="'charge'", job_key="'early'", data="'\"other\"'")
     work(shop)
-    assert shop.app.inbox.counts("orders")["conflict"].answers == 1
+    assert shop.app.answers.counts("orders")["conflict"].answers == 1
 
 
 def test_an_answer_that_says_the_work_failed(shop: Shop, stranger: Stranger) -> None:
@@ -371,7 +371,7 @@ def test_an_answer_that_cannot_be_read_is_kept_and_hurts_nobody(
     bring(stranger, job_type="'charge'", job_key="'order-17'", data="1")
     work(shop)
     assert shop.app.result(job_id) == 1
-    (answer,) = shop.app.inbox.list("orders", state="unreadable")
+    (answer,) = shop.app.answers.list("orders", state="unreadable")
     assert answer.note
 
 
@@ -396,4 +396,4 @@ def test_two_workers_use_each_answer_once(shop: Shop, stranger: Stranger, url: s
         while stranger("SELECT 1 FROM hipq_answers WHERE state = 'new'"):
             time.sleep(0.02)
     other.app.close()
-    assert {state: tuple(count) for state, count in shop.app.inbox.counts("orders").items()} == {"settled": (40, 80)}
+    assert {state: tuple(count) for state, count in shop.app.answers.counts("orders").items()} == {"settled": (40, 80)}

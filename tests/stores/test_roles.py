@@ -120,7 +120,7 @@ def works(app: Hipq) -> None:
     assert {app.job(job_id).code for job_id in [*ids, many[-1]]} == {"ok"}
     app.pause("orders")
     app.resume("orders")
-    app.prune(0)
+    app.jobs.prune(0)
     app.close()
 
 

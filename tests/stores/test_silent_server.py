@@ -124,7 +124,7 @@ def test_a_commit_whose_acknowledgement_does_not_come_made_each_job_once(
     (orders,) = app.queues
     keys = [f"key-{n}" for n in range(jobs)]
     quick = orders.job("quick")(lambda _: None)
-    app.count("orders")  # it is connected
+    app.jobs.count("orders")  # it is connected
     proxy.dumb_at = sent
     with pytest.raises(StoreUnavailable, match=SILENT):
         quick.enqueue_many([None] * jobs, keys=keys) if jobs > 1 else quick.enqueue(key=keys[0])
@@ -133,9 +133,9 @@ def test_a_commit_whose_acknowledgement_does_not_come_made_each_job_once(
     direct.queue("orders")
     stored = {job.key: job.id for job in direct.jobs("orders")}
     assert sorted(stored) == keys
-    until(lambda: app.count("orders") == jobs)
+    until(lambda: app.jobs.count("orders") == jobs)
     assert [quick.enqueue(key=key, on_duplicate="return") for key in keys] == [stored[key] for key in keys]
-    assert direct.count("orders") == jobs
+    assert direct.jobs.count("orders") == jobs
     direct.close()
 
 
@@ -183,7 +183,7 @@ def test_a_server_whose_processes_are_stopped(monkeypatch: pytest.MonkeyPatch) -
             until(lambda: any(event.name == "store back" for event in seen))
             again = orders.enqueue("quick", key="after")
             until(lambda: app.job(again).code == "ok")
-            assert app.count("orders") <= 3  # one of them nobody was told of, and perhaps it is there
+            assert app.jobs.count("orders") <= 3  # one of them nobody was told of, and perhaps it is there
         app.close()
 
 

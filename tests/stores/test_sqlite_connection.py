@@ -213,7 +213,7 @@ def test_rules_are_not_looked_at_again_while_another_thread_waits_to_write(tmp_p
         waiting.join()
         mine.execute("COMMIT")
     mine.close()
-    assert app.count("orders") == 2
+    assert app.jobs.count("orders") == 2
     app.close()
 
 

@@ -16,7 +16,7 @@ from hipq.testing import harness
 def insides(app: Hipq) -> Any:
     """Everything of an app that belongs to its database or its clock."""
     queues = [(queue.name, queue._number, queue._rules, queue._learned) for queue in app.queues]
-    return app.url, app._clock, app.steady, app._store, app._coalescer, app._waiting_for, queues
+    return app.database, vars(app.database).copy(), app.is_elsewhere, queues
 
 
 def test_an_app_that_was_used_goes_on_with_its_own_database(app: Hipq, db: str) -> None:
@@ -24,7 +24,7 @@ def test_an_app_that_was_used_goes_on_with_its_own_database(app: Hipq, db: str) 
     work, other = first.job("work")(lambda job: job.data), second.job("other")(lambda _job: None)
     before = work.enqueue("mine", key="mine")
     other.enqueue(key="other")
-    app.set_limit("second", 2)
+    app.rules.set_limit("second", 2)
     had, store = insides(app), app.store
     with harness(app, db=db) as shop:
         assert app.url == db
@@ -32,7 +32,7 @@ def test_an_app_that_was_used_goes_on_with_its_own_database(app: Hipq, db: str) 
         assert app.jobs("first") == []
         assert second.throttle_limit == 3  # what was set in the other database is not known here
         work.enqueue("tests", key="mine")
-        app.set_limit("second", 50)
+        app.rules.set_limit("second", 50)
         shop.run_until_idle()
         assert app.result(shop.job(work, "mine").id) == "tests"
         shop.assert_ok(work, "mine", result="tests")

@@ -383,7 +383,7 @@ def test_a_job_that_adds_itself_is_stopped(app: Hipq) -> None:
         assert "max_jobs=" in str(raised.value)
         assert "again '" in str(raised.value)
         assert len(app.jobs("orders", state="final")) == 51
-        assert app.count("orders", live=True) == 1
+        assert app.jobs.count("orders", live=True) == 1
 
 
 def test_many_jobs_over_time_are_no_endless_loop(app: Hipq) -> None:

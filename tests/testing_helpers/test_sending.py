@@ -128,7 +128,7 @@ def test_listeners_do_not_connect(app: Hipq, stream: str) -> None:
         app.run(until_empty=True)
         with app.working():
             pass
-        (listener,) = app.listeners()
+        (listener,) = app.streams.listeners()
         with pytest.raises(Invalid, match="a test connects to no server"):
             listener._listen()
         world.assert_waiting(charge, "order-17")
@@ -267,6 +267,6 @@ def test_a_message_that_comes_is_read_as_the_application_says(app: Hipq) -> None
         world.receive("redis://payments-in", {"ref": "order-17", "status": "paid"})
         world.assert_ok(charge, "order-17", result="paid")
         world.receive("redis://payments-in", b"hello?")
-        assert app.inbox.counts("orders")["unreadable"].answers == 1
+        assert app.answers.counts("orders")["unreadable"].answers == 1
         with pytest.raises(Invalid, match="nobody listens to redis://payments-out"):
             world.receive("redis://payments-out")

@@ -201,7 +201,7 @@ def test_limits_and_lanes_hold_while_jobs_wait(app: Hipq, db: str) -> None:
         assert [run.key for run in shop.run_until_idle()] == ["east-0", "east-1", "west-0"]
         read.answer("east-1")
         assert [run.key for run in shop.run_until_idle()] == ["east-2"]
-        app.set_limit("meters", 100)
+        app.rules.set_limit("meters", 100)
         assert [run.key for run in shop.run_until_idle()] == ["east-3"]
         app.pause("meters")
         read.enqueue({"region": "west"}, key="west-1")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
@@ -18,6 +18,16 @@ ID_LIMIT: Final = 500
 REASON_LIMIT: Final = 500
 BODY_LIMIT: Final = 1 << 20
 """The most bytes that are kept of a message which is not text."""
+FIELDS: Final = {"queue", "type", "key", "data", "answer_id", "error", "attempt", "tenant"}
+
+
+class AnyQueue(Protocol):
+    """What answers must know of a queue."""
+
+    name: str
+
+    def arrived(self, job_type: str, key: str, data: Any, **options: Any) -> NewAnswer: ...
+    def known(self, job_type: str) -> Spec | None: ...
 
 
 def arrive(
@@ -57,6 +67,21 @@ def arrive(
         job=job,
         tenant="" if tenant is None else names.tenant(tenant),
     )
+
+
+def arrive_many(answers: Iterable[Mapping[str, Any]], queue: Callable[[str], AnyQueue]) -> list[NewAnswer]:
+    """The answers that `Hipq.answer_many` is given; Invalid before anything is stored, if one of them is wrong."""
+    if not isinstance(answers, Iterable):
+        raise Invalid(f"answers must be a list of mappings, not {shown(answers)}")
+    news = []
+    for one in answers:
+        if not isinstance(one, Mapping) or not {"queue", "type", "key"} <= one.keys():
+            raise Invalid(f"an answer is a mapping with queue, type, key and data, not {shown(one)}")
+        if unknown := one.keys() - FIELDS:
+            raise Invalid(f"an answer has no {', '.join(map(str, unknown))}: {', '.join(sorted(FIELDS))}")
+        options = {name: value for name, value in one.items() if name not in ("queue", "type", "key", "data")}
+        news.append(queue(one["queue"]).arrived(one["type"], one["key"], one.get("data"), **options))
+    return news
 
 
 def unreadable(

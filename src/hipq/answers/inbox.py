@@ -1,13 +1,14 @@
-"""`app.inbox`: the way by which every answer is delivered; and all that arrived, to list, to replay, to drop."""
+"""`app.answers`: the way by which every answer is delivered; and all that arrived, to list, to replay, to drop."""
 
 from __future__ import annotations
 
 import builtins
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from hipq.answers.arrive import AnyQueue
 from hipq.engine.prune import STEP
 from hipq.errors import Conflict, Invalid, NotFound, shown
 from hipq.events import Events
@@ -38,15 +39,6 @@ class Replayed(NamedTuple):
     id: int
     """The number of the answer in the inbox from now on."""
     job: int
-
-
-class AnyQueue(Protocol):
-    """What the inbox must know of a queue."""
-
-    name: str
-
-    def arrived(self, job_type: str, key: str, data: Any, **options: Any) -> NewAnswer: ...
-    def known(self, job_type: str) -> Spec | None: ...
 
 
 class Inbox:

@@ -4,7 +4,17 @@
 Nothing is imported here, so that a program that only signs URLs loads no event loop.
 """
 
+from typing import Any
+
 SIZE = 1 << 20
 """The largest answer in bytes, by default."""
 RATE = 1000
 """Calls a second from one address, by default."""
+
+
+def callbacks(app: Any, *, size: int = SIZE, rate: float = RATE) -> Any:
+    """An ASGI application that takes the answers brought to `job.callback_url()`: mount it where `callback_url` of your
+    Hipq says. `size`: bytes an answer may have. `rate`: answers in a second from one address; 0 = any number."""
+    from hipq.callback.asgi import callbacks as made  # most programs are not called back
+
+    return made(app, size=size, rate=rate)

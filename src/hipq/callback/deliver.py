@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from hipq.answers.arrive import arrive
-from hipq.answers.inbox import AnyQueue, Inbox
+from hipq.answers.arrive import AnyQueue, arrive
+from hipq.answers.inbox import Inbox
 from hipq.callback.request import BadCallback, CallbackRequest
 from hipq.callback.signing import Expired, Forbidden, SignedClaims, Signer
 from hipq.errors import Invalid

@@ -14,14 +14,15 @@ import struct
 import time
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from collections.abc import Callable
+from datetime import timedelta
 from secrets import token_bytes, token_hex
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.errors import HipqError, NotFound
+from hipq.errors import HipqError, Invalid, NotFound
 from hipq.job.model import Row
-from hipq.job.when import SECOND
+from hipq.job.when import SECOND, later, seconds
 from hipq.stores.protocols import Store
 
 KIND: Final = "signing"
@@ -102,6 +103,16 @@ class Signer:
         key = signing_key(self._fresh_keys(), self._store.now())
         until = -(-expires // SECOND)
         return _signed(key, _HEAD.pack(int(key.id, 16), row.id, row.attempt, until) + row.tenant.encode())
+
+    def url(self, base: str, row: Row, valid: float | timedelta | None) -> str:
+        """What `job.callback_url()` returns."""
+        if not base:
+            raise Invalid(
+                "nothing says where this program is called back: Hipq(..., callback_url=), $HIPQ_CALLBACK_URL, "
+                "or callback_url in hipq.toml"
+            )
+        until = 0 if valid is None else later(self._store.now(), seconds(valid, "valid", least=1))
+        return f"{base.rstrip('/')}/{self.sign(row, until)}"
 
     def check(self, token: str, now: int) -> SignedClaims:
         """The claims in a token; Forbidden whatever is wrong with it, or Expired."""

@@ -76,7 +76,7 @@ def install(
 
         @queue.cron("17 * * * *")
         def forget(_job: Job[Any]) -> dict[str, int]:
-            return {"forgotten": hipq.prune(history, "eta")}
+            return {"forgotten": hipq.jobs.prune(history, "eta")}
 
         keeper = Keeper(app, hipq, publish, settings[1])
         beside = step(hipq) if in_workers else None

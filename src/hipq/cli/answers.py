@@ -108,7 +108,7 @@ def count(app: str, queue: str | None, tenant: str | None, db: str | None, as_js
     whose = "" if tenant is None else names.tenant(tenant)
     total = dict.fromkeys(STATES, Count(0, 0))
     for one, each in of_name(instances(app, db), queue):
-        for state, more in one.inbox.counts(each.name, tenant=whose).items():
+        for state, more in one.answers.counts(each.name, tenant=whose).items():
             before = total[state]
             total[state] = Count(before.answers + more.answers, before.copies + more.copies)
     rows = [{"state": state, **total[state]._asdict(), "meaning": STATES[state]} for state in STATES]
@@ -161,7 +161,7 @@ def replay(app: str, numbers: tuple[int, ...], wanted: Wanted, yes: bool, db: st
     with progress("replaying", len(chosen), quiet=as_json or len(chosen) == 1) as bar:
         for target, row in chosen:
             try:
-                outcome = target.inbox.replay(number_of(row))
+                outcome = target.answers.replay(number_of(row))
                 done.append((outcome, replayed(outcome, row["queue"], row["type"], row["key"])))
             except (Conflict, NotFound) as error:
                 refused.append(str(error))
@@ -193,7 +193,7 @@ def rekey(app: str, number: int, key: str, job_type: str | None, db: str | None,
     """Let an unused answer come again, with another key. For one that named the wrong job."""
     names.key(key)
     target, queue, found = find_answer(instances(app, db), number)
-    done = target.inbox.rekey(number, key, type=job_type)
+    done = target.answers.rekey(number, key, type=job_type)
     if as_json:
         print_json(replayed(done, queue, job_type or found.type, key))
     else:
@@ -225,7 +225,7 @@ def drop(app: str, numbers: tuple[int, ...], wanted: Wanted, yes: bool, db: str 
     with progress("deleting", len(chosen), quiet=as_json or len(chosen) == 1) as bar:
         for target, row in chosen:
             try:
-                target.inbox.drop(number_of(row))
+                target.answers.drop(number_of(row))
                 dropped.append(number_of(row))
             except (Conflict, NotFound) as error:
                 refused.append(str(error))

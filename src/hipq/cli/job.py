@@ -154,7 +154,7 @@ def cancel(
     return done_to(
         instances(app, db), ids, chosen, "cancel",
         one=lambda target, job_id: target.cancel(job_id, reason),
-        many=lambda target, queue, **wanted: target.cancel_all(queue, reason, **wanted),
+        many=lambda target, queue, **wanted: target.jobs.cancel_all(queue, reason, **wanted),
         yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip
 
@@ -180,7 +180,7 @@ def retry(app: str, ids: tuple[int, ...], chosen: Chosen, yes: bool, quiet: bool
     return done_to(
         instances(app, db), ids, chosen, "run now",
         one=lambda target, job_id: target.retry_now(job_id),
-        many=lambda target, queue, **wanted: target.retry_all(queue, **wanted),
+        many=lambda target, queue, **wanted: target.jobs.retry_all(queue, **wanted),
         yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip
 
@@ -225,8 +225,10 @@ def change(
         raise click.UsageError("give --at or --delay, not both", click.get_current_context())
     return done_to(
         instances(app, db), ids, chosen, "change",
-        one=lambda target, job_id: target.change(job_id, at=at, delay=delay, priority=priority),
-        many=lambda target, queue, **wanted: target.change_all(queue, at=at, delay=delay, priority=priority, **wanted),
+        one=lambda target, job_id: target.jobs.change(job_id, at=at, delay=delay, priority=priority),
+        many=lambda target, queue, **wanted: target.jobs.change_all(
+            queue, at=at, delay=delay, priority=priority, **wanted
+        ),
         yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip
 
@@ -253,8 +255,8 @@ def requeue(
     it is. Where a live job has the same key, none is added."""
     return done_to(
         instances(app, db), ids, chosen, "add again",
-        one=lambda target, job_id: target.requeue(job_id),
-        many=lambda target, queue, **wanted: target.requeue_all(queue, **wanted),
+        one=lambda target, job_id: target.jobs.requeue(job_id),
+        many=lambda target, queue, **wanted: target.jobs.requeue_all(queue, **wanted),
         live=False, yes=yes, quiet=quiet, as_json=as_json, show=_print,
     )  # fmt: skip
 

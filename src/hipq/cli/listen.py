@@ -45,7 +45,7 @@ def listen(app: str, queues: str | None, log_level: str, log_format: str) -> Non
         if name not in there:
             raise Invalid(f"{app} declares no queue {name!r:.60}{others(name, there)}")
     announced(found)
-    listeners = found.listeners(wanted)
+    listeners = found.streams.listeners(wanted)
     if not listeners:
         raise Invalid(f"{app} listens to nothing: declare a stream with app.listen(...)")
     _ = found.store.now()  # a database that cannot be opened is said now, in one sentence

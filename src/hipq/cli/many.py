@@ -17,7 +17,7 @@ from hipq.cli.target import find, of_name
 from hipq.errors import HipqError
 from hipq.job.states import CODES, PHASES, TRANSITIONS
 from hipq.job.when import to_datetime
-from hipq.looking import Wanted
+from hipq.jobs import JobFilters
 from hipq.observe.logs import escaped
 from hipq.operate import Changed
 
@@ -48,11 +48,11 @@ class Chosen(NamedTuple):
     def __bool__(self) -> bool:
         return any(value is not None for value in self)
 
-    def wanted(self) -> Wanted:
+    def wanted(self) -> JobFilters:
         """As the library takes them."""
         found: Any = {name: value for name, value in self._asdict().items() if value is not None}
         found.pop("queue", None)
-        wanted: Wanted = found
+        wanted: JobFilters = found
         return wanted
 
 
@@ -156,7 +156,7 @@ def _to_found(
     now = max((to_datetime(app.store.now()) for app in apps), default=None)
     if now is not None:  # what is added while the question is on the screen is not meant
         wanted["before"] = min(now, wanted.get("before") or now)
-    counts = [app.count(queue.name, most=_COUNTED, live=live, **wanted) for app, queue in queues]
+    counts = [app.jobs.count(queue.name, most=_COUNTED, live=live, **wanted) for app, queue in queues]
     total, where = sum(counts), ", ".join(queue.name for (_, queue), count in zip(queues, counts, strict=True) if count)
     if total:
         more = "more than " if max(counts) >= _COUNTED else ""

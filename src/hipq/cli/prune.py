@@ -68,10 +68,10 @@ def prune(
     deleted = 0
     with progress("deleting", quiet=quiet or as_json) as bar:
         for one, name in queues:
-            deleted += one.prune(
+            deleted += one.jobs.prune(
                 older_than, name, keep=keep, type=job_type, code=code, tenant=tenant, progress=bar.advance
             )
-    answers = sum(one.inbox.prune() for one in apps) if everything else 0
+    answers = sum(one.answers.prune() for one in apps) if everything else 0
     if as_json:
         print_json({"deleted": deleted, "answers": answers})
     else:

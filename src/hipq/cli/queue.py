@@ -102,7 +102,7 @@ def _rows(app: Hipq, queues: list[Queue]) -> list[dict[str, Any]]:
 
 def _ready(app: Hipq, queue: Queue, peek: Peek, served: tuple[str, ...]) -> bool:
     """Whether a job is ready for which this program has the code, or any job if it has no code at all."""
-    return peek.ready if served else app.count(queue.name, most=1, live=True, phase=READY) > 0
+    return peek.ready if served else app.jobs.count(queue.name, most=1, live=True, phase=READY) > 0
 
 
 def _moment(micros: int) -> Any:
@@ -180,7 +180,7 @@ def _paused_part(lane: str | None, job_type: str | None, tenant: str | None) -> 
 def _note_unmatched(app: Hipq, found: Queue, lanes: Iterable[str]) -> None:
     """A misspelt lane is a rule that nothing comes under: say so."""
     for lane in filter(None, lanes):
-        if not app.count(found.name, most=1, live=True, lane=lane):
+        if not app.jobs.count(found.name, most=1, live=True, lane=lane):
             note(f"no job in {found.name} has the lane {lane} now; the rule is kept for jobs to come")
 
 
@@ -248,14 +248,14 @@ def set_limit(
         raise click.UsageError("give limits, --none to remove one, or --default to go back to the code's: one of these")
     target, found = chosen(app, db, name)
     if default:
-        target.set_limit(found.name, None)
+        target.rules.set_limit(found.name, None)
     elif unlimited:
-        target.set_limit(found.name, "none")
+        target.rules.set_limit(found.name, "none")
     elif given:
-        target.set_limit(found.name, given)
+        target.rules.set_limit(found.name, given)
         _note_unmatched(target, found, _percentages(shares) if shares is not None else ())
     elif n is not None:
-        target.set_limit(found.name, n)
+        target.rules.set_limit(found.name, n)
     _print_limits(target, found, as_json)
 
 

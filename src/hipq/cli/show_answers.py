@@ -57,7 +57,7 @@ def _ended(app: Hipq, jobs: Iterable[int]) -> set[int]:
 def answers_of(app: Hipq, job: int) -> dict[str, Any]:
     """The first answers of a job, and whether there are more."""
     queue = next(one.name for one in app.queues if one.number == queue_of(job))
-    found = described(app, queue, app.inbox.list(queue, job=job, limit=FEW + 1))
+    found = described(app, queue, app.answers.list(queue, job=job, limit=FEW + 1))
     brief = [{name: one[name] for name in _OF_A_JOB} for one in found[:FEW]]
     return {"answers": brief, "more_answers": len(found) > FEW}
 

@@ -117,7 +117,7 @@ def _kept_as(app: Hipq, queue: str, kept: str, state: str, after: int, limit: in
     size = max(limit, _PAGE) if kept == BUFFERED else limit
     found: Rows = []
     while len(found) < limit:
-        page = app.inbox.list(queue, state=kept, after=after, limit=size, **wanted)
+        page = app.answers.list(queue, state=kept, after=after, limit=size, **wanted)
         found += [row for row in described(app, queue, page) if state in ("", row["state"])]
         if len(page) < size:
             break

@@ -99,7 +99,9 @@ def worker(
     if lifeline is None and log_format == "text":
         announced(found)  # supervised, it has been said; in JSON, "engine started" says it
     engine = _patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
-    return _work(found, engine, until_empty, lifeline, found.listeners(wanted) if listens and not until_empty else [])
+    return _work(
+        found, engine, until_empty, lifeline, found.streams.listeners(wanted) if listens and not until_empty else []
+    )
 
 
 def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Engine:

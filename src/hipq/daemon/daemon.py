@@ -147,14 +147,14 @@ class Daemon:
             self._keep_quotas()
         queue = EngineQueue(self.queue.number, QUEUE, ORDER, AnySpecs(options), scheduler=self.scheduler)
         now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
-        launcher = Launcher(now, self.app.steady, _no_chain)
+        launcher = Launcher(now, self.app.database.steady, _no_chain)
         hands = SandboxExecutor(
-            self.contexts, self.handlers.get, launcher, self.ids, now, self.app.steady,
+            self.contexts, self.handlers.get, launcher, self.ids, now, self.app.database.steady,
             partial(store.notify, done=True), store.clear, options.concurrency,
             Chained(self.tenants, self.backlog, self.ended),
         )  # fmt: skip
         return Engine(Setup(
-            store, [queue], hands, self.app.events, self.app.steady, concurrency=options.concurrency,
+            store, [queue], hands, self.app.events, self.app.database.steady, concurrency=options.concurrency,
             added=self._chained, spare=hands.spare,
         ))  # fmt: skip
 
@@ -287,9 +287,9 @@ class Daemon:
             try:
                 self._keep_quotas()
                 self._known.keep_tenants(dict(self.tenants.texts))
-                if self.app.steady() >= purge_at:
+                if self.app.database.steady() >= purge_at:
                     self._purge()
-                    purge_at = self.app.steady() + PRUNE_SECONDS * 1e6
+                    purge_at = self.app.database.steady() + PRUNE_SECONDS * 1e6
             except HipqError as error:
                 _log.debug("what has ended could not be purged: %s", error)
             except Exception:

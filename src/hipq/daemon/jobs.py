@@ -236,7 +236,7 @@ class Jobs:
         """The job when it is final; or as it is, when that takes longer."""
         row = await asyncio.to_thread(self.get, tenant, job_id)
         if row.state != FINAL and seconds > 0:
-            found = await self._app.endings.ended(row, seconds)
+            found = await self._app.database.results.ended(row, seconds)
             row = found if found is not None else await asyncio.to_thread(self.get, tenant, job_id)
         return row
 
@@ -266,7 +266,7 @@ class Jobs:
             type, key, None, answer_id=answer_id or None, error=error, attempt=attempt or None,
             written=payloads.stored(data),
         )  # fmt: skip
-        return self._app.inbox.deliver([replace(new, tenant=tenant)])[0].outcome.value
+        return self._app.answers.deliver([replace(new, tenant=tenant)])[0].outcome.value
 
 
 def _archived(row: Row) -> str:

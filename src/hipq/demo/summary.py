@@ -78,7 +78,7 @@ def gathered(shop: Shop, story: Story, tally: Tally, reception: Reception) -> De
         passed=tally.passed,
         bank=story.ledger,
         words=reception.words,
-        inbox={state: count.copies for state, count in app.inbox.counts().items()},
+        inbox={state: count.copies for state, count in app.answers.counts().items()},
     )
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from django.db import connections
 
 from hipq.app import Hipq
+from hipq.database import Database
 from hipq.errors import Invalid
 from hipq.stores.open import open_guest, url_of
 from hipq.stores.protocols import Store
@@ -83,8 +84,14 @@ class Guest(Hipq):
 
     def __init__(self, name: str, location: Location) -> None:
         super().__init__(name, "sqlite://")
+        self.database = GuestDatabase(self, location)
+
+
+class GuestDatabase(Database):
+    def __init__(self, app: Hipq, location: Location) -> None:
+        super().__init__(app, "sqlite://", None)
         self.url = location.shown
         self._location = location
 
-    def _opened(self) -> Store:
+    def _open(self) -> Store:
         return open_guest(self._location.kind, self._location.lend, self._location.shown)

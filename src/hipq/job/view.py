@@ -111,7 +111,7 @@ class Job(Generic[T]):
     def _draft(self) -> dict[str, Any]:
         """Where changes are noted, if this is a copy that may be changed."""
         if self._edits is None:
-            raise Invalid("only the copy of a job that its retry handler gets can be changed; elsewhere use app.change")
+            raise Invalid("only a retry handler's copy of a job can be changed; elsewhere use app.jobs.change")
         return self._edits
 
     @property

@@ -14,7 +14,7 @@ from hipq.job.states import DONE, FINAL, SCHEDULED, WAITING
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds, to_datetime
 from hipq.job_type import JobType
-from hipq.looking import Wanted
+from hipq.jobs import JobFilters
 from hipq.testing.clock import HandClock
 
 ANYTHING: Final[Any] = object()
@@ -185,7 +185,7 @@ def of_these(apps: Sequence[Hipq], job_type: JobType) -> JobType:
 
 def _all(app: Hipq, queue: str, job_type: str = "") -> list[Job[Any]]:
     found: list[Job[Any]] = []
-    wanted: Wanted = {"type": job_type} if job_type else {}
+    wanted: JobFilters = {"type": job_type} if job_type else {}
     while page := app.jobs(queue, after=found[-1].id if found else 0, limit=PAGE, **wanted):
         found += page
     return found

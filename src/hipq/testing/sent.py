@@ -96,7 +96,7 @@ class Outbox:
             if job is None:
                 raise Invalid("no job sent this, so there is none to answer: send with job=, or use JobType.answer")
             where, found = (app, app.job(job)) if app else self._find(job)
-            queue = where._by_number(job).name
+            queue = where.queue_for(job).name
             return where.answer(queue, found.type, found.key, data, attempt=attempt, **options)
 
         key = message.key or key_in(headers) or (sender.execution.row.job_key if sender else "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime, timedelta
@@ -11,6 +12,7 @@ from typing import Any
 from uuid import uuid4
 
 from hipq.app import Hipq
+from hipq.database import Database
 from hipq.errors import Invalid, shown
 from hipq.job import payload
 from hipq.job.names import whole
@@ -27,6 +29,8 @@ from hipq.transports import Message, address
 from hipq.transports.recording import recording
 
 IN_MEMORY = "sqlite://"
+_entering = threading.Lock()
+"""Held while an app is put on a test's database, so that of two tests only one gets it."""
 
 
 @contextmanager
@@ -52,14 +56,35 @@ def harness(
     whole(max_jobs, "max_jobs", 1, 1_000_000_000)
     with ExitStack() as stack:
         for app in apps:
-            stack.enter_context(app.elsewhere(db, clock))
+            stack.enter_context(elsewhere(app, db, clock))
         made = Harness(apps, clock, max_jobs, send_for_real)
         stack.enter_context(recording(made._outbox))
         stack.callback(made.close)
         for app in apps:
             app.migrate()
-            app._waiting_for = ResultsNow(app, made.run_until_idle, made.arun_until_idle)
+            app.database.results = ResultsNow(app, made.run_until_idle, made.arun_until_idle)
         yield made
+
+
+@contextmanager
+def elsewhere(app: Hipq, db: str | Mapping[str, Any], clock: HandClock) -> Iterator[None]:
+    """Until the block ends the app is on another database, by another clock. What it had open stays open, and is what
+    it goes on with afterwards."""
+    there = Database(app, db, clock)
+    with _entering:
+        if app.is_elsewhere:
+            raise Invalid(f"{app.name} is in use by a test already: let that end before another begins")
+        before, app.database, app.is_elsewhere = app.database, there, True
+    back = {queue.name: queue.leave() for queue in app.queues}
+    try:
+        yield
+    finally:
+        try:
+            app.close()
+        finally:
+            for queue in app.queues:
+                back.get(queue.name, queue.leave)()
+            app.database, app.is_elsewhere = before, False
 
 
 class Harness(Expectations):
@@ -204,7 +229,7 @@ class Harness(Expectations):
         """A message comes on a stream that `listen` or `answers=` names. It is read as they say, and its answer kept.
         `data` is sent as JSON, bytes as they are; `key` is the message's own."""
         where = address(url).identity
-        found = [one for app in self._apps for one in app.listeners() if one.stream == where]
+        found = [one for app in self._apps for one in app.streams.listeners() if one.stream == where]
         if not found:
             raise Invalid(f"nobody listens to {where}")
         body = data if isinstance(data, bytes) else payload.encode(data, "the message").encode()

@@ -1,0 +1,85 @@
+"""One database as an instance uses it: the store, and what stands on it, each made at its first use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from hipq.engine.accept import Coalescer
+from hipq.stores.clock import Clock, SystemClock
+from hipq.stores.open import located, open_store, url_of
+from hipq.stores.protocols import Store
+
+if TYPE_CHECKING:
+    from hipq.answers.results import Results
+    from hipq.app import Hipq
+    from hipq.callback.signing import Signer
+
+
+class Database:
+    def __init__(self, app: Hipq, db: str | Mapping[str, Any] | None, clock: Clock | None) -> None:
+        self.url = url_of(db if db is not None else _default_url(app.name))
+        self.clock = clock
+        self.steady = (clock or SystemClock()).steady
+        self._app = app
+        self._located = ""
+        """The URL once the database was opened: a relative path means the same file after a change of the folder."""
+        self._lock = threading.Lock()
+        self._store: Store | None = None
+        self._coalescer: Coalescer | None = None
+        self._results: Results | None = None
+        self._signer: Signer | None = None
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            with self._lock:
+                if self._store is None:
+                    self._store = self._open()
+        return self._store
+
+    def _open(self) -> Store:
+        self._located = self._located or located(self.url)
+        return open_store(self._located, self.clock)
+
+    @property
+    def coalescer(self) -> Coalescer:
+        if self._coalescer is None:
+            self._coalescer = Coalescer(self.store, self._app.added)
+        return self._coalescer
+
+    @property
+    def results(self) -> Results:
+        if self._results is None:
+            from hipq.answers.results import Results  # most programs wait for no result
+
+            store = self.store
+            with self._lock:
+                self._results = self._results or Results(store, self._app.events)
+        return self._results
+
+    @results.setter
+    def results(self, results: Results) -> None:
+        self._results = results
+
+    @property
+    def signer(self) -> Signer:
+        if self._signer is None:
+            from hipq.callback.signing import Signer  # most programs are not called back
+
+            self._signer = Signer(self.store, self._app.name)
+        return self._signer
+
+    def close(self) -> None:
+        if self._results is not None:
+            self._results.close()
+        if self._store is not None:
+            self._store.close()
+            self._store = self._coalescer = self._results = self._signer = None
+
+
+def _default_url(name: str) -> str:
+    from hipq.config import database_url  # a program that names its database need not load it
+
+    return database_url(name)

@@ -1,0 +1,248 @@
+"""`app.jobs`: the jobs of an instance by filter, to list, count, change, add again and delete."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+
+from hipq.engine.prune import prune
+from hipq.errors import Invalid, NotFound, shown
+from hipq.job import names
+from hipq.job.event_names import JobEvent
+from hipq.job.model import Row, queue_of
+from hipq.job.names import whole
+from hipq.job.states import CODES, PHASES, TRANSITIONS
+from hipq.job.view import Job
+from hipq.job.when import later, moment, seconds
+from hipq.job.why import Why
+from hipq.stores.filters import Filter
+
+if TYPE_CHECKING:
+    from hipq.app import Hipq
+    from hipq.operate import Changed, Operator
+
+Progress = Callable[["Changed"], None] | None
+"""Called after every page of jobs, with what became of the jobs of that page."""
+
+
+class JobFilters(TypedDict, total=False):
+    """Filters; those left out do not filter."""
+
+    type: str
+    key: str
+    state: str
+    phase: str
+    lane: str
+    tenant: str
+    code: str
+    """ok, failed, retry or error: how it ended, or went wrong the last time."""
+    error: str
+    """Part of the text of its error, as "ConnectionError"."""
+    since: datetime | None
+    """Added at this moment or later."""
+    before: datetime | None
+    """Added before this moment."""
+    older_than: float | timedelta | None
+    """Added longer ago than this."""
+    newer_than: float | timedelta | None
+    """Added not longer ago than this."""
+
+
+def as_filter(queue: int, now: int, wanted: JobFilters) -> Filter:
+    if unknown := wanted.keys() - JobFilters.__annotations__.keys():
+        raise Invalid(
+            f"jobs have no {', '.join(sorted(unknown))} to filter by: there are {', '.join(JobFilters.__annotations__)}"
+        )
+    for name in ("error", "key", "lane", "tenant", "type", "state", "phase", "code"):
+        if name in wanted and not (isinstance(wanted.get(name), str) and wanted.get(name)):
+            raise Invalid(f"{name} must be a text that is not empty, not {shown(wanted.get(name))}; or leave it out")
+    choices = {
+        "state": list(TRANSITIONS),
+        "phase": [name for some in PHASES.values() for name in some],
+        "code": CODES[1:],
+    }
+    for name, allowed in choices.items():
+        if value := wanted.get(name):
+            names.one_of(str(value), name, allowed)
+    before = moment(at, "before") if (at := wanted.get("before")) is not None else None
+    if (age := wanted.get("older_than")) is not None:
+        oldest = now - round(seconds(age, "older_than") * 1e6)
+        before = oldest if before is None else min(before, oldest)
+    since = moment(at, "since") if (at := wanted.get("since")) is not None else 0
+    if (age := wanted.get("newer_than")) is not None:
+        since = max(since, now - round(seconds(age, "newer_than") * 1e6))
+    return Filter(
+        queue,
+        job_type=names.job_type(value) if (value := wanted.get("type")) else "",
+        job_key=names.key(value) if (value := wanted.get("key")) else "",
+        state=wanted.get("state", ""),
+        phase=wanted.get("phase", ""),
+        lane=names.lane(value) if (value := wanted.get("lane")) else "",
+        tenant=wanted.get("tenant", ""),
+        code=wanted.get("code", ""),
+        error=wanted.get("error", ""),
+        since=since,
+        before=before,
+    )
+
+
+class Jobs:
+    """The jobs of an instance. Calling it lists jobs of a queue: `app.jobs("orders", state="error")`."""
+
+    def __init__(self, app: Hipq) -> None:
+        self._app = app
+
+    def __call__(self, queue: str, *, after: int = 0, limit: int = 100, **wanted: Unpack[JobFilters]) -> list[Job[Any]]:
+        """Jobs of a queue, in the order they were added; `after` the last id of one page gives the next. `wanted`: see
+        `JobFilters`. Data, result and history of each are read when they are asked for, and are as they are then."""
+        whole(limit, "limit", 1, 10_000)
+        whole(after, "after", 0, (1 << 63) - 1)
+        return self.find(self._filter(queue, after, limit, **wanted))
+
+    def find(self, wanted: Filter) -> list[Job[Any]]:
+        return [Job(row, look=self.row) for row in self._app.store.find(wanted, brief=True)]
+
+    def count(self, queue: str, *, most: int = 10_000, live: bool | None = None, **wanted: Unpack[JobFilters]) -> int:
+        """The number of jobs that `app.jobs` would find; counting stops at `most`. `live`: only jobs that are not
+        final, or only final ones."""
+        whole(most, "most", 1, (1 << 31) - 1)
+        table = "" if live is None else "live" if live else "final"
+        return self._app.store.count(self._filter(queue, 0, most, **wanted)._replace(table=table))
+
+    def row(self, job_id: int) -> Row:
+        whole(job_id, "a job id", 1, (1 << 63) - 1)
+        if any(queue.number == queue_of(job_id) for queue in self._app.queues):
+            row = self._app.store.get(job_id)
+            if row is not None:
+                return row
+        raise NotFound(f"there is no job {job_id} in {self._app.name}")
+
+    def why(self, job_id: int) -> Why:
+        """See `Hipq.why`."""
+        from hipq.engine.why import passed, why  # a program that only adds jobs need not load it
+
+        store, queue = self._app.store, self._app.queue_for(self.row(job_id).id)
+        limits, engines = store.limits(queue.number), store.engines()
+        row = self.row(job_id)  # read last: a job that was claimed meanwhile would be found to stand in its own way
+        heavy = [found for other in passed(row, limits) if (found := store.get(other))]
+        served = [one.critical.get(str(queue.number), []) for one in engines]
+        declared = [one.name for one in queue.job_types if one.spec.critical]
+        critical = any(row.job_type in names for names in (*served, declared))
+        return why(row, limits, engines, store.now(), critical, heavy)
+
+    def change(
+        self,
+        job_id: int,
+        *,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        priority: int | None = None,
+    ) -> None:
+        """Give a job that has not started another time, or another priority."""
+        self.operator.one(self.row(job_id).id, self._changing(at, delay, priority), JobEvent.CHANGED)
+
+    def requeue(self, job_id: int) -> int:
+        """Add a job like one that has ended, with the same type, data, key, lane and priority, and return its id. The
+        ended job stays as it is."""
+        return self.operator.requeue(self.row(job_id).id)
+
+    def cancel_all(
+        self, queue: str, reason: str = "cancelled", *, progress: Progress = None, **wanted: Unpack[JobFilters]
+    ) -> Changed:
+        """`cancel` for all jobs of a queue that are not final and that `jobs` would find with these filters."""
+        names.reason(reason)
+        move = self.operator.cancel(reason)
+        return _total(self.operator.many(self._filter(queue, **wanted), move, JobEvent.CANCELLED), progress)
+
+    def retry_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[JobFilters]) -> Changed:
+        """`retry_now` for all jobs of a queue that `jobs` would find with these filters."""
+        found = self._filter(queue, **wanted)
+        return _total(self.operator.many(found, self.operator.run_now, JobEvent.HURRIED), progress)
+
+    def change_all(
+        self,
+        queue: str,
+        *,
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        priority: int | None = None,
+        progress: Progress = None,
+        **wanted: Unpack[JobFilters],
+    ) -> Changed:
+        """`change` for all jobs of a queue that `jobs` would find with these filters."""
+        move = self._changing(at, delay, priority)
+        return _total(self.operator.many(self._filter(queue, **wanted), move, JobEvent.CHANGED), progress)
+
+    def requeue_all(self, queue: str, *, progress: Progress = None, **wanted: Unpack[JobFilters]) -> Changed:
+        """`requeue` for all jobs of a queue that have ended and that `jobs` would find with these filters. No job
+        is added whose key a live job has."""
+        return _total(self.operator.all_again(self._filter(queue, **wanted)), progress)
+
+    def _changing(
+        self, at: datetime | None, delay: float | timedelta | None, priority: int | None
+    ) -> Callable[[Row, int], Row | None]:
+        if at is None and delay is None and priority is None:
+            raise Invalid("say what to change: at=, delay= or priority=")
+        if at is not None and delay is not None:
+            raise Invalid("give at= or delay=, not both")
+        when = None if at is None else moment(at, "at")
+        if delay is not None:
+            when = later(self._app.store.now(), seconds(delay, "delay"))
+        return self.operator.change(when, None if priority is None else names.priority(priority))
+
+    def prune(
+        self,
+        older_than: float | timedelta | None = None,
+        queue: str | None = None,
+        *,
+        keep: int | None = None,
+        type: str | None = None,
+        code: str | None = None,
+        tenant: str | None = None,
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> int:
+        """Delete jobs that have been final for longer than `older_than`, and of each queue all final jobs but the last
+        `keep`; with `type`, `code` or `tenant`, only such jobs of these. Returns the number of deleted jobs."""
+        if older_than is None and keep is None:
+            raise Invalid("say what to delete: jobs that ended longer ago than older_than=, or all but the last keep=")
+        only = (
+            "" if type is None else names.job_type(type),
+            "" if code is None else names.one_of(code, "code", CODES[1:]),
+            "" if tenant is None else names.tenant(tenant),
+        )
+        age = None if older_than is None else round(seconds(older_than, "older_than") * 1e6)
+        most = None if keep is None else whole(keep, "keep", 0, (1 << 31) - 1)
+        total = 0
+        for one in [self._app.find_queue(queue)] if queue else self._app.queues:
+            ends = [] if age is None else [(self._app.store.now() - age, 0)]
+            if most is not None and (last := self._app.store.newest(one.number, most)):
+                ends.append((last[0], last[1] + 1))
+            for count in prune(self._app.store, one.number, max(ends), *only) if ends else ():
+                total += count
+                progress(count)
+                if count:
+                    self._app.events.emit(JobEvent.PRUNED, self._app.store.now(), one.name, count=count)
+        return total
+
+    def _filter(self, queue: str, after: int = 0, limit: int = 100, **wanted: Unpack[JobFilters]) -> Filter:
+        number = self._app.find_queue(queue).number
+        return as_filter(number, self._app.store.now(), wanted)._replace(after=after, limit=limit)
+
+    @property
+    def operator(self) -> Operator:
+        from hipq.operate import Operator  # a program that only adds jobs need not load it
+
+        app = self._app
+        return Operator(app.store, app.events, {queue.number: queue for queue in app.queues}, app.added)
+
+
+def _total(steps: Iterator[Changed], progress: Progress) -> Changed:
+    from hipq.operate import Changed
+
+    total = Changed()
+    for step in steps:
+        total += step
+        if progress:
+            progress(step)
+    return total

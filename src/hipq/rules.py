@@ -1,0 +1,103 @@
+"""`app.rules`: the rules of queues, changed while engines run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Literal
+
+from msgspec.structs import replace
+
+from hipq.errors import Invalid, shown
+from hipq.job import names
+from hipq.job.event_names import EngineEvent
+from hipq.job.names import whole
+from hipq.limits.limit import limit, without_limit
+from hipq.limits.rules import AnyLimit, Rules, checked
+from hipq.stores.claims import Claim
+
+if TYPE_CHECKING:
+    from hipq.app import Hipq
+    from hipq.limits.code import DryRun, Throttler
+    from hipq.queue import Queue
+
+
+class QueueRules:
+    """The limits and pauses of an instance's queues."""
+
+    def __init__(self, app: Hipq) -> None:
+        self._app = app
+
+    def set_limit(self, queue: str, to: float | Literal["none"] | Sequence[AnyLimit] | None) -> None:
+        """Change a queue's limits while it runs: a number replaces its `limit`, "none" removes that, and both leave the
+        others; a list replaces them all, None goes back to what the code says. Every engine's next claim
+        goes by the new limits."""
+        declared = self._app.find_queue(queue).declared.limits
+
+        def change(rules: Rules) -> Rules:
+            if to is None:
+                return replace(rules, changed=None)
+            if isinstance(to, bool):
+                raise Invalid(f"a limit is a number or a list of limits, not {to}")
+            if to == 0:
+                raise Invalid(
+                    f'a limit of 0 lets nothing run: set_limit({queue!r}, "none") removes the limit, '
+                    f"pause({queue!r}) stops the queue"
+                )
+            if to == "none" or isinstance(to, (int, float)):
+                before = rules.in_force if rules.changed is not None else declared or rules.limits
+                others = without_limit(before)
+                if to == "none":  # shares stay, for when there is a limit again
+                    return replace(rules, changed=tuple(others))
+                return replace(rules, changed=checked([limit(to), *others]))
+            return replace(rules, changed=checked(to))
+
+        self._change(queue, change)
+
+    def set_paused(self, queue: str, lane: str | None, job_type: str | None, paused: bool) -> None:
+        """Pause or resume a queue, one of its lanes, or one job type; see `Hipq.pause`."""
+        if job_type is not None and lane is None:
+            found = self._app.find_queue(queue)
+            if paused or job_type not in self._app.store.rules(found.number).paused_types:
+                _check_known(found, job_type)
+        self._change(queue, lambda rules: _paused(rules, lane, job_type, paused))
+
+    def dry_run(self, queue: str, throttler: Throttler, limit: int) -> DryRun:
+        """See `Hipq.dry_run`."""
+        from hipq.engine.throttle import HEAD
+        from hipq.limits.code import DryRun, verdict
+
+        whole(limit, "limit", 1, 10_000)
+        chosen, now = self._app.find_queue(queue), self._app.store.now()
+        critical = tuple(one.name for one in chosen.job_types if one.spec.critical)
+        claim = Claim(chosen.number, tuple(one.name for one in chosen.job_types), limit, critical)
+        asked = self._app.store.ask(0, claim, HEAD, 0, limit, now)
+        assert asked is not None
+        specs = {one.name: one.spec for one in chosen.job_types}
+        return DryRun.of(verdict(throttler, asked.due, asked.running, specs, now), len(asked.running))
+
+    def _change(self, queue: str, change: Callable[[Rules], Rules]) -> None:
+        changed = self._app.find_queue(queue)
+        changed.learn(self._app.store.change_rules(changed.number, change))
+        self._app.events.emit(EngineEvent.RULES_CHANGED, self._app.store.now(), queue)
+
+
+def _check_known(queue: Queue, job_type: str) -> None:
+    if not queue.is_known(job_type):
+        raise Invalid(
+            f"queue {queue.name} has no job type {shown(job_type)}, neither in this code nor in an engine's, and no "
+            f"job of it; there are {', '.join(one.name for one in queue.job_types) or 'none'}"
+        )
+
+
+def _paused(rules: Rules, lane: str | None, job_type: str | None, wanted: bool) -> Rules:
+    if lane is not None and job_type is not None:
+        raise Invalid("pause a lane or a job type, not both at once")
+    if lane is not None:
+        return replace(rules, paused_lanes=_with(rules.paused_lanes, names.lane(lane), wanted))
+    if job_type is not None:
+        return replace(rules, paused_types=_with(rules.paused_types, names.job_type(job_type), wanted))
+    return replace(rules, paused=wanted)
+
+
+def _with(some: tuple[str, ...], one: str, wanted: bool) -> tuple[str, ...]:
+    return tuple(sorted({*some, one} if wanted else {*some} - {one}))

@@ -1,0 +1,128 @@
+"""Running the jobs of an instance: an engine put together from its parts, and driven here or in a thread."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hipq.engine.executor import LocalExecutor
+from hipq.engine.launch import Launcher, bare
+from hipq.engine.loop import Engine
+from hipq.engine.setup import Setup
+from hipq.errors import Invalid
+from hipq.executors.processes import ForkServer
+from hipq.job.names import whole
+from hipq.job.when import seconds
+from hipq.signals import each_meant
+
+if TYPE_CHECKING:
+    from hipq.app import Hipq
+
+
+def make_engine(
+    app: Hipq,
+    queues: Sequence[str] | None,
+    concurrency: int,
+    poll: float,
+    lease: float,
+    drain: float | timedelta | None,
+) -> Engine:
+    """An engine over some queues of an instance, or all of them."""
+    if unknown := set(queues or ()) - {queue.name for queue in app.queues}:
+        there = ", ".join(queue.name for queue in app.queues) or "none"
+        raise Invalid(f"no such queue: {', '.join(sorted(unknown))}; there are {there}")
+    chosen = [queue for queue in app.queues if queues is None or queue.name in queues]
+    whole(concurrency, "concurrency", 1, 10_000)
+    poll, lease = seconds(poll, "poll"), seconds(lease, "lease", least=0.1)
+    if not 0.01 <= poll <= 60:
+        raise Invalid("poll must be between 0.01 and 60 seconds")
+    if not chosen:
+        raise Invalid("there is no queue to work on: declare one with app.queue(...)")
+    launcher = Launcher(
+        lambda: app.store.now(),
+        app.database.steady,
+        lambda queue: app.find_queue(queue).chained,
+        app.traces.around if app.traces else bare,
+    )
+    fork_server = ForkServer(
+        lambda job, is_told: launcher.serve(job, is_told, lambda queue, job_type: app.find_queue(queue).spec(job_type))
+    )
+    try:
+        served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
+        notify_done = partial(app.store.notify, done=True)
+        executor = LocalExecutor(fork_server, launcher, concurrency, notify_done, app.store.clear)
+    except BaseException:
+        fork_server.close()
+        raise
+    setup = Setup(
+        app.store,
+        served,
+        executor,
+        app.events,
+        app.database.steady,
+        concurrency=concurrency,
+        poll=poll,
+        lease=lease,
+        drain=None if drain is None else seconds(drain, "drain"),
+        added=app.added,
+        bring=lambda kept: app.answers.deliver_inserted(kept),
+    )
+    return Engine(setup)
+
+
+def run(engine: Engine, listening: AbstractContextManager[None], until_empty: bool) -> None:
+    """Drive an engine until it ends or a signal stops it."""
+    try:
+        with _stopped_by_signals(engine.stop), listening:
+            engine.run(until_empty)
+    finally:
+        if not engine.torn:
+            engine.executor.close()
+    if engine.unfit:
+        raise RuntimeError(f"{engine.unfit}: this process must be replaced")
+
+
+@contextmanager
+def in_thread(engine: Engine, app: str) -> Iterator[None]:
+    """Drive an engine in a thread until the end of the block."""
+    failed: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            engine.run()
+        except BaseException as error:
+            failed.append(error)
+            logging.getLogger("hipq").exception("the engine of %s failed: no job runs any more", app)
+
+    thread = threading.Thread(target=run, name="hipq-engine", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        engine.stop()
+        thread.join()
+        if not engine.torn:
+            engine.executor.close()
+        if failed:
+            raise failed[0]
+
+
+@contextmanager
+def _stopped_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """SIGINT and SIGTERM stop the engine while it runs in the main thread: once gently, twice at once."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = each_meant(stop)
+    before = {number: signal.signal(number, heard) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,81 @@
+"""`app.streams`: the streams on which answers come as messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, TypedDict
+
+from hipq.errors import Invalid, shown
+from hipq.job_type import JobType
+
+if TYPE_CHECKING:
+    from hipq.answers.listening import Listener
+    from hipq.answers.reading import Read
+    from hipq.app import Hipq
+
+
+class Reading(TypedDict, total=False):
+    """Where a message has the parts of an answer: each a function of the message, or a field of its JSON like
+    "order.id"."""
+
+    key: Read | str | None
+    """The job's key; without it, the header `hipq-key`, or the message's own key."""
+    error: Read | str | None
+    """Whether the work failed."""
+    answer_id: Read | str | None
+    """What tells this answer from others."""
+    data: Read | str | None
+    """What the answer is; without it, the message's JSON."""
+
+
+class Streams:
+    """The streams that an instance listens to."""
+
+    def __init__(self, app: Hipq) -> None:
+        self._app = app
+        self._listeners: dict[tuple[str, str], Callable[[], Listener]] = {}
+
+    def add(self, url: str, to: tuple[str, str] | JobType, reading: Reading) -> None:
+        """Listen to one more stream from now on; see `Hipq.listen`."""
+        from hipq.answers.listening import Listener  # most programs listen to nothing
+        from hipq.answers.reading import Reader
+        from hipq.transports import address, check
+
+        app = self._app
+        queue, job_type = (to.queue.name, to.name) if isinstance(to, JobType) else _pair(to)
+        reader = Reader(app.find_queue(queue), job_type, **reading)
+        where = address(url)
+        check(where)
+        name = f"{queue}.{job_type}"
+        if (name, where.identity) in self._listeners:
+            raise Invalid(f"{name} {where.identity} is listened to already")
+        others = [other for other, identity in self._listeners if identity == where.identity]
+        if others and ("group" in where.options or where.scheme in ("sqs", "amqp", "amqps")):
+            raise Invalid(f"{where.identity} is listened to for {others[0]}: {name} would take some of its answers")
+        self._listeners[name, where.identity] = lambda: Listener(
+            app.name, name, where, reader, app.store, lambda: app.answers, app.events
+        )
+
+    def listeners(self, queues: Sequence[str] | None = None) -> list[Listener]:
+        """A listener for each stream with answers to jobs of these queues, or of all queues."""
+        every = [make() for make in self._listeners.values()]
+        return [one for one in every if queues is None or one.queue in queues]
+
+    @contextmanager
+    def listening(self, queues: Sequence[str] | None = None) -> Iterator[None]:
+        """Until the end of the block, answers that come as messages are kept."""
+        found = [] if self._app.is_elsewhere else self.listeners(queues)  # a test takes nobody's messages
+        if not found:
+            yield
+            return
+        from hipq.answers.listening import listening
+
+        with listening(found):
+            yield
+
+
+def _pair(to: tuple[str, str]) -> tuple[str, str]:
+    if not isinstance(to, (tuple, list)) or len(to) != 2 or not all(isinstance(one, str) for one in to):
+        raise Invalid(f'to must be a job type, or a queue and a job type like ("orders", "charge"), not {shown(to)}')
+    return to[0], to[1]
