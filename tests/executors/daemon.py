@@ -19,7 +19,7 @@ import msgspec
 
 from hipq.sandbox import ContextJob, ContextPool, ContextSettings, Handler, JobReport, languages
 from hipq.sandbox.bubblewrap import why_no_sandbox
-from hipq.sandbox.process_tree import usage
+from hipq.sandbox.process import usage
 
 HANG = {
     "python": "import os, time\nif not os.fork():\n os.setsid()\n os.execlp('sleep', 'sleep', payload)\ntime.sleep(99)",

@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from hipq.sandbox import ContextJob, ContextPool, http_network
+from hipq.sandbox import ContextJob, ContextPool, http
 from tests.executors.running import handler, pool, run
 
 
@@ -205,7 +205,7 @@ def test_a_name_is_resolved_once_and_the_address_that_was_checked_is_used(
         asked.append(host)
         return ["127.0.0.1"] if len(asked) == 1 else ["10.0.0.1"]
 
-    monkeypatch.setattr(http_network, "resolve", rebinding)
+    monkeypatch.setattr(http, "resolve", rebinding)
     with pool(http_allow=("127.0.0.1",)) as contexts:
         report = run(contexts, handler("http", url(server, "status/200", "shop.example"))).only
     assert report.status == 200
@@ -214,7 +214,7 @@ def test_a_name_is_resolved_once_and_the_address_that_was_checked_is_used(
 
 
 def test_a_name_with_one_address_that_is_refused_is_refused(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_network, "resolve", lambda *_: ["93.184.216.34", "127.0.0.1"])
+    monkeypatch.setattr(http, "resolve", lambda *_: ["93.184.216.34", "127.0.0.1"])
     with pool() as contexts:
         report = run(contexts, handler("http", url(server, "status/200", "shop.example"))).only
     assert (report.status, server.seen) == (403, [])
@@ -223,8 +223,8 @@ def test_a_name_with_one_address_that_is_refused_is_refused(server: Any, monkeyp
 def test_the_certificate_must_be_that_of_the_name_in_the_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file = certificate("shop.example", tmp_path)
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
-    monkeypatch.setattr(http_network, "resolve", lambda *_: ["127.0.0.1"])
-    http_network._secure.cache_clear()
+    monkeypatch.setattr(http, "resolve", lambda *_: ["127.0.0.1"])
+    http._secure.cache_clear()
     with ThreadingHTTPServer(("127.0.0.1", 0), Answering) as made:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(file)
@@ -235,7 +235,7 @@ def test_the_certificate_must_be_that_of_the_name_in_the_url(tmp_path: Path, mon
             with pool(http_allow=("127.0.0.1",)) as contexts:
                 good = run(contexts, handler("http", url(server, "status/200", "shop.example", "https"))).only
                 wrong = run(contexts, handler("http", url(server, "status/200", "bank.example", "https"))).only
-    http_network._secure.cache_clear()
+    http._secure.cache_clear()
     assert (good.status, wrong.status) == (200, 502)
     assert "certificate" in wrong.error
     assert names == ["shop.example", "bank.example"]

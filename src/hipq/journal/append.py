@@ -111,7 +111,13 @@ class Appender:
         failed: Exception | None = None
         while group:
             part: list[Entry] = []
-            error = self._tried(group, part)
+            error: Exception | None = None
+            try:
+                self._append(group, part)
+            except JournalError as wrong:
+                error = wrong
+            except Exception as wrong:  # whatever it is, nobody may wait for ever
+                error = self._tail.fail(f"the journal's thread failed: {wrong!r:.200}")
             self._tell(part, error, failed)
             failed = failed or error
         self._before = failed
@@ -138,47 +144,37 @@ class Appender:
             except JournalError:
                 pass  # tidying may fail
 
-    def _tried(self, group: deque[Entry], part: list[Entry]) -> Exception | None:
-        try:
-            self._append(group, part)
-        except JournalError as error:
-            return error
-        except Exception as error:  # whatever it is, nobody may wait for ever
-            return self._tail.fail(f"the journal's thread failed: {error!r:.200}")
-        return None
-
     def _append(self, group: deque[Entry], part: list[Entry]) -> None:
         """Move entries that fit into one segment, at least one, from `group` to `part`, and write them."""
         part.append(group.popleft())
-        tail = self._tail
+        tail, batch = self._tail, part[0].batch
         tail.check()
-        if part[0].batch:
-            tail.open()
-        records = [self._encoded(part[0], 0)]
-        if records[0] and not self._fits(len(records[0]), is_first=True):
+        if batch is None:
+            return
+        tail.open()
+        records = [self._encoded(batch, 0)]
+        # a batch that is larger than a segment gets one of its own
+        is_empty = tail.segment.length == tail.segment.start
+        if not is_empty and (tail.is_full or not self._fits(len(records[0]))):
             tail.begin()
-            records = [self._encoded(part[0], 0)]
-        size, jobs = len(records[0]), _jobs(part[0])
+            records = [self._encoded(batch, 0)]
+        size, jobs = len(records[0]), len(batch.payloads)
         while group:
-            record = self._encoded(group[0], size)
-            if record and (not size or not self._fits(size + len(record), is_first=False)):
-                break
+            if (batch := group[0].batch) is not None:
+                record = self._encoded(batch, size)
+                if not self._fits(size + len(record)):
+                    break
+                records.append(record)
+                size, jobs = size + len(record), jobs + len(batch.payloads)
             part.append(group.popleft())
-            records.append(record)
-            size, jobs = size + len(record), jobs + _jobs(part[-1])
-        if size:
-            tail.append(b"".join(records), jobs)
+        tail.append(b"".join(records), jobs)
 
-    def _encoded(self, entry: Entry, behind: int) -> bytes:
+    def _encoded(self, batch: Batch, behind: int) -> bytes:
         segment = self._tail.segment
-        return encode(entry.batch, segment.salt, segment.length + behind) if entry.batch else b""
+        return encode(batch, segment.salt, segment.length + behind)
 
-    def _fits(self, size: int, *, is_first: bool) -> bool:
-        """Whether the data fit into the segment. A batch that is larger than a segment gets one of its own."""
-        segment = self._tail.segment
-        if is_first and segment.length == segment.start:
-            return True
-        return segment.length + size <= self._segment_bytes and not (is_first and self._tail.is_full)
+    def _fits(self, size: int) -> bool:
+        return self._tail.segment.length + size <= self._segment_bytes
 
     def _tell(self, part: list[Entry], error: Exception | None, failed: Exception | None) -> None:
         with self._gather:
@@ -191,7 +187,3 @@ class Appender:
                 entry.done(type(news)(str(news)) if news else None)
             except Exception:
                 _log.exception("what was to be told of a batch in the journal failed")
-
-
-def _jobs(entry: Entry) -> int:
-    return len(entry.batch.payloads) if entry.batch else 0

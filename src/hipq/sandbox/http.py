@@ -1,26 +1,31 @@
-"""Handlers that are a URL: the payload is posted there, the reply's status is the job's status, its body the data."""
+"""Handlers that are a URL: the payload is posted there, the reply's status is the job's status, its body the data.
+
+Connections reach only allowed hosts: a name is resolved once, all its addresses are checked, one is used.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from email.utils import parsedate_to_datetime
-from functools import partial
-from typing import TYPE_CHECKING, Final
+from functools import lru_cache, partial
+from typing import Final
 
-from hipq.errors import CannotRun, Invalid
-from hipq.sandbox.addresses import Allowed
+import httpcore2
+
+from hipq.errors import Invalid
+from hipq.in_thread import in_thread
+from hipq.sandbox.addresses import Allowed, resolve
 from hipq.sandbox.begun import UNWANTED, BegunJobs
 from hipq.sandbox.handler import MOST_DATA, ContextJob, Handler, JobReport, OnEnd, OnStart, parsed
 from hipq.sandbox.output import escaped
-from hipq.sandbox.settings import ContextSettings
 from hipq.sandbox.statuses import ERROR, KILLED, TIMED_OUT, TOO_LARGE, checked
 
-if TYPE_CHECKING:
-    from hipq.sandbox.http_network import Pool
-
+Pool = httpcore2.AsyncConnectionPool
 REFUSED: Final = 403
 """The status of a URL that must not be reached: another try would not help."""
 UNREACHED: Final = 502
@@ -29,68 +34,54 @@ AGAIN: Final = 129
 """The status of a job whose service said 429: it runs again, because it is not at fault."""
 _LONGEST: Final = 86_400.0
 """The longest Retry-After that is believed, in seconds."""
-_MISSING: Final = "http handlers need httpx2: pip install 'hipq[daemon]'"
+_FAULTS: Final = (
+    httpcore2.TimeoutException, httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.UnsupportedProtocol, OSError,
+    UnicodeError,
+)  # fmt: skip
+"""The errors that an exchange may raise, beside hipq's own refusals."""
 
 
-class HttpRunner:
-    """Runs HTTP handlers, for any number of threads. Each batch has its own connections, so that tenants share
-    nothing."""
+async def run_posts(
+    handler: Handler,
+    tasks: Sequence[ContextJob],
+    started: OnStart,
+    ended: OnEnd,
+    jobs: BegunJobs,
+    allowed: Allowed,
+    together: int,
+) -> list[ContextJob]:
+    """As Context.run, but with several tasks under way at the same time, and connections of its own, so that tenants
+    share nothing."""
+    waiting, left = deque(tasks), list[ContextJob]()
+    soon = asyncio.get_running_loop().call_soon_threadsafe
+    pool = Pool(
+        _secure(), max_connections=together, max_keepalive_connections=together, network_backend=_Network(allowed)
+    )
+    async with pool as connections, asyncio.TaskGroup() as group:
 
-    def __init__(self, settings: ContextSettings, jobs: BegunJobs) -> None:
-        self._jobs = jobs
-        self._together = max(settings.http_together, 1)
-        self._allowed = Allowed(settings.http_allow)
+        async def work() -> None:
+            while waiting:
+                task = waiting.popleft()
+                posting = group.create_task(_post(connections, handler, task))
+                if not jobs.begin(task.name, partial(soon, posting.cancel)):
+                    posting.cancel()
+                    left.append(task)
+                    continue
+                since = time.monotonic()
+                started(task)
+                await asyncio.wait([posting])
+                jobs.end(task.name)
+                killed = JobReport(task.id, KILLED, error=UNWANTED)
+                report = killed if posting.cancelled() else posting.result()
+                report.seconds = time.monotonic() - since
+                ended(report)
 
-    def refuses(self) -> str:
-        try:
-            import httpcore2  # noqa: F401
-        except ImportError:
-            return _MISSING
-        return ""
-
-    def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
-        """As Context.run, but with several tasks under way at the same time. The callbacks are called in this
-        thread."""
-        if why := self.refuses():
-            raise CannotRun(why)
-        with asyncio.Runner() as runner:
-            runner.get_loop()  # OSError if there is no descriptor left for a loop
-            return runner.run(self._all(handler, deque(tasks), started, ended))
-
-    async def _all(
-        self, handler: Handler, waiting: deque[ContextJob], started: OnStart, ended: OnEnd
-    ) -> list[ContextJob]:
-        from hipq.sandbox.http_network import pool
-
-        left: list[ContextJob] = []
-        soon = asyncio.get_running_loop().call_soon_threadsafe
-        async with pool(self._allowed, self._together) as connections, asyncio.TaskGroup() as group:
-
-            async def work() -> None:
-                while waiting:
-                    task = waiting.popleft()
-                    posting = group.create_task(_post(connections, handler, task))
-                    if not self._jobs.begin(task.name, partial(soon, posting.cancel)):
-                        posting.cancel()
-                        left.append(task)
-                        continue
-                    since = time.monotonic()
-                    started(task)
-                    await asyncio.wait([posting])
-                    self._jobs.end(task.name)
-                    killed = JobReport(task.id, KILLED, error=UNWANTED)
-                    report = killed if posting.cancelled() else posting.result()
-                    report.seconds = time.monotonic() - since
-                    ended(report)
-
-            for _ in range(min(self._together, len(waiting))):
-                group.create_task(work())
-        return left
+        for _ in range(min(together, len(waiting))):
+            group.create_task(work())
+    return left
 
 
 async def _post(connections: Pool, handler: Handler, task: ContextJob) -> JobReport:
-    from hipq.sandbox.http_network import FAULTS, why
-
     report = JobReport(task.id, ERROR)
     try:
         parsed(handler.body)
@@ -100,15 +91,17 @@ async def _post(connections: Pool, handler: Handler, task: ContextJob) -> JobRep
         report.status, report.error = TIMED_OUT, f"no complete answer within {task.seconds:g} s"
     except Invalid as error:
         report.status, report.error = REFUSED, str(error)
-    except FAULTS as error:
-        report.status, report.error = UNREACHED, why(error)
+    except _FAULTS as error:
+        report.status, report.error = UNREACHED, _why(error)
     except Exception as error:  # the library failed: one bad reply must not end the batch
         report.status, report.error = UNREACHED, f"it could not be posted ({type(error).__name__})"
     report.error = escaped(report.error[:1000])
     return report
 
 
-async def _exchange(connections: Pool, handler: Handler, task: ContextJob, report: JobReport) -> None:
+async def _exchange(
+    connections: httpcore2.AsyncConnectionPool, handler: Handler, task: ContextJob, report: JobReport
+) -> None:
     headers: dict[bytes | str, bytes | str] = {
         "Host": parsed(handler.body).netloc,
         "User-Agent": "hipq",
@@ -150,3 +143,64 @@ def _retry_after(headers: Sequence[tuple[bytes, bytes]]) -> float:
 
 def _printable(text: str) -> str:
     return "".join(letter if " " < letter < "\x7f" else "?" for letter in text)[:500]
+
+
+# -- connections ----------------------------------------------------------------------------------------------------
+class _Network(httpcore2.AnyIOBackend):
+    def __init__(self, allowed: Allowed) -> None:
+        self._allowed = allowed
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        addresses = self._allowed.pick(host, await in_thread(lambda: resolve(host, port)))
+        for address in addresses[:-1]:
+            try:
+                return await super().connect_tcp(address, port, timeout, local_address, socket_options)
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                continue
+        return await super().connect_tcp(addresses[-1], port, timeout, local_address, socket_options)
+
+    async def connect_unix_socket(
+        self,
+        path: str,
+        timeout: float | None = None,  # noqa: ARG002
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,  # noqa: ARG002
+    ) -> httpcore2.AsyncNetworkStream:
+        raise Invalid(f"{path!r} is no host")
+
+
+@lru_cache(maxsize=1)
+def _secure() -> ssl.SSLContext:
+    """The TLS settings, made once because reading all certificates takes longer than a request."""
+    return ssl.create_default_context()
+
+
+def _why(error: BaseException) -> str:
+    """The error in words."""
+    cause = error
+    while cause.__cause__ or cause.__context__:
+        cause = cause.__cause__ or cause.__context__ or cause
+        if isinstance(cause, ssl.SSLError | OSError):
+            break
+    match cause:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not accepted ({cause.verify_message})"
+        case ssl.SSLError():
+            return "a secure connection failed"
+        case socket.gaierror():
+            return f"its name is not found ({cause.strerror})"
+        case ConnectionRefusedError():
+            return "nobody listens there (connection refused)"
+        case UnicodeError():
+            return "its name is no host name"
+    match error:
+        case httpcore2.ProtocolError():
+            return "what it answered is not HTTP, or it hung up in the middle"
+        case _:
+            return f"the connection broke ({type(cause).__name__})"

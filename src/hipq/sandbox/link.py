@@ -7,6 +7,7 @@ import os
 import select
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Final, NoReturn
 
 import msgspec
@@ -63,11 +64,9 @@ class Link:
     def __init__(self, process: Process, settings: ContextSettings) -> None:
         self._process, self._settings = process, settings
         self._streams = {process.stdout: 0, process.stderr: 1}
-        self._poll, self._output_poll = select.poll(), select.poll()
+        self._poll = select.poll()
         for number in (process.answers, process.handle, *self._streams):
             self._poll.register(number, select.POLLIN)
-        for number in self._streams:
-            self._output_poll.register(number, select.POLLIN)
         self._inbox = bytearray()
         self._reply: ContextReply | None = None
         """The beginning of a reply whose data have not arrived whole."""
@@ -165,36 +164,35 @@ class Link:
         self._forget(number)
 
     def _forget(self, number: int) -> None:
-        try:
+        with suppress(KeyError):
             self._poll.unregister(number)
-        except KeyError:
-            pass
 
     def _hang_up(self, why: str) -> None:
         """Close the channel: the process has only to end now."""
         self._hung_up = self._hung_up or why
         self._end = min(self._end, time.monotonic() + _LAST_WORDS)
 
-    def _read(self, number: int, output: Output) -> None:
-        block = os.read(number, _BLOCK)
+    def _read(self, number: int, output: Output) -> bool:
+        """Read a block of output; returns whether there was one."""
+        try:
+            block = os.read(number, _BLOCK)
+        except BlockingIOError:
+            return False
         if not block:
             self._poll.unregister(number)
-            self._output_poll.unregister(number)
             del self._streams[number]
             self.mute = True
-            return
+            return False
         output.feed(self._streams[number], block)
         if output.bytes > self._settings.output:
             self._fail(KILLED, f"it printed more than {self._settings.output:,} bytes")
+        return True
 
     def _drain(self, output: Output) -> None:
         """Read the output that was printed before the reply: it is in the pipes by now."""
-        while True:
-            ready = [number for number, _ in self._output_poll.poll(0)] if self._streams else []
-            if not ready:
-                return
-            for number in ready:
-                self._read(number, output)
+        for number in list(self._streams):
+            while self._read(number, output):
+                pass
 
     def _receive(self) -> bool:
         try:

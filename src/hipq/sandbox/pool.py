@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Sequence
+from importlib.util import find_spec
 
-from hipq.errors import NoRoomToRun
+from hipq.errors import CannotRun, NoRoomToRun
+from hipq.sandbox.addresses import Allowed
 from hipq.sandbox.begun import BegunJobs
 from hipq.sandbox.bubblewrap import why_no_sandbox
 from hipq.sandbox.context import Context
 from hipq.sandbox.handler import ContextJob, Handler, OnEnd, OnStart
-from hipq.sandbox.http import HttpRunner
 from hipq.sandbox.interpreters import languages
 from hipq.sandbox.leftovers import sweep
 from hipq.sandbox.settings import ContextSettings
@@ -31,7 +33,7 @@ class ContextPool:
         sweep()
         self._spawner = Spawner()
         self._jobs = BegunJobs()
-        self._http = HttpRunner(settings, self._jobs)
+        self._allowed = Allowed(settings.http_allow)
         self._changed = threading.Condition()
         """Guards the fields below; never held while a context runs, starts or ends."""
         self._idle: list[tuple[float, Home, Context]] = []
@@ -46,18 +48,15 @@ class ContextPool:
     def refuses(self, lang: str) -> str:
         """One sentence on why handlers in this language cannot run here; empty if they can."""
         if lang == "http":
-            return self._http.refuses()
+            return "" if find_spec("httpcore2") else "http handlers need httpx2: pip install 'hipq[daemon]'"
         if lang not in languages(self._settings):
             return f"handlers in {lang} need its interpreter, which is not installed here"
         return "" if self._settings.trust else why_no_sandbox()
 
     def idle(self) -> dict[Home, int]:
         """The number of idle contexts, by tenant, language and engine id."""
-        found: dict[Home, int] = {}
         with self._changed:
-            for _, home, _ in self._idle:
-                found[home] = found.get(home, 0) + 1
-        return found
+            return Counter(home for _, home, _ in self._idle)
 
     def warm(self) -> set[tuple[str, str]]:
         """The tenants and job types whose handlers are loaded in an idle context: a hint for the scheduler."""
@@ -67,7 +66,7 @@ class ContextPool:
     def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
         """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can
         be none now."""
-        run = self._http.run if handler.lang == "http" else self._in_contexts
+        run = self._over_http if handler.lang == "http" else self._in_contexts
         names = [task.name for task in tasks]
         self._jobs.add(names)
         try:
@@ -79,6 +78,20 @@ class ContextPool:
             raise NoRoomToRun(f"no context can be started now: {error.strerror}") from None
         finally:
             self._jobs.remove(names)
+
+    def _over_http(
+        self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd
+    ) -> list[ContextJob]:
+        if why := self.refuses("http"):
+            raise CannotRun(why)
+        import asyncio
+
+        from hipq.sandbox.http import run_posts  # costs an import that most daemons can do without
+
+        together = max(self._settings.http_together, 1)
+        with asyncio.Runner() as runner:
+            runner.get_loop()  # OSError if there is no descriptor left for a loop
+            return runner.run(run_posts(handler, tasks, started, ended, self._jobs, self._allowed, together))
 
     def _in_contexts(
         self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd

@@ -8,9 +8,7 @@ const fs = require('fs');
 const vm = require('vm');
 const { createRequire } = require('module');
 
-const ASKS = 3;
-const PAYLOADS = 4;
-const ANSWERS = 5;
+const [ASKS, PAYLOADS, ANSWERS] = [3, 4, 5];
 const MOST_DATA = 16 << 20;
 const MOST_ERROR = 4000;
 const handlers = new Map();
@@ -138,19 +136,17 @@ function write(bytes) {
 }
 
 // Which pipes standard output and error are: a handler may close them, and something else may get their numbers.
-const outputs = () => [1, 2].map((number) => fs.fstatSync(number).ino).join();
-
-function sameOutputs() {
+function outputs() {
   try {
-    return outputs() === ownOutputs;
+    return [1, 2].map((number) => fs.fstatSync(number).ino).join();
   } catch (_) {
-    return false;
+    return '';
   }
 }
 
 // To the daemon. What was printed must be on its way before.
 function say(kind, status = 200, data = Buffer.alloc(0), error = '', retire = false) {
-  const line = Buffer.from(stringify({ kind, status, size: data.length, error, retire: retire || !sameOutputs() }) + '\n');
+  const line = Buffer.from(stringify({ kind, status, size: data.length, error, retire: retire || outputs() !== ownOutputs }) + '\n');
   write(data.length ? Buffer.concat([line, data]) : line);
 }
 

@@ -13,11 +13,11 @@ const MOST_ERROR = 4000;
 final class Handler
 {
     public string $type;
-    public array $scope = [];
     /** What before and beforeEach define: the body has them as variables of its own. */
-    private ?\Closure $body;
-    private ?\Closure $beforeEach;
-    private ?\Closure $afterEach;
+    public array $scope = [];
+    public ?\Closure $body;
+    public ?\Closure $beforeEach;
+    public ?\Closure $afterEach;
 
     public function __construct(array $told)
     {
@@ -28,28 +28,12 @@ final class Handler
         $this->gather(compiled($told['before'], ''));
     }
 
-    private function gather(?\Closure $part): void
+    public function gather(?\Closure $part): void
     {
         if ($part !== null) {
             collecting(true);
             $part($this->scope);
         }
-    }
-
-    public function before(): void
-    {
-        $this->gather($this->beforeEach);
-    }
-
-    public function after(): void
-    {
-        $this->gather($this->afterEach);
-    }
-
-    public function job(string $payload, object $job): mixed
-    {
-        collecting(false);
-        return ($this->body)($payload, $job, $this->scope);
     }
 }
 
@@ -75,30 +59,22 @@ function collecting(?bool $now = null): bool
 
 function keep(array &$scope, array $variables): void
 {
-    if (!collecting()) {
-        return;
-    }
     unset($variables['hipq_scope']);
-    foreach ($variables as $name => $value) {
+    foreach (collecting() ? $variables : [] as $name => $value) {
         $scope[$name] = $value;
     }
 }
 
 function encoded(mixed $data): string
 {
-    if ($data === null) {
-        return '';
+    if ($data === null || is_string($data)) {
+        return (string) $data;
     }
-    return is_string($data)
-        ? $data
-        : json_encode($data, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION);
+    return json_encode($data, JSON_THROW_ON_ERROR | JSON_UNESCAPED_UNICODE | JSON_UNESCAPED_SLASHES | JSON_PRESERVE_ZERO_FRACTION);
 }
 
 function understood(mixed $result): array
 {
-    if ($result === null) {
-        return [200, ''];
-    }
     if (is_int($result)) {
         return [$result, ''];
     }
@@ -174,7 +150,8 @@ function run_job(Handler $handler, array $told): void
     $payload = substr(read($told['size'] + 1), 0, -1);
     write("{\"kind\":\"begun\"}\n");
     $job = (object) ['id' => $told['id'], 'type' => $handler->type, 'attempt' => $told['attempt']];
-    say('done', ...attempted(fn () => $handler->job($payload, $job)));
+    collecting(false);
+    say('done', ...attempted(fn () => ($handler->body)($payload, $job, $handler->scope)));
 }
 
 /** exit() and fatal errors end the context: the last chance to say which it was. */
@@ -222,15 +199,14 @@ function main(string $folder): void
                 unset($handlers[$number]);
                 break;
             case 'load':
-                $done = attempted(function () use (&$handlers, $number, $told) {
+                say('done', ...attempted(function () use (&$handlers, $number, $told) {
                     $handlers[$number] = new Handler($told);
-                });
-                say('done', ...$done);
+                }));
                 break;
             default:
                 $handler = $handlers[$number];
-                $begin = $told['do'] === 'begin';
-                say('done', ...attempted(fn () => $begin ? $handler->before() : $handler->after()));
+                $part = $told['do'] === 'begin' ? $handler->beforeEach : $handler->afterEach;
+                say('done', ...attempted(fn () => $handler->gather($part)));
         }
     }
 }

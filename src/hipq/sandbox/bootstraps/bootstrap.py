@@ -45,48 +45,43 @@ class Handler:
         self.after_each = self._compile(message["afterEach"], "afterEach")
         self.run(self._compile(message["before"], "before"))
 
-    def _file(self, part: str, source: str) -> str:
-        """A file name under which tracebacks find the source."""
+    def _parse(self, source: str, part: str) -> tuple[ast.Module, str]:
+        """The syntax tree, and a file name under which tracebacks find the source."""
         import linecache
 
         name = f"<{self.type} {part}>"
         linecache.cache[name] = (len(source), None, source.splitlines(True), name)
-        return name
-
-    def _parse(self, source: str, part: str) -> ast.Module:
         try:
-            return ast.parse(source, self._file(part, source))
+            return ast.parse(source, name), name
         except IndentationError:
             import textwrap
 
-            return ast.parse(textwrap.dedent(source), self._file(part, source))
+            return ast.parse(textwrap.dedent(source), name), name
 
     def _compile(self, source: str, part: str) -> types.CodeType | None:
         if not source.strip():
             return None
-        code: types.CodeType = compile(
-            self._parse(source, part), self._file(part, source), "exec", flags=TOP_LEVEL_AWAIT
-        )
+        code: types.CodeType = compile(*self._parse(source, part), "exec", flags=TOP_LEVEL_AWAIT)
         return code
 
     def _compile_body(self, source: str) -> Callable[[Any, Job], Any]:
         """`def handle(payload, job)`, or `async def` if it cannot be the former. Built as a syntax tree: indenting
         the text would change its strings."""
-        body = self._parse(source, "body").body
+        parsed, name = self._parse(source, "body")
         try:
-            return self._function("def", body, source)
+            return self._function("def", parsed.body, name)
         except SyntaxError as wrong:
             try:
-                return self._function("async def", body, source)
+                return self._function("async def", parsed.body, name)
             except SyntaxError:
                 raise wrong from None
 
-    def _function(self, head: str, body: list[ast.stmt], source: str) -> Callable[[Any, Job], Any]:
+    def _function(self, head: str, body: list[ast.stmt], name: str) -> Callable[[Any, Job], Any]:
         tree = ast.parse(f"{head} handle(payload, job): pass")
         (function,) = tree.body
         assert isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef))
         function.body = body or function.body
-        exec(compile(tree, self._file("body", source), "exec"), self.scope)
+        exec(compile(tree, name, "exec"), self.scope)
         made: Callable[[Any, Job], Any] = self.scope.pop("handle")
         return made
 
@@ -95,24 +90,20 @@ class Handler:
             finish(eval(code, self.scope))
 
 
+_loop: Any = None
+
+
 def finish(result: Any) -> Any:
-    """Wait for the result if it is awaitable."""
+    """Wait for the result if it is a coroutine's."""
+    global _loop
     if not isinstance(result, types.CoroutineType):
         return result
-    return loop().run_until_complete(result)
-
-
-def loop() -> Any:
-    global _loop
     if _loop is None or _loop.is_closed():
         import asyncio
 
         _loop = asyncio.new_event_loop()
         asyncio.set_event_loop(_loop)
-    return _loop
-
-
-_loop: Any = None
+    return _loop.run_until_complete(result)
 
 
 def encoded(data: Any) -> bytes:
@@ -147,11 +138,9 @@ def small(status: int) -> int:
 
 def exit_status(code: Any) -> tuple[int, str]:
     """The status for sys.exit() in a handler, which ends the job and not the context."""
-    if code is None:
-        code = 0
-    if not is_whole(code):
+    if code is not None and not is_whole(code):
         return 501, str(code)[:MOST_ERROR]
-    code &= 255
+    code = (code or 0) & 255
     if code == 0:
         return 200, ""
     return {65: 465, 75: 175}.get(code, 500 + min(code, 99)), f"it exited with status {code}"
@@ -185,31 +174,6 @@ def described(error: BaseException) -> str:
     return text[:MOST_ERROR]
 
 
-def read(descriptor: int, size: int) -> bytes:
-    found = bytearray()
-    while len(found) < size:
-        more = os.read(descriptor, min(size - len(found), 1 << 20))
-        if not more:
-            os._exit(0)  # the daemon is gone
-        found += more
-    return bytes(found)
-
-
-_received = bytearray()
-
-
-def read_line() -> dict[str, Any]:
-    while b"\n" not in _received:
-        more = os.read(ASKS, 1 << 16)
-        if not more:
-            os._exit(0)
-        _received.extend(more)
-    line, _, rest = _received.partition(b"\n")
-    _received[:] = rest
-    message: dict[str, Any] = json.loads(line)
-    return message
-
-
 def outputs() -> list[int]:
     """The pipes of standard output and error: a handler may close them, and other files get their numbers."""
     try:
@@ -237,20 +201,14 @@ def say(kind: str, status: int = 200, data: bytes = b"", error: str = "", retire
         rest = rest[os.write(ANSWERS, rest) :]
 
 
-def run_job(handlers: dict[int, Handler], message: dict[str, Any]) -> None:
-    raw = read(PAYLOADS, message["size"] + 1)[:-1]
-    say_begun()
-    handler = handlers[message["handler"]]
+def run_job(handler: Handler, raw: bytes, message: dict[str, Any]) -> None:
+    os.write(ANSWERS, b'{"kind":"begun"}\n')
     try:
         payload: str | bytes = raw.decode()
     except UnicodeDecodeError:
         payload = raw
     status, data, error = attempted(handler.function, payload, Job(message["id"], handler.type, message["attempt"]))
     say("done", status, data, error)
-
-
-def say_begun() -> None:
-    os.write(ANSWERS, b'{"kind":"begun"}\n')
 
 
 def load(handlers: dict[int, Handler], message: dict[str, Any]) -> None:
@@ -270,12 +228,16 @@ def main() -> None:
         stream.reconfigure(encoding="utf-8", errors="backslashreplace", line_buffering=True)  # type: ignore[union-attr]
     sys.path[:] = [path for path in sys.path if path]
     handlers: dict[int, Handler] = {}
+    asks, payloads = os.fdopen(ASKS, "rb", closefd=False), os.fdopen(PAYLOADS, "rb", closefd=False)
     say("hello")
-    while True:
-        message = read_line()
+    for line in asks:
+        message = json.loads(line)
         do = message["do"]
         if do == "job":
-            run_job(handlers, message)
+            raw = payloads.read(message["size"] + 1)
+            if len(raw) <= message["size"]:
+                break
+            run_job(handlers[message["handler"]], raw[:-1], message)
         elif do == "load":
             load(handlers, message)
         elif do == "forget":
@@ -284,6 +246,7 @@ def main() -> None:
             handler = handlers[message["handler"]]
             status, _, error = attempted(handler.run, handler.before_each if do == "begin" else handler.after_each)
             say("done", status, b"", error)
+    os._exit(0)  # the daemon is gone
 
 
 main()
