@@ -1,4 +1,4 @@
-"""What comes in one round of the event loop is one batch for each tenant and type; everybody hears of their own."""
+"""What comes in one round of the event loop is one batch for each tenant, type and options; each hears of its own."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Rig:
         self.gathered = Gathered(Written(self.journal), self.ids, lambda: 1_782_000_000_000_000)
         self.heard: Heard = {}
 
-    def put(self, name: str, jobtype: str, *payloads: bytes, tenant: str = "acme") -> None:
-        self.gathered.put(tenant, jobtype, payloads, sum(map(len, payloads)), self.hears(name))
+    def put(self, name: str, jobtype: str, *payloads: bytes, tenant: str = "acme", options: str = "{}") -> None:
+        self.gathered.put(tenant, jobtype, payloads, options, sum(map(len, payloads)), self.hears(name))
 
     def hears(self, name: str) -> Callable[[int | Exception], None]:
         def done(what: int | Exception) -> None:
@@ -61,22 +61,24 @@ def rig(tmp_path: Path) -> Iterator[Rig]:
     found.store.close()
 
 
-def test_one_batch_for_a_tenant_and_type_and_ids_in_order(rig: Rig) -> None:
+def test_one_batch_for_a_tenant_type_and_options_and_ids_in_order(rig: Rig) -> None:
     async def come() -> None:
         rig.put("a", "resize", b"1", b"2")
         rig.put("b", "shout", b"x")
         rig.put("c", "resize", b"3\n3")
         rig.put("d", "resize", b"y", tenant="bob")
         rig.put("e", "resize", b"4")
+        rig.put("f", "resize", b"5", options='{"priority":7}')
         assert not rig.heard, "nobody hears anything before it is on disk"
-        await rig.all_heard(5)
+        await rig.all_heard(6)
 
     asyncio.run(come())
-    first, shout, bobs = rig.batches()
+    first, shout, bobs, urgent = rig.batches()
     assert (first.tenant, first.jobtype, first.payloads) == ("acme", "resize", (b"1", b"2", b"3\n3", b"4"))
-    assert (shout.jobtype, bobs.tenant) == ("shout", "bob")
+    assert (shout.jobtype, bobs.tenant, urgent.options) == ("shout", "bob", '{"priority":7}')
     assert rig.heard == {
         "a": first.first, "c": first.first + 2, "e": first.first + 3, "b": shout.first, "d": bobs.first,
+        "f": urgent.first,
     }  # fmt: skip
     assert rig.journal.syncs <= 3
 
@@ -135,7 +137,7 @@ def test_one_who_cannot_be_told_is_nobody_elses_trouble(rig: Rig, caplog: pytest
         raise RuntimeError("gone")
 
     async def come() -> None:
-        rig.gathered.put("acme", "resize", [b"1"], 1, fails)
+        rig.gathered.put("acme", "resize", [b"1"], "{}", 1, fails)
         rig.put("b", "resize", b"2")
         await rig.all_heard(1)
 

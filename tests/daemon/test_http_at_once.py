@@ -14,7 +14,7 @@ import pytest
 import uvicorn
 
 from hipq.daemon.http import fast_protocol
-from hipq.daemon.http.fast_add import Head
+from hipq.daemon.http.add import Head
 from hipq.daemon.http.fast_protocol import AtOnceProtocol
 from hipq.daemon.http.reply import Reply, sentence
 from hipq.daemon.tenancy.tenants import Known
@@ -39,7 +39,7 @@ class Taking:
             return None
         return Head("acme", said.get(b"x-type", b"").decode(), "", Known({}, {}))
 
-    def add(self, head: Head, body: bytes, reply: Callable[[Reply], None]) -> bool:
+    def take(self, head: Head, body: bytes, reply: Callable[[Reply], None]) -> bool:
         if self.takes:
             self.bodies.append(body)
             self.types.append(head.jobtype)
@@ -51,7 +51,7 @@ class Taking:
 
 class App:
     def __init__(self) -> None:
-        self.at_once = Taking()
+        self.adding = Taking()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["path"] == "/early":  # it does not wait for the body
@@ -124,12 +124,12 @@ def test_a_request_that_came_whole_is_taken_and_its_head_is_read_once(server: Se
             found = link.recv(65536)
             assert parsed(found) == [(200, {"path": "at once", "size": len(body)})]
             assert b"\r\ndate: " in found
-        assert server.app.at_once.heads == 1
+        assert server.app.adding.heads == 1
         link.sendall(post(b"i", "/now", "X-Type: b"))
         assert parsed(link.recv(65536)) == [(200, {"path": "at once", "size": 1})]
-    assert server.app.at_once.heads == 2
-    assert server.app.at_once.bodies == [*bodies, b"i"]
-    assert server.app.at_once.types == ["a"] * 5 + ["b"]
+    assert server.app.adding.heads == 2
+    assert server.app.adding.bodies == [*bodies, b"i"]
+    assert server.app.adding.types == ["a"] * 5 + ["b"]
 
 
 def test_a_head_is_not_taken_for_that_of_a_request_behind_it(server: Server) -> None:
@@ -142,12 +142,12 @@ def test_a_head_is_not_taken_for_that_of_a_request_behind_it(server: Server) -> 
         for text in (first, second, post(b"0", "/usual"), first):
             link.sendall(text)
             assert parsed(link.recv(65536))
-    assert server.app.at_once.types == ["a", "b", "a"], "that behind another went the usual way"
+    assert server.app.adding.types == ["a", "b", "a"], "that behind another went the usual way"
 
 
 def test_replies_are_in_order_however_requests_come_together(server: Server) -> None:
     """With and without heads that are remembered: the first round and the second."""
-    server.app.at_once.seconds = 0.1
+    server.app.adding.seconds = 0.1
     for _ in range(2):
         text = post(b"a") + post(b"bb", "/usual") + post(b"ccc") + post(b"dddd") + LAST
         assert server.said(text) == [
@@ -162,7 +162,7 @@ def test_a_request_may_come_in_pieces(server: Server) -> None:
         assert server.said(whole[:cut], whole[cut:], LAST) == [(*NOW, 6), THE_END], cut
         assert server.sizes(whole, whole[:cut], whole[cut:], LAST) == [6, 6, 0], cut  # a head that is known
         assert server.sizes(whole[:cut], whole[cut:] + whole, LAST) == [6, 6, 0], cut
-    assert set(server.app.at_once.bodies) == {b"abcdef"}
+    assert set(server.app.adding.bodies) == {b"abcdef"}
 
 
 def test_a_body_that_takes_its_time_goes_the_usual_way(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,7 +174,7 @@ def test_a_body_that_takes_its_time_goes_the_usual_way(server: Server, monkeypat
         time.sleep(2.0)  # longer than a head may take: a body may
         link.sendall(whole[-4:])
         assert parsed(link.recv(65536)) == [(200, {"path": "/now", "headers": 2, "size": 6})]
-    assert not server.app.at_once.bodies
+    assert not server.app.adding.bodies
 
 
 def test_who_goes_before_the_body_has_come_leaves_nothing_behind(server: Server) -> None:
@@ -183,7 +183,7 @@ def test_who_goes_before_the_body_has_come_leaves_nothing_behind(server: Server)
     time.sleep(0.03)
     link.close()
     assert server.said(post(b"abc"), LAST) == [(*NOW, 3), THE_END]
-    assert server.app.at_once.bodies == [b"abc"]
+    assert server.app.adding.bodies == [b"abc"]
 
 
 def test_a_head_with_other_line_ends_is_parsed_each_time(server: Server) -> None:
@@ -196,8 +196,8 @@ def test_a_head_with_other_line_ends_is_parsed_each_time(server: Server) -> None
             if found[0][0] == 400:
                 break  # a parser that is as strict as that will do
             assert found == [(200, {"path": "at once", "size": 8})]
-    assert set(server.app.at_once.bodies) <= {b"ab\r\n\r\ncd"}
-    assert server.app.at_once.heads == len(server.app.at_once.bodies)
+    assert set(server.app.adding.bodies) <= {b"ab\r\n\r\ncd"}
+    assert server.app.adding.heads == len(server.app.adding.bodies)
 
 
 KNOWN = post(b"abc")
@@ -230,12 +230,12 @@ def test_a_known_head_is_none_where_no_request_begins(
         if said[0] == 200:  # what follows is read as if nothing had been
             link.sendall(LAST)
             assert [told["path"] for _, told in parsed(until_closed(link))] == ["/last"]
-    assert server.app.at_once.bodies == [b"abc"]
+    assert server.app.adding.bodies == [b"abc"]
 
 
 def test_what_is_not_taken_goes_the_usual_way_and_is_whole(server: Server) -> None:
     assert server.said(post(b"abc"), LAST) == [(*NOW, 3), THE_END]
-    server.app.at_once.takes = False
+    server.app.adding.takes = False
     assert server.said(post(b"abc"), post(b"abc") + post(b"abcd") + LAST) == [
         (200, "/now", 3), (200, "/now", 3), (200, "/now", 4), THE_END,
     ]  # fmt: skip
@@ -253,11 +253,11 @@ def test_what_is_not_taken_goes_the_usual_way_and_is_whole(server: Server) -> No
 )
 def test_what_is_unusual_goes_the_usual_way(server: Server, text: bytes) -> None:
     assert server.said(text) == [(200, "/now", 3)]
-    assert not server.app.at_once.bodies
+    assert not server.app.adding.bodies
 
 
 def test_a_refusal_is_said_with_all_its_headers(server: Server) -> None:
-    server.app.at_once.status = 507
+    server.app.adding.status = 507
     with server.connect() as link:
         link.sendall(post(b"abc"))
         found = link.recv(65536)
@@ -269,7 +269,7 @@ def test_a_refusal_is_said_with_all_its_headers(server: Server) -> None:
 
 
 def test_who_has_gone_is_not_waited_for(server: Server) -> None:
-    server.app.at_once.seconds = 0.2
+    server.app.adding.seconds = 0.2
     link = server.connect()
     link.sendall(post(b"abc"))
     link.close()
@@ -277,11 +277,11 @@ def test_who_has_gone_is_not_waited_for(server: Server) -> None:
 
 
 def test_a_stopping_server_replies_first(server: Server) -> None:
-    server.app.at_once.seconds = 1.0
+    server.app.adding.seconds = 1.0
     with server.connect() as link:
         link.sendall(post(b"abc"))
         until = time.monotonic() + 60
-        while not server.app.at_once.bodies:
+        while not server.app.adding.bodies:
             assert time.monotonic() < until
             time.sleep(0.005)
         server.stop()
@@ -302,7 +302,7 @@ def test_rubbish_behind_a_request_ends_the_connection(server: Server) -> None:
 def test_who_sends_no_more_hears_what_is_still_to_come(
     server: Server, caplog: pytest.LogCaptureFixture, sent: bytes
 ) -> None:
-    server.app.at_once.seconds = 0.1
+    server.app.adding.seconds = 0.1
     with server.connect() as link:
         link.sendall(sent)
         link.shutdown(socket.SHUT_WR)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +21,7 @@ from hipq.daemon import ingest as module
 from hipq.daemon.http.feed import Feed
 from hipq.daemon.ids import BLOCK, FIRST, JournalIds
 from hipq.daemon.ingest import Ingest
-from hipq.daemon.jobs import Jobs, Options
+from hipq.daemon.jobs import Jobs
 from hipq.errors import JournalBehind, JournalRefused, StoreError, StoreRefused, StoreUnavailable
 from hipq.job.model import New, Row, numbered, sequence_of
 from hipq.job.states import READY, SCHEDULED
@@ -31,7 +30,7 @@ from hipq.journal.directory import synced
 from hipq.journal.quarantine import kept_refused
 from hipq.stores.filters import Filter
 from hipq.stores.values import JOURNALS
-from tests.daemon.working import refuse
+from tests.daemon.working import added, refuse
 from tests.engine.conftest import url
 from tests.engine.working import until
 from tests.journal.conftest import in_memory
@@ -113,7 +112,7 @@ class Part:
         self.stored += [job_id for job_id, _ in jobs]
 
     def add(self, *payloads: bytes, tenant: str = "acme", **options: Any) -> list[int]:
-        return asyncio.run(self.jobs.add(tenant, "work", payloads, Options(**options)))
+        return added(self.jobs, tenant, "work", payloads, **options)
 
     def drain(self) -> None:
         while self.journal.waiting_jobs:

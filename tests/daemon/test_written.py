@@ -51,8 +51,15 @@ def watched(monkeypatch: pytest.MonkeyPatch, seconds: float = 0.0) -> list[int]:
     return threads
 
 
+async def write(writing: Written, one: Batch) -> None:
+    """It is on disk when this returns."""
+    future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    writing.put(one, lambda error: future.set_exception(error) if error else future.set_result(None))
+    await future
+
+
 async def all_of(writing: Written, numbers: range, payload: bytes = b"x") -> None:
-    await asyncio.gather(*(writing.write(batch(n, payload)) for n in numbers))
+    await asyncio.gather(*(write(writing, batch(n, payload)) for n in numbers))
 
 
 def test_what_comes_in_one_round_is_one_sync(journal: Journal) -> None:
@@ -68,7 +75,7 @@ def test_it_is_on_disk_when_it_returns(journal: Journal, monkeypatch: pytest.Mon
         writing = Written(journal)
         for n in range(20):
             before = len(synced)
-            await writing.write(batch(n))
+            await write(writing, batch(n))
             assert len(synced) > before
 
     asyncio.run(one_by_one())
@@ -81,7 +88,7 @@ def test_a_slow_disk_does_not_hold_the_loop_up(journal: Journal, monkeypatch: py
     async def one_by_one() -> None:
         writing = Written(journal)
         for n in range(10):
-            await writing.write(batch(n))
+            await write(writing, batch(n))
 
     asyncio.run(one_by_one())
     assert threads[0] == threading.get_ident()
@@ -97,7 +104,7 @@ def test_a_disk_that_was_slow_is_tried_again(journal: Journal, monkeypatch: pyte
     async def until_it_is() -> None:
         writing = Written(journal)
         for n in range(5000):  # the journal's thread may be about to fall asleep when the time comes
-            await writing.write(batch(n))
+            await write(writing, batch(n))
             if threads.count(threading.get_ident()) == 2:
                 return
 
@@ -109,7 +116,7 @@ def test_a_disk_that_was_slow_is_tried_again(journal: Journal, monkeypatch: pyte
 
 def test_a_large_one_is_written_by_the_journals_thread(journal: Journal, monkeypatch: pytest.MonkeyPatch) -> None:
     threads = watched(monkeypatch)
-    asyncio.run(Written(journal).write(batch(0, b"x" * written.SMALL)))
+    asyncio.run(write(Written(journal), batch(0, b"x" * written.SMALL)))
     assert threading.get_ident() not in threads
 
 
@@ -119,9 +126,9 @@ def test_a_failed_sync_is_everybodys_and_for_good(journal: Journal, monkeypatch:
 
     async def tried() -> list[BaseException | None]:
         writing = Written(journal)
-        first = await asyncio.gather(*(writing.write(batch(n)) for n in range(3)), return_exceptions=True)
+        first = await asyncio.gather(*(write(writing, batch(n)) for n in range(3)), return_exceptions=True)
         monkeypatch.undo()
-        return [*first, *await asyncio.gather(writing.write(batch(9)), return_exceptions=True)]
+        return [*first, *await asyncio.gather(write(writing, batch(9)), return_exceptions=True)]
 
     monkeypatch.setattr(os, "fdatasync", broken)
     found = asyncio.run(tried())

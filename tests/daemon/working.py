@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ import psycopg
 
 from hipq.daemon.daemon import Daemon, Options
 from hipq.daemon.job_factory import Options as JobOptions
+from hipq.daemon.jobs import Jobs
 from hipq.job.model import Row
 from hipq.job.states import FINAL
 from hipq.sandbox import ContextSettings
@@ -52,7 +53,21 @@ def daemon(folder: Path, url: str = "", **options: Any) -> Iterator[Daemon]:
 
 def add(daemon: Daemon, jobtype: str, *payloads: bytes, tenant: str = "acme", **options: Any) -> list[int]:
     """As HTTP does it: acknowledged when this returns."""
-    return asyncio.run(daemon.jobs.add(tenant, jobtype, payloads or (b"",), JobOptions(**options)))
+    return added(daemon.jobs, tenant, jobtype, payloads or (b"",), **options)
+
+
+def added(jobs: Jobs, tenant: str, jobtype: str, payloads: Sequence[bytes], **options: Any) -> list[int]:
+    if options.get("key"):
+        return jobs.add_to_store(tenant, jobtype, payloads, JobOptions(**options))
+
+    async def written() -> list[int]:
+        heard: asyncio.Future[list[int] | Exception] = asyncio.get_running_loop().create_future()
+        jobs.put(tenant, jobtype, payloads, JobOptions(**options), heard.set_result)
+        if isinstance(ids := await heard, Exception):
+            raise ids
+        return ids
+
+    return asyncio.run(written())
 
 
 def python(daemon: Daemon, jobtype: str, body: str, tenant: str = "acme", **parts: Any) -> None:

@@ -214,6 +214,7 @@ class Daemon:
             self._log.close()
 
     def wrong_with(self, handler: Handler) -> str:
+        """Why this handler's code cannot be read by its language, with the line; "" if it can, or nobody knows."""
         return wrong_with(handler, self._options.contexts)
 
     def ready(self) -> Ready:
@@ -236,7 +237,7 @@ class Daemon:
         return "" if self._options.contexts.trust else why_no_sandbox()
 
     def health(self) -> str:
-        """One of `api_service.HEALTH`."""
+        """One of `ready.HEALTH`."""
         if self.failed or self.journal.broken:
             return "broken"
         if not self.journal.has_room:

@@ -1,4 +1,4 @@
-"""Plain jobs that come in one round of the event loop: those of one tenant and type are one batch of the journal.
+"""Jobs that come in one round of the event loop: those of one tenant, type and options are one batch of the journal.
 
 So what a batch costs, when it is written and when it is read, is paid once for all of them.
 """
@@ -25,7 +25,7 @@ _log = logging.getLogger("hipq")
 
 
 class _Group(NamedTuple):
-    """Of one tenant and type."""
+    """Jobs of one tenant, type and options."""
 
     payloads: list[bytes]
     waiting: list[tuple[int, Done]]
@@ -39,28 +39,28 @@ class Gathered:
         self._written = written
         self._ids = ids
         self._now = now
-        self._groups: dict[tuple[str, str], _Group] = {}
+        self._groups: dict[tuple[str, str, str], _Group] = {}
         self._size = 0
 
-    def put(self, tenant: str, jobtype: str, payloads: Sequence[bytes], size: int, done: Done) -> None:
+    def put(
+        self, tenant: str, jobtype: str, payloads: Sequence[bytes], options: str, size: int, done: Done
+    ) -> None:  # fmt: skip
         """`done` is called on this loop, when they are on disk or cannot be; never before this returns."""
         if self._size and self._size + size > SMALL:
             self._write()
         if not self._groups:
             asyncio.get_running_loop().call_soon(self._write)
-        group = self._groups.get((tenant, jobtype))
-        if group is None:
-            group = self._groups[tenant, jobtype] = _Group([], [])
+        group = self._groups.setdefault((tenant, jobtype, options), _Group([], []))
         group.payloads.extend(payloads)
         group.waiting.append((len(payloads), done))
         self._size += size
 
     def _write(self) -> None:
         groups, self._groups, self._size = self._groups, {}, 0
-        for (tenant, jobtype), group in groups.items():
+        for (tenant, jobtype, options), group in groups.items():
             try:
                 first = self._ids.take(tenant, len(group.payloads))
-                batch = Batch(tenant, jobtype, first, tuple(group.payloads), self._now())
+                batch = Batch(tenant, jobtype, first, tuple(group.payloads), self._now(), options)
                 self._written.put(batch, partial(_tell, group, first))
             except Exception as error:  # whatever it is, nobody may wait for ever
                 _tell(group, 0, error)

@@ -60,45 +60,35 @@ class Jobs:
         self._app = app
         self._queue = queue
         self._ids = ids
-        self._written = Written(journal)
-        self._gathered = Gathered(self._written, ids, self.now)
+        self._gathered = Gathered(Written(journal), ids, self.now)
         self._ahead = 0
         """Microseconds by which the store's clock is ahead of this machine's, as last seen."""
         self.events = feed
         self._run_seconds = run_seconds
 
     # -- adding -----------------------------------------------------------------------------------------------------
-    async def add(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> list[int]:
-        """On disk when this returns: in the journal or, if it has a key, in the store."""
-        for payload in some:
-            payloads.check(payload)
-        if options.key:
-            return await asyncio.to_thread(self._add_now, tenant, jobtype, some, options)
-        now = self.now()
-        if options.delay:
-            options = replace(options, at=later(now, options.delay), delay=0.0)
-        first = self._ids.take(tenant, len(some))
-        text = "{}" if options == job_factory.PLAIN else msgspec.json.encode(options).decode()
-        await self._written.write(Batch(tenant, jobtype, first, tuple(some), now, text))
-        return [numbered(first + n, self._queue.number) for n in range(len(some))]
-
     def put(
-        self, tenant: str, jobtype: str, some: Sequence[bytes], done: Callable[[builtins.list[int] | Exception], None]
-    ) -> None:
-        """Plain ones, from an event loop, on which `done` is called later: with their ids when they are on disk, else
-        with what went wrong. If this raises, it is never called."""
+        self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options,
+        done: Callable[[builtins.list[int] | Exception], None],
+    ) -> None:  # fmt: skip
+        """Add jobs without a key, from an event loop, on which `done` is called later: with their ids when they are in
+        the journal, on disk, else with what went wrong. If this raises, it is never called."""
         count, queue = len(some), self._queue.number
         size = count
         for payload in some:
             payloads.check(payload)
             size += len(payload)
+        text = "{}" if options == job_factory.PLAIN else msgspec.json.encode(options).decode()
 
         def written(first: int | Exception) -> None:
             done(first if isinstance(first, Exception) else [numbered(first + n, queue) for n in range(count)])
 
-        self._gathered.put(tenant, jobtype, some, size, written)
+        self._gathered.put(tenant, jobtype, some, text, size, written)
 
-    def _add_now(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> list[int]:
+    def add_to_store(self, tenant: str, jobtype: str, some: Sequence[bytes], options: Options) -> builtins.list[int]:
+        """Add jobs with a key: only the store knows whether another live job has it."""
+        for payload in some:
+            payloads.check(payload)
         now, queue = self._app.store.now(), self._queue.number
         ids = self._ids.for_store(tenant, len(some))
         news = [

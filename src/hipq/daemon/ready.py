@@ -14,6 +14,10 @@ if TYPE_CHECKING:
 
 LOW: Final = 256 << 20
 """Bytes that are free where the journal is, below which its disk is said to be low."""
+HEALTH: Final = ("ok", "behind", "refused", "stuck", "store away", "disk full", "broken")
+"""What a daemon may say of itself: all is well; much of the journal waits; some jobs were refused by the database, and
+are in the journal's quarantine; the database is there and takes none; it cannot be reached; the last post found no room
+in the journal; nothing is accepted."""
 PARTS: Final = ("accepts", "stores", "runs")
 
 

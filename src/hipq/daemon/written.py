@@ -44,12 +44,6 @@ class Written:
         self._loop_thread = 0
         """The thread that is writing, if it is the loop's."""
 
-    async def write(self, batch: Batch) -> None:
-        """It is on disk when this returns."""
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self.put(batch, partial(_resolve, future))
-        await future
-
     def put(self, batch: Batch, done: Done) -> None:
         """`done` is called on this event loop: with None when it is on disk, else with what went wrong. If this raises,
         it is never called."""
@@ -91,15 +85,6 @@ class Written:
                 done(error)
             except Exception:
                 _log.exception("what was to be told of a batch in the journal failed")
-
-
-def _resolve(future: asyncio.Future[None], error: Exception | None) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(None)
-    else:
-        future.set_exception(error)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> bool:

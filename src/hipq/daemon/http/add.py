@@ -1,28 +1,36 @@
 """Adding jobs, whatever they are: from a body to payloads, past the quotas, into the journal, and the ids back.
 
-Nothing on this way needs a thread, unless the store must be asked: for a key, or for an Idempotency-Key. Those that
-need no question at all are added by `api_at_once`.
+Nothing on this way needs a thread, unless the store must be asked: for a key, or for an Idempotency-Key. A request that
+needs no question at all, as most do not, goes the short way: `head` and `take`, which `fast_protocol` calls.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hipq.daemon.http.bodies import payloads, too_many
 from hipq.daemon.http.idempotency import Asked, Once, check_payloads
 from hipq.daemon.http.reply import Reply, added, refusal
-from hipq.daemon.http.request import LARGE, Limits
+from hipq.daemon.http.request import LARGE, kind_of
 from hipq.daemon.job_factory import PLAIN, Options
+from hipq.daemon.tenancy.tenants import Known, is_jobtype_name
+from hipq.daemon.written import SMALL
 from hipq.errors import HipqError, Invalid
 from hipq.job.windows import ALWAYS
 
 if TYPE_CHECKING:
-    from hipq.daemon.http.metrics import Counts
-    from hipq.daemon.http.routes_table import Call
-    from hipq.daemon.http.service import Jobs
-    from hipq.daemon.tenancy.fair_semaphore import FairSemaphore
-    from hipq.daemon.tenancy.quotas import Gate
+    from hipq.daemon.http.api import Api
+    from hipq.daemon.http.routes_table import Call, Route
+    from hipq.daemon.tenancy.authenticator import Authenticator
+
+UNUSUAL: Final = frozenset({b"idempotency-key", b"content-encoding", b"transfer-encoding", b"origin", b"expect"})
+"""Headers of requests that the short way is not for."""
+
+Done = Callable[[list[int] | Exception], None]
+"""Is told the ids of jobs that are on disk, or why they are not."""
 
 
 class Wanted(NamedTuple):
@@ -37,24 +45,54 @@ class Wanted(NamedTuple):
         return sum(map(len, self.payloads))
 
 
-class Adding:
-    def __init__(
-        self, jobs: Jobs, gate: Gate, once: Once, limits: Limits, counts: Counts, turns: FairSemaphore
-    ) -> None:
-        self._jobs = jobs
-        self._gate = gate
-        self._once = once
-        self._limits = limits
-        self._counts = counts
-        self._turns = turns
+class Head(NamedTuple):
+    """The head of a request that may go the short way."""
 
+    tenant: str
+    jobtype: str
+    kind: str
+    known: Known
+    """The tenants and tokens by which the request was let in."""
+
+
+class Adding:
+    """Both ways of adding jobs: they differ in how a request comes and goes, and share all between."""
+
+    def __init__(self, api: Api, door: Authenticator, once: Once, route: Route) -> None:
+        self._api = api
+        self._door = door
+        self._once = once
+        self._route = route
+        """The route that requests on the short way are counted as."""
+        self._most = min(api.limits.body, SMALL)
+
+    def _put(self, tenant: str, wanted: Wanted, done: Done) -> None:
+        """Write jobs that were let in to the journal. If this raises, `done` is never called."""
+        count, size = len(wanted.payloads), wanted.size
+
+        def written(outcome: list[int] | Exception) -> None:
+            if isinstance(outcome, Exception):
+                self._api.gate.leave(tenant, count, size)
+            else:
+                self._api.gate.kept(tenant, count, size)
+                self._api.counts.added(tenant, count, size)
+            done(outcome)
+
+        try:
+            self._api.jobs.put(tenant, wanted.type, wanted.payloads, wanted.options, written)
+        except BaseException:
+            self._api.gate.leave(tenant, count, size)
+            raise
+
+    # -- any request ------------------------------------------------------------------------------------------------
     async def from_call(self, call: Call) -> Reply:
-        """The seed's `add`."""
+        """The jobs of a body that has their payloads."""
         text = await call.body.read()
+        most = self._api.limits.jobs
         if len(text) < LARGE:
-            found = payloads(call.kind, text, self._limits.jobs)
+            found = payloads(call.kind, text, most)
         else:
-            found = await self._turns.call(call.tenant, lambda: payloads(call.kind, text, self._limits.jobs))
+            found = await self._api.turns.call(call.tenant, lambda: payloads(call.kind, text, most))
         options = _options(call.query, len(found)) if call.query else PLAIN
         wanted = Wanted(call.type, options, found)
         key = call.headers.get(b"idempotency-key")
@@ -65,8 +103,8 @@ class Adding:
     async def all_of(self, call: Call, jobs: Sequence[Wanted], text: bytes) -> tuple[list[int], Reply | None]:
         """Jobs of several types: their ids; and what went wrong, if not all could be added, with the ids of those that
         were."""
-        if len(jobs) > self._limits.jobs:
-            raise too_many(self._limits.jobs)
+        if len(jobs) > self._api.limits.jobs:
+            raise too_many(self._api.limits.jobs)
         wanted = grouped(jobs)
         key = call.headers.get(b"idempotency-key")
         if key is not None:
@@ -80,30 +118,82 @@ class Adding:
         return ids, None
 
     async def _add(self, tenant: str, wanted: Wanted) -> list[int]:
-        count, size = len(wanted.payloads), wanted.size
-        async with self._gate.entered(tenant, count, size):
-            ids = await self._stored(tenant, wanted)
-        self._counts.added(tenant, count, size)
-        return ids
+        if wanted.options.key:
+            add = partial(self._api.jobs.add_to_store, tenant, wanted.type, wanted.payloads, wanted.options)
+            return await self._store(tenant, [wanted], add)
+        await self._api.gate.enter(tenant, len(wanted.payloads), wanted.size)
+        future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
 
-    async def _stored(self, tenant: str, wanted: Wanted) -> list[int]:
-        if not wanted.options.key:
-            return await self._jobs.add(tenant, wanted.type, wanted.payloads, wanted.options)
-        async with self._turns.of(tenant):  # it goes straight to the store
-            return await self._jobs.add(tenant, wanted.type, wanted.payloads, wanted.options)
+        def done(outcome: list[int] | Exception) -> None:
+            if future.done():
+                return
+            future.set_exception(outcome) if isinstance(outcome, Exception) else future.set_result(outcome)
+
+        self._put(tenant, wanted, done)
+        return await future
 
     async def _add_once(self, tenant: str, wanted: Sequence[Wanted], key: bytes, text: bytes) -> list[int]:
         """Straight into the store, which remembers the key with the jobs, in one transaction: all of them or none."""
         asked = Asked(tenant, wanted[0].type, key, text)
-        found = await self._turns.call(tenant, lambda: self._once.known(asked))
+        found = await self._api.turns.call(tenant, lambda: self._once.known(asked))
         if found is not None:
             return found
         check_payloads(wanted)
+        return await self._store(tenant, wanted, lambda: self._once.add(asked, tenant, wanted))
+
+    async def _store(self, tenant: str, wanted: Sequence[Wanted], add: Callable[[], list[int]]) -> list[int]:
         count, size = sum(len(one.payloads) for one in wanted), sum(one.size for one in wanted)
-        async with self._gate.entered(tenant, count, size):
-            ids = await self._turns.call(tenant, lambda: self._once.add(asked, tenant, wanted))
-        self._counts.added(tenant, count, size)
+        async with self._api.gate.entered(tenant, count, size):
+            ids = await self._api.turns.call(tenant, add)
+        self._api.counts.added(tenant, count, size)
         return ids
+
+    # -- the short way ----------------------------------------------------------------------------------------------
+    def head(self, url: bytes, headers: Sequence[tuple[bytes, bytes]]) -> Head | None:
+        """The head of a POST of a few plain jobs by somebody who is known; None for any other request, and for one
+        with which something is wrong: the usual way says what."""
+        parts = url.split(b"/")
+        if len(parts) != 5 or parts[0] or parts[2] != b"job" or parts[4] != b"add":
+            return None
+        said = dict(headers)
+        length = said.get(b"content-length", b"")
+        if len(said) < len(headers) or not UNUSUAL.isdisjoint(said) or self._api.strange(said) is not None:
+            return None
+        if not length.isdigit() or len(length) > 9 or int(length) > self._most:
+            return None
+        tenant, jobtype = parts[1].decode("latin-1"), parts[3].decode("latin-1")
+        known = self._api.service.tenants.latest  # before the look: it may be another one behind it
+        caller = self._door.quickly(said.get(b"authorization", b""))
+        if caller is None or not self._door.may_act_for(caller, tenant) or not is_jobtype_name(jobtype):
+            return None
+        return Head(tenant, jobtype, kind_of(said), known)
+
+    def take(self, head: Head, body: bytes, reply: Callable[[Reply], None]) -> bool:
+        """Whether the jobs in this body are taken: then `reply` is called later, when they are on disk or cannot be. If
+        not, nothing has happened, and the usual way says what is wrong."""
+        api, tenant = self._api, head.tenant
+        if len(body) > self._most or not self._door.still_knows(head.known):
+            return False  # its token may have been revoked
+
+        def done(outcome: list[int] | Exception) -> None:
+            api.held.give(tenant, len(body))
+            said = api.refused(self._route, outcome) if isinstance(outcome, Exception) else added(outcome)
+            api.count(self._route, tenant, said)
+            reply(said)
+
+        try:
+            wanted = Wanted(head.jobtype, PLAIN, payloads(head.kind, body, api.limits.jobs))
+            api.held.take(tenant, len(body))  # until it is on disk
+        except Exception:
+            return False
+        try:
+            if api.gate.enter_now(tenant, len(wanted.payloads), wanted.size):
+                self._put(tenant, wanted, done)
+                return True
+        except Exception:
+            pass
+        api.held.give(tenant, len(body))
+        return False
 
 
 def grouped(jobs: Sequence[Wanted]) -> list[Wanted]:

@@ -3,7 +3,7 @@
     route -> method -> token -> tenant -> what the head says -> path, query and body -> the service -> JSON
 
 Whoever calls hears what became of it, or in one sentence why not. Another tenant's things do not exist. Most of what is
-added never comes here: see `at_once`.
+added never comes here: see `fast_protocol`.
 """
 
 from __future__ import annotations
@@ -15,27 +15,28 @@ import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.routing import Route as Found
 from starlette.routing import Router
 
 from hipq.daemon.http import docs_page, openapi
 from hipq.daemon.http.add import Adding
-from hipq.daemon.http.fast_add import AtOnce
 from hipq.daemon.http.idempotency import Once
 from hipq.daemon.http.metrics import Counts, Seldom
 from hipq.daemon.http.not_stored_yet import found
 from hipq.daemon.http.reply import NO_TOKEN, NOTHING, ClientGone, HttpError, Reply, Send, refusal, sentence
 from hipq.daemon.http.request import Limits, Receive, Scope, Shared, check_head, one_each
-from hipq.daemon.http.routes import ROUTES
+from hipq.daemon.http.routes import ADD, ROUTES
 from hipq.daemon.http.routes_table import Call, Route, checked_params
-from hipq.daemon.http.service import Service
 from hipq.daemon.http.stream import Stream
 from hipq.daemon.tenancy.authenticator import Authenticator
 from hipq.daemon.tenancy.fair_semaphore import FairSemaphore
 from hipq.daemon.tenancy.quotas import Gate
 from hipq.observe.logs import LogLine
+
+if TYPE_CHECKING:
+    from hipq.daemon.daemon import Daemon
 
 NO_BROWSER: Final = sentence(403, "without tokens nothing is taken from pages in a browser: they may be anybody's")
 
@@ -47,13 +48,13 @@ _LOOPBACK: Final = re.compile(rb"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])\.?(:[0
 _log = logging.getLogger("hipq")
 
 
-def app(service: Service, *, tokens: bool = True, limits: Limits | None = None) -> Api:
+def app(service: Daemon, *, tokens: bool = True, limits: Limits | None = None) -> Api:
     """The front of a daemon. With `tokens=False` whoever can connect may do everything, for every tenant."""
     return Api(service, tokens, limits or Limits())
 
 
 class Api:
-    def __init__(self, service: Service, tokens: bool, limits: Limits) -> None:
+    def __init__(self, service: Daemon, tokens: bool, limits: Limits) -> None:
         self.service = service
         self.jobs = service.jobs
         self.handlers = service.handlers
@@ -66,11 +67,9 @@ class Api:
         self._tokens = tokens
         self._door = Authenticator(service.tenants, tokens=tokens)
         self.usage = Seldom()
-        self.gate = gate = Gate(service.tenants, service.backlog, service.ended)
+        self.gate = Gate(service.tenants, service.backlog, service.ended)
         (queue,) = service.app.queues
-        once = Once(service.store, queue.number, service.app)
-        self.at_once = AtOnce(self, self._door, gate)
-        self.adding = Adding(service.jobs, gate, once, limits, self.counts, self.turns)
+        self.adding = Adding(self, self._door, Once(service.store, queue.number, service.app), ADD)
         self._router = Router([_Path(self, some).found() for some in _by_path(ROUTES)], redirect_slashes=False)
         self._router.default = self._nothing
         self._told = 0.0

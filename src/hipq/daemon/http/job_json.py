@@ -13,7 +13,7 @@ from hipq.job.view import Job
 from hipq.job.when import to_datetime
 
 if TYPE_CHECKING:
-    from hipq.daemon.http.service import Jobs
+    from hipq.daemon.jobs import Jobs
 
 JOB: Final[dict[str, Any]] = {
     "type": "object",

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any, Final
 
-from hipq.daemon.http.service import HEALTH
+from hipq.daemon.ready import HEALTH
 
 Usage = Mapping[str, tuple[int, int]]
 SELDOM: Final = 5.0

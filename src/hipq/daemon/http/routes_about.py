@@ -9,9 +9,8 @@ from hipq.daemon.http import metrics
 from hipq.daemon.http.job_json import MAYBE_TEXT, TEXT, typed
 from hipq.daemon.http.reply import Reply, reply
 from hipq.daemon.http.routes_table import Call, Gives, Route, one_of, text
-from hipq.daemon.http.service import HEALTH
 from hipq.daemon.http.stream import Stream
-from hipq.daemon.ready import PARTS
+from hipq.daemon.ready import HEALTH, PARTS
 from hipq.errors import HipqError
 
 

@@ -53,7 +53,7 @@ WINDOWS: Final = Query(
 
 # -- adding ----------------------------------------------------------------------------------------------------------
 async def add(call: Call) -> Reply:
-    """The seed's route. Requests without surprises do not come this way: see `Api`."""
+    """Requests without surprises do not come this way: see `fast_protocol`."""
     return await call.api.adding.from_call(call)
 
 
