@@ -164,7 +164,7 @@ class Tens:
         self._queue = self._client.get_queue_url(QueueName=self._address.name)["QueueUrl"]
 
     def send(self, some: Sequence[tuple[Request, bytes]]) -> None:
-        from hipq.transports.sqs_message import outgoing
+        from hipq.transports.sqs import outgoing
 
         messages = [outgoing(self._address, Outgoing(body, request.key)) for request, body in some]
         entries = [{"Id": str(number), **message} for number, message in enumerate(messages)]

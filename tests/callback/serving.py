@@ -22,9 +22,9 @@ SHOP = '''
 import os
 
 from hipq import Hipq, Wait
-from hipq.callback import request
+from hipq.callback import http
 
-request.BODY_SECONDS = float(os.environ.get("BODY_SECONDS", "30"))
+http.BODY_SECONDS = float(os.environ.get("BODY_SECONDS", "30"))
 app = Hipq("shop", callback_url="https://shop.example/hipq")
 app.queue("orders").job("charge")(lambda job: Wait())
 '''

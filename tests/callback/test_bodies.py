@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from hipq import Hipq
-from hipq.callback import asgi, request
+from hipq.callback import asgi, http
 from hipq.callback.asgi import callbacks
 from tests.callback.conftest import Post, call
 
@@ -127,7 +127,7 @@ def test_what_says_it_is_too_large_is_not_read(app: Hipq, token: str) -> None:
 def test_a_body_that_does_not_come_is_not_waited_for_long(
     app: Hipq, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(request, "BODY_SECONDS", 0.05)
+    monkeypatch.setattr(http, "BODY_SECONDS", 0.05)
     sent: list[dict[str, Any]] = []
 
     async def drips() -> Mapping[str, Any]:

@@ -12,7 +12,8 @@ import pytest
 
 from hipq import Hipq
 from hipq.callback.asgi import callbacks
-from hipq.callback.batches import MOST, AnswerBatches, Overloaded
+from hipq.callback.deliver import MOST, AnswerBatches
+from hipq.callback.http import Overloaded
 from hipq.callback.rate_buckets import ADDRESSES, RateBuckets
 from hipq.errors import StoreRefused, StoreUnavailable
 from hipq.job.answer import Answered, NewAnswer

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from hipq import Hipq, Job, Ok, Progress, Queue, Retry, Wait, fixed
 from hipq.callback.asgi import callbacks
 from hipq.callback.deliver import AnswerDelivery
-from hipq.callback.request import CallbackRequest
+from hipq.callback.http import CallbackRequest
 from hipq.errors import StoreUnavailable
 from hipq.job.model import Row
 from hipq.testing.clock import HandClock

@@ -48,7 +48,7 @@ def test_a_key_is_added_and_the_third_drops_the_first(
     assert ran.status == 0, "it ends no URL, so it does not ask"
     (second,) = re.findall("key ([0-9a-f]{8}) signs a minute from now", ran.out)
     assert [row["use"] for row in hipq("signing", "list", *where, "--json").json] == ["signs", "signs soon"]
-    assert program.signer.check(signed, 0)
+    assert program.signer.read(signed)
     ran = hipq("signing", "rotate", *where)
     assert ran.status == 2
     assert f"This drops the key {first.id}" in ran.complaint
@@ -59,7 +59,7 @@ def test_a_key_is_added_and_the_third_drops_the_first(
     assert [row["key"] for row in hipq("signing", "list", *where, "--json").json] == [second, done["key"]]
     program.signer.keys()
     with pytest.raises(Forbidden):
-        program.signer.check(signed, 0)
+        program.signer.read(signed)
 
 
 def test_a_key_is_dropped_if_that_is_meant(
@@ -73,7 +73,7 @@ def test_a_key_is_dropped_if_that_is_meant(
     assert hipq("signing", "drop", *where, key.id, "--yes").out == f"dropped key {key.id}\n"
     program.signer.keys()
     with pytest.raises(Forbidden):
-        program.signer.check(signed, 0)
+        program.signer.read(signed)
     ran = hipq("signing", "drop", *where, key.id, "--yes", "--json")
     assert ran.status == 1
     assert ran.complaint.startswith(f"hipq: there is no signing key '{key.id}'")

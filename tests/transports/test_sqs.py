@@ -17,7 +17,7 @@ from botocore.exceptions import EndpointConnectionError
 
 from hipq import transports
 from hipq.errors import HipqError, Invalid, TransportUnavailable
-from hipq.transports import address, sqs, sqs_message
+from hipq.transports import address, sqs
 from hipq.transports.base import Message, Outgoing, Sender, Source, quoted
 from tests.brokers.aws import CREDENTIALS, REGION, FaultyAws, OwnAws, aws_endpoint, client
 from tests.transports.contract import CrashContract, HoldContract, LagContract, SharingContract, StreamContract
@@ -213,7 +213,7 @@ def test_a_fifo_queue_keeps_the_order_of_each_key(fifo: str) -> None:
 @pytest.mark.parametrize("key", ["", "order-5", "two words", "ü", "k" * 129])
 def test_the_group_of_a_message_is_one_that_sqs_takes(key: str) -> None:
     """moto takes any."""
-    group = sqs_message.outgoing(address("sqs://q.fifo"), Outgoing(b"x", key))["MessageGroupId"]
+    group = sqs.outgoing(address("sqs://q.fifo"), Outgoing(b"x", key))["MessageGroupId"]
     assert re.fullmatch("[!-~]{1,128}", group)
     assert (group == key) == (key == "order-5")
 

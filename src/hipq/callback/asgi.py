@@ -14,12 +14,10 @@ import time
 from collections.abc import MutableMapping
 from typing import Any, Final
 
-from hipq.callback import RATE, SIZE
-from hipq.callback.batches import AnswerBatches, Overloaded
-from hipq.callback.deliver import AnswerApp, AnswerDelivery
+from hipq.callback import RATE, SIZE, http
+from hipq.callback.deliver import AnswerApp, AnswerBatches, AnswerDelivery
+from hipq.callback.http import CallbackReply, Receive, Send
 from hipq.callback.rate_buckets import RateBuckets
-from hipq.callback.reply import AGAIN, CallbackReply, Send, accepted, refusal
-from hipq.callback.request import Body, CallbackRequest, ClientGone, Receive, too_large
 from hipq.callback.signing import Forbidden, SignedClaims
 from hipq.job.names import whole
 from hipq.job.payload import SIZE_LIMIT
@@ -61,21 +59,13 @@ class Callbacks:
             await send({"type": "websocket.close", "code": 1000})
         else:
             try:
-                reply = await self._replied(scope, receive)
-            except ClientGone:
+                reply = await self._taken(scope, receive)
+            except http.ClientGone:
                 return
+            except Exception as error:
+                reply = http.refusal(error)
+                self._tell(reply, error)
             await reply.write(send)
-
-    async def _replied(self, scope: Scope, receive: Receive) -> CallbackReply:
-        """The reply to a call, whatever happens."""
-        try:
-            reply = await self._taken(scope, receive)
-        except ClientGone:
-            raise
-        except Exception as error:
-            reply = refusal(error)
-            self._tell(reply, error)
-        return reply
 
     def _tell(self, reply: CallbackReply, error: Exception) -> None:
         if reply.status == 500:
@@ -95,19 +85,19 @@ class Callbacks:
             return CallbackReply(405, {"error": "an answer is brought by POST"}, ((b"allow", b"POST"),))
         address = (scope.get("client") or ("", 0))[0]
         if not self._buckets.take(address):
-            return CallbackReply(429, {"error": "too many calls from this address"}, AGAIN)
+            return CallbackReply(429, {"error": "too many calls from this address"}, http.AGAIN)
         claims = await self._claims(token, address)
-        request = CallbackRequest(scope)
+        request = http.CallbackRequest(scope)
         if request.length > self._size:
-            raise too_large(self._size)
-        body = Body(receive, self._size)
+            raise http.too_large(self._size)
+        body = bytearray()
         try:
-            read = await body.read(self._hold)
-            outcome = await self._batches.deliver(lambda: self._delivery.made(claims, request, read))
+            await http.read_body(receive, body, self._size, self._hold)
+            outcome = await self._batches.deliver(lambda: self._delivery.made(claims, request, body))
         finally:
-            self._held -= body.size
+            self._held -= len(body)
         _log.debug("callback job=%d attempt=%d answer=%s", claims.job, claims.attempt, outcome)
-        return accepted(outcome)
+        return http.accepted(outcome)
 
     def _token(self, scope: Scope) -> str:
         """The token, which is the last part of the path. It is removed from the path, because servers log the path
@@ -131,15 +121,14 @@ class Callbacks:
         applications."""
         loop = asyncio.get_running_loop()
         if self._looking is None or self._looking.done() or self._looking.get_loop() is not loop:
-            self._looking = loop.create_task(
-                asyncio.to_thread(lambda: self._app.signer.keys())
-            )  # it opens the database
+            # it opens the database
+            self._looking = loop.create_task(asyncio.to_thread(lambda: self._app.signer.keys()))
         await asyncio.shield(self._looking)
         self._is_open = True
 
     def _hold(self, size: int) -> None:
         if self._held + size > HELD:
-            raise Overloaded
+            raise http.Overloaded
         self._held += size
 
 

@@ -114,13 +114,6 @@ class Signer:
         until = 0 if valid is None else later(self._store.now(), seconds(valid, "valid", least=1))
         return f"{base.rstrip('/')}/{self.sign(row, until)}"
 
-    def check(self, token: str, now: int) -> SignedClaims:
-        """The claims in a token; Forbidden whatever is wrong with it, or Expired."""
-        claims = self.read(token)
-        if claims.is_over(now):
-            raise Expired
-        return claims
-
     def read(self, token: str) -> SignedClaims:
         """The claims in a token, expired or not; Forbidden whatever is wrong with it."""
         said = _said(token)

@@ -17,7 +17,7 @@ from hipq.job.json_path import reach, steps
 
 NAMES: Final = ("key", "id", "attempt", "callback_url", "data")
 
-_TOKEN: Final = re.compile(r"\{\{|\}\}|\{([^{}]*)\}|[{}]")
+_TOKEN: Final = re.compile(r"[^{}]+|\{\{|\}\}|\{([^{}]*)\}|[{}]")
 _URL: Final = re.compile(r"(https?)://([^/?#]*)([^?]*)(\?.*)?", re.DOTALL)
 _HALF_ESCAPE: Final = re.compile(r"%(?![0-9A-Fa-f]{2})")
 _UNSENDABLE: Final = re.compile(r"[\r\n\x00]")
@@ -68,26 +68,24 @@ class Template:
 
 def _parts(text: str) -> list[str | Placeholder]:
     found: list[str | Placeholder] = []
-    literal, after = "", 0
+    literal = ""
     for token in _TOKEN.finditer(text):
-        literal += text[after : token.start()]
-        after = token.end()
-        if token[0] in ("{{", "}}"):
-            literal += token[0][0]
+        if token[0] in "{}":
+            raise Invalid(f"a template has a single {token[0]}: write {token[0] * 2} for a brace that is meant")
+        if token[1] is None:
+            literal += {"{{": "{", "}}": "}"}.get(token[0], token[0])
             continue
-        found += [literal, _placeholder(token)] if literal else [_placeholder(token)]
+        found += [literal, _placeholder(token[1])] if literal else [_placeholder(token[1])]
         literal = ""
-    literal += text[after:]
     return [*found, literal] if literal else found
 
 
-def _placeholder(token: re.Match[str]) -> Placeholder:
-    if token[1] is None:
-        raise Invalid(f"a template has a single {token[0]}: write {token[0] * 2} for a brace that is meant")
-    name, has_path, path = token[1].partition(".")
+def _placeholder(text: str) -> Placeholder:
+    name, has_path, path = text.partition(".")
     if name not in NAMES or (has_path and name != "data"):
         known = ", ".join(f"{{{one}}}" for one in NAMES)
-        raise Invalid(f"{shown(token[0])} is nothing a template knows; there are {known} and {{data.field.field}}")
+        shape = shown(f"{{{text}}}")
+        raise Invalid(f"{shape} is nothing a template knows; there are {known} and {{data.field.field}}")
     return Placeholder(name, steps(path) if has_path else ())
 
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
-from typing import Any, Final, Protocol
+from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 
 import botocore.session
@@ -49,6 +50,8 @@ _NEVER: Final = frozenset(
     }
 )  # fmt: skip
 
+T = TypeVar("T")
+
 
 def check(address: Address, options: frozenset[str], names: re.Pattern[str], rule: str) -> None:
     """Refuse an address that can never work, without connecting."""
@@ -60,14 +63,14 @@ def check(address: Address, options: frozenset[str], names: re.Pattern[str], rul
         )
     address.allow(OPTIONS | options)
     if not names.fullmatch(address.name):
-        raise Invalid(f"{address}: {rule}")
+        raise address.invalid(rule)
     if bool(address.user) != bool(address.password):
-        raise Invalid(f"{address}: needs both an access key and its secret, or neither")
+        raise address.invalid("needs both an access key and its secret, or neither")
     region, endpoint = address.options.get("region"), address.options.get("endpoint")
     if region is not None and not re.fullmatch("[a-z0-9-]{1,40}", region):
-        raise Invalid(f"{address}: region must be the name of one, like eu-west-1, not {region!r:.40}")
+        raise address.invalid(f"region must be the name of one, like eu-west-1, not {region!r:.40}")
     if endpoint is not None and not re.fullmatch(r"https?://[^/?#@\s]+/?", endpoint):
-        raise Invalid(f"{address}: endpoint must be the URL of a server, like http://127.0.0.1:5000")
+        raise address.invalid("endpoint must be the URL of a server, like http://127.0.0.1:5000")
 
 
 def client(address: Address, *, connect: float, read: float, attempts: int) -> Any:
@@ -92,7 +95,7 @@ def client(address: Address, *, connect: float, read: float, attempts: int) -> A
         )
 
 
-class SenderClients:
+class AwsSender:
     """The clients of a sender, one for each time-out, because the library fixes a client's time-out when it is made.
     Each client tries once only: a message that was tried twice may have been sent twice."""
 
@@ -101,7 +104,7 @@ class SenderClients:
         self._lock = threading.Lock()
         self._made: dict[float, Any] = {}
 
-    def within(self, seconds: float) -> Any:
+    def _within(self, seconds: float) -> Any:
         """The client that gives up after `seconds`; a twentieth more does not matter."""
         step = max((one for one in STEPS if one <= seconds * 1.05), default=STEPS[0])
         with self._lock:
@@ -115,6 +118,44 @@ class SenderClients:
                 with suppress(Exception):
                     one.close()
             self._made.clear()
+
+
+class AwsSource:
+    """The client of a source, and threads for requests in parallel; each is made when it is first needed."""
+
+    threads = 16
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._client: Any = None
+        self._threads: ThreadPoolExecutor | None = None
+
+    def close(self) -> None:
+        if self._threads is not None:
+            self._threads.shutdown(cancel_futures=True)
+        if self._client is not None:
+            with suppress(Exception):
+                self._client.close()
+
+    def _each(self, work: Callable[[T], Any], items: Iterable[T]) -> list[Future[Any]]:
+        """Do all of the work in parallel, and wait until none of it runs any more. After one failure no other item
+        begins, so that a dead server is waited for once."""
+        if self._threads is None:
+            self._threads = ThreadPoolExecutor(self.threads, thread_name_prefix=f"hipq-{self._address.scheme}")
+        failed = threading.Event()
+
+        def one(item: T) -> Any:
+            if failed.is_set():
+                raise CancelledError
+            try:
+                return work(item)
+            except BaseException:
+                failed.set()
+                raise
+
+        futures = [self._threads.submit(one, item) for item in items]
+        wait(futures)
+        return futures
 
 
 @contextmanager
@@ -133,50 +174,43 @@ def code(error: Exception) -> str:
     return str(error.response.get("Error", {}).get("Code", "")) if isinstance(error, boto.ClientError) else ""
 
 
-class Endpoint(Protocol):
-    """The subject of an error; its text is the name users know."""
-
-    @property
-    def scheme(self) -> str: ...
-
-
-def translated(address: Endpoint, error: Exception) -> HipqError:
-    """The error in one sentence: what is wrong, and what to do."""
+def translated(target: Any, error: Exception) -> HipqError:
+    """The error in one sentence: what is wrong, and what to do. `target`: what was used, an `Address` or the waiter's
+    like of it; its text is the name users know."""
+    kind: type[HipqError] = TransportUnavailable
+    why = _line(error)
     match error:
         case boto.ClientError():
-            return _said(address, error)
+            kind, why = _said(target.scheme, error)
         case boto.NoRegionError():
-            return Invalid(f"{address}: in which region? Add ?region=eu-west-1 or set AWS_DEFAULT_REGION")
+            kind, why = Invalid, "in which region? Add ?region=eu-west-1 or set AWS_DEFAULT_REGION"
         case boto.NoCredentialsError() | boto.PartialCredentialsError() | boto.CredentialRetrievalError():
-            return TransportUnavailable(
-                f"{address}: found no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, "
-                "or give this machine a role"
+            why = (
+                "found no AWS credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or give this machine a role"
             )
-        case boto.ProfileNotFound() | boto.ParamValidationError():
-            return Invalid(f"{address}: {_line(error)}")
         case boto.EndpointConnectionError():
-            return TransportUnavailable(f"{address}: {_unreachable(error)}")
+            why = _unreachable(error)
         case boto.ConnectTimeoutError() | boto.ReadTimeoutError():
-            return TransportUnavailable(f"{address}: {_server(error)} did not answer in time")
+            why = f"{_server(error)} did not answer in time"
         case boto.ConnectionClosedError():
-            return TransportUnavailable(f"{address}: {_server(error)} closed the connection without an answer")
-        case ValueError():
-            return Invalid(f"{address}: {_line(error)}")
-    return TransportUnavailable(f"{address}: {_line(error)}")
+            why = f"{_server(error)} closed the connection without an answer"
+        case boto.ProfileNotFound() | boto.ParamValidationError() | ValueError():
+            kind = Invalid
+    return kind(f"{target}: {why}")
 
 
-def _said(address: Endpoint, error: boto.ClientError) -> HipqError:
+def _said(scheme: str, error: boto.ClientError) -> tuple[type[HipqError], str]:
     name, said = code(error), _line(error.response.get("Error", {}).get("Message", ""))
-    kind = {"sqs": "queue", "dynamodb": "table"}.get(address.scheme, "stream")
     if name in _MISSING:
-        return TransportUnavailable(f"{address}: there is no such {kind} in this account and region; create it first")
+        kind = {"sqs": "queue", "dynamodb": "table"}.get(scheme, "stream")
+        return TransportUnavailable, f"there is no such {kind} in this account and region; create it first"
     if name in _DENIED:
-        return TransportUnavailable(f"{address}: these AWS credentials may not do that: {said}")
+        return TransportUnavailable, f"these AWS credentials may not do that: {said}"
     if name in _STRANGER:
-        return TransportUnavailable(f"{address}: AWS does not accept these credentials ({name})")
+        return TransportUnavailable, f"AWS does not accept these credentials ({name})"
     if name in _NEVER:
-        return Invalid(f"{address}: AWS refused it for good: {said}")
-    return TransportUnavailable(f"{address}: AWS said {name or 'nothing'}{': ' if said else ''}{said}")
+        return Invalid, f"AWS refused it for good: {said}"
+    return TransportUnavailable, f"AWS said {name or 'nothing'}{': ' if said else ''}{said}"
 
 
 def _unreachable(error: Any) -> str:

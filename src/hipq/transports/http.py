@@ -15,7 +15,7 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
-from typing import Final, NamedTuple
+from typing import Final
 from urllib.request import getproxies, proxy_bypass
 
 import httpcore2
@@ -46,35 +46,30 @@ _proxies: dict[str, str] | None = None
 _lock = threading.Lock()
 
 
-class HttpTarget(NamedTuple):
-    """A URL in its parts."""
+class HttpTarget:
+    """A URL that HTTP understands."""
 
-    url: httpcore2.URL
-    host: str
-    netloc: bytes
-    login: bytes
-    """The value of the header `authorization`, from user and password in the URL."""
-    given: str
-    """The URL as it was written."""
-
-    def __str__(self) -> str:
-        """The URL for people: passwords are in the user's part of a URL, tokens in its query and even in its path."""
-        return f"{self.url.scheme.decode()}://{self.netloc.decode()}"
+    def __init__(self, url: str) -> None:
+        try:
+            self.url = httpx2.URL(url)
+            scheme, host, port = self.url.scheme, self.url.raw_host.decode(), self.url.port
+            host.encode("idna")  # the resolver will do the same
+        except (httpx2.InvalidURL, TypeError, UnicodeError, ValueError):
+            raise Invalid("this is no URL that HTTP understands; it looks like https://server/path") from None
+        if scheme not in ("http", "https") or not _HOST.fullmatch(host) or not 0 < (port or 1) < 65_536 or port == 0:
+            raise Invalid(f"this is no URL of HTTP: {scheme!r:.20} to {host!r:.60}; it looks like https://server/path")
+        self.given = url
 
     def __repr__(self) -> str:
-        return f"<{self}>"
-
-
-def check(url: str) -> None:
-    """Refuse a text that is no HTTP URL, without connecting."""
-    _target(url)
+        """The URL for people: passwords are in the user's part of a URL, tokens in its query and even in its path."""
+        return f"{self.url.scheme}://{self.url.netloc.decode()}"
 
 
 class HttpSender:
     """POSTs messages to one URL. It is cheap, because all senders share the connections."""
 
     def __init__(self, url: str) -> None:
-        self._target = _target(url)
+        self._target = HttpTarget(url)
 
     def send(self, message: Outgoing, seconds: float) -> Reply:
         headers = {"content-type": "application/json", **{name.lower(): v for name, v in message.headers.items()}}
@@ -87,8 +82,7 @@ class HttpSender:
         return f"<HttpSender {self._target}>"
 
 
-def sender(url: str) -> HttpSender:
-    return HttpSender(url)
+sender = HttpSender
 
 
 def request(
@@ -105,7 +99,7 @@ def request(
     Whatever the status, the reply is returned, and redirects are not followed. A successful reply (2xx) larger than
     `largest` bytes is an error; other replies are truncated.
     """
-    return _exchange(method, _target(url), body, headers or {}, seconds, largest)
+    return _exchange(method, HttpTarget(url), body, headers or {}, seconds, largest)
 
 
 def close() -> None:
@@ -123,19 +117,20 @@ def _exchange(
 ) -> Reply:
     if not isinstance(method, str) or not _METHOD.fullmatch(method):
         raise Invalid(f"the method of a request must be a word like GET or POST, not {method!r:.40}")
-    lines = _lines(target, headers)
+    lines = _lines(target.url, headers)
     if taker := recorder():
         reply = taker.record(method, target.given, Outgoing(body, key_in(headers), headers))
         assert reply is not None
         return reply
-    proxy = _proxy(target)
+    proxy = _proxy(target.url)
     where = f"{target} (through a proxy)" if proxy else str(target)
     content = body if body or method not in ("GET", "HEAD", "OPTIONS", "DELETE") else None
     end = time.monotonic() + seconds  # HttpNetwork takes a time-out as the moment at which all must be over
     limits = {"pool": max(seconds, 0.001), "connect": end, "read": end, "write": end}
     try:
+        extensions = {"timeout": limits}
         with _pool(proxy).stream(
-            method, target.url, headers=lines, content=content, extensions={"timeout": limits}
+            method, _core(target.url), headers=lines, content=content, extensions=extensions
         ) as answer:
             return _reply(answer, where, largest)
     except httpcore2.LocalProtocolError:
@@ -173,11 +168,11 @@ def _body(chunks: Iterable[bytes], largest: int, *, gzip: bool) -> tuple[bytes, 
 
 
 # -- what a request is made of ----------------------------------------------------------------------------------------
-def _lines(target: HttpTarget, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _lines(url: httpx2.URL, headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     """The headers as they are sent. Values are checked but never shown: they may contain tokens."""
-    every = {b"host": target.netloc, b"user-agent": b"hipq", b"accept": b"*/*", b"accept-encoding": b"gzip"}
-    if target.login:
-        every[b"authorization"] = target.login
+    every = {b"host": url.netloc, b"user-agent": b"hipq", b"accept": b"*/*", b"accept-encoding": b"gzip"}
+    if url.userinfo:
+        every[b"authorization"] = b"Basic " + b64encode(f"{url.username}:{url.password}".encode())
     for name, value in headers.items():
         if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
             raise Invalid(f"{name!r:.60} is no header that a request can be given")
@@ -190,23 +185,8 @@ def _lines(target: HttpTarget, headers: Mapping[str, str]) -> list[tuple[bytes, 
     return list(every.items())
 
 
-def _target(url: str) -> HttpTarget:
-    try:
-        parts = httpx2.URL(url)
-        scheme, host, port = parts.scheme, parts.raw_host.decode(), parts.port
-        host.encode("idna")  # the resolver will do the same
-    except (httpx2.InvalidURL, TypeError, UnicodeError, ValueError):
-        raise Invalid("this is no URL that HTTP understands; it looks like https://server/path") from None
-    if scheme not in ("http", "https") or not _HOST.fullmatch(host) or not 0 < (port or 1) < 65_536 or port == 0:
-        raise Invalid(f"this is no URL of HTTP: {scheme!r:.20} to {host!r:.60}; it looks like https://server/path")
-    login = f"{parts.username}:{parts.password}".encode() if parts.userinfo else b""
-    return HttpTarget(
-        httpcore2.URL(scheme=parts.raw_scheme, host=parts.raw_host, port=port, target=parts.raw_path),
-        host,
-        parts.netloc,
-        b"Basic " + b64encode(login) if login else b"",
-        url,
-    )
+def _core(url: httpx2.URL) -> httpcore2.URL:
+    return httpcore2.URL(scheme=url.raw_scheme, host=url.raw_host, port=url.port, target=url.raw_path)
 
 
 # -- the pools --------------------------------------------------------------------------------------------------------
@@ -228,21 +208,19 @@ def _pool(proxy: str) -> httpcore2.ConnectionPool:
         return _pools[proxy]
 
 
-def _proxy(target: HttpTarget) -> str:
+def _proxy(url: httpx2.URL) -> str:
     """The proxy that $HTTPS_PROXY and its like name for this URL; "" = none."""
     global _proxies
     if _proxies is None:
         _proxies = getproxies()
-    found = _proxies.get(target.url.scheme.decode()) or _proxies.get("all") or ""
-    return "" if not found or proxy_bypass(target.host) else found
+    found = _proxies.get(url.scheme) or _proxies.get("all") or ""
+    return "" if not found or proxy_bypass(url.raw_host.decode()) else found
 
 
 def _through(proxy: str) -> httpcore2.Proxy:
     try:
         parts = httpx2.Proxy(proxy if "://" in proxy else f"http://{proxy}")
-        url = httpcore2.URL(
-            scheme=parts.url.raw_scheme, host=parts.url.raw_host, port=parts.url.port, target=parts.url.raw_path
-        )
+        url = _core(parts.url)
     except (httpx2.InvalidURL, ValueError):
         raise Invalid("the proxy that $HTTPS_PROXY or one of its like names is no URL of a proxy") from None
     if parts.url.scheme.startswith("socks") and not find_spec("socksio"):

@@ -11,9 +11,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 from email.utils import parsedate_to_datetime
+from functools import partial
 from typing import Any, Final
 from uuid import uuid4
 
@@ -39,11 +38,7 @@ def check(address: Address) -> None:
         raise address.invalid(f"start must be oldest or latest, not {address.options['start']!r:.40}")
 
 
-class KinesisSender:
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._clients = aws.SenderClients(address)
-
+class KinesisSender(aws.AwsSender):
     def send(self, message: Outgoing, seconds: float) -> None:
         for name in message.headers:  # a header that marks an error must not get lost
             if name.lower() not in _LEFT_OUT:
@@ -52,19 +47,14 @@ class KinesisSender:
             raise self._address.invalid(f"Kinesis takes keys of 256 characters, and this one has {len(message.key)}")
         key = message.key or uuid4().hex  # any shard will do
         with aws.errors(self._address):
-            client = self._clients.within(seconds)
+            client = self._within(seconds)
             client.put_record(StreamName=self._address.name, Data=message.body, PartitionKey=key)
 
-    def close(self) -> None:
-        self._clients.close()
 
-
-class KinesisSource:
+class KinesisSource(aws.AwsSource):
     def __init__(self, address: Address, _group: str, checkpoints: Checkpoints) -> None:
-        self._address = address
+        super().__init__(address)
         self._shares = ShardShares(checkpoints, from_now=address.options.get("start") == "latest")
-        self._client: Any = None
-        self._threads: ThreadPoolExecutor | None = None
         self._held = 0
         """Messages that were received and not acknowledged yet."""
 
@@ -102,11 +92,7 @@ class KinesisSource:
 
     def close(self) -> None:
         self._shares.leave()
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
-        if self._client is not None:
-            with suppress(Exception):
-                self._client.close()
+        super().close()
 
     # -- reading ----------------------------------------------------------------------------------------------------
     def _read(self, most: int) -> list[Message]:
@@ -117,7 +103,8 @@ class KinesisSource:
         limit = min(10_000, most // max(1, len(due)))
         found: list[Message] = []
         problem: Exception | None = None
-        for shard, answer in zip(due, self._ask(due, limit), strict=True):
+        answers = self._each(lambda shard: self._records(shard, limit), due)
+        for shard, answer in zip(due, (one.result() for one in answers), strict=True):
             if isinstance(answer, Exception):
                 problem = self._failed(shard, answer) or problem
                 continue
@@ -130,13 +117,6 @@ class KinesisSource:
             raise problem
         return found
 
-    def _ask(self, shards: Sequence[Shard], limit: int) -> Sequence[Any]:
-        if len(shards) < 2:
-            return [self._records(shard, limit) for shard in shards]
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(16, thread_name_prefix="hipq-kinesis")
-        return list(self._threads.map(lambda shard: self._records(shard, limit), shards))
-
     def _records(self, shard: Shard, limit: int) -> Any:
         """The shard's next records, or the error."""
         try:
@@ -146,16 +126,13 @@ class KinesisSource:
             return error
 
     def _iterator(self, shard: Shard) -> str:
-        name = self._address.name
+        ask = partial(self._client.get_shard_iterator, StreamName=self._address.name, ShardId=shard.id)
         try:
-            answer = self._client.get_shard_iterator(StreamName=name, ShardId=shard.id, **shard.where())
+            answer = ask(**shard.where())
         except ClientError as error:
             if aws.code(error) != "InvalidArgumentException" or not shard.read:
                 raise
-            # The position is older than Kinesis's oldest record: go on with the oldest one.
-            answer = self._client.get_shard_iterator(
-                StreamName=name, ShardId=shard.id, ShardIteratorType="TRIM_HORIZON"
-            )
+            answer = ask(ShardIteratorType="TRIM_HORIZON")  # the position is older than Kinesis's oldest record
         return str(answer["ShardIterator"])
 
     def _failed(self, shard: Shard, error: Exception) -> Exception | None:

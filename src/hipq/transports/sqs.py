@@ -3,29 +3,32 @@
 All readers of a queue share its messages, whatever their group. A message that was received and not acknowledged is
 hidden from others for `visibility` seconds, so after a crash it is delivered again when these are over.
 
+Headers are message attributes, of which SQS allows ten. A body that is not text as SQS wants it travels as base64 and
+is restored byte for byte.
+
 Waiting costs requests: SQS waits for whole seconds, and a listener, which must be able to stop, asks it for one at a
 time. That makes 2.6 million requests a month for each listener, however few messages there are.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import hashlib
 import math
 import re
-import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor, wait
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from itertools import chain
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import uuid4
 
 from hipq.errors import HipqError
 from hipq.transports import aws
 from hipq.transports.address import Address
-from hipq.transports.base import Checkpoints, Message, Outgoing
+from hipq.transports.base import KEY_HEADER, Checkpoints, Message, Outgoing, key_in, quoted
 from hipq.transports.sqs_batch import BATCH, delete, hide, tens
-from hipq.transports.sqs_message import incoming, outgoing
 
 LONGEST_POLL: Final = 2
 """Seconds of a long poll. SQS allows 20, but then a frozen server would not be noticed for so long."""
@@ -34,9 +37,14 @@ READ_SLACK: Final = 4
 GATHER_SECONDS: Final = 0.5
 """How long a source looks for more messages while it already has some."""
 
-_QUEUE: Final = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo")
+ENCODING_HEADER: Final = "hipq-encoding"
+NO_GROUP: Final = "hipq"
+"""The group of messages without a key in a FIFO queue."""
 
-T = TypeVar("T")
+_NOT_TEXT: Final = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_ATTRIBUTE: Final = re.compile(r"(?!aws\.|amazon\.)[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*", re.IGNORECASE)
+_GROUP: Final = re.compile(r"[!-~]{1,128}")
+_QUEUE: Final = re.compile(r"[A-Za-z0-9_-]{1,80}|[A-Za-z0-9_-]{1,75}\.fifo")
 
 
 def check(address: Address) -> None:
@@ -51,36 +59,28 @@ def _queue_url(client: Any, address: Address) -> str:
     return str(client.get_queue_url(QueueName=address.name, **account)["QueueUrl"])
 
 
-class SqsSender:
-    def __init__(self, address: Address) -> None:
-        self._address = address
-        self._clients = aws.SenderClients(address)
-        self._queue = ""
+class SqsSender(aws.AwsSender):
+    _queue = ""
 
     def send(self, message: Outgoing, seconds: float) -> None:
         parts = outgoing(self._address, message)
         until = time.monotonic() + seconds
         with aws.errors(self._address):
-            queue = self._queue or _queue_url(self._clients.within(seconds), self._address)
+            queue = self._queue or _queue_url(self._within(seconds), self._address)
             self._queue = queue  # several threads may look the queue up at once: they find the same
-            self._clients.within(until - time.monotonic()).send_message(QueueUrl=queue, **parts)
-
-    def close(self) -> None:
-        self._clients.close()
+            self._within(until - time.monotonic()).send_message(QueueUrl=queue, **parts)
 
 
-class SqsSource:
+class SqsSource(aws.AwsSource):
     """Waits with a single long poll. Only when that returns a well-filled batch all pollers look for more, for a
     moment: so a lone message arrives at once, many are fetched in parallel, and no poll goes on that nobody waits
     for."""
 
     def __init__(self, address: Address, _group: str, _checkpoints: Checkpoints) -> None:
-        self._address = address
-        self._pollers = address.number("pollers", 4, 1, 64)
+        super().__init__(address)
+        self.threads = address.number("pollers", 4, 1, 64)
         self._visibility = address.number("visibility", 60, 1, 43_200)
-        self._client: Any = None
         self._queue = ""
-        self._threads: ThreadPoolExecutor | None = None
         self._held: dict[str, str] = {}
         """The receipts of unacknowledged messages, by message id."""
 
@@ -102,7 +102,7 @@ class SqsSource:
         asked, until = 1, time.monotonic() + GATHER_SECONDS
         while 2 * latest >= asked * BATCH and room > len(found) and time.monotonic() < until:
             left = room - len(found)
-            asked = min(self._pollers, math.ceil(left / BATCH))
+            asked = min(self.threads, math.ceil(left / BATCH))
             polls = self._each(lambda most: self._poll(most, 0), [min(BATCH, left - n * BATCH) for n in range(asked)])
             # A poll that failed is ignored: the messages already here must be returned.
             good = [poll.result() for poll in polls if poll.exception() is None]
@@ -153,11 +153,7 @@ class SqsSource:
     def close(self) -> None:
         with suppress(Exception):  # on an error they are delivered again when their hiding time is over
             self._release()
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
-        if self._client is not None:
-            with suppress(Exception):
-                self._client.close()
+        super().close()
 
     def _release(self) -> None:
         """Release unacknowledged messages at once, but without waiting for a server that does not answer."""
@@ -174,7 +170,6 @@ class SqsSource:
         with closing(quick):
             self._each(show, tens(list(self._held.values())))
 
-    # -- how --------------------------------------------------------------------------------------------------------
     def _opened(self) -> Any:
         if self._client is None:
             made = aws.client(self._address, connect=5, read=LONGEST_POLL + READ_SLACK, attempts=2)
@@ -187,26 +182,6 @@ class SqsSource:
             self._client = made
         return self._client
 
-    def _each(self, work: Callable[[T], Any], items: Iterable[T]) -> list[Future[Any]]:
-        """Do all of the work in parallel, and wait until none of it runs any more. After one failure no other item
-        begins, so that a dead server is waited for once."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self._pollers, thread_name_prefix="hipq-sqs")
-        failed = threading.Event()
-
-        def one(item: T) -> Any:
-            if failed.is_set():
-                raise CancelledError
-            try:
-                return work(item)
-            except BaseException:
-                failed.set()
-                raise
-
-        futures = [self._threads.submit(one, item) for item in items]
-        wait(futures)
-        return futures
-
 
 sender, source = SqsSender, SqsSource
 
@@ -214,3 +189,81 @@ sender, source = SqsSender, SqsSource
 def _whole(seconds: float) -> int:
     """The time in whole seconds, as SQS waits."""
     return min(LONGEST_POLL, math.ceil(seconds))
+
+
+# -- messages as SQS carries them --------------------------------------------------------------------------------------
+def outgoing(address: Address, message: Outgoing) -> dict[str, Any]:
+    """The arguments of SQS's call for this message."""
+    headers = dict(message.headers)
+    if message.key and KEY_HEADER not in (name.lower() for name in headers):
+        headers[KEY_HEADER] = quoted(message.key)
+    body, encoding = _encoded(message.body)
+    if encoding:
+        headers[ENCODING_HEADER] = encoding
+    if len(headers) > 10:
+        raise address.invalid(f"SQS takes ten headers, with those of hipq, and this message has {len(headers)}")
+    parts: dict[str, Any] = {"MessageBody": body}
+    if headers:
+        parts["MessageAttributes"] = {name: _attribute(address, name, value) for name, value in headers.items()}
+    if address.name.endswith(".fifo"):
+        parts["MessageGroupId"] = _group(message.key)
+        parts["MessageDeduplicationId"] = _digest(message)
+    return parts
+
+
+def _encoded(body: bytes) -> tuple[str, str]:
+    """The body as text that SQS accepts, and how it was encoded."""
+    if not body:
+        return "-", "empty"  # SQS refuses messages without a body
+    with suppress(UnicodeDecodeError):
+        text = body.decode()
+        if not _NOT_TEXT.search(text):
+            return text, ""
+    return base64.b64encode(body).decode(), "base64"
+
+
+def _attribute(address: Address, name: str, value: str) -> dict[str, str]:
+    if len(name) > 256 or not _ATTRIBUTE.fullmatch(name):
+        raise address.invalid(f"SQS takes no header named {name!r:.60}: letters, digits, - _ and single dots only")
+    if not value or _NOT_TEXT.search(value):
+        raise address.invalid(f"SQS takes no empty header and no control characters, but {name} is {value!r:.60}")
+    return {"DataType": "String", "StringValue": value}
+
+
+def _group(key: str) -> str:
+    """The message group of a key, which keeps messages of one key in order. A key that SQS does not accept is
+    replaced by its digest."""
+    if not key:
+        return NO_GROUP
+    return key if _GROUP.fullmatch(key) else hashlib.sha256(key.encode(errors="replace")).hexdigest()
+
+
+def _digest(message: Outgoing) -> str:
+    """The deduplication id. It is the same for the same message sent again, so that a FIFO queue drops it; another
+    attempt is another message."""
+    parts = [message.body, message.key.encode(errors="replace")]
+    parts += [f"{name}={value}".encode(errors="replace") for name, value in sorted(message.headers.items())]
+    whole = hashlib.sha256()
+    for part in parts:
+        whole.update(b"%d:" % len(part) + part)
+    return whole.hexdigest()
+
+
+def incoming(said: dict[str, Any], queue: str) -> Message:
+    """The message in SQS's answer."""
+    headers = {}
+    for name, value in said.get("MessageAttributes", {}).items():
+        binary = value.get("BinaryValue")
+        headers[name] = value.get("StringValue", "") if binary is None else bytes(binary).decode(errors="replace")
+    body = said.get("Body", "").encode(errors="replace")
+    encoding = headers.get(ENCODING_HEADER)
+    if encoding == "empty":
+        body = b""
+    elif encoding == "base64":
+        with suppress(binascii.Error):  # a body that is not the base64 it claims to be stays as it is
+            body = base64.b64decode(body, validate=True)
+    headers.pop(ENCODING_HEADER, None)
+    group = said.get("Attributes", {}).get("MessageGroupId", "")
+    message = Message(body, said["MessageId"], headers=headers, subject=queue, handle=said["ReceiptHandle"])
+    message.key = key_in(message.headers) or ("" if group == NO_GROUP else group)
+    return message

@@ -48,7 +48,7 @@ def test_it_is_the_transport_of_http_urls() -> None:
         reply = transports.send(f"{server.url}/x", {"a": 1}, headers={"x-a": "b"})
         assert reply is not None
         assert reply.body == b'ok {"a":1}'
-    http.check("https://user:password@server:8443/path?a=b")
+    http.sender("https://user:password@server:8443/path?a=b")
 
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "DELETE", "POST", "PATCH"])
@@ -107,7 +107,7 @@ def test_nothing_of_a_url_or_a_header_is_logged(caplog: pytest.LogCaptureFixture
     ],
 )  # fmt: skip
 def test_a_bad_url_is_invalid(url: Any) -> None:
-    for call in (http.check, http.sender, lambda url: http.request("GET", url)):
+    for call in (http.sender, lambda url: http.request("GET", url)):
         with pytest.raises(Invalid, match="it looks like https://server/path"):
             call(url)
 
@@ -115,7 +115,7 @@ def test_a_bad_url_is_invalid(url: Any) -> None:
 def test_a_bad_url_shows_no_secret() -> None:
     for host in ("x:hush5port", "a b", ""):
         with pytest.raises(Invalid) as error:
-            http.check(f"http://{SECRETS.format(host)}")
+            http.sender(f"http://{SECRETS.format(host)}")
         assert "hush" not in "".join(traceback.format_exception(error.value))
 
 
@@ -123,7 +123,7 @@ def test_a_bad_url_shows_no_secret() -> None:
     "url", ["http://x", "https://[::1]:80/", "http://bücher.example/ä?ö", "http://a_b.c./", "HTTP://X/"]
 )
 def test_a_good_url_is_not(url: str) -> None:
-    http.check(url)
+    http.sender(url)
 
 
 @pytest.mark.parametrize(

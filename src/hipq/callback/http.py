@@ -1,18 +1,22 @@
-"""A callback's request: its headers, and its body as an answer's data. Bad requests are refused in one sentence."""
+"""A callback as HTTP: its headers, its body as an answer's data, and the reply. Bad requests are refused in one
+sentence."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import json
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
-from hipq.errors import Invalid
+from hipq.callback.signing import Expired, Forbidden
+from hipq.errors import HipqError, Invalid, StoreRefused
 from hipq.job import payload
+from hipq.job.answer import Answered
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
+Send = Callable[[dict[str, Any]], Awaitable[None]]
 
 BODY_SECONDS: Final = 30.0
 """Seconds a body may take to arrive."""
@@ -21,6 +25,14 @@ ERROR_HEADER: Final = "hipq-error"
 
 _WHAT: Final = "the answer"
 _TRUTH: Final = {"true": True, "1": True, "false": False, "0": False}
+STATUS: Final = {
+    Answered.MATCHED: 200,
+    Answered.DUPLICATE: 200,
+    Answered.BUFFERED: 202,
+    Answered.CONFLICT: 409,
+    Answered.LATE: 410,
+}
+AGAIN: Final = ((b"retry-after", b"1"),)
 
 
 class BadCallback(Exception):
@@ -31,6 +43,10 @@ class BadCallback(Exception):
         self.status = status
         self.word = word
         """The word in the reply where an accepted answer has its outcome."""
+
+
+class Overloaded(Exception):
+    """Too many callbacks are waiting already."""
 
 
 class ClientGone(Exception):
@@ -65,7 +81,7 @@ class CallbackRequest:
             raise BadCallback(400, f"{ERROR_HEADER}, or error in the URL's query, must be true or false")
         return _TRUTH[said]
 
-    def data(self, body: bytes) -> Any:
+    def data(self, body: bytes | bytearray) -> Any:
         """The data in a body: JSON if it can be read as such, whatever its content type, because many clients send
         none or a wrong one. A form is a mapping of text, any other text is text."""
         try:
@@ -85,35 +101,23 @@ class CallbackRequest:
         return _form(text) if is_form else text
 
 
-class Body:
-    """The body of a request while it arrives; `size` bytes of it are in memory."""
-
-    def __init__(self, receive: Receive, most: int) -> None:
-        self._receive = receive
-        self._most = most
-        self.size = 0
-
-    async def read(self, room: Callable[[int], None]) -> bytes:
-        """Read the whole body. `room` is called with the size of every part, and may refuse it."""
-        parts: list[bytes] = []
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(BODY_SECONDS):
-                while await self._part(parts, room):
-                    pass
-                return b"".join(parts)
-        raise BadCallback(408, f"the answer took longer than {BODY_SECONDS:g} seconds to come")
-
-    async def _part(self, parts: list[bytes], room: Callable[[int], None]) -> bool:
-        message = await self._receive()
-        if message["type"] == "http.disconnect":
-            raise ClientGone
-        part: bytes = message.get("body", b"")
-        if self.size + len(part) > self._most:
-            raise too_large(self._most)
-        room(len(part))
-        self.size += len(part)
-        parts.append(part)
-        return bool(message.get("more_body", False))
+async def read_body(receive: Receive, body: bytearray, most: int, hold: Callable[[int], None]) -> None:
+    """Read the whole body. `hold` is called with the size of every part before that is added, and may refuse it."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                part = message.get("body", b"")
+                if len(body) + len(part) > most:
+                    raise too_large(most)
+                hold(len(part))
+                body += part
+                more = message.get("more_body", False)
+    except TimeoutError:
+        raise BadCallback(408, f"the answer took longer than {BODY_SECONDS:g} seconds to come") from None
 
 
 def too_large(most: int) -> BadCallback:
@@ -139,3 +143,48 @@ def _form(text: str) -> dict[str, str | list[str]] | str:
     for name, value in pairs:
         found.setdefault(name, []).append(value)
     return {name: values[0] if len(values) == 1 else values for name, values in found.items()}
+
+
+# -- replies -----------------------------------------------------------------------------------------------------------
+class CallbackReply(NamedTuple):
+    status: int
+    body: dict[str, str]
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+    async def write(self, send: Send) -> None:
+        body = json.dumps(self.body).encode()
+        headers = [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+            (b"cache-control", b"no-store"),
+            *self.headers,
+        ]
+        await send({"type": "http.response.start", "status": self.status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+
+
+def accepted(outcome: Answered) -> CallbackReply:
+    return CallbackReply(STATUS[outcome], {"answer": outcome})
+
+
+def refusal(error: Exception) -> CallbackReply:
+    """The reply to a failure: one sentence and no more, because the details are in the log."""
+    match error:
+        case BadCallback(status=408):
+            # the rest of the connection's data is that unread body
+            return CallbackReply(408, {"error": str(error)}, ((b"connection", b"close"),))
+        case BadCallback():
+            word = {"answer": error.word} if error.word else {}
+            return CallbackReply(error.status, {**word, "error": str(error)})
+        case Forbidden():
+            return CallbackReply(403, {"error": str(error)})
+        case Expired():
+            return CallbackReply(410, {"answer": "expired", "error": str(error)})
+        case Overloaded():
+            return CallbackReply(429, {"error": "too many answers wait already; try again"}, AGAIN)
+        case StoreRefused():
+            return CallbackReply(400, {"error": "the database will not store this answer"})
+        case HipqError():
+            return CallbackReply(503, {"error": "the database cannot be reached right now; try again"}, AGAIN)
+        case _:
+            return CallbackReply(500, {"error": "something went wrong here, and is in the log; try again"}, AGAIN)
