@@ -21,6 +21,7 @@ from hipq.engine.launch import Launcher
 from hipq.engine.pulse import TIDYING
 from hipq.engine.settle import settle
 from hipq.executors.execution import Execution
+from hipq.executors.processes import _silent
 from hipq.job import transitions
 from hipq.job.fault import Fault
 from hipq.job.model import Change
@@ -287,7 +288,10 @@ def test_a_child_that_died_while_idle_is_not_blamed_on_the_next_job(app: Hipq, q
         os.kill(child, signal.SIGKILL)
         executor: Any = engine.executor
         idle = executor._fork_server._idle  # a child that is dead and not yet reaped says nothing: no test of this rule
-        until(lambda: not any(one.silent for one in idle), "the engine could know that its process is dead")
+        until(
+            lambda: not any(map(_silent, (one.connection for one in idle))),
+            "the engine could know that its process is dead",
+        )
         second = queue.enqueue("innocent")
         until(lambda: app.job(second).state == "final", "the second is done")
     finally:

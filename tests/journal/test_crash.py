@@ -79,7 +79,7 @@ def test_killed_at_random_moments_it_has_all_that_was_acknowledged(folder: Path)
         expected.update(int(number) for word, number in heard if word == "acknowledged")
         batches, found = examined(folder)
         assert expected <= Counter(one.first for one in batches)
-        assert {problem.finding.kind for problem in found.problems} <= {"cut"}
+        assert {problem.kind for problem in found.problems} <= {"cut"}
     assert sum(expected.values()) > 100
 
 

@@ -88,7 +88,7 @@ def test_a_flipped_bit_costs_one_batch_at_most_and_is_always_reported(
             batches, found = examined(folder)
             hit = sum(end <= place for end in boundaries)
             survivors = [] if place < start else [one for index, one in enumerate(hit_ones) if index != hit]
-            reported = found.problems[0].finding
+            reported = found.problems[0]
             assert reported.offset <= place < reported.offset + reported.length
             if reported.kind == "note":
                 assert batches == FIRST + SECOND, "only the mark behind a batch was hit"

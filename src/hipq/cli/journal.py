@@ -155,7 +155,7 @@ def _looked(folder: Folder) -> tuple[bool, Examined, list[JournalFinding]]:
     for _ in range(LOOKS):
         in_use = folder.is_locked()
         examined = examine(folder)
-        findings = [problem.finding for problem in examined.problems]
+        findings = list(examined.problems)
         if in_use:
             findings = [one for one in findings if one.kind != "cut"]  # it is being written
         if not in_use or not any(one.is_damage for one in findings):

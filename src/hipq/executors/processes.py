@@ -78,7 +78,8 @@ class ForkServer:
         with self._lock:
             while self._idle:
                 child = self._idle.pop()
-                if child.silent and not child.dead:
+                # while idle, all that it could say is that it died
+                if _silent(child.connection) and not child.dead:
                     return child
                 child.close()
         return None
@@ -111,7 +112,7 @@ class Child:
     """The engine's end of one child process."""
 
     def __init__(self, connection: socket.socket) -> None:
-        self._connection = connection
+        self.connection = connection
         self._lock = threading.Lock()
         self.dead = False
         self._gone = False
@@ -121,15 +122,10 @@ class Child:
         self._told: threading.Timer | None = None
         self.pid = int(self._receive())
 
-    @property
-    def silent(self) -> bool:
-        """Nothing to read: while idle, all it could say is that it died."""
-        return _silent(self._connection)
-
     def exchange(self, request: bytes) -> bytes:
         """Send a job, wait for how it ended. ChildProcessError if the process died over it."""
         try:
-            _send(self._connection, request)
+            _send(self.connection, request)
         except OSError:
             pass  # it died before it could read: what it left to read says how
         reply = self._receive()
@@ -140,10 +136,10 @@ class Child:
         return reply
 
     def _receive(self) -> bytes:
-        header, how = _read(self._connection, 8), "vanished"
+        header, how = _read(self.connection, 8), "vanished"
         if len(header) == 8:
             (length,) = struct.unpack("!Q", header)
-            body = _read(self._connection, length & ~_DIED)
+            body = _read(self.connection, length & ~_DIED)
             if not length & _DIED:
                 return body
             how = how_ended(int(body))
@@ -165,7 +161,7 @@ class Child:
             self._told.daemon = True
             self._told.start()
             try:
-                self._connection.sendall(b"!")  # by which it knows that the signal is ours
+                self.connection.sendall(b"!")  # by which it knows that the signal is ours
             except OSError:
                 pass  # it is dead already
             _signal_group(self.pid, signal.SIGTERM)
@@ -182,10 +178,10 @@ class Child:
             if self._told:
                 self._told.cancel()
         try:
-            self._connection.shutdown(socket.SHUT_RDWR)
+            self.connection.shutdown(socket.SHUT_RDWR)
         except OSError:
             pass  # it is dead already
-        self._connection.close()
+        self.connection.close()
 
 
 def _silent(connection: socket.socket) -> bool:

@@ -138,7 +138,7 @@ class Appender:
 
     def _tidy(self) -> None:
         self._is_to_tidy = False
-        if not self._tail.broken and self._reader.is_drained():
+        if not self._tail.broken and self._reader.is_taken(self._reader.last):
             try:
                 self._tail.begin()
             except JournalError:

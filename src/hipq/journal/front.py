@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import takewhile
 
 from hipq.errors import JournalRefused
 from hipq.journal.batch import Batch, decode
@@ -38,16 +39,12 @@ class Front:
     def next(self, segments: Readable, start: Position, count: int, most_bytes: int) -> FrontRead:
         """Batches with about `count` jobs in all, but at least one batch if there is any."""
         taken = FrontRead(start)
-        for number, record in self._records(segments, start):
-            jobs, size = int(record.header["count"]), record.end - record.offset
+        for after, size, batch in self._batches(segments, start):
+            jobs = len(batch.payloads)
             if taken.batches and (taken.jobs + jobs > count or taken.bytes + size > most_bytes):
                 return taken
-            batch = self._decoded(number, record)
-            if batch is None:
-                continue
             taken.batches.append(batch)
-            taken.after = Position(number, record.end)
-            taken.jobs, taken.bytes = taken.jobs + jobs, taken.bytes + size
+            taken.after, taken.jobs, taken.bytes = after, taken.jobs + jobs, taken.bytes + size
         if not taken.batches and segments:
             last, length = segments[-1]
             # nothing here but damage, which is not to be read twice
@@ -56,31 +53,24 @@ class Front:
 
     def again(self, segments: Readable, start: Position, end: Position) -> list[Batch]:
         """All batches between two positions."""
-        found: list[Batch] = []
-        for number, record in self._records(segments, start):
-            if (number, record.end) > end:
-                break
-            if batch := self._decoded(number, record):
-                found.append(batch)
-        return found
+        return [batch for _, _, batch in takewhile(lambda one: one[0] <= end, self._batches(segments, start))]
 
-    def _decoded(self, number: int, record: Record) -> Batch | None:
-        try:
-            return decode(record.header, record.body)
-        except ValueError:
-            self._quarantine(number, record, "its sums are right, but no hipq has written this")
-            return None
-
-    def _records(self, segments: Readable, start: Position) -> Iterator[tuple[int, Record]]:
+    def _batches(self, segments: Readable, start: Position) -> Iterator[tuple[Position, int, Batch]]:
+        """The batches behind a position: where each ends, its bytes, and itself. What is none goes into quarantine."""
         for segment, length in segments:
             if segment.number < start.segment:
                 continue
             at = max(start.offset if segment.number == start.segment else 0, segment.start)
             for one in self._scanned(segment, at, length):
-                if isinstance(one, Record):
-                    yield segment.number, one
+                if not isinstance(one, Record):
+                    self._quarantine(segment.number, one, "this was damaged after it was written")
+                    continue
+                try:
+                    batch = decode(one.header, one.body)
+                except ValueError:
+                    self._quarantine(segment.number, one, "its sums are right, but no hipq has written this")
                 else:
-                    self._quarantine(segment.number, one)
+                    yield Position(segment.number, one.end), one.end - one.offset, batch
 
     def _scanned(self, segment: Segment, start: int, end: int) -> Iterator[Found]:
         if start >= end:
@@ -116,13 +106,12 @@ class Front:
         self._folder.remove(segment.number)
 
     # -- what is wrong -----------------------------------------------------------------------------------------------
-    def _quarantine(self, number: int, one: Found, why: str = "this was damaged after it was written") -> None:
+    def _quarantine(self, number: int, one: Found, why: str) -> None:
         name = name_of(number)
-        if (name, one.offset) in self._known:
-            return
-        kept = quarantine_copy(self._folder, number, one.offset, one.end)
-        self._known.add((name, one.offset))
-        self._found.append(JournalFinding("damage", name, one.offset, one.end - one.offset, why, kept))
+        if (name, one.offset) not in self._known:
+            kept = quarantine_copy(self._folder, number, one.offset, one.end)
+            self._known.add((name, one.offset))
+            self._found.append(JournalFinding("damage", name, one.offset, one.end - one.offset, why, kept))
 
     def _miss(self, name: str, offset: int, length: int, why: str) -> None:
         if (name, offset) not in self._known:

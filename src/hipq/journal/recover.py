@@ -22,32 +22,25 @@ from hipq.journal.segment import (
     Segment,
     begins_a_first_line,
     name_of,
+    number_of,
     other_version,
     read_first_line,
 )
 
-Remedy = Literal["quarantine copy", "quarantine whole", "cut off", "remove", "report"]
-
-
-class SegmentProblem(NamedTuple):
-    """A problem of a segment, and what opening the journal does about it."""
-
-    number: int
-    remedy: Remedy
-    finding: JournalFinding
+Kind = Literal["cut", "damage", "missing", "note"]
 
 
 @dataclass
 class Examined:
     segments: list[Segment] = field(default_factory=list)
     """The readable segments, in order. Their length is where the readable part ends."""
-    problems: list[SegmentProblem] = field(default_factory=list)
+    problems: list[JournalFinding] = field(default_factory=list)
+    """What is wrong: at the offset 0 with a whole file."""
     last: int = 0
     """The greatest number of a segment, readable or not."""
 
-    def problem(self, number: int, remedy: Remedy, kind: Literal["cut", "damage", "missing", "note"],
-                offset: int, length: int, why: str) -> None:  # fmt: skip
-        self.problems.append(SegmentProblem(number, remedy, JournalFinding(kind, name_of(number), offset, length, why)))
+    def problem(self, number: int, kind: Kind, offset: int, length: int, why: str) -> None:
+        self.problems.append(JournalFinding(kind, name_of(number), offset, length, why))
 
 
 # -- examining -------------------------------------------------------------------------------------------------------
@@ -58,8 +51,8 @@ def examine(folder: Folder) -> Examined:
         for one in contents(folder, segment):
             _note(segment, one, found)
         tail = found.problems[-1] if found.problems else None
-        if tail and tail.number == segment.number and tail.remedy == "cut off":
-            segment.length = tail.finding.offset
+        if tail and tail.file == name_of(segment.number) and tail.kind == "cut":
+            segment.length = tail.offset
     return found
 
 
@@ -71,8 +64,8 @@ def outline(folder: Folder) -> Examined:
     for number in numbers:
         _first_line(folder, number, found)
     for name in folder.strangers():
-        finding = JournalFinding("note", name, 0, 0, "this is not the name of a segment: it is left alone")
-        found.problems.append(SegmentProblem(0, "report", finding))
+        why = "this is not the name of a segment: it is left alone"
+        found.problems.append(JournalFinding("note", name, 0, 0, why))
     _check_sequence(found)
     return found
 
@@ -98,26 +91,26 @@ def _first_line(folder: Folder, number: int, found: Examined) -> None:
     if segment := read_first_line(line, number, length):
         found.segments.append(segment)
     elif number == found.last and begins_a_first_line(line):
-        found.problem(number, "remove", "cut", 0, length, "the segment had only been begun, and holds nothing")
+        found.problem(number, "cut", 0, length, "the segment had only been begun, and holds nothing")
     else:
         why = "its first line is damaged, so nothing can be read"
-        found.problem(number, "quarantine whole", "damage", 0, length, why)
+        found.problem(number, "damage", 0, length, why)
 
 
 def _check_sequence(found: Examined) -> None:
     """Check that each segment begins where its first line says the one before ended."""
-    damaged = {problem.number for problem in found.problems}
+    damaged = {problem.file for problem in found.problems}
     for before, segment in zip(found.segments, found.segments[1:], strict=False):
         number, end = segment.after
         if number != before.number:
-            if number not in damaged:
+            if name_of(number) not in damaged:
                 why = f"it is not there, nor is any other between {before.number} and {segment.number}"
-                found.problem(number, "report", "missing", 0, end, why)
+                found.problem(number, "missing", 0, end, why)
         elif end > before.length:
-            found.problem(number, "report", "missing", before.length, end - before.length, "its end is not there")
+            found.problem(number, "missing", before.length, end - before.length, "its end is not there")
         elif end < before.length:
             why = "this is behind the end of the segment, so none of it was acknowledged"
-            found.problem(number, "quarantine copy", "damage", end, before.length - end, why)
+            found.problem(number, "damage", end, before.length - end, why)
             before.length = end
 
 
@@ -130,14 +123,14 @@ def _note(segment: Segment, one: Found, found: Examined) -> None:
             segment.bytes += length
             if not one.is_marked:
                 why = "the mark behind this batch is damaged; the batch is whole, and read"
-                found.problem(number, "report", "note", one.offset, length, why)
+                found.problem(number, "note", one.offset, length, why)
         case Damage():
-            found.problem(number, "quarantine copy", "damage", one.offset, length, one.why)
+            found.problem(number, "damage", one.offset, length, one.why)
         case Cut() if number == found.last:
             why = "a batch was being written when it stopped, so it was not acknowledged"
-            found.problem(number, "cut off", "cut", one.offset, length, why)
+            found.problem(number, "cut", one.offset, length, why)
         case Cut():
-            found.problem(number, "quarantine copy", "damage", one.offset, length, "the end of a batch is not there")
+            found.problem(number, "damage", one.offset, length, "the end of a batch is not there")
 
 
 # -- recovering ------------------------------------------------------------------------------------------------------
@@ -190,26 +183,25 @@ def _begun(folder: Folder, identity: str, examined: Examined) -> Segment:
     return segment
 
 
-def _remedied(folder: Folder, problem: SegmentProblem) -> JournalFinding:
-    number, finding = problem.number, problem.finding
-    match problem.remedy:
-        case "quarantine copy":
-            kept = quarantine_copy(folder, number, finding.offset, finding.offset + finding.length)
-            return msgspec.structs.replace(finding, kept=kept)
-        case "quarantine whole":
-            return msgspec.structs.replace(finding, kept=quarantine_move(folder, number))
-        case "cut off":
-            try:
-                with folder.opened(name_of(number), os.O_WRONLY) as descriptor:
-                    os.ftruncate(descriptor, finding.offset)
-            except OSError as error:
-                raise refusal(error, folder.where(name_of(number))) from None
-            return msgspec.structs.replace(finding, why=f"{finding.why}; they were cut off")
-        case "remove":
+def _remedied(folder: Folder, finding: JournalFinding) -> JournalFinding:
+    """Do what opening a journal does about a problem."""
+    number, change = number_of(finding.file) or 0, dict[str, str]()
+    match finding.kind, finding.offset:
+        case "damage", 0:
+            change["kept"] = quarantine_move(folder, number)
+        case "damage", offset:
+            change["kept"] = quarantine_copy(folder, number, offset, offset + finding.length)
+        case "cut", 0:
             folder.remove(number)
-            return msgspec.structs.replace(finding, why=f"{finding.why}; it was removed")
-        case "report":
-            return finding
+            change["why"] = f"{finding.why}; it was removed"
+        case "cut", offset:
+            try:
+                with folder.opened(finding.file, os.O_WRONLY) as descriptor:
+                    os.ftruncate(descriptor, offset)
+            except OSError as error:
+                raise refusal(error, folder.where(finding.file)) from None
+            change["why"] = f"{finding.why}; they were cut off"
+    return msgspec.structs.replace(finding, **change)
 
 
 def _sync(folder: Folder, segment: Segment) -> None:

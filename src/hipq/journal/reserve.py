@@ -83,11 +83,6 @@ class JournalReader:
             self._last = segment.end
             self._news.notify_all()
 
-    def is_drained(self) -> bool:
-        """Whether the store has everything that is on disk."""
-        with self._news:
-            return self._read is not None and self._has_all()
-
     @property
     def has_jobs(self) -> bool:
         """Whether any jobs are on disk, whether or not the store has them."""

@@ -57,27 +57,21 @@ def scan(read: Read, salt: int, start: int, end: int) -> Iterator[Found]:
             continue
         if header is None:
             found = _no_header(read, salt, at, end, data[at - base :] if end - at < HEADER_MOST else b"")
-        elif at + needed > end:
-            found = _cut_short(header, data, at, end)
         else:
-            found = _whole(header, data, at, at + needed)
+            found = _with_header(header, data, at, min(at + needed, end))
         yield found
         at = found.end
 
 
-def _whole(header: Header, data: bytes, at: int, end: int) -> Found:
+def _with_header(header: Header, data: bytes, at: int, end: int) -> Found:
+    """The finding for a batch with a correct header. It may be cut short; its end mark may be missing."""
     behind = header.end() + int(header["bytes"])
+    if len(data) < behind:
+        return Cut(at, end)
     body = data[header.end() : behind]
     if not body_is_right(header, body):
         return Damage(at, end, "the sum of a batch is wrong")
     return Record(at, end, header, body, data[behind : behind + len(END)] == END)
-
-
-def _cut_short(header: Header, data: bytes, at: int, end: int) -> Found:
-    """The finding for a batch with a correct header that is not all there; perhaps only its end mark is missing."""
-    if len(data) - header.end() < int(header["bytes"]):
-        return Cut(at, end)
-    return _whole(header, data, at, end)
 
 
 def _no_header(read: Read, salt: int, at: int, end: int, rest: bytes) -> Found:

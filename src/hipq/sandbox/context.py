@@ -119,7 +119,7 @@ class Context:
             self.loaded[handler.type] = handler.id, self.loads
         if not handler.beforeEach:
             return None
-        reply = self._part("begin", handler, seconds, output)
+        reply = self.part("begin", handler, seconds, output)
         return None if reply.is_ok else reply
 
     def execute(self, handler: Handler, task: ContextJob, output: Output, begun: Callable[[], None]) -> ContextReply:
@@ -130,11 +130,8 @@ class Context:
             self.retire()
         return reply
 
-    def conclude(self, handler: Handler, seconds: float, output: Output) -> ContextReply:
-        """Run the handler's afterEach."""
-        return self._part("end", handler, seconds, output)
-
-    def _part(self, what: str, handler: Handler, seconds: float, output: Output) -> ContextReply:
+    def part(self, what: str, handler: Handler, seconds: float, output: Output) -> ContextReply:
+        """Run a part of a loaded handler: its beforeEach ("begin") or its afterEach ("end")."""
         return self._link.ask(*_part(self._lang, what, self.loaded[handler.type][1]), seconds, output)
 
 
@@ -179,13 +176,12 @@ class ContextBatch:
     def _fail_all(self, failed: JobReport, output: Output) -> list[ContextJob]:
         """Report a failed preparation to every task: none of them can run."""
         output.finish()
+        why = failed.error or f"it ended with the status {failed.status}"
+        error = _short(f"its handler did not get ready: {why}")
+        status = failed.status if failed.status >= 400 or failed.status < 200 else 500
         for task in self._tasks:
             self._started(task)
-            error = _short(
-                f"its handler did not get ready: {failed.error or f'it ended with the status {failed.status}'}"
-            )
             log = output.log if task is self._tasks[0] else ""
-            status = failed.status if failed.status >= 400 or failed.status < 200 else 500
             self._ended(JobReport(task.id, status, error=error, log=log, crashed=failed.crashed, seconds=self._share))
         return []
 
@@ -240,7 +236,8 @@ class ContextBatch:
         """Run afterEach, whose output and time belong to the last job. It cannot change that job's outcome."""
         since = time.monotonic()
         try:
-            reply = self._context.conclude(self._handler, max(task.seconds - report.seconds, _LEAST_AFTER), output)
+            left = max(task.seconds - report.seconds, _LEAST_AFTER)
+            reply = self._context.part("end", self._handler, left, output)
             wrong = "" if reply.kind == "done" and reply.status == 200 else reply.error or f"status {reply.status}"
         except Gone as gone:
             wrong = gone.error

@@ -107,9 +107,8 @@ def check(handler: Handler) -> None:
         _text(name, getattr(handler, name), MOST_URL)
         if not getattr(handler, name):
             raise Invalid(f"a handler needs its {name}")
-    total = 0
-    for name in ("body", "before", "beforeEach", "afterEach"):
-        total += _text(name, getattr(handler, name), MOST_SOURCE)
+    parts = ("body", "before", "beforeEach", "afterEach")
+    total = sum(_text(name, getattr(handler, name), MOST_SOURCE) for name in parts)
     if total > MOST_SOURCE:
         raise Invalid(f"a handler may have {MOST_SOURCE:,} bytes of source; this one has {total:,}")
     if not handler.body.strip():
