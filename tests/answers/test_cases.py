@@ -20,6 +20,7 @@ from hipq import (
     Progress,
     Queue,
     Retry,
+    StoreUnavailable,
     Wait,
     admit,
     fixed,
@@ -596,6 +597,26 @@ def test_case_06_the_hook_may_be_a_decorator_and_may_raise(app: Hipq, queue: Que
     app.cancel(job_id)
     assert charge.answer("k", "too late") == "late"
     assert (seen, kept(app)) == (["too late"], [("too late", "late")])
+
+
+def test_case_06_the_hook_is_called_although_the_store_fails_right_after_the_answer_is_kept(
+    app: Hipq, queue: Queue, run: Run, bank: Bank, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    charge = bank.charge(queue, on_late=lambda job, answer: seen.append((job.id, job.state, answer.id, answer.data)))
+    job_id = charge.enqueue(key="k")
+    run()
+    app.cancel(job_id)
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise StoreUnavailable("it went away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(app.store, "get", away)
+        patched.setattr(app.store, "answers", away)
+        assert charge.answer("k", "too late") == "late"
+    (late,) = app.answers.list()
+    assert seen == [(job_id, "final", late.id, "too late")]
 
 
 def test_case_06_a_late_answer_stays_bound_when_the_key_is_used_again(

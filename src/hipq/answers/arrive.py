@@ -66,6 +66,7 @@ def arrive(
         fence=spec.fence if spec is not None and spec.fn is not None else None,
         job=job,
         tenant="" if tenant is None else names.tenant(tenant),
+        shows_late=spec is not None and spec.on_late is not None,
     )
 
 

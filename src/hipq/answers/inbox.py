@@ -16,6 +16,7 @@ from hipq.job import names, payload
 from hipq.job.answer import LATE, MATCHED, STATES, UNREADABLE, Answer, Answered, Kept, NewAnswer, waited
 from hipq.job.event_names import InboxEvent, JobEvent
 from hipq.job.fault import clean
+from hipq.job.model import Row
 from hipq.job.spec import Spec
 from hipq.job.states import FINAL
 from hipq.job.view import Job
@@ -58,8 +59,8 @@ class Inbox:
             done = self._store.answer(some, now, instead_of=instead_of, patient=hooks)
             for new, one in zip(some, done, strict=True):
                 self._announce(new, one, now)
-                if hooks and one.outcome == Answered.LATE:
-                    self._show_late(self._queues[new.queue].known(new.job_type), one)
+                if hooks and one.late:
+                    self._show_late(self._queues[new.queue].known(new.job_type), *one.late)
             delivered += done
         return delivered
 
@@ -97,13 +98,11 @@ class Inbox:
                 JobEvent.OK if change.after.state == FINAL else JobEvent.ANSWERED, now, queue.name, change.after
             )
 
-    def _show_late(self, spec: Spec | None, delivered: Delivered) -> None:
+    def _show_late(self, spec: Spec | None, row: Row, kept: Kept) -> None:
         if spec is None or spec.on_late is None:
             return
         try:
-            row = self._store.get(delivered.job)
-            if row is not None:
-                spec.on_late(Job(row, spec), self.show(delivered.id))
+            spec.on_late(Job(row, spec), Answer(kept))
         except (Exception, SystemExit):  # the answer is kept: to its sender this must not look like a failure
             import logging
 

@@ -96,6 +96,8 @@ class NewAnswer(msgspec.Struct, frozen=True):
     """The very job that the answer is for, and not another one that has its key by now; 0 = any that has the key."""
     unreadable: str = ""
     """Why the answer is for no job at all; it has no key then."""
+    shows_late: bool = False
+    """Whether this program's code has an `on_late`, which is shown the job if the answer is late."""
 
     @property
     def whole_key(self) -> tuple[int, str, str, str]:

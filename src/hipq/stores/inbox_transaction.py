@@ -12,8 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol
 
+from msgspec.structs import replace
+
 from hipq.errors import Conflict, KeyTaken, NotFound
-from hipq.job.answer import APPLIED, BUFFERED, REPLAYABLE, STATES, Kept, NewAnswer, kept, number_of
+from hipq.job.answer import APPLIED, BUFFERED, REPLAYABLE, STATES, Answered, Kept, NewAnswer, kept, number_of
 from hipq.job.matching import (
     Candidate,
     Ended,
@@ -92,6 +94,9 @@ class InboxTransaction(Protocol):
     def save(self, changes: Sequence[Change]) -> None:
         """Save the changes of jobs that are locked."""
 
+    def job(self, job_id: int) -> Row | None:
+        """A job, live or final."""
+
 
 def lock_number(key: Key) -> int:
     return number_of(*map(str, key))
@@ -105,7 +110,7 @@ def deliver(inbox: InboxTransaction, answers: Sequence[NewAnswer], now: int, ins
     while left:
         candidates = read_candidates(inbox, _one_of_each_key(left), now, instead_of)
         verdicts = {number: verdict(left[number], one, now) for number, one in candidates.items()}
-        delivered |= _write(inbox, left, verdicts)
+        delivered |= _write(inbox, left, verdicts, candidates)
         left, instead_of = {number: one for number, one in left.items() if number not in delivered}, 0
     return [delivered[number] for number in range(len(answers))]
 
@@ -185,15 +190,23 @@ def _pending(
     return found
 
 
-def _write(inbox: InboxTransaction, answers: Numbered, verdicts: Mapping[int, Verdict]) -> dict[int, Delivered]:
+def _write(
+    inbox: InboxTransaction, answers: Numbered, verdicts: Mapping[int, Verdict], candidates: Mapping[int, Candidate]
+) -> dict[int, Delivered]:
     fresh = {number: one for number, one in verdicts.items() if not one.same}
-    rows = [kept(answers[number], one.state, one.job, one.note) for number, one in fresh.items()]
-    ids = dict(zip(fresh, inbox.insert(rows), strict=True))
+    rows = {number: kept(answers[number], one.state, one.job, one.note) for number, one in fresh.items()}
+    ids = dict(zip(fresh, inbox.insert(list(rows.values())), strict=True))
+    late: dict[int, tuple[Row, Kept]] = {}
+    for number, one in fresh.items():
+        if one.outcome == Answered.LATE and one.job and answers[number].shows_late:
+            job = candidates[number].row or inbox.job(one.job)
+            if job is not None:
+                late[number] = job, replace(rows[number], id=ids[number])
     inbox.count_copies([one.same for one in verdicts.values() if one.same])
     inbox.place([placed for one in verdicts.values() for placed in one.placed])
     inbox.save([one.change for one in verdicts.values() if one.change])
     return {
-        number: Delivered(one.outcome, ids.get(number, one.same), one.job, one.change, one.placed)
+        number: Delivered(one.outcome, ids.get(number, one.same), one.job, one.change, one.placed, late.get(number))
         for number, one in verdicts.items()
     }
 

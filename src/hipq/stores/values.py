@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from hipq.job.model import Change
+from hipq.job.model import Change, Row
 
 if TYPE_CHECKING:
-    from hipq.job.answer import Answered
+    from hipq.job.answer import Answered, Kept
     from hipq.job.matching import Placed
     from hipq.limits.rules import Rules
 
@@ -144,6 +144,9 @@ class Delivered(NamedTuple):
     """What that job did about it."""
     placed: Sequence[Placed] = ()
     """Earlier answers to the job that were moved with it."""
+    late: tuple[Row, Kept] | None = None
+    """The job and the answer, if it is late and `on_late` is to be shown both: read in the transaction that kept the
+    answer, because the store may be away right after it."""
 
 
 class Pruned(NamedTuple):

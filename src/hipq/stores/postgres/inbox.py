@@ -72,6 +72,10 @@ class PostgresInbox(SqlInbox):
                 raise AssertionError("a job that was locked has moved on")
             self.changed |= {queue_of(change.before.id) for change in changes}
 
+    def job(self, job_id: int) -> Row | None:
+        found = rows(self._conn, self._statements.of("get", queue_of(job_id)), {"id": job_id})
+        return found[0] if found else None
+
     def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> list[tuple[Any, ...]]:
         if not rows:
             return []

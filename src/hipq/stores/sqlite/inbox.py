@@ -71,6 +71,10 @@ class SqliteInbox(SqlInbox):
         if self._settle.save(self._conn, changes).lost:
             raise AssertionError("a job that was locked has moved on")
 
+    def job(self, job_id: int) -> Row | None:
+        found = read(self._conn, self._statements.of("get", queue_of(job_id)), {"id": job_id})
+        return found[0] if found else None
+
     def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> list[list[Any]]:
         found = self._run(name, rows, queue, values)
         return _rows.decode(found[0][0]) if found else []
