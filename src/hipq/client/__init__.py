@@ -9,8 +9,7 @@
 `AsyncClient` has the same methods, to be awaited. Nothing but httpx2 is needed: pip install 'hipq[client]'.
 """
 
-from hipq.client.plain import Client
+from hipq.client.clients import AsyncClient, Client
 from hipq.client.replies import Result
-from hipq.client.tasks import AsyncClient
 
 __all__ = ["AsyncClient", "Client", "Result"]

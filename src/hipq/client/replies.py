@@ -31,9 +31,8 @@ class Response(NamedTuple):
         try:
             return json.loads(self.body)
         except ValueError:
-            raise DaemonUnavailable(
-                f"what replied with status {self.status} is no hipq daemon: its reply is not JSON"
-            ) from None
+            text = f"what replied with status {self.status} is no hipq daemon: its reply is not JSON"
+            raise DaemonUnavailable(text) from None
 
     @property
     def retry_after(self) -> float | None:
@@ -71,25 +70,21 @@ class Result(NamedTuple):
 
 
 _KINDS: Final[Mapping[int, type[HipqError]]] = {
-    400: Invalid,
-    401: Unauthorized,
-    404: NotFound,
-    405: Invalid,
-    408: DaemonUnavailable,
-    409: Conflict,
-    410: Conflict,
-    413: Invalid,
-    415: Invalid,
-    422: Invalid,
-    431: Invalid,
-}
+    **dict.fromkeys((400, 405, 413, 415, 422, 431), Invalid), **dict.fromkeys((409, 410), Conflict),
+    401: Unauthorized, 404: NotFound, 408: DaemonUnavailable,
+}  # fmt: skip
 
 
 def good(response: Response) -> Response:
     """The reply, if it is a success; otherwise raises the error it stands for."""
     if 200 <= response.status < 300:
         return response
-    said = _said(response)
+    try:
+        said = json.loads(response.body)
+    except ValueError:
+        said = {}
+    if not isinstance(said, dict):
+        said = {}
     text = str(said.get("error", f"the daemon replied with status {response.status}"))
     if response.status == 429:
         raise OverQuota(text, int(response.retry_after or 1))
@@ -98,24 +93,12 @@ def good(response: Response) -> Response:
     raise _KINDS.get(response.status, DaemonUnavailable)(text)
 
 
-def _said(response: Response) -> dict[str, Any]:
-    try:
-        found = json.loads(response.body)
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def result(job_id: str, response: Response) -> Result | None:
     """How the job ended; None if it has not. JobFailed if it did not succeed."""
     if good(response).status == 202:
         return None
-    found = Result(
-        job_id,
-        response.headers.get("x-hipq-code", ""),
-        int(response.headers.get("x-hipq-exitcode", "0")),
-        response.body,
-    )
+    code, exitcode = (response.headers.get(f"x-hipq-{name}", "") for name in ("code", "exitcode"))
+    found = Result(job_id, code, int(exitcode or 0), response.body)
     if found.code != "ok":
         raise JobFailed(found)
     return found

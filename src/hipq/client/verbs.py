@@ -1,4 +1,4 @@
-"""The requests of a daemon's client, each as the steps it takes."""
+"""What can be asked of a daemon: each verb once, as the steps it takes, for both clients."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import uuid4
 
-from hipq.client.asking import ClientRequest, Steps, retried, text_of
 from hipq.client.replies import Result, good, result
+from hipq.client.steps import ClientRequest, Steps, retried, verb
 from hipq.errors import Invalid
 
 POLL: Final = 20.0
@@ -24,63 +24,41 @@ Seen = dict[str, Any]
 
 
 class Verbs:
-    """The requests that both clients share."""
+    """The verbs that both clients share."""
 
     def __init__(self, tenant: str, patience: float) -> None:
-        self.tenant = tenant
+        self._tenant = tenant
         self._patience = patience
 
-    # -- asking -----------------------------------------------------------------------------------------------------
-    def _ask(self, request: ClientRequest) -> Steps[Seen]:
-        found: Seen = good((yield from retried(request, self._patience))).json()
-        return found
-
-    def _path(self, *parts: str) -> Steps[str]:
-        """The path of a resource of this tenant; the daemon says which tenant the token belongs to."""
-        if not self.tenant:
-            found = yield from self._ask(ClientRequest("GET", "/v1/whoami", repeatable=True))
-            if not found["tenant"]:
-                raise Invalid("this is an admin's token: say for which tenant, Client(url, token, tenant=...)")
-            self.tenant = found["tenant"]
-        return "/".join(["", "v1", self.tenant, *(quote(part, safe="") for part in parts)])
-
-    def _get(self, *parts: str, **query: Any) -> Steps[Seen]:
-        path = yield from self._path(*parts)
-        return (yield from self._ask(ClientRequest("GET", path, _query(query), repeatable=True)))
-
     # -- jobs -------------------------------------------------------------------------------------------------------
-    def add(self, type: str, payloads: tuple[Any, ...], options: Mapping[str, Any]) -> Steps[list[str]]:
-        given = dict(options)
-        once = bool(given.pop("once", True))
-        jobs = [{"type": type, "payload": payload, **given} for payload in payloads or (b"",)]
-        return (yield from self.add_many(jobs, once))
+    @verb
+    def add(self, type: str, *payloads: Any, **options: Any) -> Steps[list[str]]:
+        """Add a job for each payload: bytes and text as they are, anything else as JSON. Returns their ids, in
+        order. Options are key, at, delay, priority, timeout, windows and then; and once=False, for which see
+        `add_many`."""
+        once = bool(options.pop("once", True))
+        return (yield from self._add([{"type": type, "payload": one, **options} for one in payloads or (b"",)], once))
 
-    def add_many(self, jobs: Iterable[Mapping[str, Any]], once: bool) -> Steps[list[str]]:
-        body = json.dumps([_job(job) for job in jobs]).encode()
-        path = yield from self._path("jobs")
-        headers = {**_JSON, "idempotency-key": uuid4().hex} if once else _JSON
-        found = yield from self._ask(ClientRequest("POST", path, headers=headers, body=body, repeatable=once))
-        return list(found["ids"])
+    @verb
+    def add_many(self, jobs: Iterable[Mapping[str, Any]], *, once: bool = True) -> Steps[list[str]]:
+        """Add jobs of any types; each is a mapping with type, payload, and the options of `add`. The daemon
+        remembers the request, so that the jobs are added once even if its reply is lost and the request is repeated.
+        once=False is faster, and works while the daemon's database is away; but then a lost reply is an error."""
+        return (yield from self._add(jobs, once))
 
+    @verb
     def job(self, job_id: str | int) -> Steps[Seen]:
-        return (yield from self._get("jobs", str(job_id)))
+        return (yield from self._get("jobs", job_id))
 
-    def jobs(self, filters: Mapping[str, Any]) -> Steps[list[dict[str, Any]]]:
+    @verb
+    def jobs(self, /, **filters: Any) -> Steps[list[Seen]]:
+        """Jobs by type, state, phase, code and key, after an id, up to a limit."""
         return list((yield from self._get("jobs", **filters))["jobs"])
 
-    def why(self, job_id: str | int) -> Steps[Seen]:
-        return (yield from self._get("jobs", str(job_id), "why"))
-
-    def cancel(self, job_id: str | int, reason: str) -> Steps[Seen]:
-        path = yield from self._path("jobs", str(job_id), "cancel")
-        return (yield from self._ask(ClientRequest("POST", path, _query({"reason": reason}))))
-
-    def retry(self, job_id: str | int) -> Steps[Seen]:
-        path = yield from self._path("jobs", str(job_id), "retry")
-        return (yield from self._ask(ClientRequest("POST", path)))
-
-    def result(self, job_id: str | int, timeout: float | None) -> Steps[Result]:
-        path = yield from self._path("jobs", str(job_id), "result")
+    @verb
+    def result(self, job_id: str | int, timeout: float | None = None) -> Steps[Result]:
+        """The result of a job, when it has ended. JobFailed if it did not succeed; TimeoutError."""
+        path = yield from self._path("jobs", job_id, "result")
         until = None if timeout is None else time.monotonic() + timeout
         while True:
             left = POLL if until is None else max(0.0, min(POLL, until - time.monotonic()))
@@ -91,40 +69,85 @@ class Verbs:
             if until is not None and time.monotonic() >= until:
                 raise TimeoutError(f"job {job_id} has not ended within {timeout:g} seconds")
 
-    def answer(self, type: str, key: str, data: Any, options: Mapping[str, Any]) -> Steps[str]:
+    @verb
+    def why(self, job_id: str | int) -> Steps[Seen]:
+        return (yield from self._get("jobs", job_id, "why"))
+
+    @verb
+    def cancel(self, job_id: str | int, reason: str = "") -> Steps[Seen]:
+        path = yield from self._path("jobs", job_id, "cancel")
+        return (yield from self._ask(ClientRequest("POST", path, _query({"reason": reason}))))
+
+    @verb
+    def retry(self, job_id: str | int) -> Steps[Seen]:
+        return (yield from self._ask(ClientRequest("POST", (yield from self._path("jobs", job_id, "retry")))))
+
+    @verb
+    def answer(self, /, type: str, key: str, data: Any, **options: Any) -> Steps[str]:
+        """Deliver the answer to a job: matched, buffered, duplicate, conflict or late. Options are answer_id, error
+        and attempt."""
         path = yield from self._path("answers", type, key)
-        given = dict(options)
-        headers = {"idempotency-key": given.pop("answer_id", "") or uuid4().hex}
+        headers = {"idempotency-key": options.pop("answer_id", "") or uuid4().hex}
         if not isinstance(data, (bytes, str)):
             headers |= _JSON
-        request = ClientRequest("POST", path, _query(given), headers, text_of(data), repeatable=True)
+        request = ClientRequest("POST", path, _query(options), headers, _text(data), repeatable=True)
         response = yield from retried(request, self._patience)
         if response.status in (409, 410) and b'"answer"' in response.body:
             return str(response.json()["answer"])
         return str(good(response).json()["answer"])
 
     # -- handlers ---------------------------------------------------------------------------------------------------
-    def set_handler(self, type: str, parts: Mapping[str, str]) -> Steps[Seen]:
+    @verb
+    def set_handler(self, /, type: str, lang: str, body: str, **parts: str) -> Steps[Seen]:
+        """Set the code that runs the jobs of a type. Further parts are eid, before, beforeEach and afterEach."""
         path = yield from self._path("handlers", type)
-        body = json.dumps({name: value for name, value in parts.items() if value}).encode()
-        return (yield from self._ask(ClientRequest("PUT", path, headers=_JSON, body=body, repeatable=True)))
+        given = {name: value for name, value in {"lang": lang, "body": body, **parts}.items() if value}
+        request = ClientRequest("PUT", path, headers=_JSON, body=json.dumps(given).encode(), repeatable=True)
+        return (yield from self._ask(request))
 
+    @verb
     def get_handler(self, type: str) -> Steps[Seen]:
         return (yield from self._get("handlers", type))
 
-    def handlers(self) -> Steps[list[dict[str, Any]]]:
+    @verb
+    def handlers(self) -> Steps[list[Seen]]:
         return list((yield from self._get("handlers"))["handlers"])
 
+    @verb
     def delete_handler(self, type: str) -> Steps[None]:
-        path = yield from self._path("handlers", type)
-        yield from self._ask(ClientRequest("DELETE", path))
+        yield from self._ask(ClientRequest("DELETE", (yield from self._path("handlers", type))))
 
-    # -- looking ----------------------------------------------------------------------------------------------------
-    def queues(self) -> Steps[list[dict[str, Any]]]:
+    @verb
+    def queues(self) -> Steps[list[Seen]]:
         return list((yield from self._get("queues"))["queues"])
 
-    def events(self) -> Steps[ClientRequest]:
+    # -- asking -----------------------------------------------------------------------------------------------------
+    def _add(self, jobs: Iterable[Mapping[str, Any]], once: bool) -> Steps[list[str]]:
+        body = json.dumps([_job(job) for job in jobs]).encode()
+        path = yield from self._path("jobs")
+        headers = {**_JSON, "idempotency-key": uuid4().hex} if once else _JSON
+        found = yield from self._ask(ClientRequest("POST", path, headers=headers, body=body, repeatable=once))
+        return list(found["ids"])
+
+    def _events(self) -> Steps[ClientRequest]:
         return ClientRequest("GET", (yield from self._path("events")), headers={"accept": "text/event-stream"})
+
+    def _get(self, *parts: str | int, **query: Any) -> Steps[Seen]:
+        path = yield from self._path(*parts)
+        return (yield from self._ask(ClientRequest("GET", path, _query(query), repeatable=True)))
+
+    def _ask(self, request: ClientRequest) -> Steps[Seen]:
+        found: Seen = good((yield from retried(request, self._patience))).json()
+        return found
+
+    def _path(self, *parts: str | int) -> Steps[str]:
+        """The path of a resource of this tenant; the daemon says which tenant the token belongs to."""
+        if not self._tenant:
+            found = yield from self._ask(ClientRequest("GET", "/v1/whoami", repeatable=True))
+            if not found["tenant"]:
+                raise Invalid("this is an admin's token: say for which tenant, Client(url, token, tenant=...)")
+            self._tenant = found["tenant"]
+        return "/".join(["", "v1", self._tenant, *(quote(str(part), safe="") for part in parts)])
 
 
 def _query(given: Mapping[str, Any]) -> dict[str, str]:
@@ -140,12 +163,21 @@ def _job(given: Mapping[str, Any]) -> dict[str, Any]:
         if found["at"].tzinfo is None:
             raise Invalid("at has no time zone; add one")
         found["at"] = found["at"].isoformat()
-    payload = given.get("payload", b"")
-    text = text_of(payload)
+    text = _text(given.get("payload", b""))
     try:
         return {**found, "payload": text.decode()} if text else found
     except UnicodeDecodeError:
         return {**found, "payload_base64": b64encode(text).decode()}
+
+
+def _text(value: Any) -> bytes:
+    """A payload as the daemon gets it: bytes and text as they are, anything else as JSON."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    try:
+        return (value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise Invalid(f"this payload is no JSON: {error}") from None
 
 
 class EventLines:

@@ -1,21 +1,23 @@
-"""Requests to a daemon as steps without I/O, which both clients carry out.
-
-A step is a request, with a reply or none, or a pause.
-"""
+"""Requests to a daemon as steps without I/O, which both clients carry out: a step is a request or a pause."""
 
 from __future__ import annotations
 
 import random
 import time
-from collections.abc import Generator, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from collections.abc import Callable, Coroutine, Generator, Mapping
+from types import MethodType
+from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 from hipq.client.replies import Lost, Response
 from hipq.errors import DaemonUnavailable
 
+if TYPE_CHECKING:
+    from hipq.client.clients import AsyncClient, Client
+
 FIRST_PAUSE: Final = 0.1
 LONGEST_PAUSE: Final = 5.0
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -37,6 +39,26 @@ class Pause(NamedTuple):
 
 Step = ClientRequest | Pause
 Steps = Generator[Step, "Response | Lost | None", T]
+
+
+class verb(Generic[P, T]):  # noqa: N801 - a decorator
+    """Makes a method that yields steps one that carries them out; in an `AsyncClient` it is to be awaited."""
+
+    def __init__(self, steps: Callable[Concatenate[Any, P], Steps[T]]) -> None:
+        self._steps = steps
+        self.__doc__, self.__wrapped__ = steps.__doc__, steps  # for help() and editors
+
+    @overload
+    def __get__(self, client: None, owner: Any) -> verb[P, T]: ...
+    @overload
+    def __get__(self, client: Client, owner: Any) -> Callable[P, T]: ...
+    @overload
+    def __get__(self, client: AsyncClient, owner: Any) -> Callable[P, Coroutine[Any, Any, T]]: ...
+    def __get__(self, client: Any, owner: Any) -> Any:
+        return self if client is None else MethodType(self, client)
+
+    def __call__(self, client: Any, *arguments: P.args, **options: P.kwargs) -> Any:
+        return client._do(self._steps(client, *arguments, **options))
 
 
 def retried(request: ClientRequest, patience: float) -> Steps[Response]:
@@ -63,17 +85,3 @@ def retried(request: ClientRequest, patience: float) -> Steps[Response]:
 def _later(response: Response) -> bool:
     """Whether the daemon asks to try later. A conflict does if it says when."""
     return response.status in (429, 502, 503, 504, 507) or (response.status == 409 and response.retry_after is not None)
-
-
-def text_of(value: Any) -> bytes:
-    """A payload as the daemon gets it: bytes and text as they are, anything else as JSON."""
-    import json
-
-    from hipq.errors import Invalid
-
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        return bytes(value)
-    try:
-        return (value if isinstance(value, str) else json.dumps(value, allow_nan=False, separators=(",", ":"))).encode()
-    except (TypeError, ValueError, RecursionError) as error:
-        raise Invalid(f"this payload is no JSON: {error}") from None
