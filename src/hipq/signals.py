@@ -32,6 +32,14 @@ def each_meant(stop: Callable[[], None]) -> Callable[..., None]:
     return heard
 
 
+def on_stop(stop: Callable[[], None]) -> Callable[..., None]:
+    """Call `stop` for each SIGINT or SIGTERM that counts; returns what hears them."""
+    heard = each_meant(stop)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, heard)
+    return heard
+
+
 def signal_name(number: int) -> str:
     try:
         return signal.Signals(number).name

@@ -27,11 +27,12 @@ print("done", file=sys.stderr)
 ASK = """
 import sys, click
 from hipq.cli.main import cli, run
-from hipq.cli.progress import confirm, yes_option
+from hipq.cli.commands import yes_option
+from hipq.cli.progress import confirm
 @cli.command()
 @yes_option
-def burn(yes):
-    confirm("Burn it?", yes)
+def burn():
+    confirm("Burn it?")
     click.echo("burnt")
 sys.exit(run(sys.argv[1:]))
 """

@@ -6,47 +6,32 @@ from typing import IO
 
 import click
 
-from hipq.cli.commands import examples
-from hipq.cli.inputs import Whole, data_argument, data_file_option, given_data
-from hipq.cli.show import print_json
-from hipq.cli.target import AppCommand, app_argument, chosen, db_option, json_option
+from hipq.cli.commands import command
+from hipq.cli.inputs import Whole, data_argument, given_data
+from hipq.cli.show import say
+from hipq.cli.target import AppCommand, Target
 
 
-@click.command(
+@command(
+    "answer",
+    """hipq answer shop:app orders charge order-17 '{"status": "paid"}'""",
+    "hipq answer --db sqlite:///daemon.db jobs mail order-17 --data-file answer.json --id evt-1 --tenant acme",
+    """hipq answer shop:app orders charge order-17 '"no such card"' --error""",
     cls=AppCommand,
     short_help="Bring the answer of a job.",
-    epilog=examples(
-        """hipq answer shop:app orders charge order-17 '{"status": "paid"}'""",
-        "hipq answer --db sqlite:///daemon.db jobs mail order-17 --data-file answer.json --id evt-1 --tenant acme",
-        """hipq answer shop:app orders charge order-17 '"no such card"' --error""",
-    ),
 )
-@app_argument
 @click.argument("queue")
 @click.argument("job_type", metavar="TYPE")
 @click.argument("key")
 @data_argument
-@data_file_option
 @click.option("--id", "answer_id", metavar="ANSWER-ID", help="What tells it from others to the same key.")
 @click.option("--error", is_flag=True, help="It says that the work failed.")
 @click.option("--attempt", type=Whole("attempt", 1, (1 << 31) - 1), help="The attempt it is an answer to.")
 @click.option("--tenant", help="The tenant of a daemon whose job it is for.")
-@db_option
-@json_option
 def answer(
-    app: str,
-    queue: str,
-    job_type: str,
-    key: str,
-    data: str | None,
-    data_file: IO[bytes] | None,
-    answer_id: str | None,
-    error: bool,
-    attempt: int | None,
-    tenant: str | None,
-    db: str | None,
-    as_json: bool,
-) -> None:
+    target: Target, queue: str, job_type: str, key: str, data: str | None, data_file: IO[bytes] | None,
+    answer_id: str | None, error: bool, attempt: int | None, tenant: str | None,
+) -> None:  # fmt: skip
     """Bring the answer of the job of TYPE that has KEY, and print what became of it. It is kept, whatever that is:
 
     \b
@@ -59,11 +44,8 @@ def answer(
     Without the code, by --db, an engine that has the code ends the job.
     """
     value = given_data(data, data_file)
-    target, found = chosen(app, db, queue)
-    outcome = target.answer(
+    app, found = target.queue(queue)
+    outcome = app.answer(
         found.name, job_type, key, value, answer_id=answer_id, error=error, attempt=attempt, tenant=tenant
     )
-    if as_json:
-        print_json({"outcome": outcome, "queue": found.name, "type": job_type, "key": key})
-    else:
-        click.echo(str(outcome))
+    say({"outcome": outcome, "queue": found.name, "type": job_type, "key": key}, str(outcome))

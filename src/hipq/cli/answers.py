@@ -3,46 +3,40 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from hipq import Hipq
 from hipq.answers.inbox import Count
 from hipq.answers.reports import as_rows, streams
-from hipq.cli.commands import Commands, examples
+from hipq.cli.commands import asked, group, yes_option
 from hipq.cli.complain import complain, note
 from hipq.cli.inputs import Whole
-from hipq.cli.progress import confirm, progress, yes_option
-from hipq.cli.show import next_page, print_json, some
-from hipq.cli.show_answers import (
-    described,
-    print_answer,
-    print_answers,
-    print_counts,
-    print_listeners,
-    print_replayed,
-    replayed,
-)
-from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option, of_name
+from hipq.cli.progress import confirm, progress
+from hipq.cli.show import next_page, print_json, say, say_table, some
+from hipq.cli.show_answers import described, print_answer, print_answers, replayed, replayed_text
+from hipq.cli.target import AppCommand, Target
 from hipq.cli.which_answers import Wanted, every, find_answer, number_of, page, which_answers
 from hipq.errors import Conflict, NotFound
 from hipq.job import names
 from hipq.job.answer import STATES, Answered
+
+T = TypeVar("T")
+Chosen = list[tuple[Hipq, dict[str, Any]]]
 
 _NUMBER = Whole("the number of an answer", 1, (1 << 63) - 1)
 _number_argument = click.argument("number", metavar="NUMBER", type=_NUMBER)
 _numbers_argument = click.argument("numbers", metavar="[NUMBER]...", type=_NUMBER, nargs=-1)
 
 
-@click.group(
-    cls=Commands,
-    no_args_is_help=False,
-    epilog=examples(
-        "hipq answers list shop:app --state buffered",
-        "hipq answers rekey shop:app 12 order-17",
-        "hipq answers drop shop:app --state late --older-than 30d",
-    ),
+@group(
+    "answers",
+    "hipq answers list shop:app --state buffered",
+    "hipq answers rekey shop:app 12 order-17",
+    "hipq answers drop shop:app --state late --older-than 30d",
+    of=AppCommand,
 )
 def answers() -> None:
     """Look at the answers that came, give them another chance, throw them away."""
@@ -51,203 +45,141 @@ def answers() -> None:
 # -- looking ---------------------------------------------------------------------------------------------------------
 @answers.command(
     "list",
-    cls=AppCommand,
-    epilog=examples(
-        "hipq answers list shop:app --state buffered",
-        "hipq answers list shop:app --key order-17 --json",
-        "hipq answers list --db sqlite:///shop.db --older-than 7d --limit 20",
-    ),
+    "hipq answers list shop:app --state buffered",
+    "hipq answers list shop:app --key order-17 --json",
+    "hipq answers list --db sqlite:///shop.db --older-than 7d --limit 20",
 )
-@app_argument
 @which_answers
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: numbers above it.")
 @click.option("--limit", type=Whole("limit", 1, 10_000), default=100, show_default=True, help="At most so many.")
-@db_option
-@json_option
-def list_answers(app: str, wanted: Wanted, after: int, limit: int, db: str | None, as_json: bool) -> None:
+def list_answers(target: Target, wanted: Wanted, after: int, limit: int) -> None:
     """Answers in the order they came."""
-    apps = instances(app, db)
-    found = [row for _, row in page(apps, wanted, after, limit)]
-    if as_json:
-        print_json(found)
-    else:
-        print_answers(found)
-    if len(found) == limit and page(apps, wanted, number_of(found[-1]), 1):
+    found = [row for _, row in page(target, wanted, after, limit)]
+    say(found, lambda: print_answers(found))
+    if len(found) == limit and page(target, wanted, number_of(found[-1]), 1):
         next_page(number_of(found[-1]))
 
 
-@answers.command("show", cls=AppCommand, epilog=examples("hipq answers show shop:app 12"))
-@app_argument
+@answers.command("show", "hipq answers show shop:app 12")
 @_number_argument
-@db_option
-@json_option
-def show(app: str, number: int, db: str | None, as_json: bool) -> None:
+def show(target: Target, number: int) -> None:
     """An answer, what it says, and what its state means."""
-    target, queue, found = find_answer(instances(app, db), number)
-    (row,) = described(target, queue, [found])
+    app, queue, found = find_answer(target.apps, number)
+    (row,) = described(app, queue, [found])
     row["meaning"] = STATES[row["state"]]
-    if as_json:
-        print_json(row)
-    else:
-        print_answer(row)
+    say(row, lambda: print_answer(row))
 
 
-@answers.command(
-    "count",
-    cls=AppCommand,
-    epilog=examples("hipq answers count shop:app", "hipq answers count shop:app -q orders --json"),
-)
-@app_argument
+@answers.command("count", "hipq answers count shop:app", "hipq answers count shop:app -q orders --json")
 @click.option("-q", "--queue", help="Only to jobs of this queue.")
 @click.option("--tenant", help="Only to jobs of this tenant of a daemon.")
-@db_option
-@json_option
-def count(app: str, queue: str | None, tenant: str | None, db: str | None, as_json: bool) -> None:
+def count(target: Target, queue: str | None, tenant: str | None) -> None:
     """How many answers there are in each state, and how often they came. One that was kept for a job which ended
     without it may still count as buffered."""
     whose = "" if tenant is None else names.tenant(tenant)
     total = dict.fromkeys(STATES, Count(0, 0))
-    for one, each in of_name(instances(app, db), queue):
-        for state, more in one.answers.counts(each.name, tenant=whose).items():
+    for app, each in target.queues(queue):
+        for state, more in app.answers.counts(each.name, tenant=whose).items():
             before = total[state]
             total[state] = Count(before.answers + more.answers, before.copies + more.copies)
     rows = [{"state": state, **total[state]._asdict(), "meaning": STATES[state]} for state in STATES]
-    if as_json:
-        print_json(rows)
-    else:
-        print_counts(rows)
+    say_table(rows, "state", "answers", "copies", "meaning")
 
 
-@answers.command(
-    "listeners",
-    cls=AppCommand,
-    epilog=examples("hipq answers listeners shop:app", "hipq answers listeners --db sqlite:///shop.db --json"),
-)
-@app_argument
-@db_option
-@json_option
-def listeners(app: str, db: str | None, as_json: bool) -> None:
+@answers.command("listeners", "hipq answers listeners shop:app", "hipq answers listeners --db sqlite:///shop.db --json")
+def listeners(target: Target) -> None:
     """The streams that answers come on: how many listen now, how many messages are behind, what became of those that
     came since the first was listened to."""
-    rows = [row for one in instances(app, db) for row in as_rows(streams(one.store, one.name), list(Answered))]
-    if as_json:
-        print_json(rows)
-    else:
-        print_listeners(rows)
+    rows = [row for app in target.apps for row in as_rows(streams(app.store, app.name), list(Answered))]
+    failed = ["error"] if any(row["error"] for row in rows) else []
+    say_table(rows, "listener", "url", "listening", "lag", *Answered, *failed, none="listeners")
 
 
 # -- changing --------------------------------------------------------------------------------------------------------
-@answers.command(
-    "replay",
-    cls=AppCommand,
-    epilog=examples(
-        "hipq answers replay shop:app 12",
-        "hipq answers replay shop:app --state late --type charge",
-    ),
-)
-@app_argument
+@answers.command("replay", "hipq answers replay shop:app 12", "hipq answers replay shop:app --state late --type charge")
 @_numbers_argument
 @which_answers
 @yes_option
-@db_option
-@json_option
-def replay(app: str, numbers: tuple[int, ...], wanted: Wanted, yes: bool, db: str | None, as_json: bool) -> int:
+def replay(target: Target, numbers: tuple[int, ...], wanted: Wanted) -> int:
     """Let unused answers come again: those with these NUMBERs, or all that the options name. Each is for the job that
     has its key now, and gets another number."""
-    chosen = _chosen(instances(app, db), numbers, wanted)
+    chosen = _chosen(target, numbers, wanted)
     if not numbers and chosen:
-        confirm(f"Let {some(len(chosen), 'answer')} come again?", yes)
-    done, refused = [], []
-    with progress("replaying", len(chosen), quiet=as_json or len(chosen) == 1) as bar:
-        for target, row in chosen:
-            try:
-                outcome = target.answers.replay(number_of(row))
-                done.append((outcome, replayed(outcome, row["queue"], row["type"], row["key"])))
-            except (Conflict, NotFound) as error:
-                refused.append(str(error))
-            bar.advance()
-    if as_json:
-        rows = [row for _, row in done]
+        confirm(f"Let {some(len(chosen), 'answer')} come again?")
+    done, refused = _done_to(chosen, "replaying", lambda app, row: (app.answers.replay(number_of(row)), row))
+    rows = [replayed(outcome, row["queue"], row["type"], row["key"]) for outcome, row in done]
+    if asked("json"):
         print_json(rows[0] if len(numbers) == 1 and rows else rows)
     elif numbers:
         for outcome, _ in done:
-            print_replayed(outcome)
+            click.echo(replayed_text(outcome))
     else:
-        counted = Counter(str(outcome.outcome) for outcome, _ in done)
-        click.echo(f"replayed {some(len(done), 'answer')}{_listed(counted)}")
+        counted = sorted(Counter(str(outcome.outcome) for outcome, _ in done).items())
+        listed = f": {', '.join(f'{count} {outcome}' for outcome, count in counted)}" if counted else ""
+        click.echo(f"replayed {some(len(done), 'answer')}{listed}")
     return _refused(refused, numbers)
 
 
 @answers.command(
-    "rekey",
-    cls=AppCommand,
-    epilog=examples("hipq answers rekey shop:app 12 order-17", "hipq answers rekey shop:app 12 order-17 --type charge"),
+    "rekey", "hipq answers rekey shop:app 12 order-17", "hipq answers rekey shop:app 12 order-17 --type charge"
 )
-@app_argument
 @_number_argument
 @click.argument("key")
 @click.option("--type", "job_type", help="The job type it is an answer to, if that was wrong too.")
-@db_option
-@json_option
-def rekey(app: str, number: int, key: str, job_type: str | None, db: str | None, as_json: bool) -> None:
+def rekey(target: Target, number: int, key: str, job_type: str | None) -> None:
     """Let an unused answer come again, with another key. For one that named the wrong job."""
     names.key(key)
-    target, queue, found = find_answer(instances(app, db), number)
-    done = target.answers.rekey(number, key, type=job_type)
-    if as_json:
-        print_json(replayed(done, queue, job_type or found.type, key))
-    else:
-        print_replayed(done)
+    app, queue, found = find_answer(target.apps, number)
+    done = app.answers.rekey(number, key, type=job_type)
+    say(replayed(done, queue, job_type or found.type, key), replayed_text(done))
 
 
 @answers.command(
-    "drop",
-    cls=AppCommand,
-    epilog=examples(
-        "hipq answers drop shop:app 12",
-        "hipq answers drop shop:app --state buffered --older-than 30d --yes",
-    ),
+    "drop", "hipq answers drop shop:app 12", "hipq answers drop shop:app --state buffered --older-than 30d --yes"
 )
-@app_argument
 @_numbers_argument
 @which_answers
 @yes_option
-@db_option
-@json_option
-def drop(app: str, numbers: tuple[int, ...], wanted: Wanted, yes: bool, db: str | None, as_json: bool) -> int:
+def drop(target: Target, numbers: tuple[int, ...], wanted: Wanted) -> int:
     """Delete answers: those with these NUMBERs, or all that the options name. One that a job has, and has not looked at
     yet, stays. `answers list` with the same options shows them first."""
-    chosen = _chosen(instances(app, db), numbers, wanted)
+
+    def drop_one(app: Hipq, row: dict[str, Any]) -> int:
+        app.answers.drop(number_of(row))
+        return number_of(row)
+
+    chosen = _chosen(target, numbers, wanted)
     if chosen:
-        which = f"answer {numbers[0]}" if len(numbers) == 1 else some(len(chosen), "answer")
-        confirm(f"Delete {which}?", yes)
-    dropped, refused = [], []
-    with progress("deleting", len(chosen), quiet=as_json or len(chosen) == 1) as bar:
-        for target, row in chosen:
-            try:
-                target.answers.drop(number_of(row))
-                dropped.append(number_of(row))
-            except (Conflict, NotFound) as error:
-                refused.append(str(error))
-            bar.advance()
-    if as_json:
+        confirm(f"Delete {f'answer {numbers[0]}' if len(numbers) == 1 else some(len(chosen), 'answer')}?")
+    dropped, refused = _done_to(chosen, "deleting", drop_one)
+    if asked("json"):
         print_json({"dropped": dropped})
     elif dropped or not numbers:
         click.echo(f"dropped answer {dropped[0]}" if len(numbers) == 1 else f"dropped {some(len(dropped), 'answer')}")
     return _refused(refused, numbers)
 
 
-def _chosen(apps: list[Hipq], numbers: tuple[int, ...], wanted: Wanted) -> list[tuple[Hipq, dict[str, Any]]]:
+def _chosen(target: Target, numbers: tuple[int, ...], wanted: Wanted) -> Chosen:
     """All that are meant, read before the first is changed: one that is replayed comes back with a higher number."""
     if bool(numbers) == wanted.is_anything:
         raise click.UsageError("say which answers: by their numbers, or by options like --state and --older-than")
     if not numbers:
-        return list(every(apps, wanted))
-    found = []
-    for number in dict.fromkeys(numbers):
-        target, queue, answer = find_answer(apps, number)
-        found += [(target, row) for row in described(target, queue, [answer])]
-    return found
+        return list(every(target, wanted))
+    found = [find_answer(target.apps, number) for number in dict.fromkeys(numbers)]
+    return [(app, row) for app, queue, answer in found for row in described(app, queue, [answer])]
+
+
+def _done_to(chosen: Chosen, what: str, act: Callable[[Hipq, dict[str, Any]], T]) -> tuple[list[T], list[str]]:
+    """What came of each, and why it could not be done to the others."""
+    done, refused = [], []
+    with progress(what, len(chosen), quiet=len(chosen) == 1) as bar:
+        for app, row in chosen:
+            try:
+                done.append(act(app, row))
+            except (Conflict, NotFound) as error:
+                refused.append(str(error))
+            bar.advance()
+    return done, refused
 
 
 def _refused(refused: list[str], numbers: tuple[int, ...]) -> int:
@@ -257,7 +189,3 @@ def _refused(refused: list[str], numbers: tuple[int, ...]) -> int:
     if refused:
         note(f"left alone: {some(len(refused), 'answer')}; the first: {refused[0]}")
     return 0
-
-
-def _listed(counted: Counter[str]) -> str:
-    return f": {', '.join(f'{count} {outcome}' for outcome, count in sorted(counted.items()))}" if counted else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sys
 import time
@@ -10,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hipq.cli.commands import examples
+from hipq.cli.commands import command
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration
-from hipq.cli.show import print_json
-from hipq.cli.target import given_db, json_option, shown
+from hipq.cli.show import echo, say
+from hipq.cli.target import given_db, shown
 
 if TYPE_CHECKING:
     from hipq.benchmark.database import BenchmarkDatabase
@@ -24,13 +23,12 @@ _LABELS: Final = 34
 """Columns that are left of the figures."""
 
 
-@click.command(
+@command(
+    "bench",
+    "hipq bench",
+    "hipq bench --db postgresql://ann@localhost/shop --seconds 30",
+    "hipq bench --json > before.json",
     short_help="Measure what a database can do.",
-    epilog=examples(
-        "hipq bench",
-        "hipq bench --db postgresql://ann@localhost/shop --seconds 30",
-        "hipq bench --json > before.json",
-    ),
 )
 @click.option(
     "--db", metavar="URL", callback=given_db, help="The database; else $HIPQ_DATABASE_URL, else a new SQLite file here."
@@ -38,8 +36,7 @@ _LABELS: Final = 34
 @click.option(
     "--seconds", type=Duration("seconds", 1), default="60", show_default=True, help="About how long it takes."
 )
-@json_option
-def bench(db: str | None, seconds: float, as_json: bool) -> int:
+def bench(db: str | None, seconds: float) -> int:
     """Measure a database: adding jobs, running them, picking them up, answering them.
 
     It works in tables of its own and removes them afterwards. Without a database it makes a SQLite file in the current
@@ -63,10 +60,7 @@ def bench(db: str | None, seconds: float, as_json: bool) -> int:
     except Interrupted as interrupted:
         return complain(f"interrupted by {interrupted}: what was made for it is removed", interrupted.status)
     report |= {"took": time.monotonic() - began, "file_grown_bytes": grown}
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    say(report, lambda: _print(report))
     return complain(left, 1) if left else 0
 
 
@@ -144,7 +138,7 @@ def _print(report: dict[str, Any]) -> None:
             group = line["group"]
             _heading(f"{group:<{_LABELS}} {'a second':>11}")
         bar = click.style(ink.bar(line["per_second"], fastest, width), fg="cyan")
-        _echo(f"  {line['text']:<{_LABELS - 2}} {line['per_second']:>11,.0f}  {bar}")
+        echo(f"  {line['text']:<{_LABELS - 2}} {line['per_second']:>11,.0f}  {bar}")
     _print_pick_up(report["pick_up"], ink, width)
     click.echo()
     for line in wrapped(meaning(report), columns):
@@ -178,14 +172,9 @@ def _print_pick_up(waits: dict[str, Any], ink: Any, width: int) -> None:
     for bucket in waits["histogram"]:
         label = f"{bucket['from']:g} to {bucket['below']:g} ms"
         bar = click.style(ink.bar(bucket["jobs"], most, width), fg="cyan")
-        _echo(f"  {label:<{_LABELS - 2}} {bucket['jobs']:>11,}  {bar}")
+        echo(f"  {label:<{_LABELS - 2}} {bucket['jobs']:>11,}  {bar}")
 
 
 def _heading(text: str) -> None:
     click.echo()
-    _echo(click.style(text, bold=True))
-
-
-def _echo(text: str) -> None:
-    """Colours on a terminal only, and not on one whose owner wants none."""
-    click.echo(text.rstrip(), color=False if os.environ.get("NO_COLOR") else None)
+    echo(click.style(text, bold=True))

@@ -12,10 +12,10 @@ import click
 
 from hipq import Hipq
 from hipq.callback import RATE, SIZE
-from hipq.cli.commands import examples
+from hipq.cli.commands import command, log_options
 from hipq.cli.complain import note
 from hipq.cli.inputs import Whole
-from hipq.cli.target import AppCommand, announced, app_argument, load
+from hipq.cli.target import AppCommand, Target, announced
 from hipq.errors import HipqError, Invalid
 from hipq.job.payload import SIZE_LIMIT
 from hipq.observe import logs
@@ -25,27 +25,25 @@ STOP_SECONDS: Final = 10
 BACKLOG: Final = 2048
 
 
-@click.command(
+@command(
     "callbacks",
+    "hipq callbacks shop:app",
+    "hipq callbacks shop:app --host 0.0.0.0 --port 8080",
+    "HIPQ_CALLBACK_URL=https://shop.example/hipq hipq callbacks shop:app --log-level debug",
     cls=AppCommand,
-    epilog=examples(
-        "hipq callbacks shop:app",
-        "hipq callbacks shop:app --host 0.0.0.0 --port 8080",
-        "HIPQ_CALLBACK_URL=https://shop.example/hipq hipq callbacks shop:app --log-level debug",
-    ),
+    db=False,
+    json=False,
 )
-@app_argument
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=Whole("port", 0, 65_535), default=8001, show_default=True, help="0: any that is free.")
 @click.option("--size", type=Whole("size", 1, SIZE_LIMIT), default=SIZE, show_default=True,
               help="Bytes an answer may have.")  # fmt: skip
 @click.option("--rate", type=Whole("rate", 0, 1_000_000), default=RATE, show_default=True,
               help="Calls in a second from one address; 0: any number.")  # fmt: skip
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-              show_default=True, help="debug: one line for every callback.")  # fmt: skip
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="json: for what collects logs.")  # fmt: skip
-def serve_callbacks(app: str, host: str, port: int, size: int, rate: int, log_level: str, log_format: str) -> None:
+@log_options("one line for every callback.")
+def serve_callbacks(
+    target: Target, host: str, port: int, size: int, rate: int, log_level: str, log_format: str
+) -> None:
     """Take answers that are brought to callback URLs, until SIGINT or SIGTERM. Several of these may run.
 
     It speaks plain HTTP: put what speaks HTTPS in front of it. Your own ASGI application can do the same, with
@@ -54,14 +52,14 @@ def serve_callbacks(app: str, host: str, port: int, size: int, rate: int, log_le
     from hipq.callback.asgi import callbacks  # it loads asyncio, which no other command needs to wait for
 
     uvicorn = _uvicorn()
-    found = announced(load(app))
-    found.signer.keys()  # a database that cannot be opened is said now, in one sentence
+    app = announced(target.program)
+    app.signer.keys()  # a database that cannot be opened is said now, in one sentence
     listening = bound(host, port)
     logs.configure(log_level, log_format)
     logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers  # what it says looks like the rest
-    logs.subscribe(found.events)
+    logs.subscribe(app.events)
     config = uvicorn.Config(
-        callbacks(found, size=size, rate=rate),
+        callbacks(app, size=size, rate=rate),
         access_log=False,  # it would have the URLs in it
         log_config=None,
         log_level="warning",
@@ -76,7 +74,7 @@ def serve_callbacks(app: str, host: str, port: int, size: int, rate: int, log_le
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
-    _announce(found, listening)
+    _announce(app, listening)
     server.run(sockets=[listening])
 
 
@@ -99,9 +97,13 @@ def bound(host: str, port: int) -> socket.socket:
         raise HipqError(f"cannot listen on {host} port {port}: {why}") from None
 
 
-def _announce(app: Hipq, listening: socket.socket) -> None:
+def announce_address(listening: socket.socket) -> None:
     host, port = listening.getsockname()[:2]
     note(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+
+
+def _announce(app: Hipq, listening: socket.socket) -> None:
+    announce_address(listening)
     if app.callback_url:
         note(f"callback URLs begin with {app.callback_url}")
     else:

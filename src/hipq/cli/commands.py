@@ -1,16 +1,75 @@
-"""What all commands have in common: a typo is told what may be meant, and help ends with examples."""
+"""What all commands have in common: a typo is told what may be meant, `--json`, `--yes` and `--quiet` mean the same
+everywhere, and help ends with examples."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import click
 
 from hipq.cli.complain import nearest
 
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+Made = Callable[[Callable[..., Any]], click.Command]
+
+
+def _keep(ctx: click.Context, option: click.Parameter, value: bool) -> None:
+    ctx.meta[f"hipq.{option.name}"] = value
+
+
+def asked(option: str) -> bool:
+    """Whether the command that runs was given --json, --yes or --quiet; no command takes these as parameters."""
+    context = click.get_current_context(silent=True)
+    return context is not None and bool(context.meta.get(f"hipq.{option}"))
+
+
+def is_typed(parameter: str) -> bool:
+    """Whether the command line itself says it, and not a file or a default."""
+    return click.get_current_context().get_parameter_source(parameter) is click.core.ParameterSource.COMMANDLINE
+
+
+_JSON = click.Option(["--json"], is_flag=True, expose_value=False, callback=_keep, help="Print JSON.")
+yes_option = click.option("-y", "--yes", is_flag=True, expose_value=False, callback=_keep, help="Do not ask.")
+quiet_option = click.option(
+    "--quiet", is_flag=True, expose_value=False, callback=_keep, help="Do not say how far it is."
+)
+
+
+def log_options(debug: str) -> Decorator:
+    """--log-level, with the help of its level `debug`, and --log-format."""
+    levels, formats = click.Choice(["debug", "info", "warning", "error"]), click.Choice(["text", "json"])
+    about = "json: for what collects logs."
+    level = click.option("--log-level", type=levels, default="info", show_default=True, help=f"debug: {debug}")
+    return together(level, click.option("--log-format", type=formats, default="text", show_default=True, help=about))
+
+
+def together(*options: Decorator) -> Decorator:
+    """Several options as one decorator, in this order."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+class Command(click.Command):
+    """A command that can print JSON, unless it is made with `json=False`."""
+
+    def __init__(self, name: str, *, params: Sequence[click.Parameter] = (), json: bool = True, **more: Any) -> None:
+        super().__init__(name, params=[*params, *([_JSON] if json else ())], **more)
+
 
 class Commands(click.Group):
     """A group that knows which command may be meant."""
+
+    command_class = Command
+
+    def command(self, *words: Any, **attributes: Any) -> Made:  # type: ignore[override]
+        """A command of this name, and the examples of its help."""
+        return super().command(*words[:1], epilog=_examples(words[1:]), **attributes)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         name = args[0]
@@ -27,10 +86,26 @@ class Commands(click.Group):
             formatter.write_dl([(name, one.get_short_help_str(200)) for name, one in found if not one.hidden])
 
 
-def _has(command: click.Command, name: str) -> bool:
-    return isinstance(command, click.Group) and name in command.commands
+def command(name: str, *examples: str, cls: type[Command] = Command, **attributes: Any) -> Made:
+    """A command of this name, and the examples of its help."""
+    return click.command(name, cls=cls, epilog=_examples(examples), **attributes)
 
 
-def examples(*lines: str) -> str:
+def group(name: str, *examples: str, of: type[Command] = Command, **attributes: Any) -> Callable[..., Commands]:
+    """A group of commands of one class."""
+
+    def made(about: Callable[..., Any]) -> Commands:
+        found = click.group(name, cls=Commands, no_args_is_help=False, epilog=_examples(examples), **attributes)(about)
+        found.command_class = of
+        return found
+
+    return made
+
+
+def _has(one: click.Command, name: str) -> bool:
+    return isinstance(one, click.Group) and name in one.commands
+
+
+def _examples(lines: Sequence[str]) -> str:
     """The end of a command's help, each line as it is typed."""
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)])

@@ -14,7 +14,7 @@ from click.shell_completion import (
     split_arg_string,
 )
 
-from hipq.cli.commands import examples
+from hipq.cli.commands import command
 
 _BASH = """\
 %(complete_func)s() {
@@ -54,12 +54,12 @@ class Bash(BashComplete):
 add_completion_class(Bash)
 
 
-@click.command(
+@command(
+    "completion",
+    "hipq completion bash",
+    "hipq completion fish > ~/.config/fish/completions/hipq.fish",
     short_help="Print the script with which a shell completes hipq.",
-    epilog=examples(
-        "hipq completion bash",
-        "hipq completion fish > ~/.config/fish/completions/hipq.fish",
-    ),
+    json=False,
 )
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 @click.pass_context

@@ -8,10 +8,10 @@ from typing import Any
 import click
 import msgspec
 
-from hipq.cli.commands import examples
+from hipq.cli.commands import command
 from hipq.cli.prune import prune
-from hipq.cli.show import print_json, print_table
-from hipq.cli.target import json_option, shown
+from hipq.cli.show import print_table, say
+from hipq.cli.target import shown
 from hipq.cli.waiter import DEFAULTS, waiter
 from hipq.cli.worker import worker
 from hipq.config import FILE, Found, read
@@ -47,15 +47,8 @@ def _of_section(found: Found, section: str) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-@click.command(
-    epilog=examples(
-        "hipq config",
-        "hipq config --json",
-        "HIPQ_APP=shop:app hipq config",
-    )
-)
-@json_option
-def config(as_json: bool) -> None:
+@command("config", "hipq config", "hipq config --json", "HIPQ_APP=shop:app hipq config")
+def config() -> None:
     """Print the settings in force, and where each comes from.
 
     The command line goes first, then the environment, then hipq.toml (or [tool.hipq] in pyproject.toml) in this folder
@@ -64,11 +57,13 @@ def config(as_json: bool) -> None:
     found = read()
     rows = [*(_general(found, name) for name in _ENVIRONMENT)]
     rows += [row for section in _USUAL for row in _rows(found, section)]
-    if as_json:
-        print_json({"file": str(found.file) if found.file else None, "settings": rows})
-    else:
-        click.echo(f"file: {found.file or f'none ({FILE} is in no folder from here up)'}")
-        print_table(("setting", "value", "from"), [row | {"value": _text(row["value"])} for row in rows])
+    say({"file": str(found.file) if found.file else None, "settings": rows}, lambda: _print(found, rows))
+
+
+def _print(found: Found, rows: list[dict[str, Any]]) -> None:
+    click.echo(f"file: {found.file or f'none ({FILE} is in no folder from here up)'}")
+    shown = [row | {"value": "" if row["value"] is None else str(row["value"])} for row in rows]
+    print_table(("setting", "value", "from"), shown)
 
 
 def _general(found: Found, name: str) -> dict[str, Any]:
@@ -96,7 +91,3 @@ def _rows(found: Found, section: str) -> list[dict[str, Any]]:
 
 def _plain(default: Any) -> Any:
     return default if isinstance(default, str | int | float) else None  # click has a mark of its own for "none"
-
-
-def _text(value: Any) -> str:
-    return "" if value is None else str(value)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hipq.cli.commands import examples
+from hipq.cli.commands import asked, command
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration
-from hipq.cli.show import print_json
-from hipq.cli.target import announced, json_option, shown
+from hipq.cli.show import say
+from hipq.cli.target import announced, shown
 from hipq.errors import Invalid
 from hipq.job.states import FINAL
 
@@ -33,14 +33,13 @@ _LABELS: Final = 14
 """Columns that are left of what a check says."""
 
 
-@click.command(epilog=examples("hipq demo", "hipq demo --seconds 10 --plain", "hipq demo --keep demo --json"))
+@command("demo", "hipq demo", "hipq demo --seconds 10 --plain", "hipq demo --keep demo --json")
 @click.option(
     "--seconds", type=Duration("seconds", _LEAST), default="30", show_default=True, help="About how long it takes."
 )
 @click.option("--keep", metavar="FOLDER", help="Where its database goes; else among the temporary files, for a day.")
 @click.option("--plain", is_flag=True, help="Lines instead of a picture, as when the output is no terminal.")
-@json_option
-def demo(seconds: float, keep: str | None, plain: bool, as_json: bool) -> int:
+def demo(seconds: float, keep: str | None, plain: bool) -> int:
     """See a shop charge some hundred orders through a bank that answers late, twice, early or never.
 
     There are limits, regions with shares, priorities, a time window, retries, time-outs and a crash. In the end
@@ -58,17 +57,14 @@ def demo(seconds: float, keep: str | None, plain: bool, as_json: bool) -> int:
         run = Run(chosen_file(keep), seconds)
         announced(run.shop.app)
         try:
-            facts = run.play(lambda gone: _view(run, plain, as_json, gone), interruption)
+            facts = run.play(lambda gone: _view(run, plain, gone), interruption)
         except Interrupted as interrupted:
             return complain("interrupted before it began", interrupted.status)
         report = _report(run, facts)
         status = _status(interruption) if report["interrupted"] else 0
     if status == 128 + SIGHUP:
         return status  # the terminal has been closed: nobody is there to read it
-    if as_json:
-        print_json(report)
-    else:
-        _print(report)
+    say(report, lambda: _print(report))
     if status:
         return complain("interrupted: this is what has been so far", status)
     wrong = dict.fromkeys(check["about"] for check in report["checks"] if not check["holds"])
@@ -85,12 +81,12 @@ def _status(interruption: Interruption) -> int:
     return 0
 
 
-def _view(run: Run, plain: bool, as_json: bool, gone: Callable[[], None]) -> AbstractContextManager[object]:
+def _view(run: Run, plain: bool, gone: Callable[[], None]) -> AbstractContextManager[object]:
     from rich.console import Console
 
     from hipq.demo.view import PlainView, Scene, TerminalView
 
-    if as_json:
+    if asked("json"):
         return nullcontext()
     console = Console()
     scene = Scene(run.shop, run.tally, run.story, run.news, run.seconds)

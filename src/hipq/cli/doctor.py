@@ -3,68 +3,80 @@
 from __future__ import annotations
 
 import shlex
-from typing import TYPE_CHECKING
+import shutil
+import sys
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
 
 import click
 
-from hipq.cli.commands import examples
-from hipq.cli.complain import note
+from hipq.cli.commands import command
+from hipq.cli.complain import is_terminal, note
 from hipq.cli.inputs import Duration
-from hipq.cli.show import print_json
-from hipq.cli.target import AppCommand, app_argument, database, db_option, json_option, load, shown
+from hipq.cli.show import echo, say, some
+from hipq.cli.target import AppCommand, Target, shown
+from hipq.doctor.finding import LEVELS, NOTE, OK, PROBLEM, WARNING, Finding, View, at_worst
+from hipq.observe.logs import escaped
 
-if TYPE_CHECKING:
-    from hipq import Hipq
-    from hipq.doctor.finding import View
+_COLOURS: Final = {OK: "green", NOTE: "cyan", WARNING: "yellow", PROBLEM: "red"}
+_INDENT: Final = " " * 11
 
 
-@click.command(
+@command(
+    "doctor",
+    "hipq doctor shop:app",
+    "hipq doctor --db postgresql://ann@localhost/shop --strict --json",
     cls=AppCommand,
-    epilog=examples(
-        "hipq doctor shop:app",
-        "hipq doctor --db postgresql://ann@localhost/shop --strict --json",
-    ),
 )
-@app_argument
-@db_option
 @click.option("--patience", type=Duration("patience"), default="5m", show_default=True,
               help="How late something must be to be worth a word.")  # fmt: skip
 @click.option("--deep", is_flag=True, help="SQLite: look at every page of the file, too. Takes as long as reading it.")
 @click.option("--strict", is_flag=True, help="Exit 1 for warnings, too.")
-@json_option
-def doctor(app: str, db: str | None, patience: float, deep: bool, strict: bool, as_json: bool) -> int:
+def doctor(target: Target, patience: float, deep: bool, strict: bool) -> int:
     """Look for what is wrong with a database, and say what to do about each thing. Nothing is changed.
 
     Exit 0: no problem. 1: a problem, or the database cannot be read. 2: bad usage.
     """
-    from hipq.cli.show_findings import print_findings
-    from hipq.doctor.diagnose import diagnose
-    from hipq.doctor.finding import PROBLEM, WARNING, at_worst  # other commands need not load any of this
+    from hipq.doctor.diagnose import diagnose  # other commands need not load any of this
     from hipq.doctor.look import look
 
-    if app and db:
-        raise click.UsageError("give MODULE:APP or --db, not both")
-    program = load(app) if app else None
-    url = program.url if program else database(db)
+    url = target.program.url if target.app else target.url
     note(f"database: {shown(url)}")
     health = look(url, deep)
-    if program:
-        health.queues = [queue for queue in health.queues if queue.tables.app == program.name]
-    findings = diagnose(health, _view(app, url, program, patience))
-    if as_json:
-        print_json([finding.listed() for finding in findings])
-    else:
-        print_findings(findings)
+    view = View(f"--db {shlex.quote(shown(url))}", "", patience)
+    if target.app:
+        name, queues = target.program.name, target.program.queues
+        health.queues = [queue for queue in health.queues if queue.tables.app == name]
+        code = {f"{name}.{one.name}": frozenset(each.name for each in one.job_types if each.spec.fn) for one in queues}
+        view = View(target.app, target.app, patience, code)
+    findings = diagnose(health, view)
+    say([finding.listed() for finding in findings], lambda: _print(findings))
     return int(at_worst(findings) in ((PROBLEM, WARNING) if strict else (PROBLEM,)))
 
 
-def _view(app: str, url: str, program: Hipq | None, patience: float) -> View:
-    from hipq.doctor.finding import View
+def _print(findings: Sequence[Finding]) -> None:
+    """By subject, each with what to do under it, and a line that sums them up."""
+    check = ""
+    for finding in findings:
+        if finding.check != check:
+            check = finding.check
+            echo(click.style(check, bold=True))
+        queue = f"{finding.queue}: " if finding.queue else ""
+        first, *more = _lines(escaped(queue + finding.sentence))
+        echo(f"  {click.style(f'{finding.level:<9}', fg=_COLOURS[finding.level])}{first}")
+        for line in more:
+            echo(_INDENT + line)
+        if finding.advice and finding.level != OK:
+            echo(f"{_INDENT}do: {escaped(finding.advice)}")  # on one line: a command in it can be copied
+    counts = Counter(finding.level for finding in findings)
+    bad = [some(counts[level], level) for level in reversed(LEVELS) if level != OK and counts[level]]
+    echo(f"{', '.join(bad) or 'nothing found'}; {counts[OK]} ok")
 
-    if program is None:
-        return View(f"--db {shlex.quote(shown(url))}", "", patience)
-    code = {
-        f"{program.name}.{queue.name}": frozenset(one.name for one in queue.job_types if one.spec.fn)
-        for queue in program.queues
-    }
-    return View(app, app, patience, code)
+
+def _lines(text: str) -> list[str]:
+    """As a terminal has room; whole where a program reads it."""
+    if not is_terminal(sys.stdout):
+        return [text]
+    return textwrap.wrap(text, max(shutil.get_terminal_size().columns - len(_INDENT), 30)) or [""]

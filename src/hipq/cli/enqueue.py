@@ -7,20 +7,11 @@ from typing import IO, Any
 
 import click
 
-from hipq.cli.commands import examples
-from hipq.cli.inputs import (
-    Duration,
-    Moment,
-    Retries,
-    TimeWindow,
-    Units,
-    Whole,
-    data_argument,
-    data_file_option,
-    given_data,
-)  # fmt: skip
-from hipq.cli.show import print_json
-from hipq.cli.target import AppCommand, announced, app_argument, json_option, load, others
+from hipq.cli.commands import command
+from hipq.cli.complain import others
+from hipq.cli.inputs import Duration, Moment, Retries, TimeWindow, Units, Whole, data_argument, given_data
+from hipq.cli.show import say
+from hipq.cli.target import AppCommand, Target, announced
 from hipq.errors import Invalid
 from hipq.job.names import FACTOR_MAX, FACTOR_MIN
 from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
@@ -28,19 +19,17 @@ from hipq.job.retries import Strategy
 from hipq.job.windows import Window
 
 
-@click.command(
+@command(
+    "enqueue",
+    """hipq enqueue shop:app orders charge '{"amount": 5}' --key order-17""",
+    "hipq enqueue shop:app orders receipt --data-file receipt.json --delay 12h",
+    "hipq enqueue shop:app orders reindex --window 22:00-05:00@Europe/Rome",
     cls=AppCommand,
-    epilog=examples(
-        """hipq enqueue shop:app orders charge '{"amount": 5}' --key order-17""",
-        "hipq enqueue shop:app orders receipt --data-file receipt.json --delay 12h",
-        "hipq enqueue shop:app orders reindex --window 22:00-05:00@Europe/Rome",
-    ),
+    db=False,
 )
-@app_argument
 @click.argument("queue")
 @click.argument("job_type", metavar="TYPE")
 @data_argument
-@data_file_option
 @click.option("--key", help="At most one live job of a type has it.")
 @click.option("--at", type=Moment(), help="Not before this moment, like 2027-01-15T08:00:00+01:00.")
 @click.option("--delay", type=Duration("delay"), help="Not before so long from now: seconds, or 90s, 5m, 12h, 30d.")
@@ -59,46 +48,21 @@ from hipq.job.windows import Window
 @click.option("--on-duplicate", type=click.Choice(["raise", "return"]), default="raise", show_default=True,
               help="When a live job has the key: refuse, or print that one's id.")  # fmt: skip
 @click.option("--force", is_flag=True, help="Add it although nobody knows a job type of this name.")
-@json_option
 def enqueue(
-    app: str,
-    queue: str,
-    job_type: str,
-    data: str | None,
-    data_file: IO[bytes] | None,
-    key: str | None,
-    at: datetime | None,
-    delay: float | None,
-    priority: int | None,
-    lane: str | None,
-    throttle_factor: float | None,
-    windows: tuple[Window, ...],
-    timeout: float | None,
-    retry: Strategy | str | None,
-    on_duplicate: str,
-    force: bool,
-    as_json: bool,
-) -> None:
+    target: Target, queue: str, job_type: str, data: str | None, data_file: IO[bytes] | None, at: datetime | None,
+    windows: tuple[Window, ...], retry: Strategy | str | None, force: bool, **options: Any,
+) -> None:  # fmt: skip
     """Add a job to QUEUE and print its id. Without data it is null."""
     value = given_data(data, data_file)
-    loaded = load(app)
-    target = next((one for one in loaded.queues if one.name == queue), None)
-    if target is None:
-        there = [one.name for one in loaded.queues]
-        raise Invalid(f"{app} declares no queue {queue!r:.60}{others(queue, there)}")
-    announced(loaded)
-    options: dict[str, Any] = {"key": key, "at": at, "delay": delay, "priority": priority, "timeout": timeout}
-    options |= {"lane": lane, "throttle_factor": throttle_factor, "windows": windows or None}
-    if retry is not None:
-        options["retry"] = retry
-    if not force and not target.is_known(job_type):
-        declared = [one.name for one in target.job_types]
+    target.declared([queue])
+    announced(target.program)
+    found = next(one for one in target.program.queues if one.name == queue)
+    if not force and not found.is_known(job_type):
+        declared = [one.name for one in found.job_types]
         raise Invalid(
             f"queue {queue} has no job type {job_type!r:.60}{others(job_type, declared)}; to add the job for a program "
             "that has code for it, say --force"
         )
-    job_id = target.enqueue(job_type, value, on_duplicate=on_duplicate, **options)
-    if as_json:
-        print_json({"id": job_id, "queue": queue, "type": job_type})
-    else:
-        click.echo(job_id)
+    options |= {"at": at, "windows": windows or None} | ({} if retry is None else {"retry": retry})
+    job_id = found.enqueue(job_type, value, **options)
+    say({"id": job_id, "queue": queue, "type": job_type}, str(job_id))

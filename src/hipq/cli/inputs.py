@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from datetime import datetime
 from typing import IO, TYPE_CHECKING, Any
 
 import click
 
+from hipq.cli.commands import together
 from hipq.errors import Invalid
 from hipq.job import payload
 from hipq.job.names import whole
@@ -22,66 +24,71 @@ else:
     Type = click.ParamType  # generic only in later releases of click
 
 
-class Whole(Type):
+class Parsed(Type):
+    """A parameter whose values are made by `parse`, with what the type was made with: the name of the value first."""
+
+    parse: Callable[..., Any]
+
+    def __init__(self, *given: Any) -> None:
+        self._given = given
+
+    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Any:
+        return self.parse(value, *self._given)
+
+
+class Whole(Parsed):
     """A whole number in a range."""
 
     name = "number"
 
-    def __init__(self, what: str, least: int, most: int) -> None:
-        self._what, self._least, self._most = what, least, most
-
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> int:
+    @staticmethod
+    def parse(value: Any, what: str, least: int, most: int) -> int:
         try:
             number = int(value)
         except ValueError:  # not a number, or more digits than Python converts
-            raise Invalid(
-                f"{self._what} must be a whole number from {self._least} to {self._most}, not {value!r:.40}"
-            ) from None
-        return whole(number, self._what, self._least, self._most)
+            raise Invalid(f"{what} must be a whole number from {least} to {most}, not {value!r:.40}") from None
+        return whole(number, what, least, most)
 
 
-class Units(Type):
+class Units(Parsed):
     """A number of units of a limit: whole, or with up to three decimals."""
 
     name = "number"
 
-    def __init__(self, what: str, least: float, most: int) -> None:
-        self._what, self._least, self._most = what, least, most
-
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Number:
+    @staticmethod
+    def parse(value: Any, what: str, least: float, most: int) -> Number:
         if re.fullmatch(r"-?[0-9]{1,12}(?:\.[0-9]{1,12})?", str(value)) is None:
-            raise Invalid(f"{self._what} must be a number from {self._least} to {self._most}, not {value!r:.40}")
-        return given(float(value), self._what, self._least, self._most)
+            raise Invalid(f"{what} must be a number from {least} to {most}, not {value!r:.40}")
+        return given(float(value), what, least, most)
 
 
-class JobId(Whole):
-    def __init__(self) -> None:
-        super().__init__("a job id", 1, (1 << 63) - 1)
+class JobId(Parsed):
+    name = "number"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    @staticmethod
+    def parse(value: Any) -> int:
         if isinstance(value, str) and not value.lstrip("-").isdigit():
             raise Invalid(f"a job id is a number, not {value!r:.40}; `hipq job list --key` finds a job by its key")
-        return super().convert(value, param, ctx)
+        return Whole.parse(value, "a job id", 1, (1 << 63) - 1)
 
 
-class Duration(Type):
+class Duration(Parsed):
     """Seconds, or a number with s, m, h, d or w behind it."""
 
     name = "duration"
 
-    def __init__(self, what: str, least: float = 0.0) -> None:
-        self._what, self._least = what, least
-
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> float:
-        return duration(value, self._what, least=self._least)
+    @staticmethod
+    def parse(value: Any, what: str, least: float = 0.0) -> float:
+        return duration(value, what, least=least)
 
 
-class Retries(Type):
+class Retries(Parsed):
     """A retry strategy: backoff:5, fixed:60s:3, schedule:1s,5m,1h, none, or a registered name."""
 
     name = "strategy"
 
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Strategy | str:
+    @staticmethod
+    def parse(value: Any) -> Strategy | str:
         if not isinstance(value, str):
             found: Strategy = value
             return found
@@ -90,9 +97,9 @@ class Retries(Type):
             case "backoff", 0 | 1:
                 return backoff(*map(_attempts, given))
             case "fixed", 1 | 2:
-                return fixed(Duration("delay").convert(given[0], None, None), *map(_attempts, given[1:]))
+                return fixed(Duration.parse(given[0], "delay"), *map(_attempts, given[1:]))
             case "schedule", 1:
-                return schedule([Duration("delay").convert(one, None, None) for one in given[0].split(",")])
+                return schedule([Duration.parse(one, "delay") for one in given[0].split(",")])
             case _, 0 if name not in ("fixed", "schedule"):
                 return name
         raise Invalid(
@@ -102,32 +109,31 @@ class Retries(Type):
 
 
 def _attempts(given: str) -> int:
-    return Whole("attempts", 1, 1_000_000).convert(given, None, None)
+    return Whole.parse(given, "attempts", 1, 1_000_000)
 
 
-class Moment(Type):
+class Moment(Parsed):
     """A moment in ISO 8601 with a time zone."""
 
     name = "iso-time"
 
-    def __init__(self, what: str = "at") -> None:
-        self._what = what
-
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> datetime:
+    @staticmethod
+    def parse(value: Any, what: str = "at") -> datetime:
         try:
             found = value if isinstance(value, datetime) else datetime.fromisoformat(value)
         except ValueError:
-            raise Invalid(f"{self._what} must be a moment like 2027-01-15T08:00:00+01:00, not {value!r:.40}") from None
-        moment(found, self._what)
+            raise Invalid(f"{what} must be a moment like 2027-01-15T08:00:00+01:00, not {value!r:.40}") from None
+        moment(found, what)
         return found
 
 
-class TimeWindow(Type):
+class TimeWindow(Parsed):
     """A time of day: 22:00-05:00, 22:00-05:00@Europe/Rome, or 12:00-13:00 on sat,sun."""
 
     name = "window"
 
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Window:
+    @staticmethod
+    def parse(value: Any) -> Window:
         match = re.fullmatch(r"([^-@ ]+)-([^-@ ]+)(?:@([^ ]+))?(?: on ([a-z, ]+))?", str(value))
         if not match:
             raise Invalid(f"a window is like 22:00-05:00@Europe/Rome, or 12:00-13:00 on sat,sun, not {value!r:.60}")
@@ -138,9 +144,9 @@ class TimeWindow(Type):
 
 
 # -- data ------------------------------------------------------------------------------------------------------------
-data_argument = click.argument("data", metavar="[DATA-JSON]", required=False)
-data_file_option = click.option(
-    "--data-file", type=click.File("rb"), help="Read the JSON from a file; - is standard input."
+data_argument = together(
+    click.argument("data", metavar="[DATA-JSON]", required=False),
+    click.option("--data-file", type=click.File("rb"), help="Read the JSON from a file; - is standard input."),
 )
 
 

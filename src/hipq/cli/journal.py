@@ -9,13 +9,12 @@ from typing import Any, Final
 import click
 import msgspec
 
-from hipq.cli.commands import Commands, examples
+from hipq.cli.commands import asked, group, yes_option
 from hipq.cli.complain import note
-from hipq.cli.inputs import Type, Whole
-from hipq.cli.progress import confirm, yes_option
+from hipq.cli.inputs import Parsed, Whole
+from hipq.cli.progress import confirm
 from hipq.cli.quarantine import folder_argument, opened, quarantine, repost
-from hipq.cli.show import clock, print_json, print_lines, print_table, some
-from hipq.cli.target import json_option
+from hipq.cli.show import clock, print_json, print_lines, print_table, say, some
 from hipq.job.when import to_datetime
 from hipq.journal.batch import Batch, decode
 from hipq.journal.folder import IDENTITY, Folder, new_identity
@@ -30,62 +29,56 @@ LOOKS: Final = 3
 """How often to look at a journal that is written to: what is cut back as we look is not damage."""
 
 
-@click.group(
-    cls=Commands,
-    no_args_is_help=False,
-    epilog=examples(
-        "hipq journal check /var/lib/hipq/journal",
-        "hipq journal show /var/lib/hipq/journal --limit 10",
-        "hipq journal recover /var/lib/hipq/journal",
-    ),
+@group(
+    "journal",
+    "hipq journal check /var/lib/hipq/journal",
+    "hipq journal show /var/lib/hipq/journal --limit 10",
+    "hipq journal recover /var/lib/hipq/journal",
 )
 def journal() -> None:
     """Look into a daemon's journal: the files in which jobs are safe until the store has them."""
 
 
-@journal.command(
-    epilog=examples("hipq journal check /var/lib/hipq/journal", "hipq journal check /var/lib/hipq/journal --json")
-)
+@journal.command("check", "hipq journal check /var/lib/hipq/journal", "hipq journal check /var/lib/hipq/journal --json")
 @folder_argument
-@json_option
-def check(folder: str, as_json: bool) -> int:
+def check(folder: str) -> int:
     """Whether all of a journal can be read. It changes nothing, and may be run while a daemon writes. Exit 1: jobs that
     were acknowledged may be lost."""
     with opened(folder) as found:
         in_use, examined, findings = _looked(found)
         identity = found.identity()
     rows = [_described(segment) for segment in examined.segments]
-    if as_json:
-        print_json({"folder": folder, "journal": identity, "in_use": in_use, "segments": rows,
-                    "found": findings})  # fmt: skip
-    else:
+
+    def printed() -> None:
         print_lines({"folder": folder, "journal": identity or "damaged", "in use": "yes" if in_use else "no"})
         print_table(("segment", "bytes", "batches", "jobs"), rows, none="segments")
         _print_findings(findings)
+
+    whole = {"folder": folder, "journal": identity, "in_use": in_use, "segments": rows, "found": findings}
+    say(whole, printed)
     return 1 if any(finding.is_damage for finding in findings) else 0
 
 
-class _Place(Type):
+class _Place(Parsed):
     name = "position"
 
-    def convert(self, value: Any, _param: click.Parameter | None, _ctx: click.Context | None) -> Position:
+    @staticmethod
+    def parse(value: Any) -> Position:
         return value if isinstance(value, Position) else Position.of(value)
 
 
 @journal.command(
-    epilog=examples(
-        "hipq journal show /var/lib/hipq/journal",
-        "hipq journal show /var/lib/hipq/journal --limit 1000 --json",
-        "hipq journal show /var/lib/hipq/journal --after 3:1200",
-    )
+    "show",
+    "hipq journal show /var/lib/hipq/journal",
+    "hipq journal show /var/lib/hipq/journal --limit 1000 --json",
+    "hipq journal show /var/lib/hipq/journal --after 3:1200",
 )
 @folder_argument
 @click.option("--after", type=_Place(), default=BEGINNING, help="The next page: batches behind this position.")
 @click.option("--limit", type=Whole("limit", 1, 100_000), default=100, show_default=True, help="At most so many.")
 @click.option("--refused", is_flag=True, help="Those that the store would not take, and that were put into quarantine.")
 @click.option("--tenant", help="Only batches of this tenant.")
-@json_option
-def show(folder: str, after: Position, limit: int, refused: bool, tenant: str | None, as_json: bool) -> None:
+def show(folder: str, after: Position, limit: int, refused: bool, tenant: str | None) -> None:
     """The batches in a journal that can be read, and their payloads. The store may have some of them already. It
     changes nothing, and may be run while a daemon writes."""
     rows: list[dict[str, Any]] = []
@@ -98,27 +91,23 @@ def show(folder: str, after: Position, limit: int, refused: bool, tenant: str | 
                 note(f"there is more: add --after {after}")
                 break
             after, count = end, count + 1
-            if as_json:
+            if asked("json"):
                 rows.append(_shown(place, batch))
             else:
                 _print_batch(place, batch)
-    if as_json:
+    if asked("json"):
         print_json(rows)
     elif not count:
         note("no batches found")
 
 
 @journal.command(
-    "recover",
-    epilog=examples(
-        "hipq journal recover /var/lib/hipq/journal", "hipq journal recover /var/lib/hipq/journal --as-new --yes"
-    ),
+    "recover", "hipq journal recover /var/lib/hipq/journal", "hipq journal recover /var/lib/hipq/journal --as-new --yes"
 )
 @folder_argument
 @click.option("--as-new", is_flag=True, help="Let the store take all of it, as if it had never seen it.")
 @yes_option
-@json_option
-def recover_journal(folder: str, as_new: bool, yes: bool, as_json: bool) -> None:
+def recover_journal(folder: str, as_new: bool) -> None:
     """Do what a daemon does when it opens its journal: cut off a batch that was not written whole, put damage into
     quarantine, and say so. Refused while a daemon has it open.
 
@@ -129,7 +118,7 @@ def recover_journal(folder: str, as_new: bool, yes: bool, as_json: bool) -> None
     with opened(folder) as found:
         found.lock()
         if as_new:
-            confirm("Jobs in it that the store has already may run a second time. Go on?", yes)
+            confirm("Jobs in it that the store has already may run a second time. Go on?")
         done = recovered(found)
         identity = done.identity
         if as_new:
@@ -137,13 +126,14 @@ def recover_journal(folder: str, as_new: bool, yes: bool, as_json: bool) -> None
             found.set_identity(identity)
             found.set_store("")
     jobs = sum(segment.jobs for segment in done.segments)
-    if as_json:
-        print_json({"folder": folder, "journal": identity, "jobs": jobs, "found": done.found})
-        return
-    _print_findings(done.found)
-    click.echo(f"{some(jobs, 'job')} can be read, {_wrong(done.found)}")
-    if as_new:
-        click.echo(f"the journal is {identity} now")
+
+    def printed() -> None:
+        _print_findings(done.found)
+        click.echo(f"{some(jobs, 'job')} can be read, {_wrong(done.found)}")
+        if as_new:
+            click.echo(f"the journal is {identity} now")
+
+    say({"folder": folder, "journal": identity, "jobs": jobs, "found": done.found}, printed)
 
 
 journal.add_command(quarantine)

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 import click
 
 from hipq import __version__
-from hipq.cli.advice import advised
 from hipq.cli.answer import answer
 from hipq.cli.answers import answers
 from hipq.cli.bench import bench
 from hipq.cli.callbacks import serve_callbacks
-from hipq.cli.commands import Commands, examples
-from hipq.cli.complain import complain
+from hipq.cli.commands import group
+from hipq.cli.complain import advised, complain, give_up, open_closed_ones
 from hipq.cli.complete import complete_names
 from hipq.cli.completion import completion
 from hipq.cli.config import config, defaults
@@ -33,7 +32,6 @@ from hipq.cli.queue import queue
 from hipq.cli.restored import restored
 from hipq.cli.serve import serve
 from hipq.cli.signing import signing
-from hipq.cli.streams import give_up, open_closed_ones
 from hipq.cli.tenant import tenant
 from hipq.cli.waiter import waiter
 from hipq.cli.worker import worker
@@ -43,15 +41,12 @@ from hipq.stores.password import without_password
 _HELP = ["-h", "--help"]
 
 
-@click.group(
-    cls=Commands,
-    no_args_is_help=False,
+@group(
+    "hipq",
+    "hipq demo",
+    "hipq worker shop:app --queues orders --concurrency 20",
+    "hipq job list shop:app --state running",
     context_settings={"help_option_names": _HELP},
-    epilog=examples(
-        "hipq demo",
-        "hipq worker shop:app --queues orders --concurrency 20",
-        "hipq job list shop:app --state running",
-    ),
 )
 @click.version_option(__version__, prog_name="hipq")
 @click.pass_context
@@ -68,31 +63,11 @@ def cli(ctx: click.Context) -> None:
             raise
 
 
-for command in (
-    answer,
-    answers,
-    bench,
-    serve_callbacks,
-    completion,
-    config,
-    demo,
-    doctor,
-    enqueue,
-    job,
-    journal,
-    listen,
-    migrate,
-    move_jobs,
-    prune,
-    queue,
-    restored,
-    serve,
-    signing,
-    tenant,
-    waiter,
-    worker,
-):
-    cli.add_command(command)
+for one in (
+    answer, answers, bench, serve_callbacks, completion, config, demo, doctor, enqueue, job, journal, listen, migrate,
+    move_jobs, prune, queue, restored, serve, signing, tenant, waiter, worker,
+):  # fmt: skip
+    cli.add_command(one)
 complete_names(cli)
 
 

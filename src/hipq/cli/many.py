@@ -10,11 +10,14 @@ from typing import Any, NamedTuple
 import click
 
 from hipq import Hipq, Job
+from hipq.cli.commands import asked, quiet_option, together, yes_option
+from hipq.cli.complain import note
 from hipq.cli.inputs import Duration, JobId, Moment
 from hipq.cli.progress import confirm, progress
-from hipq.cli.show import print_json
-from hipq.cli.target import find, of_name
+from hipq.cli.show import described, print_json, say, some
+from hipq.cli.target import Target
 from hipq.errors import HipqError
+from hipq.job.model import queue_of
 from hipq.job.states import CODES, PHASES, TRANSITIONS
 from hipq.job.when import to_datetime
 from hipq.jobs import JobFilters
@@ -25,9 +28,8 @@ _PHASES = list(dict.fromkeys(phase for phases in PHASES.values() for phase in ph
 _COUNTED = 1_000_000
 """Jobs are counted up to here before a question; more are "more than"."""
 
-ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1, type=JobId())
 
-
+# -- which jobs ------------------------------------------------------------------------------------------------------
 class Chosen(NamedTuple):
     """The filters of a command line."""
 
@@ -56,7 +58,7 @@ class Chosen(NamedTuple):
         return wanted
 
 
-_FILTERS = (
+_filters = together(
     click.option("-q", "--queue", help="Only this queue."),
     click.option("--type", "job_type", help="Only this job type."),
     click.option("--key", help="Only this key."),
@@ -84,93 +86,90 @@ def filters(command: Callable[..., Any]) -> Callable[..., Any]:
         given = Chosen(**{name: options.pop(name) for name in Chosen._fields})
         return command(chosen=given, **options)
 
-    for option in reversed(_FILTERS):
-        with_chosen = option(with_chosen)
-    return with_chosen
+    return _filters(with_chosen)
 
 
-def done_to(
-    apps: list[Hipq],
-    ids: tuple[int, ...],
-    chosen: Chosen,
-    verb: str,
-    *,
-    one: Callable[[Hipq, int], int | None],
-    many: Callable[..., Changed],
-    yes: bool,
-    quiet: bool,
-    as_json: bool,
-    show: Callable[[Hipq, Job[Any], bool], None],
-    live: bool = True,
-) -> int:
-    """Do it; the exit status: 1, if there were ids and it could not be done to one of them."""
-    if ids and chosen:
-        raise click.UsageError("give ids or filters, not both", click.get_current_context())
-    if not ids and not chosen:
-        raise click.UsageError("say which jobs: ids, or filters like --queue and --state", click.get_current_context())
-    if not ids:
-        return _to_found(apps, chosen, verb, many, yes, quiet or as_json, as_json, live)
-    if len(ids) == 1:
-        target, _ = find(apps, ids[0])
-        job = target.job(one(target, ids[0]) or ids[0])
-        if as_json:
-            show(target, job, as_json)
-        else:
-            like = "" if job.id == ids[0] else f", like {ids[0]}"
-            click.echo(f"job {job.id} is {job.state} ({job.phase}) now{like}")
-        return 0
-    return _to_each(apps, ids, verb, one, as_json)
+# -- what is done to them --------------------------------------------------------------------------------------------
+class JobChange(NamedTuple):
+    """What a command does to jobs."""
+
+    verb: str
+    one: Callable[[Hipq, int], int | None]
+    """Do it to the job with this id; the id of another job, if that is what came of it."""
+    many: Callable[..., Changed]
+    """Do it to all jobs of a queue that filters find."""
+    live: bool = True
+    """Whether it can be done to live jobs only."""
 
 
-def _to_each(
-    apps: list[Hipq], ids: tuple[int, ...], verb: str, one: Callable[[Hipq, int], int | None], as_json: bool
-) -> int:
-    """One after the other; what cannot be done to one does not keep the others from it."""
+def changing(command: Callable[..., JobChange]) -> Callable[..., Any]:
+    """A command that does something to jobs: takes ids or filters, and says what it does by what it returns."""
+
+    @wraps(command)
+    def changes(target: Target, ids: tuple[int, ...], chosen: Chosen, **options: Any) -> int:
+        change = command(**options)
+        if bool(ids) == bool(chosen):
+            said = (
+                "give ids or filters, not both" if ids else "say which jobs: ids, or filters like --queue and --state"
+            )
+            raise click.UsageError(said, click.get_current_context())
+        if not ids:
+            return _to_found(target, chosen, change)
+        return _to_one(target, ids[0], change) if len(ids) == 1 else _to_each(target, ids, change)
+
+    ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1, type=JobId())
+    return together(ids_argument, filters, yes_option, quiet_option)(changes)
+
+
+def whole_job(app: Hipq, job: Job[Any]) -> dict[str, Any]:
+    """A job as JSON can have it, with the name of its queue."""
+    return described(app.name, next(one.name for one in app.queues if one.number == queue_of(job.id)), job)
+
+
+def _to_one(target: Target, job_id: int, change: JobChange) -> int:
+    app, _ = target.job(job_id)
+    job = app.job(change.one(app, job_id) or job_id)
+    if asked("json"):
+        print_json(whole_job(app, job))
+    else:
+        like = "" if job.id == job_id else f", like {job_id}"
+        click.echo(f"job {job.id} is {job.state} ({job.phase}) now{like}")
+    return 0
+
+
+def _to_each(target: Target, ids: tuple[int, ...], change: JobChange) -> int:
+    """One after the other; what cannot be done to one does not keep the others from it, and the exit status is 1."""
     failed: dict[int, str] = {}
     for job_id in dict.fromkeys(ids):
         try:
-            one(find(apps, job_id)[0], job_id)
+            change.one(target.job(job_id)[0], job_id)
         except HipqError as error:
             failed[job_id] = str(error)
     done = len(dict.fromkeys(ids)) - len(failed)
-    if as_json:
-        print_json({"changed": done, "failed": [{"id": job_id, "error": why} for job_id, why in failed.items()]})
-    else:
-        for why in failed.values():
-            click.echo(f"hipq: {escaped(why)}", err=True)
-        click.echo(f"{verb}: {done} done, {len(failed)} not")
+    for why in failed.values() if not asked("json") else ():
+        note(f"hipq: {escaped(why)}")
+    said = {"changed": done, "failed": [{"id": job_id, "error": why} for job_id, why in failed.items()]}
+    say(said, f"{change.verb}: {done} done, {len(failed)} not")
     return 1 if failed else 0
 
 
-def _to_found(
-    apps: list[Hipq],
-    chosen: Chosen,
-    verb: str,
-    many: Callable[..., Changed],
-    yes: bool,
-    quiet: bool,
-    as_json: bool,
-    live: bool,
-) -> int:
-    wanted, queues = chosen.wanted(), of_name(apps, chosen.queue)
-    now = max((to_datetime(app.store.now()) for app in apps), default=None)
+def _to_found(target: Target, chosen: Chosen, change: JobChange) -> int:
+    wanted, queues = chosen.wanted(), target.queues(chosen.queue)
+    now = max((to_datetime(app.store.now()) for app in target.apps), default=None)
     if now is not None:  # what is added while the question is on the screen is not meant
         wanted["before"] = min(now, wanted.get("before") or now)
-    counts = [app.jobs.count(queue.name, most=_COUNTED, live=live, **wanted) for app, queue in queues]
+    counts = [app.jobs.count(queue.name, most=_COUNTED, live=change.live, **wanted) for app, queue in queues]
     total, where = sum(counts), ", ".join(queue.name for (_, queue), count in zip(queues, counts, strict=True) if count)
     if total:
         more = "more than " if max(counts) >= _COUNTED else ""
-        confirm(f"This will {verb} {more}{total:,} job{'s' if total != 1 else ''} in {where}. Go on?", yes)
+        confirm(f"This will {change.verb} {more}{some(total, 'job')} in {where}. Go on?")
     done = Changed()
-    with progress(verb, total, quiet=quiet) as bar:
+    with progress(change.verb, total) as bar:
         for (app, queue), count in zip(queues, counts, strict=True):
             if count:
-                done += many(app, queue.name, progress=lambda step: bar.advance(sum(step)), **wanted)
-    if as_json:
-        print_json({"found": total, "changed": done.changed, "skipped": done.skipped})
-    elif not total:
-        click.echo("no job is like that: nothing was changed")
-    else:
-        skipped = f"; {done.skipped:,} were at a point where it cannot be done" if done.skipped else ""
-        click.echo(f"{verb}: {done.changed:,} of {total:,} done{skipped}")
+                done += change.many(app, queue.name, progress=lambda step: bar.advance(sum(step)), **wanted)
+    skipped = f"; {done.skipped:,} were at a point where it cannot be done" if done.skipped else ""
+    text = f"{change.verb}: {done.changed:,} of {total:,} done{skipped}"
+    found = {"found": total, "changed": done.changed, "skipped": done.skipped}
+    say(found, text if total else "no job is like that: nothing was changed")
     return 0

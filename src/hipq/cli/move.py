@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from hipq.cli.commands import examples
+from hipq.cli.commands import asked, command, quiet_option
 from hipq.cli.inputs import Duration
-from hipq.cli.progress import Bar, progress, quiet_option
-from hipq.cli.show import print_json, print_table
-from hipq.cli.target import json_option, shown
-from hipq.move.moving import WAIT, MoveProgress, move
+from hipq.cli.progress import Bar, progress
+from hipq.cli.show import print_table, say
+from hipq.cli.target import shown
+from hipq.move.moving import WAIT, MoveProgress, MoveReport, move
 from hipq.stores.open import url_of
 
 _WORDS = {
@@ -24,17 +24,19 @@ _WORDS = {
 
 
 class _Telling(MoveProgress):
-    def __init__(self, bar: Bar, quiet: bool) -> None:
-        self._bar, self._quiet = bar, quiet
-        self._running = 0
+    def __init__(self, bar: Bar) -> None:
+        self._bar, self._running = bar, 0
+
+    def _say(self, text: str) -> None:
+        if not (asked("quiet") or asked("json")):
+            click.echo(text, err=True)
 
     def step(self, name: str) -> None:
-        if not self._quiet:
-            click.echo(_WORDS[name], err=True)
+        self._say(_WORDS[name])
 
     def running(self, ids: list[int]) -> None:
-        if len(ids) != self._running and not self._quiet:
-            click.echo(f"still running: {len(ids)}", err=True)
+        if len(ids) != self._running:
+            self._say(f"still running: {len(ids)}")
         self._running = len(ids)
 
     def total(self, rows: int) -> None:
@@ -44,20 +46,17 @@ class _Telling(MoveProgress):
         self._bar.advance(rows)
 
 
-@click.command(
+@command(
     "move",
-    epilog=examples(
-        "hipq move sqlite:///shop.db postgresql://user@host/database",
-        "hipq move sqlite:///shop.db postgresql://user@host/database --wait 10m --json",
-    ),
+    "hipq move sqlite:///shop.db postgresql://user@host/database",
+    "hipq move sqlite:///shop.db postgresql://user@host/database --wait 10m --json",
 )
 @click.argument("source")
 @click.argument("target")
 @click.option("--wait", type=Duration("wait"), default=WAIT, show_default=True,
               help="How long running handlers have to end; then nothing is moved.")  # fmt: skip
 @quiet_option
-@json_option
-def move_jobs(source: str, target: str, wait: float, quiet: bool, as_json: bool) -> None:
+def move_jobs(source: str, target: str, wait: float) -> None:
     """Move the jobs of SOURCE, a SQLite file, to TARGET, a PostgreSQL database that hipq does not use yet.
 
     Programs that use them go on meanwhile: engines start no more jobs until it is done, what is added waits while the
@@ -66,12 +65,12 @@ def move_jobs(source: str, target: str, wait: float, quiet: bool, as_json: bool)
     """
     source, target = url_of(source), url_of(target)
     click.echo(f"from {shown(source)}\nto   {shown(target)}", err=True)
-    silent = quiet or as_json
-    with progress("rows", 0, quiet=silent) as bar:
-        report = move(source, target, wait=wait, progress=_Telling(bar, silent))
-    if as_json:
-        print_json({**report._asdict(), "tables": [table._asdict() for table in report.tables]})
-        return
+    with progress("rows", 0) as bar:
+        report = move(source, target, wait=wait, progress=_Telling(bar))
+    say({**report._asdict(), "tables": [table._asdict() for table in report.tables]}, lambda: _print(report))
+
+
+def _print(report: MoveReport) -> None:
     if not report.tables:
         click.echo("these jobs had moved there already")
     else:

@@ -10,14 +10,12 @@ from typing import Any, Final
 
 import click
 
+from hipq.cli.commands import asked
 from hipq.cli.complain import is_terminal, note
 from hipq.errors import HipqError
 
 EVERY: Final = 5.0
 """Seconds between two lines where there is no terminal; what takes less says nothing there."""
-
-yes_option = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-quiet_option = click.option("--quiet", is_flag=True, help="Do not say how far it is.")
 
 
 class Bar:
@@ -94,8 +92,9 @@ class Drawn(Bar):
 
 @contextmanager
 def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Bar]:
-    """`with progress("copying", 5000, quiet=as_json) as bar: bar.advance(100)`. `total` may be unknown."""
-    kind = Bar if quiet else Drawn if is_terminal(sys.stderr) else Lines
+    """`with progress("copying", 5000) as bar: bar.advance(100)`. `total` may be unknown. With --json or --quiet nothing
+    is said."""
+    kind = Bar if quiet or asked("quiet") or asked("json") else Drawn if is_terminal(sys.stderr) else Lines
     bar = kind(what, total)
     try:
         yield bar
@@ -103,9 +102,9 @@ def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Ite
         bar.close()  # also when it fails: the complaint begins on an empty line
 
 
-def confirm(question: str, yes: bool) -> None:
+def confirm(question: str) -> None:
     """Ask before something is destroyed, unless --yes was given. Where nobody can be asked, --yes must be."""
-    if yes:
+    if asked("yes"):
         return
     if not (is_terminal(sys.stdin) and is_terminal(sys.stderr)):
         raise click.UsageError(f"{question} There is no terminal to ask on: say --yes", click.get_current_context())

@@ -3,25 +3,22 @@
 from __future__ import annotations
 
 import click
-from click.core import ParameterSource
 
-from hipq.cli.commands import examples
+from hipq.cli.commands import command, is_typed, quiet_option, yes_option
 from hipq.cli.inputs import Duration, Whole
-from hipq.cli.progress import confirm, progress, quiet_option, yes_option
-from hipq.cli.show import print_json, some
-from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option, of_name
+from hipq.cli.progress import confirm, progress
+from hipq.cli.show import say, some
+from hipq.cli.target import AppCommand, Target
 from hipq.job.states import CODES
 
 
-@click.command(
+@command(
+    "prune",
+    "hipq prune shop:app --older-than 30d",
+    "hipq prune shop:app --queue orders --keep 100000 --yes",
+    "hipq prune --db sqlite:///shop.db --older-than 7d --code ok",
     cls=AppCommand,
-    epilog=examples(
-        "hipq prune shop:app --older-than 30d",
-        "hipq prune shop:app --queue orders --keep 100000 --yes",
-        "hipq prune --db sqlite:///shop.db --older-than 7d --code ok",
-    ),
 )
-@app_argument
 @click.option("--older-than", type=Duration("older-than"), help="Final for so long: 90s, 12h, 30d.")
 @click.option("--keep", type=Whole("keep", 0, (1 << 31) - 1), help="All but the last so many that ended, a queue.")
 @click.option("-q", "--queue", help="Only this queue.")
@@ -30,56 +27,35 @@ from hipq.job.states import CODES
 @click.option("--code", type=click.Choice(CODES[1:]), help="Only those that ended so.")
 @yes_option
 @quiet_option
-@db_option
-@json_option
 def prune(
-    app: str,
-    older_than: float | None,
-    keep: int | None,
-    queue: str | None,
-    job_type: str | None,
-    tenant: str | None,
-    code: str | None,
-    yes: bool,
-    quiet: bool,
-    db: str | None,
-    as_json: bool,
-) -> None:
+    target: Target, older_than: float | None, keep: int | None, queue: str | None, job_type: str | None,
+    tenant: str | None, code: str | None,
+) -> None:  # fmt: skip
     """Delete old final jobs: by age, by number, or both.
 
     Those that have been final for longer than this, or that enough others ended after; and, unless only some are meant,
     answers that need not be kept any longer (how long that is, each queue's code says).
     """
-    context = click.get_current_context()
-    if ParameterSource.COMMANDLINE in map(context.get_parameter_source, ("older_than", "keep")):
-        # Either deletes: what a file says beside what is typed would delete more than is typed.
-        older_than = older_than if _typed(context, "older_than") else None
-        keep = keep if _typed(context, "keep") else None
+    if is_typed("older_than") != is_typed("keep"):  # what a file says beside it would delete more than is typed
+        older_than, keep = (older_than, None) if is_typed("older_than") else (None, keep)
     if older_than is None and keep is None:
         raise click.UsageError("say what to delete: --older-than 30d, or --keep 100000", click.get_current_context())
-    apps = instances(app, db)
-    queues = [(one, each.name) for one, each in of_name(apps, queue)]
+    queues = target.queues(queue)
     everything = queue is job_type is tenant is code is None
     whose = f"of the tenant {tenant}" if tenant is not None else ""
     which = [f"ended longer ago than {_age(older_than)}" if older_than is not None else "",
              f"are not among the last {keep:,} of their queue" if keep is not None else ""]  # fmt: skip
     jobs = " ".join(filter(None, (code, "jobs", whose)))
-    confirm(f"This will delete {jobs} that {' or '.join(filter(None, which))}. Go on?", yes)
+    confirm(f"This will delete {jobs} that {' or '.join(filter(None, which))}. Go on?")
     deleted = 0
-    with progress("deleting", quiet=quiet or as_json) as bar:
-        for one, name in queues:
-            deleted += one.jobs.prune(
-                older_than, name, keep=keep, type=job_type, code=code, tenant=tenant, progress=bar.advance
+    with progress("deleting") as bar:
+        for app, each in queues:
+            deleted += app.jobs.prune(
+                older_than, each.name, keep=keep, type=job_type, code=code, tenant=tenant, progress=bar.advance
             )
-    answers = sum(one.answers.prune() for one in apps) if everything else 0
-    if as_json:
-        print_json({"deleted": deleted, "answers": answers})
-    else:
-        click.echo(f"deleted {some(deleted, 'job')}" + (f" and {some(answers, 'answer')}" if everything else ""))
-
-
-def _typed(context: click.Context, name: str) -> bool:
-    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    answers = sum(app.answers.prune() for app in target.apps) if everything else 0
+    text = f"deleted {some(deleted, 'job')}" + (f" and {some(answers, 'answer')}" if everything else "")
+    say({"deleted": deleted, "answers": answers}, text)
 
 
 def _age(seconds: float) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 
 import click
 
-from hipq.cli.commands import examples
-from hipq.cli.show import print_json, print_table, some
-from hipq.cli.target import database, given_db, json_option
+from hipq.cli.commands import command
+from hipq.cli.show import say_table, some
+from hipq.cli.target import database, given_db
 from hipq.errors import HipqError, Invalid, NotFound
 from hipq.job.model import New, numbered
 from hipq.journal.directory import UNFINISHED
@@ -35,39 +35,35 @@ def opened(path: str) -> Iterator[Folder]:
         found.close()
 
 
-@click.command(
-    epilog=examples(
-        "hipq journal quarantine /var/lib/hipq/journal",
-        "hipq journal quarantine /var/lib/hipq/journal 00000000000000000003.1200.refused",
-    )
+@command(
+    "quarantine",
+    "hipq journal quarantine /var/lib/hipq/journal",
+    "hipq journal quarantine /var/lib/hipq/journal 00000000000000000003.1200.refused",
 )
 @folder_argument
 @click.argument("file", metavar="[FILE]", required=False)
-@json_option
-def quarantine(folder: str, file: str | None, as_json: bool) -> None:
+def quarantine(folder: str, file: str | None) -> None:
     """List what was set aside from a journal: jobs that the database refused, and bytes that were damaged. With a FILE:
     print what is in it. It changes nothing, and may be run while a daemon writes."""
     with opened(folder) as found:
         rows = [_described(found, name) for name in _names(found)]
         if file is None:
-            print_json(rows) if as_json else print_table(("file", "what", "bytes", "jobs", "why"), rows, none="files")
+            say_table(rows, "file", "what", "bytes", "jobs", "why", none="files")
             return
         if file not in [row["file"] for row in rows]:
             raise NotFound(f"there is no {file!r:.80} in quarantine")
         click.echo(escaped(_bytes(found, file).decode(errors="backslashreplace")))
 
 
-@click.command(
-    epilog=examples(
-        "hipq journal repost /var/lib/hipq/journal --db postgresql://ann@localhost/hipq",
-        "hipq journal repost /var/lib/hipq/journal 00000000000000000003.1200.refused --db sqlite:///daemon.db",
-    )
+@command(
+    "repost",
+    "hipq journal repost /var/lib/hipq/journal --db postgresql://ann@localhost/hipq",
+    "hipq journal repost /var/lib/hipq/journal 00000000000000000003.1200.refused --db sqlite:///daemon.db",
 )
 @folder_argument
 @click.argument("files", metavar="[FILE]...", nargs=-1)
 @click.option("--db", metavar="URL", callback=given_db, help="The daemon's database; else $HIPQ_DATABASE_URL.")
-@json_option
-def repost(folder: str, files: tuple[str, ...], db: str | None, as_json: bool) -> int:
+def repost(folder: str, files: tuple[str, ...], db: str | None) -> int:
     """Store jobs that the database refused before, under their ids, to run now: those of all files in quarantine, or of
     these. What is stored leaves quarantine. A file whose jobs are refused again stays, and the exit status is 1. It may
     be run while a daemon writes, and again if it was interrupted: no job is stored twice."""
@@ -83,7 +79,7 @@ def repost(folder: str, files: tuple[str, ...], db: str | None, as_json: bool) -
             rows = [_reposted(found, store, file, by_file[file]) for file in files or by_file]
         finally:
             store.close()
-    print_json(rows) if as_json else print_table(("file", "jobs", "outcome"), rows, none="files")
+    say_table(rows, "file", "jobs", "outcome", none="files")
     return 1 if any(row["outcome"] != "stored" for row in rows) else 0
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from hipq import Hipq, Queue, limit, per_lane, rate, share
-from hipq.cli.commands import Commands, examples
+from hipq.cli.commands import group, together
 from hipq.cli.complain import note
 from hipq.cli.inputs import Duration, Units, Whole
-from hipq.cli.show import next_page, print_json, print_lines, print_table
-from hipq.cli.target import AppCommand, app_argument, chosen, db_option, instances, json_option
+from hipq.cli.show import next_page, print_lines, print_table, say
+from hipq.cli.target import AppCommand, Target
 from hipq.errors import Invalid
 from hipq.job import names
 from hipq.job.states import READY
@@ -28,42 +28,32 @@ from hipq.stores.values import Limits
 _queue_argument = click.argument("name", metavar="QUEUE")
 
 
-@click.group(
-    cls=Commands,
-    no_args_is_help=False,
-    epilog=examples(
-        "hipq queue list shop:app", "hipq queue pause shop:app orders", "hipq queue limit shop:app orders 5"
-    ),
+@group(
+    "queue",
+    "hipq queue list shop:app",
+    "hipq queue pause shop:app orders",
+    "hipq queue limit shop:app orders 5",
+    of=AppCommand,
 )
 def queue() -> None:
     """Look at queues, set their limits, pause them."""
 
 
 # -- list ------------------------------------------------------------------------------------------------------------
-@queue.command(
-    "list",
-    cls=AppCommand,
-    epilog=examples("hipq queue list shop:app", "hipq queue list --db sqlite:///shop.db --json"),
-)
-@app_argument
+@queue.command("list", "hipq queue list shop:app", "hipq queue list --db sqlite:///shop.db --json")
 @click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: queues with higher numbers.")
 @click.option("--limit", "most", type=Whole("limit", 1, 10_000), default=100, show_default=True,
               help="List at most this number of queues.")  # fmt: skip
-@db_option
-@json_option
-def list_queues(app: str, after: int, most: int, db: str | None, as_json: bool) -> None:
+def list_queues(target: Target, after: int, most: int) -> None:
     """List queues: the job types that this program has code for, the limits in force, what is paused, whether jobs
     are ready now, and when the next start and the next time-out are due."""
-    found = [(each.number, one, each) for one in instances(app, db) for each in one.queues]
+    found = [(each.number, one, each) for one, each in target.queues(None)]
     found = sorted((one for one in found if one[0] > after), key=lambda one: one[0])
     page = found[:most]
     apps = {id(one): one for _, one, _ in page}.values()
     rows = [row for one in apps for row in _rows(one, [each for _, of, each in page if of is one])]
     rows.sort(key=lambda row: int(row["number"]))
-    if as_json:
-        print_json(rows)
-    else:
-        _print_queues(rows)
+    say(rows, lambda: _print_queues(rows))
     if len(found) > most:
         next_page(page[-1][0])
 
@@ -110,62 +100,43 @@ def _moment(micros: int) -> Any:
 
 
 # -- pause, resume ---------------------------------------------------------------------------------------------------
-_lane_option = click.option("--lane", help="Only this lane of the queue.")
-_type_option = click.option("--type", "job_type", help="Only this job type of the queue.")
-_tenant_option = click.option("--tenant", help="With --type: only this tenant of a daemon, whose lane is TENANT/TYPE.")
+_part_options = together(
+    click.option("--lane", help="Only this lane of the queue."),
+    click.option("--type", "job_type", help="Only this job type of the queue."),
+    click.option("--tenant", help="With --type: only this tenant of a daemon, whose lane is TENANT/TYPE."),
+)
 
 
 @queue.command(
     "pause",
-    cls=AppCommand,
-    epilog=examples(
-        "hipq queue pause shop:app orders",
-        "hipq queue pause shop:app orders --type charge",
-        "hipq queue pause --db sqlite:///daemon.db jobs --tenant acme --type mail",
-    ),
+    "hipq queue pause shop:app orders",
+    "hipq queue pause shop:app orders --type charge",
+    "hipq queue pause --db sqlite:///daemon.db jobs --tenant acme --type mail",
 )
-@app_argument
 @_queue_argument
-@_lane_option
-@_type_option
-@_tenant_option
-@db_option
-@json_option
-def pause(
-    app: str, name: str, lane: str | None, job_type: str | None, tenant: str | None, db: str | None, as_json: bool
-) -> None:
+@_part_options
+def pause(target: Target, name: str, lane: str | None, job_type: str | None, tenant: str | None) -> None:
     """Start nothing more of QUEUE, of one of its lanes, of one job type, or of one job type of a daemon's tenant. What
     runs goes on."""
     lane, job_type = _paused_part(lane, job_type, tenant)
-    target, found = chosen(app, db, name)
-    target.pause(found.name, lane=lane, type=job_type)
-    _note_unmatched(target, found, [lane or ""])
-    _print_pauses(target, found, as_json)
+    app, found = target.queue(name)
+    app.pause(found.name, lane=lane, type=job_type)
+    _note_unmatched(app, found, [lane or ""])
+    _print_pauses(app, found)
 
 
-@queue.command(
-    "resume",
-    cls=AppCommand,
-    epilog=examples("hipq queue resume shop:app orders", "hipq queue resume shop:app orders --type charge"),
-)
-@app_argument
+@queue.command("resume", "hipq queue resume shop:app orders", "hipq queue resume shop:app orders --type charge")
 @_queue_argument
-@_lane_option
-@_type_option
-@_tenant_option
-@db_option
-@json_option
-def resume(
-    app: str, name: str, lane: str | None, job_type: str | None, tenant: str | None, db: str | None, as_json: bool
-) -> None:
+@_part_options
+def resume(target: Target, name: str, lane: str | None, job_type: str | None, tenant: str | None) -> None:
     """Take back a pause that was given with the same options."""
     lane, job_type = _paused_part(lane, job_type, tenant)
-    target, found = chosen(app, db, name)
-    before = _paused(target.store.limits(found.number).rules)
-    target.resume(found.name, lane=lane, type=job_type)
-    if before == _paused(target.store.limits(found.number).rules):
+    app, found = target.queue(name)
+    before = _paused(app.store.limits(found.number).rules)
+    app.resume(found.name, lane=lane, type=job_type)
+    if before == _paused(app.store.limits(found.number).rules):
         note("there was no such pause: nothing was changed")
-    _print_pauses(target, found, as_json)
+    _print_pauses(app, found)
 
 
 def _paused_part(lane: str | None, job_type: str | None, tenant: str | None) -> tuple[str | None, str | None]:
@@ -184,12 +155,9 @@ def _note_unmatched(app: Hipq, found: Queue, lanes: Iterable[str]) -> None:
             note(f"no job in {found.name} has the lane {lane} now; the rule is kept for jobs to come")
 
 
-def _print_pauses(app: Hipq, found: Queue, as_json: bool) -> None:
+def _print_pauses(app: Hipq, found: Queue) -> None:
     state = {"app": app.name, "queue": found.name, **_paused(app.store.limits(found.number).rules)}
-    if as_json:
-        print_json(state)
-    else:
-        click.echo(f"paused in {found.name}: {', '.join(_pauses(state)) or 'nothing'}")
+    say(state, f"paused in {found.name}: {', '.join(_pauses(state)) or 'nothing'}")
 
 
 def _paused(rules: Rules) -> dict[str, Any]:
@@ -206,14 +174,10 @@ def _pauses(state: dict[str, Any]) -> list[str]:
 # -- limit -----------------------------------------------------------------------------------------------------------
 @queue.command(
     "limit",
-    cls=AppCommand,
-    epilog=examples(
-        "hipq queue limit shop:app orders",
-        "hipq queue limit shop:app orders 100 --share east=40,west=60 --rate 50/1",
-        "hipq queue limit shop:app orders --default",
-    ),
+    "hipq queue limit shop:app orders",
+    "hipq queue limit shop:app orders 100 --share east=40,west=60 --rate 50/1",
+    "hipq queue limit shop:app orders --default",
 )
-@app_argument
 @_queue_argument
 @click.argument("n", metavar="[N]", required=False, type=Units("the limit", 0, MOST))
 @click.option("--per-lane", type=Units("per-lane", LEAST, MOST), help="At most this number of units of each lane.")
@@ -222,21 +186,10 @@ def _pauses(state: dict[str, Any]) -> list[str]:
 @click.option("--rate", "rates", metavar="N/S", multiple=True, help="N units start in any S seconds: 50/1, or 1000/1h.")
 @click.option("--none", "unlimited", is_flag=True, help="No limit of the whole queue; its other limits stay.")
 @click.option("--default", is_flag=True, help="Back to what the code says.")
-@db_option
-@json_option
 def set_limit(
-    app: str,
-    name: str,
-    n: float | None,
-    per_lane: float | None,
-    shares: str | None,
-    other: float | None,
-    rates: tuple[str, ...],
-    unlimited: bool,
-    default: bool,
-    db: str | None,
-    as_json: bool,
-) -> None:
+    target: Target, name: str, n: float | None, per_lane: float | None, shares: str | None, other: float | None,
+    rates: tuple[str, ...], unlimited: bool, default: bool,
+) -> None:  # fmt: skip
     """Show the limits of QUEUE, or change them while it runs. N alone replaces the limit of the whole queue, --none
     removes it, and both leave the others; with other options, all limits are replaced by what is given."""
     if n is not None and n <= 0:
@@ -246,17 +199,15 @@ def set_limit(
     given = _given(n, per_lane, shares, other, rates)
     if (default or unlimited) and (given or n is not None or (default and unlimited)):
         raise click.UsageError("give limits, --none to remove one, or --default to go back to the code's: one of these")
-    target, found = chosen(app, db, name)
-    if default:
-        target.rules.set_limit(found.name, None)
-    elif unlimited:
-        target.rules.set_limit(found.name, "none")
+    app, found = target.queue(name)
+    if default or unlimited:
+        app.rules.set_limit(found.name, "none" if unlimited else None)
     elif given:
-        target.rules.set_limit(found.name, given)
-        _note_unmatched(target, found, _percentages(shares) if shares is not None else ())
+        app.rules.set_limit(found.name, given)
+        _note_unmatched(app, found, _percentages(shares) if shares is not None else ())
     elif n is not None:
-        target.rules.set_limit(found.name, n)
-    _print_limits(target, found, as_json)
+        app.rules.set_limit(found.name, n)
+    _print_limits(app, found)
 
 
 def _given(
@@ -289,31 +240,33 @@ def _rate(text: str) -> AnyLimit:
     match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)/(.+)", text)
     if not match:
         raise Invalid(f"rate must be like 50/1 or 1000/1h, units in a time, not {text!r:.40}")
-    return rate(float(match[1]), Duration("the time of a rate", 0.001).convert(match[2], None, None))
+    return rate(float(match[1]), Duration.parse(match[2], "the time of a rate", 0.001))
 
 
-def _print_limits(app: Hipq, found: Queue, as_json: bool) -> None:
+def _print_limits(app: Hipq, found: Queue) -> None:
     limits = app.store.limits(found.number)
-    rules, lanes = limits.rules, _lanes(limits)
+    rules = limits.rules
     code = found.declared.limits or rules.limits  # this program may be newer than the last engine that started
     state = {
         "app": app.name, "queue": found.name, "limits": list(rules.in_force), "changed": rules.changed is not None,
         "code": list(code), "code_is_newer": code != rules.limits, "used": number(sum(limits.held.values())),
-        "lanes": lanes, "throttled": rules.throttled, "throttler_error": limits.note if rules.throttled else "",
+        "lanes": _lanes(limits), "throttled": rules.throttled,
+        "throttler_error": limits.note if rules.throttled else "",
     }  # fmt: skip
-    if as_json:
-        print_json(state)
-        return
+    say(state, lambda: _print_state(state))
+
+
+def _print_state(state: dict[str, Any]) -> None:
     newer = " (once an engine has started with it)" if state["code_is_newer"] else ""
     print_lines({
-        "queue": found.name,
-        "limits in force": _text(rules.in_force),
-        "the code says": _text(code) + newer if state["changed"] or newer else None,
-        "throttler": state["throttler_error"] or "decides too" if rules.throttled else None,
+        "queue": state["queue"],
+        "limits in force": _text(state["limits"]),
+        "the code says": _text(state["code"]) + newer if state["changed"] or newer else None,
+        "throttler": state["throttler_error"] or "decides too" if state["throttled"] else None,
         "units used": state["used"],
     })  # fmt: skip
-    if any(one["lane"] or one["most"] is not None for one in lanes):
-        print_table(("lane", "used", "most"), [one | {"lane": one["lane"] or "(none)"} for one in lanes])
+    if any(one["lane"] or one["most"] is not None for one in state["lanes"]):
+        print_table(("lane", "used", "most"), [one | {"lane": one["lane"] or "(none)"} for one in state["lanes"]])
 
 
 def _lanes(limits: Limits) -> list[dict[str, Any]]:

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from hipq.cli.callbacks import BACKLOG, bound
-from hipq.cli.commands import examples
+from hipq.cli.callbacks import BACKLOG, announce_address, bound
+from hipq.cli.commands import command, log_options
 from hipq.cli.complain import note
 from hipq.cli.inputs import Whole
-from hipq.cli.target import given_db, shown, usual_database
+from hipq.cli.target import daemon_database, daemon_db_option, shown
 from hipq.errors import HipqError, Invalid
 from hipq.observe import logs
 from hipq.signals import each_meant
@@ -33,19 +33,14 @@ _DAY: Final = 86_400
 _log = logging.getLogger("hipq")
 
 
-@click.command(
-    epilog=examples(
-        "hipq serve",
-        "hipq serve --db postgresql://ann@localhost/hipq --port 8080 --concurrency 16",
-        "hipq serve --host 0.0.0.0 --job-log jobs.jsonl",
-    )
+@command(
+    "serve",
+    "hipq serve",
+    "hipq serve --db postgresql://ann@localhost/hipq --port 8080 --concurrency 16",
+    "hipq serve --host 0.0.0.0 --job-log jobs.jsonl",
+    json=False,
 )
-@click.option(
-    "--db",
-    metavar="URL",
-    callback=given_db,
-    help="The database; else $HIPQ_DATABASE_URL, or database of hipq.toml, or daemon.db.",
-)
+@daemon_db_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option("--port", type=Whole("port", 0, 65_535), default=8000, show_default=True, help="0: any that is free.")
 @click.option("--journal", "folder", default="daemon.journal", show_default=True, metavar="FOLDER",
@@ -83,10 +78,7 @@ _log = logging.getLogger("hipq")
 @click.option("--trust-handlers", is_flag=True, help="Run handlers without a sandbox: they can do whatever you can.")
 @click.option("--no-tokens", is_flag=True, help="Whoever can connect may do everything. Only on a loopback address.")
 @click.option("--job-log", metavar="FILE", help="Write a line of JSON for each job that enters, runs and completes.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-              show_default=True, help="debug: one line for everything that happens to a job.")  # fmt: skip
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="json: for what collects logs.")  # fmt: skip
+@log_options("one line for everything that happens to a job.")
 def serve(
     db: str | None, host: str, port: int, folder: str, journal_size: int, concurrency: int, retry_after: int,
     retry_most: int, give_up_after: int, run_timeout: int, keep: int, body_size: int, body_timeout: int,
@@ -107,7 +99,7 @@ def serve(
             "--no-tokens with --handler-network lets every handler do everything at this daemon, as it reaches the "
             "loopback address: leave out one of them"
         )
-    url = db or usual_database() or f"sqlite:///{daemon.APP}.db"
+    url = daemon_database(db)
     from hipq.sandbox import ContextSettings
 
     contexts = ContextSettings(
@@ -180,9 +172,8 @@ def run(make: Any, options: Options, listening: socket.socket, limits: Limits, *
         watching.cancel()
 
     signal.signal(signal.SIGHUP, _heard_hangup)
-    host, port = listening.getsockname()[:2]
     served.start()
-    note(f"listening on http://{f'[{host}]' if ':' in host else host}:{port}")
+    announce_address(listening)
     try:
         asyncio.run(serving()) if os.environ.get("HIPQ_NO_UVLOOP") else _run_fast(serving())
     finally:

@@ -1,12 +1,13 @@
-"""Jobs on a terminal, or as JSON."""
+"""What commands print: JSON, lines and tables; jobs on a terminal; and the command for the next page."""
 
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -14,6 +15,7 @@ import click
 import msgspec
 
 from hipq import Job
+from hipq.cli.commands import asked
 from hipq.cli.complain import is_terminal, note
 from hipq.cli.table import laid_out, text_of
 from hipq.job.retries import in_words
@@ -55,6 +57,21 @@ def described(app: str, queue: str, job: Job[Any]) -> dict[str, Any]:
         "result": job.result,
         "history": job.history,
     }
+
+
+def say(value: Any, text: str | Callable[[], None]) -> None:
+    """What a command came to: the value with --json; else the text, or what prints it for people."""
+    if asked("json"):
+        print_json(value)
+    elif callable(text):
+        text()
+    else:
+        click.echo(text)
+
+
+def say_table(rows: Sequence[dict[str, Any]], *columns: str, none: str = "", spare: Sequence[str] = ()) -> None:
+    """Rows, whole with --json; else these columns of them as a table."""
+    say(rows, lambda: print_table(columns, rows, none=none, spare=spare))
 
 
 def print_json(value: Any) -> None:
@@ -138,6 +155,11 @@ def some(count: int, noun: str) -> str:
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
+def echo(text: str) -> None:
+    """A line with colours on a terminal only, and not on one whose owner wants none."""
+    click.echo(text.rstrip(), color=False if os.environ.get("NO_COLOR") else None)
+
+
 def print_lines(values: dict[str, Any]) -> None:
     """Names and values, one a line, whole; None is left out."""
     for name, value in values.items():
@@ -145,10 +167,13 @@ def print_lines(values: dict[str, Any]) -> None:
             click.echo(f"{name:<19}{escaped(str(value))}")
 
 
+def with_tenant(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> list[str]:
+    """The columns of a table; `tenant` only if a row has one: a library's queue has none."""
+    return [name for name in columns if name != "tenant" or any(row["tenant"] for row in rows)]
+
+
 def print_jobs(jobs: Sequence[dict[str, Any]]) -> None:
-    """With their tenants, if they have any: a library's queue has none."""
-    columns = [name for name in _BRIEF if name != "tenant" or any(job["tenant"] for job in jobs)]
-    print_table(columns, jobs, none="jobs", spare=("attempt", "queue", "tenant"))
+    print_table(with_tenant(_BRIEF, jobs), jobs, none="jobs", spare=("attempt", "queue", "tenant"))
 
 
 def _whole(value: Any) -> str:
@@ -157,20 +182,13 @@ def _whole(value: Any) -> str:
 
 def print_job(job: dict[str, Any]) -> None:
     """A job and what happened to it, line by line."""
-    windows = describe(msgspec.json.encode(job["time_windows"]).decode())
-    said = {name: job[name] for name in ("app", "queue", *_FIELDS)} | {"time_windows": windows}
-    for name, value in (said | {name: said[name] or "(none)" for name in ("lane", "tenant")}).items():
-        if value not in (None, ""):
-            click.echo(f"{name.replace('_', ' '):<19}{_whole(value)}")
-    if job["retry"]:
-        click.echo(f"{'retry':<19}{escaped(in_words(job['retry']))}")
-    for name in ("then", "traceparent"):
-        if job[name]:
-            click.echo(f"{name:<19}{escaped(job[name])}")
-    for name in ("data", "result", "error"):
-        if job[name] is not None:
-            text = job[name] if name == "error" else json.dumps(job[name])
-            click.echo(f"{name:<19}{escaped(text)}")
+    said = {name: job[name] for name in ("app", "queue", *_FIELDS)}
+    said["time_windows"] = describe(msgspec.json.encode(job["time_windows"]).decode())
+    said |= {name: said[name] or "(none)" for name in ("lane", "tenant")}
+    said |= {"retry": job["retry"] and in_words(job["retry"]), "then": job["then"], "traceparent": job["traceparent"]}
+    said |= {name: None if job[name] is None else json.dumps(job[name]) for name in ("data", "result")}
+    said["error"] = job["error"]
+    print_lines({name.replace("_", " "): _whole(value) for name, value in said.items() if value not in (None, "")})
     click.echo("history")
     for at, text in timeline(job):
         click.echo(f"  {clock(at)}  {text}")

@@ -6,11 +6,9 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-import click
-
 from hipq import Hipq
 from hipq.answers.inbox import Replayed
-from hipq.cli.show import clock, print_lines, print_table
+from hipq.cli.show import clock, print_lines, print_table, with_tenant
 from hipq.job.answer import BUFFERED, LATE, STATES, UNREADABLE, Answer, Answered
 from hipq.job.model import queue_of
 
@@ -63,40 +61,17 @@ def answers_of(app: Hipq, job: int) -> dict[str, Any]:
 
 
 def print_answers(answers: Sequence[dict[str, Any]]) -> None:
-    """With their tenants, if they have any: a library's queue has none."""
-    columns = [name for name in _BRIEF if name != "tenant" or any(one["tenant"] for one in answers)]
-    print_table(columns, answers, none="answers", spare=("keep_until", "copies", "id", "queue", "tenant"))
+    spare = ("keep_until", "copies", "id", "queue", "tenant")
+    print_table(with_tenant(_BRIEF, answers), answers, none="answers", spare=spare)
 
 
 def print_answer(answer: dict[str, Any]) -> None:
     """An answer, line by line."""
-    print_lines({
-        "number": answer["number"],
-        "app": answer["app"],
-        "queue": answer["queue"],
-        "tenant": answer["tenant"] or None,
-        "type": answer["type"],
-        "key": answer["key"],
-        "state": f"{answer['state']}: {answer['meaning']}",
-        "note": answer["note"] or None,
-        "job": answer["job"],
-        "attempt": answer["attempt"],
-        "says": "the work failed" if answer["error"] else None,
-        "id": answer["id"] or None,
-        "copies": answer["copies"],
-        "arrived": clock(answer["arrived"]),
-        "keep until": clock(answer["keep_until"]),
-        "data": json.dumps(answer["data"]),
-    })  # fmt: skip
-
-
-def print_counts(counts: Sequence[dict[str, Any]]) -> None:
-    print_table(("state", "answers", "copies", "meaning"), counts)
-
-
-def print_listeners(rows: Sequence[dict[str, Any]]) -> None:
-    columns = ("listener", "url", "listening", "lag", *Answered)
-    print_table((*columns, "error") if any(row["error"] for row in rows) else columns, rows, none="listeners")
+    said = {name: answer[name] or None for name in ("number", "app", "queue", "tenant", "type", "key")}
+    said |= {"state": f"{answer['state']}: {answer['meaning']}", "note": answer["note"] or None, "job": answer["job"]}
+    said |= {"attempt": answer["attempt"], "says": "the work failed" if answer["error"] else None}
+    said |= {"id": answer["id"] or None, "copies": answer["copies"], "arrived": clock(answer["arrived"])}
+    print_lines(said | {"keep until": clock(answer["keep_until"]), "data": json.dumps(answer["data"])})
 
 
 def replayed(done: Replayed, queue: str, job_type: str, key: str) -> dict[str, Any]:
@@ -104,12 +79,12 @@ def replayed(done: Replayed, queue: str, job_type: str, key: str) -> dict[str, A
     return found | {"queue": queue, "type": job_type, "key": key}
 
 
-def print_replayed(done: Replayed) -> None:
-    click.echo(f"{done.outcome}: {_became(done)}")
+def replayed_text(done: Replayed) -> str:
+    """What became of an answer that came again, in words; its number is another one now."""
+    return f"{done.outcome}: {_became(done)}"
 
 
 def _became(done: Replayed) -> str:
-    """In the words of a sentence; its number is another one now."""
     now = f"answer {done.id} now"
     match done.outcome:
         case Answered.MATCHED:

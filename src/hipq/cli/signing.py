@@ -8,95 +8,61 @@ import click
 
 from hipq import Hipq, NotFound
 from hipq.callback.signing import LIVE, SIGNS_AFTER, KeyInfo
-from hipq.cli.commands import Commands, examples
-from hipq.cli.progress import confirm, yes_option
-from hipq.cli.show import print_json, print_table
-from hipq.cli.target import AppCommand, app_argument, db_option, instances, json_option
+from hipq.cli.commands import group, yes_option
+from hipq.cli.progress import confirm
+from hipq.cli.show import say, say_table
+from hipq.cli.target import AppCommand, Target
 from hipq.errors import Invalid
 from hipq.job.when import to_datetime
 
-SIGNS = "signs"
-SIGNS_SOON = "signs soon"
-CHECKS = "checks"
 
-
-@click.group(
-    cls=Commands,
-    no_args_is_help=False,
-    epilog=examples(
-        "hipq signing list shop:app", "hipq signing rotate shop:app", "hipq signing drop shop:app 5f3a9c01"
-    ),
+@group(
+    "signing",
+    "hipq signing list shop:app",
+    "hipq signing rotate shop:app",
+    "hipq signing drop shop:app 5f3a9c01",
+    of=AppCommand,
 )
 def signing() -> None:
     """Look at the keys that callback URLs are signed with, and change them."""
 
 
-@signing.command(
-    "list",
-    cls=AppCommand,
-    epilog=examples("hipq signing list shop:app", "hipq signing list --db sqlite:///shop.db --json"),
-)
-@app_argument
-@db_option
-@json_option
-def list_keys(app: str, db: str | None, as_json: bool) -> None:
+@signing.command("list", "hipq signing list shop:app", "hipq signing list --db sqlite:///shop.db --json")
+def list_keys(target: Target) -> None:
     """The keys that live: when each was made, and what it is used for. Never its secret."""
-    rows = [row for one in instances(app, db) for row in _rows(one)]
-    if as_json:
-        print_json(rows)
-    else:
-        print_table(("app", "key", "made", "use"), rows, none="keys")
+    say_table([row for app in target.apps for row in _rows(app)], "app", "key", "made", "use", none="keys")
 
 
-@signing.command(
-    "rotate",
-    cls=AppCommand,
-    epilog=examples("hipq signing rotate shop:app", "hipq signing rotate shop:app --yes --json"),
-)
-@app_argument
+@signing.command("rotate", "hipq signing rotate shop:app", "hipq signing rotate shop:app --yes --json")
 @yes_option
-@db_option
-@json_option
-def rotate(app: str, yes: bool, db: str | None, as_json: bool) -> None:
+def rotate(target: Target) -> None:
     """Add a key. It signs a minute from now, when all processes know it. Two keys may live: what the one before has
     signed stays good, and what the one before that has signed does not."""
-    target = _one(instances(app, db))
-    before = target.signer.keys()
+    app = _one(target.apps)
+    before = app.signer.keys()
     if len(before) >= LIVE:
-        confirm(f"This drops the key {before[0].id}: callback URLs that it signed will be refused. Go on?", yes)
-    new = target.signer.rotate()
-    after = target.signer.keys()
+        confirm(f"This drops the key {before[0].id}: callback URLs that it signed will be refused. Go on?")
+    new = app.signer.rotate()
+    after = app.signer.keys()
     dropped = [key.id for key in before if key not in after]
-    if as_json:
-        print_json({"app": target.name, "key": new.id, "dropped": dropped})
-        return
-    click.echo(f"key {new.id} signs a minute from now")
-    for job_id in dropped:
-        click.echo(f"dropped key {job_id}")
+    lines = [f"key {new.id} signs a minute from now", *(f"dropped key {key}" for key in dropped)]
+    say({"app": app.name, "key": new.id, "dropped": dropped}, "\n".join(lines))
 
 
 @signing.command(
-    "drop",
-    cls=AppCommand,
-    epilog=examples("hipq signing drop shop:app 5f3a9c01", "hipq signing drop --db sqlite:///shop.db 5f3a9c01 --yes"),
+    "drop", "hipq signing drop shop:app 5f3a9c01", "hipq signing drop --db sqlite:///shop.db 5f3a9c01 --yes"
 )
-@app_argument
 @click.argument("key", metavar="KEY")
 @yes_option
-@db_option
-@json_option
-def drop(app: str, key: str, yes: bool, db: str | None, as_json: bool) -> None:
+def drop(target: Target, key: str) -> None:
     """Refuse all that KEY has signed: for a secret that became known. Processes that run go by it within half a minute.
     If it was the only one, there is a new one at once."""
-    target = next((one for one in instances(app, db) if key in [row["key"] for row in _rows(one)]), None)
-    if target is None:
+    app = next((one for one in target.apps if key in [row["key"] for row in _rows(one)]), None)
+    if app is None:
         raise NotFound(f"there is no signing key {key!r:.40} here")
-    confirm(f"Drop the key {key}? Callback URLs that it signed will be refused.", yes)
-    target.signer.drop(key)
-    if as_json:
-        print_json({"app": target.name, "dropped": [key]})
-    else:
-        click.echo(f"dropped key {key}")
+    confirm(f"Drop the key {key}? Callback URLs that it signed will be refused.")
+    app.signer.drop(key)
+    say({"app": app.name, "dropped": [key]}, f"dropped key {key}")
 
 
 def _rows(app: Hipq) -> list[dict[str, Any]]:
@@ -110,15 +76,13 @@ def _rows(app: Hipq) -> list[dict[str, Any]]:
 def _uses(keys: list[KeyInfo], now: int) -> list[str]:
     old = [key for key in keys if key.made <= now - SIGNS_AFTER]
     signs = old[-1] if old else keys[0]
-    return [SIGNS if key == signs else CHECKS if key in old else SIGNS_SOON for key in keys]
+    return ["signs" if key == signs else "checks" if key in old else "signs soon" for key in keys]
 
 
 def _one(apps: list[Hipq]) -> Hipq:
-    if len(apps) != 1:
+    if not apps:
+        raise Invalid("nothing is registered in this database")
+    if len(apps) > 1:
         there = ", ".join(one.name for one in apps)
-        raise Invalid(
-            f"this database has several instances ({there}): say which, by MODULE:APP"
-            if apps
-            else "nothing is registered in this database"
-        )
+        raise Invalid(f"this database has several instances ({there}): say which, by MODULE:APP")
     return apps[0]

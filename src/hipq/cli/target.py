@@ -7,60 +7,22 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from typing import Any, TypeVar
 
 import click
 
 from hipq import Hipq, Invalid, Job, NotFound, Queue, config
-from hipq.cli.complain import nearest, note
+from hipq.cli.commands import Command
+from hipq.cli.complain import nearest, note, others
 from hipq.cli.show import GIVEN
 from hipq.stores.open import open_store, url_of, without_password
 
 _APP = re.compile(r"(?P<module>[A-Za-z_]\w*(\.\w+)*):(?P<name>[A-Za-z_]\w*(\.\w+)*)")
 
 T = TypeVar("T")
-
-
-class AppCommand(click.Command):
-    """A command whose first argument is MODULE:APP. Left out, it is $HIPQ_APP, then `app` of hipq.toml, unless --db
-    names a database.
-
-    Nothing else that can stand first has a colon in it.
-    """
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.meta[GIVEN] = list(args)
-        if ctx.resilient_parsing and args and args[-1].startswith("-"):
-            args = args[:-1]  # a shell completes its value, and without one MODULE:APP would be lost too
-        found, first = _probed(self, ctx, args)
-        if ":" not in first:
-            asks_nothing = ctx.resilient_parsing or set(args) & set(ctx.help_option_names)
-            args = ["" if found.get("db") or asks_nothing else usual_app(), *args]
-        try:
-            return super().parse_args(ctx, args)
-        except click.UsageError as error:
-            if "unexpected extra argument" in error.message and first and ":" not in first:
-                said = (
-                    f"{without_password(first)!r:.60} is too much; an application is given as MODULE:APP, like shop:app"
-                )
-                raise click.UsageError(said, ctx) from None
-            raise
-
-
-def _probed(command: click.Command, ctx: click.Context, args: list[str]) -> tuple[dict[str, Any], str]:
-    """The options a command line has, and the first of its words that is none."""
-    options: list[click.Parameter] = [one for one in command.params if isinstance(one, click.Option)]
-    probe = click.Command(command.name, params=[*options, click.Argument(["given"], nargs=-1, required=False)])
-    found, _, _ = probe.make_parser(ctx).parse_args(list(args))
-    given = found.get("given")
-    return dict(found), given[0] if isinstance(given, (tuple, list)) and given else ""
-
-
-def first_word(command: click.Command, ctx: click.Context, args: list[str]) -> str:
-    """The first of a command line's words that is no option, "" if there is none."""
-    return _probed(command, ctx, args)[1]
 
 
 def usual_app() -> str:
@@ -74,10 +36,6 @@ def usual_database() -> str:
     return url_of(found) if found else ""
 
 
-def app_argument(command: Callable[..., Any]) -> Callable[..., Any]:
-    return click.argument("app", metavar="[MODULE:APP]")(command)
-
-
 def given_db(ctx: click.Context, _option: click.Parameter, value: str | None) -> str | None:
     """The callback of every --db: its URL, in whatever form the database was given."""
     if value == "":  # a variable of a script that is not set: another database is not what was meant
@@ -85,9 +43,68 @@ def given_db(ctx: click.Context, _option: click.Parameter, value: str | None) ->
     return value if value is None or ctx.resilient_parsing else url_of(value)
 
 
-db_option = click.option("--db", metavar="URL", callback=given_db,
-                         help="A database instead of MODULE:APP: all that is registered in it.")  # fmt: skip
-json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def daemon_database(db: str | None) -> str:
+    """The database of a daemon: `hipq serve` and `hipq tenant` need no setting at all."""
+    return db or usual_database() or "sqlite:///daemon.db"
+
+
+daemon_db_option = click.option("--db", metavar="URL", callback=given_db, help="The daemon's database; else "
+                                "$HIPQ_DATABASE_URL, or database of hipq.toml, or daemon.db.")  # fmt: skip
+_DB = click.Option(["--db"], metavar="URL", callback=given_db,
+                   help="A database instead of MODULE:APP: all that is registered in it.")  # fmt: skip
+
+
+class AppCommand(Command):
+    """A command whose first argument is MODULE:APP, and that takes --db instead unless it needs the code (`db=False`).
+    Both are handed to it as its `target`.
+
+    Without either, $HIPQ_APP says which application, then `app` of hipq.toml. Nothing else that can stand first has a
+    colon in it.
+    """
+
+    def __init__(self, name: str, *, params: Sequence[click.Parameter] = (), db: bool = True, **more: Any) -> None:
+        first = click.Argument(["app"], metavar="[MODULE:APP]")
+        super().__init__(name, params=[first, *params, *([_DB] if db else ())], **more)
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.meta[GIVEN] = list(args)
+        if ctx.resilient_parsing and args and args[-1].startswith("-"):
+            args = args[:-1]  # a shell completes its value, and without one MODULE:APP would be lost too
+        found, first = probed(self, ctx, args)
+        if ":" not in first:
+            asks_nothing = ctx.resilient_parsing or set(args) & set(ctx.help_option_names)
+            args = [self.usual(asks_nothing=bool(found.get("db") or asks_nothing)), *args]
+        try:
+            return super().parse_args(ctx, args)
+        except click.UsageError as error:
+            if "unexpected extra argument" in error.message and first and ":" not in first and self.too_much:
+                said = f"{without_password(first)!r:.60} is too much; {self.too_much}"
+                raise click.UsageError(said, ctx) from None
+            raise
+
+    too_much = "an application is given as MODULE:APP, like shop:app"
+    """What is said of a word too much: it may have been meant for MODULE:APP."""
+
+    def usual(self, *, asks_nothing: bool) -> str:
+        """What stands in for MODULE:APP."""
+        return "" if asks_nothing else usual_app()
+
+    def invoke(self, ctx: click.Context) -> Any:
+        self.hand_over(ctx)
+        return super().invoke(ctx)
+
+    def hand_over(self, ctx: click.Context) -> None:
+        """Give the command its `target`, instead of the parameters that say which."""
+        ctx.params["target"] = Target(ctx.params.pop("app"), ctx.params.pop("db", None))
+
+
+def probed(command: click.Command, ctx: click.Context, args: list[str]) -> tuple[dict[str, Any], str]:
+    """The options a command line has, and the first of its words that is none."""
+    options: list[click.Parameter] = [one for one in command.params if isinstance(one, click.Option)]
+    probe = click.Command(command.name, params=[*options, click.Argument(["given"], nargs=-1, required=False)])
+    found, _, _ = probe.make_parser(ctx).parse_args(list(args))
+    given = found.get("given")
+    return dict(found), given[0] if isinstance(given, (tuple, list)) and given else ""
 
 
 def load(where: str) -> Hipq:
@@ -153,20 +170,6 @@ def shown(url: str) -> str:
     return without_password(url)
 
 
-def instances(where: str, db: str | None) -> list[Hipq]:
-    """The application, with those of its queues that only the database knows; or, by URL, all registered ones."""
-    if where and db:
-        raise click.UsageError("give MODULE:APP or --db, not both")
-    if where:
-        app = announced(load(where))
-        declared = {queue.name for queue in app.queues}
-        for known in app.store.queues(app.name):
-            if known.name not in declared:
-                app.known(known.name)
-        return [app]
-    return _registered(database(db))
-
-
 def database(db: str | None) -> str:
     """The URL that --db gives, or what stands in for it."""
     found = db or usual_database()
@@ -194,38 +197,65 @@ def _registered(db: str) -> list[Hipq]:
     return list(apps.values())
 
 
-def find(apps: list[Hipq], job_id: int) -> tuple[Hipq, Job[Any]]:
-    for app in apps:
-        with suppress(NotFound):
-            return app, app.job(job_id)
-    raise NotFound(f"there is no job {job_id} here")
+class Target:
+    """What a command works on: an application, or a database and whatever is registered in it."""
 
+    def __init__(self, app: str, db: str | None) -> None:
+        if app and db:
+            raise click.UsageError("give MODULE:APP or --db, not both")
+        self.app, self.db = app, db
 
-def of_name(apps: list[Hipq], queue: str | None) -> list[tuple[Hipq, Queue]]:
-    """The queues of this name, of any instance; all of them, if it is None."""
-    all_of_them = [(app, each) for app in apps for each in app.queues]
-    found = [(app, each) for app, each in all_of_them if queue in (None, each.name)]
-    if queue is not None and not found:
-        raise _no_queue(queue, all_of_them)
-    return found
+    @property
+    def url(self) -> str:
+        """The database of a command without an application."""
+        return database(self.db)
 
+    @cached_property
+    def program(self) -> Hipq:
+        """The application, with its code."""
+        return load(self.app)
 
-def chosen(where: str, db: str | None, name: str) -> tuple[Hipq, Queue]:
-    """The queue of this name; where a database has it of several instances, INSTANCE.QUEUE says which."""
-    all_of_them = of_name(instances(where, db), None)
-    found = [(app, each) for app, each in all_of_them if name in (each.name, f"{app.name}.{each.name}")]
-    if len(found) > 1:
-        which = " or ".join(f"{app.name}.{each.name}" for app, each in found)
-        raise Invalid(f"there are several queues {name}: say {which}")
-    if not found:
-        raise _no_queue(name, all_of_them)
-    return found[0]
+    @cached_property
+    def apps(self) -> list[Hipq]:
+        """The application, with those of its queues that only the database knows; or, by URL, all registered ones."""
+        if not self.app:
+            return _registered(self.url)
+        app = announced(self.program)
+        declared = {queue.name for queue in app.queues}
+        for known in app.store.queues(app.name):
+            if known.name not in declared:
+                app.known(known.name)
+        return [app]
 
+    def job(self, job_id: int) -> tuple[Hipq, Job[Any]]:
+        for app in self.apps:
+            with suppress(NotFound):
+                return app, app.job(job_id)
+        raise NotFound(f"there is no job {job_id} here")
 
-def _no_queue(name: str, all_of_them: list[tuple[Hipq, Queue]]) -> Invalid:
-    return Invalid(f"there is no queue {name!r:.60}{others(name, [each.name for _, each in all_of_them])}")
+    def queues(self, name: str | None) -> list[tuple[Hipq, Queue]]:
+        """The queues of this name, of any instance; all of them, if it is None."""
+        return self._queues(name, lambda _, queue: name in (None, queue.name))
 
+    def queue(self, name: str) -> tuple[Hipq, Queue]:
+        """The queue of this name; where a database has it of several instances, INSTANCE.QUEUE says which."""
+        found = self._queues(name, lambda app, queue: name in (queue.name, f"{app.name}.{queue.name}"))
+        if len(found) > 1:
+            which = " or ".join(f"{app.name}.{queue.name}" for app, queue in found)
+            raise Invalid(f"there are several queues {name}: say {which}")
+        return found[0]
 
-def others(name: str, there: list[str]) -> str:
-    """The end of a sentence about a queue that is not there: the one that may be meant, or those there are."""
-    return nearest(name, there) or f"; there are {', '.join(sorted(set(there))) or 'none'}"
+    def _queues(self, name: str | None, is_meant: Callable[[Hipq, Queue], bool]) -> list[tuple[Hipq, Queue]]:
+        there = [(app, queue) for app in self.apps for queue in app.queues]
+        found = [pair for pair in there if is_meant(*pair)]
+        if name is not None and not found:
+            raise Invalid(f"there is no queue {name!r:.60}{others(name, [queue.name for _, queue in there])}")
+        return found
+
+    def declared(self, wanted: Iterable[str]) -> list[str]:
+        """The queues that the application declares; Invalid if one that is wanted is not among them."""
+        there = [queue.name for queue in self.program.queues]
+        for name in wanted:
+            if name not in there:
+                raise Invalid(f"{self.app} declares no queue {name!r:.60}{others(name, there)}")
+        return there

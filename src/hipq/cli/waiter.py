@@ -4,30 +4,27 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
 import threading
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from hipq.cli.commands import Commands, examples
-from hipq.cli.complain import note
-from hipq.cli.complete import WaiterQueueName
+from hipq.cli.commands import asked, group, log_options
+from hipq.cli.complain import note, others
 from hipq.cli.inputs import Duration, Whole
-from hipq.cli.show import print_json, some
-from hipq.cli.target import json_option, others
+from hipq.cli.show import say, some
 from hipq.cli.waiter_items import cancel, list_items, reschedule, send
 from hipq.cli.waiter_tables import check, create_table
-from hipq.cli.waiter_target import WaiterCommand, found, loaded, needs_queues, which
+from hipq.cli.waiter_target import WaiterCommand, WaiterTarget, queues_argument
 from hipq.errors import HipqError, Invalid
 from hipq.observe import logs
-from hipq.signals import each_meant
+from hipq.signals import on_stop
 
 if TYPE_CHECKING:
-    from hipq.waiter import Polled, Waiter
+    from hipq.waiter import Waiter
 
 DEFAULTS: Final = {"delay": 300, "scheduler": "shoryuken-waiter"}
 """What holds unless an option or hipq.toml says otherwise: as in hipq.waiter, which is not loaded for every command."""
@@ -36,14 +33,12 @@ LOOK: Final = 0.1
 runs in it, would wait for it in turn."""
 
 
-@click.group(
-    cls=Commands,
-    no_args_is_help=False,
-    epilog=examples(
-        "hipq waiter create-table mailers",
-        "hipq waiter send mailers 'hello' --delay 30d",
-        "hipq waiter work shop:waiter",
-    ),
+@group(
+    "waiter",
+    "hipq waiter create-table mailers",
+    "hipq waiter send mailers 'hello' --delay 30d",
+    "hipq waiter work shop:waiter",
+    of=WaiterCommand,
 )
 def waiter() -> None:
     """Send messages to SQS any time ahead, and handle them.
@@ -53,10 +48,6 @@ def waiter() -> None:
     """
 
 
-_level_option = click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-                             show_default=True, help="debug: one line for every message.")  # fmt: skip
-_format_option = click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-                              help="json: for what collects logs.")  # fmt: skip
 _delay_option = click.option("--delay", type=Duration("delay", 0.1),
                              help="Seconds between looks at the tables.  [default: 300]")  # fmt: skip
 
@@ -64,64 +55,45 @@ _delay_option = click.option("--delay", type=Duration("delay", 0.1),
 # -- run -------------------------------------------------------------------------------------------------------------
 @waiter.command(
     "run",
-    cls=WaiterCommand,
-    epilog=examples(
-        "hipq waiter run mailers reports.fifo",
-        "hipq waiter run shop:waiter --delay 60",
-        "hipq waiter run --once --json",
-    ),
+    "hipq waiter run mailers reports.fifo",
+    "hipq waiter run shop:waiter --delay 60",
+    "hipq waiter run --once --json",
 )
-@which
-@click.argument("queues", metavar="[QUEUE]...", nargs=-1, type=WaiterQueueName())
+@queues_argument
 @_delay_option
 @click.option("--once", is_flag=True, help="Look once, say what was sent, and end. Exit 1: something was not sent.")
-@_level_option
-@_format_option
-@json_option
+@log_options("one line for every message.")
 def run(
-    app: str,
-    queues: tuple[str, ...],
-    delay: float | None,
-    once: bool,
-    log_level: str,
-    log_format: str,
-    as_json: bool,
-    **where: Any,
+    target: WaiterTarget, queues: tuple[str, ...], delay: float | None, once: bool, log_level: str, log_format: str
 ) -> int:
     """Hand messages whose time comes from the tables to SQS, until SIGINT or SIGTERM. Several of these may run.
 
     Consumers do so too while they run. Without QUEUE and MODULE:APP it is for the queues of hipq.toml.
     """
-    if app and queues:
-        raise click.UsageError(f"{app} says itself which queues: leave QUEUE out")
+    if target.app and queues:
+        raise click.UsageError(f"{target.app} says itself which queues: leave QUEUE out")
     logs.configure(log_level, log_format)
-    target = _with_delay(needs_queues(found(app, queues, **where)), delay)
+    found = _with_delay(target.with_queues(queues), delay)
     if once:
-        return _look_once(target, as_json)
-    if as_json:
+        return _look_once(found)
+    if asked("json"):
         raise click.UsageError("--json is for what --once prints")
-    _announce(target)
+    _announce(found)
     stop = threading.Event()
     _stopped_by_signals(stop)
-    _supervised(target, stop)
+    _supervised(found, stop)
     return 0
 
 
-def _look_once(target: Waiter, as_json: bool) -> int:
+def _look_once(target: Waiter) -> int:
     polled = target.poll()
     _say_missing(target)
-    if as_json:
-        print_json(_described(polled))
-    else:
-        click.echo(f"sent {some(polled.sent, 'message')}, {polled.failed:,} could not be sent")
-        for problem in polled.problems:
-            note(problem)
-    return 1 if polled.failed or polled.problems else 0
-
-
-def _described(polled: Polled) -> dict[str, Any]:
     names = ("sent", "failed", "lost", "taken", "pages", "read_units", "problems")
-    return {name: getattr(polled, name) for name in names}
+    text = f"sent {some(polled.sent, 'message')}, {polled.failed:,} could not be sent"
+    say({name: getattr(polled, name) for name in names}, text)
+    for problem in polled.problems if not asked("json") else ():
+        note(problem)
+    return 1 if polled.failed or polled.problems else 0
 
 
 def _announce(target: Waiter) -> None:
@@ -159,14 +131,12 @@ def _supervised(target: Waiter, stop: threading.Event) -> None:
 # -- work ------------------------------------------------------------------------------------------------------------
 @waiter.command(
     "work",
-    cls=WaiterCommand,
-    epilog=examples(
-        "hipq waiter work shop:waiter",
-        "hipq waiter work shop:waiter -q mailers -c 20",
-        "hipq waiter work shop:waiter --no-poller --log-format json",
-    ),
+    "hipq waiter work shop:waiter",
+    "hipq waiter work shop:waiter -q mailers -c 20",
+    "hipq waiter work shop:waiter --no-poller --log-format json",
+    made=False,
+    json=False,
 )
-@click.argument("app", metavar="MODULE:APP")
 @click.option("-q", "--queues", metavar="A,B", help="Only these queues.")
 @click.option("-c", "--concurrency", type=Whole("concurrency", 1, 1_000), default=10, show_default=True,
               help="Handlers at once, over all queues.")  # fmt: skip
@@ -175,27 +145,20 @@ def _supervised(target: Waiter, stop: threading.Event) -> None:
 @click.option("--poller/--no-poller", default=True, show_default=True,
               help="Also hand messages from the tables to SQS, as `hipq waiter run` does.")  # fmt: skip
 @_delay_option
-@_level_option
-@_format_option
+@log_options("one line for every message.")
 def work(
-    app: str,
-    queues: str | None,
-    concurrency: int,
-    wait: int,
-    poller: bool,
-    delay: float | None,
-    log_level: str,
-    log_format: str,
-) -> int:
+    target: WaiterTarget, queues: str | None, concurrency: int, wait: int, poller: bool, delay: float | None,
+    log_level: str, log_format: str,
+) -> int:  # fmt: skip
     """Handle messages of SQS until SIGINT or SIGTERM. The first lets handlers finish and gives back what none has begun
     with; a second gives back what they work on, too.
 
     Exit 0: asked to stop. 1: failed, or handlers still ran at the end.
     """
     logs.configure(log_level, log_format)
-    target = _with_delay(loaded(app), delay)
-    wanted = _chosen(app, target, queues)
-    consumer = target.consumer(wanted, concurrency=concurrency, wait=wait, poller=poller)
+    found = _with_delay(target.loaded(), delay)
+    wanted = _chosen(target.app, found, queues)
+    consumer = found.consumer(wanted, concurrency=concurrency, wait=wait, poller=poller)
     stop, stop_now = threading.Event(), threading.Event()
     _stopped_by_signals(stop, stop_now)
     left = consumer.run(stop, stop_now)
@@ -233,9 +196,7 @@ def _stopped_by_signals(*events: threading.Event) -> None:
             os._exit(1)  # they do not wait for anything: what is in hand comes again when its time is over
         left.pop(0).set()
 
-    heard = each_meant(told)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, heard)
+    on_stop(told)
 
 
 for command in (create_table, check, list_items, cancel, reschedule, send):

@@ -10,9 +10,10 @@ from typing import Any, Final, NamedTuple
 import click
 
 from hipq import Hipq
+from hipq.cli.commands import together
 from hipq.cli.inputs import Duration, Whole
 from hipq.cli.show_answers import described
-from hipq.cli.target import of_name
+from hipq.cli.target import Target
 from hipq.errors import NotFound
 from hipq.job import names
 from hipq.job.answer import BUFFERED, LATE, STATES, Answer
@@ -58,7 +59,7 @@ def which_answers(command: Callable[..., Any]) -> Callable[..., Any]:
         _ = wanted.fields  # refuses before anything is opened
         return command(wanted=wanted, **given)
 
-    for option in reversed((
+    return together(
         click.option("-q", "--queue", help="Only to jobs of this queue."),
         click.option("--type", "job_type", help="Only to jobs of this type."),
         click.option("--key", help="Only to this key."),
@@ -66,15 +67,13 @@ def which_answers(command: Callable[..., Any]) -> Callable[..., Any]:
         click.option("--job", type=Whole("a job id", 1, (1 << 63) - 1), help="Only those that belong to this job."),
         click.option("--tenant", help="Only to jobs of this tenant of a daemon."),
         click.option("--older-than", type=Duration("older-than"), help="Only those that came so long ago: 90s, 30d."),
-    )):  # fmt: skip
-        with_wanted = option(with_wanted)
-    return with_wanted
+    )(with_wanted)
 
 
-def page(apps: list[Hipq], wanted: Wanted, after: int, limit: int) -> list[tuple[Hipq, dict[str, Any]]]:
+def page(target: Target, wanted: Wanted, after: int, limit: int) -> list[tuple[Hipq, dict[str, Any]]]:
     """The first ones above a number, with their instance."""
     found = []
-    for app, queue in of_name(apps, wanted.queue):
+    for app, queue in target.queues(wanted.queue):
         rows = _in_state(app, queue.name, wanted.state or "", after, limit, wanted.fields)
         if wanted.older_than is not None:  # they are in the order they came: what is too young is at the end
             before = to_datetime(app.store.now()) - timedelta(seconds=wanted.older_than)
@@ -83,9 +82,9 @@ def page(apps: list[Hipq], wanted: Wanted, after: int, limit: int) -> list[tuple
     return sorted(found, key=lambda pair: number_of(pair[1]))[:limit]
 
 
-def every(apps: list[Hipq], wanted: Wanted) -> Iterator[tuple[Hipq, dict[str, Any]]]:
+def every(target: Target, wanted: Wanted) -> Iterator[tuple[Hipq, dict[str, Any]]]:
     after = 0
-    while found := page(apps, wanted, after, _PAGE):
+    while found := page(target, wanted, after, _PAGE):
         yield from found
         after = number_of(found[-1][1])
 

@@ -16,16 +16,16 @@ import click
 
 from hipq import Hipq
 from hipq.answers.listening import Listener, listening
-from hipq.cli.commands import examples
+from hipq.cli.commands import command, log_options
 from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration, Whole
-from hipq.cli.target import AppCommand, announced, app_argument, load, others
+from hipq.cli.target import AppCommand, Target, announced
 from hipq.engine.loop import Engine
 from hipq.engine.pulse import LEASE
 from hipq.errors import Invalid, StoreUnavailable
 from hipq.job.event_names import EngineEvent
 from hipq.observe import logs
-from hipq.signals import each_meant
+from hipq.signals import on_stop
 from hipq.supervisor import Supervisor
 
 STUCK: Final = 3
@@ -35,15 +35,15 @@ PAUSE: Final = 1.0
 """Seconds between looks whether the database is there."""
 
 
-@click.command(
+@command(
+    "worker",
+    "hipq worker shop:app",
+    "hipq worker shop:app -q orders,mails -c 20 --processes 4",
+    "hipq worker shop:app --until-empty --log-level debug --log-format json",
     cls=AppCommand,
-    epilog=examples(
-        "hipq worker shop:app",
-        "hipq worker shop:app -q orders,mails -c 20 --processes 4",
-        "hipq worker shop:app --until-empty --log-level debug --log-format json",
-    ),
+    db=False,
+    json=False,
 )
-@app_argument
 @click.option("-q", "--queues", metavar="A,B", help="Only these queues.")
 @click.option("-c", "--concurrency", type=Whole("concurrency", 1, 10_000), default=10, show_default=True,
               help="Handlers at once, in each process.")  # fmt: skip
@@ -58,25 +58,12 @@ PAUSE: Final = 1.0
 @click.option("--listen/--no-listen", "listens", default=True, show_default=True,
               help="Also keep answers that come as messages (app.listen); not with --until-empty.")  # fmt: skip
 @click.option("--until-empty", is_flag=True, help="End when nothing is due and nothing executes.")
-@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
-              show_default=True, help="debug: one line for every change of a job.")  # fmt: skip
-@click.option("--log-format", type=click.Choice(["text", "json"]), default="text", show_default=True,
-              help="json: for what collects logs.")  # fmt: skip
+@log_options("one line for every change of a job.")
 @click.option("--lifeline", type=int, hidden=True, help="A pipe that closes when the supervisor dies.")
 def worker(
-    app: str,
-    queues: str | None,
-    concurrency: int,
-    processes: int,
-    lease: float,
-    wait: float | None,
-    drain: float | None,
-    listens: bool,
-    until_empty: bool,
-    log_level: str,
-    log_format: str,
-    lifeline: int | None,
-) -> int:
+    target: Target, queues: str | None, concurrency: int, processes: int, lease: float, wait: float | None,
+    drain: float | None, listens: bool, until_empty: bool, log_level: str, log_format: str, lifeline: int | None,
+) -> int:  # fmt: skip
     """Run jobs until SIGINT or SIGTERM. The first lets running handlers finish, a second gives their jobs back.
 
     Exit 0: asked to stop, or empty. 1: failed. 3: the process must be replaced: every thread is held by a handler past
@@ -85,17 +72,17 @@ def worker(
     logs.configure(log_level, log_format)
     wanted = queues.split(",") if queues is not None else None
     if processes > 1:
-        _check_apart(app, wanted)
-        command = [app, "-c", str(concurrency), "--lease", str(lease)]
-        command += ["--processes", "1"]  # hipq.toml may say otherwise, and each of them would start as many
-        command += ["--log-level", log_level, "--log-format", log_format]
-        command += ["-q", queues] if queues is not None else []
-        command += ["--until-empty"] if until_empty else []
-        command += [] if listens else ["--no-listen"]
-        command += [] if wait is None else ["--wait", str(wait)]
-        command += [] if drain is None else ["--drain", str(drain)]
-        return Supervisor(command, processes, until_empty).run()
-    found = _checked(app, wanted)
+        _check_apart(target, wanted)
+        words = [target.app, "-c", str(concurrency), "--lease", str(lease)]
+        words += ["--processes", "1"]  # hipq.toml may say otherwise, and each of them would start as many
+        words += ["--log-level", log_level, "--log-format", log_format]
+        words += ["-q", queues] if queues is not None else []
+        words += ["--until-empty"] if until_empty else []
+        words += [] if listens else ["--no-listen"]
+        words += [] if wait is None else ["--wait", str(wait)]
+        words += [] if drain is None else ["--drain", str(drain)]
+        return Supervisor(words, processes, until_empty).run()
+    found = _checked(target, wanted)
     if lifeline is None and log_format == "text":
         announced(found)  # supervised, it has been said; in JSON, "engine started" says it
     engine = _patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
@@ -121,25 +108,20 @@ def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Eng
             time.sleep(PAUSE)
 
 
-def _checked(where: str, wanted: list[str] | None) -> Hipq:
-    app = load(where)
-    there = [queue.name for queue in app.queues]
-    for name in wanted or ():
-        if name not in there:
-            raise Invalid(f"{where} declares no queue {name!r:.60}{others(name, there)}")
-    if not there:
-        raise Invalid(f"{where} declares no queue: there is nothing to work on")
-    return app
+def _checked(target: Target, wanted: list[str] | None) -> Hipq:
+    if not target.declared(wanted or ()):
+        raise Invalid(f"{target.app} declares no queue: there is nothing to work on")
+    return target.program
 
 
-def _check_apart(where: str, wanted: list[str] | None) -> None:
+def _check_apart(target: Target, wanted: list[str] | None) -> None:
     """Say what is wrong once, not once a process; in a copy of us, so that a supervisor has no user code in it."""
     sys.stdout.flush()
     pid = os.fork()
     if pid == 0:
         status = 0
         try:
-            announced(_checked(where, wanted))
+            announced(_checked(target, wanted))
         except (Invalid, click.UsageError) as error:
             status = complain(str(error), 2)
         except BaseException:
@@ -162,9 +144,7 @@ def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, li
         if engine.stopping > 2:
             os._exit(1)  # they do not even wait for jobs to be given back: their lease runs out
 
-    heard = each_meant(stop)
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, heard)
+    on_stop(stop)
     if lifeline is not None:
         _end_with(lifeline)
     try:
