@@ -33,7 +33,7 @@ def watched(emit: Callable[[Events], None], tenant: str = "acme", count: int = 1
         while len(found) < count:
             found.append(await asyncio.wait_for(anext(stream), 60))
         thread.join()
-        await stream.aclose()  # type: ignore[attr-defined]
+        await stream.aclose()
         return found
 
     found = asyncio.run(watch())

@@ -157,7 +157,7 @@ class Adding:
             return None
         said = dict(headers)
         length = said.get(b"content-length", b"")
-        if len(said) < len(headers) or not UNUSUAL.isdisjoint(said) or self._api.strange(said) is not None:
+        if len(said) < len(headers) or not UNUSUAL.isdisjoint(said) or self._api.strange(said):
             return None
         if not length.isdigit() or len(length) > 9 or int(length) > self._most:
             return None

@@ -12,8 +12,8 @@ import asyncio
 import logging
 import re
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,10 +25,10 @@ from hipq.daemon.http.add import Adding
 from hipq.daemon.http.idempotency import Once
 from hipq.daemon.http.metrics import Counts, Seldom
 from hipq.daemon.http.not_stored_yet import found
-from hipq.daemon.http.reply import NO_TOKEN, NOTHING, ClientGone, HttpError, Reply, Send, refusal, sentence
+from hipq.daemon.http.reply import NOTHING, ClientGone, HttpError, Reply, Send, refusal, sentence
 from hipq.daemon.http.request import Limits, Receive, Scope, Shared, check_head, one_each
 from hipq.daemon.http.routes import ADD, ROUTES
-from hipq.daemon.http.routes_table import Call, Route, checked_params
+from hipq.daemon.http.routes_table import Call, Route, check_params
 from hipq.daemon.http.stream import Stream
 from hipq.daemon.tenancy.authenticator import Authenticator
 from hipq.daemon.tenancy.fair_semaphore import FairSemaphore
@@ -37,11 +37,11 @@ from hipq.observe.logs import LogLine
 
 if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon
+    from hipq.daemon.tenancy.tenants import Caller
 
-NO_BROWSER: Final = sentence(403, "without tokens nothing is taken from pages in a browser: they may be anybody's")
-
-WRONG_HOST: Final = sentence(
-    403, "without tokens this is for programs that call it by a loopback address: the Host of this request is another"
+NO_BROWSER: Final = "without tokens nothing is taken from pages in a browser: they may be anybody's"
+WRONG_HOST: Final = (
+    "without tokens this is for programs that call it by a loopback address: the Host of this request is another"
 )
 _LOOPBACK: Final = re.compile(rb"(localhost|127(\.[0-9]{1,3}){3}|\[::1\])\.?(:[0-9]{1,5})?", re.IGNORECASE)
 
@@ -70,18 +70,15 @@ class Api:
         self.gate = Gate(service.tenants, service.backlog, service.ended)
         (queue,) = service.app.queues
         self.adding = Adding(self, self._door, Once(service.store, queue.number, service.app), ADD)
-        self._router = Router([_Path(self, some).found() for some in _by_path(ROUTES)], redirect_slashes=False)
+        paths = dict.fromkeys(route.pattern for route in ROUTES)
+        self._router = Router(
+            [Found(pattern, _Path(self, pattern)) for pattern in paths], redirect_slashes=False, lifespan=self._lifespan
+        )  # fmt: skip
         self._router.default = self._nothing
         self._told = 0.0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        kind = scope["type"]
-        if kind == "http":
-            await self._router(scope, receive, send)
-        elif kind == "lifespan":
-            await self._live(receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1000})
+        await self._router(scope, receive, send)
 
     @cached_property
     def description(self) -> bytes:
@@ -99,23 +96,18 @@ class Api:
     async def serve(self, route: Route, scope: Scope, receive: Receive, send: Send) -> None:
         """One request of a route that is known."""
         params: Mapping[str, str] = scope.get("path_params", {})
+        tenant = params.get("client", "")
         reply: Reply | Stream
         call: Call | None = None
         try:
             headers = one_each(scope["headers"])
-            refused = await self._at_the_door(route, headers, params.get("client", ""))
-            if refused is None:
-                check_head(headers, self.limits)
-                refused = checked_params(params)
-            if refused is None:
-                if route.who == "tenant" and not route.adds:
-                    self.gate.request(params["client"])
-                caller = None if route.who == "anybody" else await self._door.caller(headers.get(b"authorization", b""))
-                call = Call(self, route, caller, params, scope, receive)
-                call.query  # noqa: B018 - what is wrong with it is said before the body is read
-                reply = await found(call, self.service.accepted)
-            else:
-                reply = refused
+            caller = await self._let_in(route, headers, tenant)
+            check_head(headers, self.limits)
+            check_params(params)
+            if route.who == "tenant" and not route.adds:
+                self.gate.request(tenant)
+            call = Call(self, route, caller, params, headers, scope["query_string"], receive)
+            reply = await found(call, self.service.accepted)
         except ClientGone:
             return
         except Exception as error:
@@ -123,7 +115,7 @@ class Api:
         finally:
             if call is not None:
                 call.body.close()
-        await self._reply(route, params.get("client", ""), reply, scope, send)
+        await self._reply(route, tenant, reply, scope, send)
 
     async def _reply(self, route: Route, tenant: str, reply: Reply | Stream, scope: Scope, send: Send) -> None:
         if isinstance(reply, Stream):
@@ -137,33 +129,38 @@ class Api:
         self.count(route, tenant, reply)
         await reply.write(send, head_only=scope["method"] == "HEAD")
 
-    async def _at_the_door(self, route: Route, headers: Mapping[bytes, bytes], tenant: str) -> Reply | None:
-        """Why whoever calls is not let in; None if they are."""
+    async def _let_in(self, route: Route, headers: Mapping[bytes, bytes], tenant: str) -> Caller | None:
+        """Whoever calls, None if anybody may; HttpError if they are not let in."""
         if route.who == "anybody":
             return None
-        if (strange := self.strange(headers)) is not None:
-            return strange
+        if strange := self.strange(headers):
+            raise HttpError(403, strange)
         authorization = headers.get(b"authorization", b"")
         caller = self._door.quickly(authorization) or await self._door.caller(authorization)
         if caller is None:
-            return NO_TOKEN
-        if route.who == "admin":
-            return None if caller.is_admin else NOTHING
-        return None if route.who == "caller" or self._door.may_act_for(caller, tenant) else NOTHING
+            text = "this needs a token that is good: Authorization: Bearer TOKEN"
+            raise HttpError(401, text, ((b"www-authenticate", b"Bearer"),))
+        allowed = caller.is_admin if route.who == "admin" else self._door.may_act_for(caller, tenant)
+        if not allowed and route.who != "caller":
+            raise HttpError(404, NOTHING)
+        return caller
 
-    def strange(self, headers: Mapping[bytes, bytes]) -> Reply | None:
-        """Why this is not taken from whoever can connect, where there are no tokens."""
+    def strange(self, headers: Mapping[bytes, bytes]) -> str:
+        """Why this is not taken from whoever can connect, where there are no tokens; "" if it is."""
         if self._tokens:
-            return None
+            return ""
         if b"origin" in headers:
             return NO_BROWSER
-        if not _LOOPBACK.fullmatch(headers.get(b"host", b"localhost")):
-            return WRONG_HOST  # a page whose name leads here: its browser takes us for where it came from
-        return None
+        # else a page whose name leads here: its browser takes us for where it came from
+        return "" if _LOOPBACK.fullmatch(headers.get(b"host", b"localhost")) else WRONG_HOST
 
-    def stream(self, events: AsyncIterator[dict[str, Any]], call: Call) -> Stream:
+    def stream(self, events: AsyncGenerator[dict[str, Any]], call: Call) -> Stream:
         async def is_allowed() -> bool:
-            return await self._at_the_door(call.route, call.headers, call.tenant) is None
+            try:
+                await self._let_in(call.route, call.headers, call.tenant)
+            except HttpError:
+                return False
+            return True
 
         return Stream(events, call.receive, self.stopping, is_allowed)
 
@@ -194,45 +191,31 @@ class Api:
         return reply
 
     async def _nothing(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1000})
+            return
         self.counts.requests["none", 404] += 1
-        await NOTHING.write(send)
+        await sentence(404, NOTHING).write(send)
 
-    async def _live(self, receive: Receive, send: Send) -> None:
-        while True:
-            message = await receive()
-            if message["type"] == "lifespan.shutdown":
-                self.stop()
-            await send({"type": f"{message['type']}.complete"})
-            if message["type"] == "lifespan.shutdown":
-                return
+    @asynccontextmanager
+    async def _lifespan(self, _app: Any) -> AsyncIterator[None]:
+        yield
+        self.stop()
 
 
 class _Path:
     """The routes of one path, by method."""
 
-    def __init__(self, api: Api, routes: list[Route]) -> None:
-        self._api = api
-        self._routes = {route.method: route for route in routes}
-        self._pattern = routes[0].pattern
-        if "GET" in self._routes and not self._pattern.endswith("/events"):  # whose head would never end
+    def __init__(self, api: Api, pattern: str) -> None:
+        self._api, self._pattern = api, pattern
+        self._routes = {route.method: route for route in ROUTES if route.pattern == pattern}
+        if "GET" in self._routes and not pattern.endswith("/events"):  # whose head would never end
             self._routes["HEAD"] = self._routes["GET"]
-        self._allow = ", ".join(sorted(self._routes)).encode()
-
-    def found(self) -> Found:
-        return Found(self._pattern, self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        route = self._routes.get(scope["method"])
-        if route is not None:
+        if route := self._routes.get(scope["method"]):
             await self._api.serve(route, scope, receive, send)
             return
         self._api.counts.requests[self._pattern, 405] += 1
-        allow = ((b"allow", self._allow),)
-        await sentence(405, f"this takes {self._allow.decode()} only", allow).write(send)
-
-
-def _by_path(routes: tuple[Route, ...]) -> list[list[Route]]:
-    found: dict[str, list[Route]] = {}
-    for route in routes:
-        found.setdefault(route.path, []).append(route)
-    return list(found.values())
+        allow = ", ".join(sorted(self._routes))
+        await sentence(405, f"this takes {allow} only", ((b"allow", allow.encode()),)).write(send)

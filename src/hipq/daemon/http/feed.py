@@ -11,7 +11,7 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any, Final
 
 from hipq.events import JOB_EVENTS, Event, Events
@@ -39,7 +39,7 @@ class Feed:
         self._kept: dict[str, _Kept] = {}
         """By tenant, the last events."""
 
-    async def subscribe(self, tenant: str, last: str = "") -> AsyncIterator[dict[str, Any]]:
+    async def subscribe(self, tenant: str, last: str = "") -> AsyncGenerator[dict[str, Any]]:
         """What happens from now on; with the id of the last event that was read, what has happened since then."""
         reader = _Reader(asyncio.get_running_loop())
         with self._lock:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
 from hipq.daemon.http.reply import ClientGone, Reply, later, reply, sentence
-from hipq.daemon.http.request import gone
+from hipq.daemon.http.request import first_of, gone
 from hipq.daemon.ids import is_given_out
 from hipq.errors import NotFound, StoreUnavailable
 
@@ -33,7 +33,7 @@ WAITS: Final = "wait"
 
 async def found(call: Call, accepted: Accepted) -> Reply | Stream:
     """What the route does, when the store has the job that it is about; or that it has not got it yet."""
-    if "id" not in call.params or not is_given_out(call.id):
+    if not call.id or not is_given_out(call.id):
         return await call.route.does(call)
     question = accepted.question(call.id)
     try:
@@ -42,17 +42,16 @@ async def found(call: Call, accepted: Accepted) -> Reply | Stream:
         pass
     except StoreUnavailable:
         return _not_stored(call, accepted)
-    with ExitStack() as staying:
+    async with AsyncExitStack() as staying:
         if call.query.get(WAITS):
-            await call.body.read()  # there is none, but who goes away is noticed only behind it
-            staying.enter_context(call.api.reader(call.tenant))
+            await staying.enter_async_context(call.staying())
         try:
             return await _waited(call, question.is_over, staying)
         except StoreUnavailable:
             return _not_stored(call, accepted)
 
 
-async def _waited(call: Call, is_over: Callable[[], bool], staying: ExitStack) -> Reply | Stream:
+async def _waited(call: Call, is_over: Callable[[], bool], staying: AsyncExitStack) -> Reply | Stream:
     wanted = call.query.get(WAITS, 0.0)
     until, pause = time.monotonic() + (wanted or ON_ITS_WAY), 0.01
     while True:
@@ -61,26 +60,20 @@ async def _waited(call: Call, is_over: Callable[[], bool], staying: ExitStack) -
             call.query[WAITS] = max(until - time.monotonic(), 0.001)
         try:
             await call.blocking(call.api.jobs.get, call.tenant, call.id)
-            staying.close()  # the route has its own way to wait
+            await staying.aclose()  # the route has its own way to wait
             return await call.route.does(call)
         except NotFound:
             if over:
                 raise
         if time.monotonic() > until or call.api.stopping.is_set():
             return _said(call)
-        await _sleep(call, pause) if wanted else await asyncio.sleep(pause)
+        if wanted:
+            async with first_of(gone(call.receive), seconds=pause) as (leaving,):
+                if leaving.done():
+                    raise ClientGone  # nobody waits for who has gone
+        else:
+            await asyncio.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE)
-
-
-async def _sleep(call: Call, seconds: float) -> None:
-    """Nobody waits for who has gone."""
-    leaving = asyncio.ensure_future(gone(call.receive))
-    try:
-        if (await asyncio.wait([leaving], timeout=seconds))[0]:
-            raise ClientGone
-    finally:
-        leaving.cancel()
-        await asyncio.gather(leaving, return_exceptions=True)
 
 
 def _not_stored(call: Call, accepted: Accepted) -> Reply:

@@ -73,16 +73,8 @@ class ClientGone(Exception):
     """Nobody is there any more to be told anything."""
 
 
-NOTHING: Final = sentence(404, "there is nothing here")
+NOTHING: Final = "there is nothing here"
 """For whatever does not exist, and for whatever is another tenant's: nobody can tell them apart."""
-NO_JOB: Final = sentence(404, "there is no job with this id")
-NO_TOKEN: Final = sentence(
-    401, "this needs a token that is good: Authorization: Bearer TOKEN", ((b"www-authenticate", b"Bearer"),)
-)
-
-
-def not_found(text: str) -> HttpError:
-    return HttpError(404, text)
 
 
 def refusal(error: Exception) -> Reply:
@@ -99,7 +91,7 @@ def refusal(error: Exception) -> Reply:
         case errors.Invalid():
             return sentence(400, str(error))
         case errors.NotFound():
-            return NO_JOB
+            return sentence(404, "there is no job with this id")
         case errors.Conflict():
             return sentence(409, str(error))
         case errors.StoreRefused():

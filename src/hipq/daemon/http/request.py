@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from asyncio import Task
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, MutableMapping, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import unquote_to_bytes
 
@@ -13,7 +15,6 @@ from hipq.daemon.http.reply import CLOSE, ClientGone, HttpError, later
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Query = Mapping[str, str]
 
 LARGE: Final = 256 << 10
 """Bytes of a body that is made sense of in a thread: others are not to wait for that."""
@@ -172,3 +173,16 @@ async def gone(receive: Receive) -> None:
     """Returns when nobody reads any more. To be asked after the body was read."""
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+@asynccontextmanager
+async def first_of(*several: Coroutine[Any, Any, Any], seconds: float | None = None) -> AsyncIterator[list[Task[Any]]]:
+    """Tasks for these, when one of them is done or the time is over. All end with the block."""
+    tasks = [asyncio.ensure_future(one) for one in several]
+    try:
+        await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        yield tasks
+    finally:
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -28,6 +28,7 @@ async def show_ready(call: Call) -> Reply:
 
 
 async def whoami(call: Call) -> Reply:
+    assert call.caller is not None
     admin = call.caller.is_admin
     return reply({"tenant": None if admin else call.caller.tenant, "admin": admin})
 

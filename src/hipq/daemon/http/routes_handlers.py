@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from hipq.daemon.handlers.handlers import PARTS
 from hipq.daemon.http.job_json import MOMENT, TEXT, typed
-from hipq.daemon.http.reply import HttpError, Reply, not_found, reply
+from hipq.daemon.http.reply import HttpError, Reply, reply
 from hipq.daemon.http.routes_table import Accepts, Call, Gives, Query, Route, flag
 from hipq.daemon.http.strict_json import strict
 from hipq.errors import Invalid
@@ -87,14 +87,14 @@ async def delete_handler(call: Call) -> Reply:
     try:
         await call.blocking(call.api.handlers.delete, call.tenant, call.type, **call.query)
     except LookupError:
-        raise not_found(NONE_THERE) from None
+        raise HttpError(404, NONE_THERE) from None
     return reply({"deleted": call.type})
 
 
 async def get_handler(call: Call) -> Reply:
     newest = (await _versions(call))[0]
     if newest.deleted:
-        raise not_found(NONE_THERE)
+        raise HttpError(404, NONE_THERE)
     return reply(shown(newest))
 
 
@@ -111,14 +111,14 @@ async def get_version(call: Call) -> Reply:
     for one in await _versions(call):
         if one.id == call.params["version"]:
             return reply(shown(one))
-    raise not_found("this handler has no such version")
+    raise HttpError(404, "this handler has no such version")
 
 
 async def restore_version(call: Call) -> Reply:
     try:
         found = await call.blocking(call.api.handlers.restore, call.tenant, call.type, call.params["version"])
     except LookupError:
-        raise not_found("this handler has no such version") from None
+        raise HttpError(404, "this handler has no such version") from None
     return reply(shown(found))
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
 from hipq.daemon.http.job_json import ANSWERED, AS_IT_IS, JOB, SEED, WHOLE, WHY, brief, whole
 from hipq.daemon.http.new_job import read_jobs, read_windows
 from hipq.daemon.http.reply import ClientGone, Reply, added, reply, sentence
-from hipq.daemon.http.request import gone
+from hipq.daemon.http.request import first_of, gone
 from hipq.daemon.http.routes_table import (
     ID_LIMIT,
     Accepts,
@@ -26,6 +25,7 @@ from hipq.daemon.http.routes_table import (
     text,
     when,
 )
+from hipq.daemon.http.strict_json import strict
 from hipq.daemon.jobs import Page
 from hipq.errors import Invalid
 from hipq.job import names
@@ -98,8 +98,7 @@ async def result(call: Call) -> Reply:
     wait = call.query.get("wait", 0.0)
     row: Row = await call.blocking(call.api.jobs.get, call.tenant, call.id)
     if row.state != FINAL and wait:
-        await call.body.read()  # there is none, but who goes away is noticed only behind it
-        with call.api.reader(call.tenant):
+        async with call.staying():
             row = await _ending(call, row, wait)
     if row.state != FINAL:
         return reply({"state": row.state, "phase": row.phase}, 202)
@@ -111,20 +110,13 @@ async def result(call: Call) -> Reply:
 async def _ending(call: Call, row: Row, wait: float) -> Row:
     """The job when it is final; or as it is, when the time is over or the daemon stops. Nobody waits for who has
     gone."""
-    ending = asyncio.ensure_future(call.api.jobs.result_of(call.tenant, call.id, wait))
-    leaving = asyncio.ensure_future(gone(call.receive))
-    stopping = asyncio.ensure_future(call.api.stopping.wait())
-    try:
-        await asyncio.wait([ending, leaving, stopping], return_when=asyncio.FIRST_COMPLETED)
+    ended = call.api.jobs.result_of(call.tenant, call.id, wait)
+    async with first_of(ended, gone(call.receive), call.api.stopping.wait()) as (ending, leaving, _):
         if ending.done():
-            return ending.result()
+            return cast(Row, ending.result())
         if leaving.done():
             raise ClientGone
         return row
-    finally:
-        for one in (ending, leaving, stopping):
-            one.cancel()
-        await asyncio.gather(ending, leaving, stopping, return_exceptions=True)
 
 
 class Cancel(msgspec.Struct, forbid_unknown_fields=True):
@@ -151,7 +143,7 @@ async def _said_reason(call: Call) -> str:
         except UnicodeDecodeError:
             raise Invalid("the reason is not UTF-8 text") from None
     try:
-        return str(REASON.read(msgspec.convert(await call.json(), Cancel).reason))
+        return str(REASON.read(msgspec.convert(await call.reading(strict, body), Cancel).reason))
     except msgspec.ValidationError as error:
         raise Invalid(f"this is no reason to cancel a job: {error}") from None
 

@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
-from hipq.daemon.http.reply import NO_JOB, HttpError, Reply
+from hipq.daemon.http.reply import HttpError
 from hipq.daemon.http.request import LARGE, Body, Receive, kind_of, queried
-from hipq.daemon.http.strict_json import strict
 from hipq.daemon.tenancy.tenants import jobtype_name
-from hipq.errors import Invalid, shown
+from hipq.errors import Invalid, NotFound, shown
 from hipq.job import names
 from hipq.job.when import LATEST, SECOND, moment
 
 if TYPE_CHECKING:
     from hipq.daemon.http.api import Api
+    from hipq.daemon.http.reply import Reply
     from hipq.daemon.http.stream import Stream
     from hipq.daemon.tenancy.tenants import Caller
 
@@ -187,44 +187,21 @@ class Call:
     """A request that was let in: whose it is, and what it says."""
 
     def __init__(
-        self,
-        api: Api,
-        route: Route,
-        caller: Caller | None,
-        params: Mapping[str, str],
-        scope: Mapping[str, Any],
-        receive: Receive,
-    ) -> None:
+        self, api: Api, route: Route, caller: Caller | None, params: Mapping[str, str], headers: Mapping[bytes, bytes],
+        query: bytes, receive: Receive,
+    ) -> None:  # fmt: skip
         self.api = api
         self.route = route
+        self.caller = caller
         self.params = params
         self.tenant = params.get("client", "")
-        self.headers: dict[bytes, bytes] = dict(scope["headers"])
+        self.type = params.get("type", "")
+        self.id = int(params.get("id", 0))
+        self.headers = headers
+        self.kind = kind_of(headers)
+        self.query = read_query(route, query)  # what is wrong with it is said before the body is read
         self.receive = receive
         self.body = Body(receive, api.limits, api.held, self.tenant)
-        self._caller = caller
-        self._scope = scope
-
-    @property
-    def caller(self) -> Caller:
-        assert self._caller is not None
-        return self._caller
-
-    @property
-    def type(self) -> str:
-        return self.params["type"]
-
-    @property
-    def id(self) -> int:
-        return int(self.params["id"])
-
-    @cached_property
-    def query(self) -> dict[str, Any]:
-        return read_query(self.route, self._scope["query_string"])
-
-    @property
-    def kind(self) -> str:
-        return kind_of(self.headers)
 
     def header(self, name: bytes, most: int = 200) -> str:
         """A header as text one can print; "" if it is not there."""
@@ -232,13 +209,6 @@ class Call:
         if len(value) > most or not value.isascii() or not value.isprintable():
             raise HttpError(400, f"{name.decode()} must have at most {most} characters, all of them printable ASCII")
         return value
-
-    async def json(self) -> Any:
-        """The body as JSON, however it is called."""
-        body = await self.body.read()
-        if not body.strip():
-            raise HttpError(400, "the body is empty, and should be JSON")
-        return await self.reading(strict, body)
 
     async def reading(self, do: Callable[[bytes], Any], body: bytes) -> Any:
         """What takes its time if the body is large: in a thread then, since others are not to wait for that."""
@@ -248,13 +218,19 @@ class Call:
         """What may wait for the store, in a thread, when it is the tenant's turn."""
         return await self.api.turns.call(self.tenant, lambda: do(*arguments, **options))
 
+    @asynccontextmanager
+    async def staying(self) -> AsyncIterator[None]:
+        """Around a long wait: there may be only so many, and nobody waits for who has gone."""
+        await self.body.read()  # there is none, but who goes away is noticed only behind it
+        with self.api.reader(self.tenant):
+            yield
 
-def checked_params(params: Mapping[str, str]) -> Reply | None:
-    """What is wrong with the parts of a path; None if nothing is."""
+
+def check_params(params: Mapping[str, str]) -> None:
+    """Say what is wrong with the parts of a path."""
     job_id = params.get("id")
     if job_id is not None and (not _ID.fullmatch(job_id) or int(job_id) > ID_LIMIT):
-        return NO_JOB
+        raise NotFound("there is no such job")
     for name, check in _CHECKS.items():
         if name in params:
             check(params[name])
-    return None

@@ -6,14 +6,14 @@ A reader that is too slow is told so and let go: nothing that happens may wait f
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
 from hipq.daemon.http.reply import Send
-from hipq.daemon.http.request import Receive, gone
+from hipq.daemon.http.request import Receive, first_of, gone
 
 BEAT: Final = 15.0
 """Seconds of silence after which a comment is sent: else whoever is between gives the connection up."""
@@ -32,31 +32,26 @@ HEADERS: Final = (
 class Stream(NamedTuple):
     """A reply that goes on until its reader leaves, may not have it any more, or the daemon stops."""
 
-    events: AsyncIterator[dict[str, Any]]
+    events: AsyncGenerator[dict[str, Any]]
     receive: Receive
     stopping: asyncio.Event
     is_allowed: Callable[[], Awaitable[bool]]
     """Whether the token it was asked for with is still good."""
 
     async def write(self, send: Send) -> None:
-        telling = asyncio.ensure_future(self._all(send))
-        leaving = asyncio.ensure_future(gone(self.receive))
-        stopping = asyncio.ensure_future(self.stopping.wait())
-        revoked = asyncio.ensure_future(self._revoked())
         try:
-            await asyncio.wait([telling, leaving, stopping, revoked], return_when=asyncio.FIRST_COMPLETED)
-            if telling.done():
-                telling.result()
-            if not leaving.done():
-                await send({"type": "http.response.body", "body": b""})
+            async with first_of(
+                self._all(send), gone(self.receive), self.stopping.wait(), self._revoked()
+            ) as (telling, leaving, *_):  # fmt: skip
+                if telling.done():
+                    telling.result()
+                if not leaving.done():
+                    await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
             pass  # it reads nothing any more
         finally:
-            for one in (telling, leaving, stopping, revoked):
-                one.cancel()
-            await asyncio.gather(telling, leaving, stopping, revoked, return_exceptions=True)
             with suppress(Exception):
-                await _closed(self.events)
+                await self.events.aclose()
 
     async def _revoked(self) -> None:
         while await self.is_allowed():
@@ -94,9 +89,3 @@ def told(event: dict[str, Any]) -> bytes:
     name = str(event.get("event", "message")).replace("\n", " ").replace("\r", " ")
     number = b"id: %s\n" % event["event_id"].encode() if "event_id" in event else b""
     return b"%sevent: %s\ndata: %s\n\n" % (number, name.encode(), msgspec.json.encode(event))
-
-
-async def _closed(events: AsyncIterator[dict[str, Any]]) -> None:
-    close = getattr(events, "aclose", None)
-    if close is not None:
-        await close()
