@@ -39,10 +39,11 @@ class Appender:
     def __init__(self, tail: Tail, segment_bytes: int, reader: JournalReader) -> None:
         self._tail, self._segment_bytes, self._reader = tail, segment_bytes, reader
         self.gathered_bytes = 0
-        self._gather = threading.Condition(threading.Lock())
+        self._gather = threading.Condition()  # held for a moment only
         self._gathered: deque[Entry] = deque()
-        self._is_asleep = self._is_writing = self._is_to_tidy = self._is_closing = False
-        self._is_here = False  # whether another thread than the journal's own is writing
+        self._writing = threading.Lock()
+        """Held while a group of entries is written, by whichever thread that does."""
+        self._is_writing = self._is_to_tidy = self._is_closing = False
         self._before: Exception | None = None  # the error of the group written last
         self._thread = threading.Thread(target=self._run, name="hipq-journal", daemon=True)
         self._thread.start()
@@ -59,55 +60,52 @@ class Appender:
             self._gathered.append(Entry(batch, done, size, self._is_writing))
             self.gathered_bytes += size
             if wake:
-                self._wake()
+                self._gather.notify()
 
     def write_here(self) -> None:
-        """Write the collected batches in this thread, unless the journal's own thread is writing: then that one does
-        it."""
+        """Write the collected batches in this thread, unless another thread is writing: then the journal's own does."""
+        if self._writing.acquire(blocking=False):
+            try:
+                self._write_gathered()
+            finally:
+                self._writing.release()
         with self._gather:
-            if not self._gathered:
-                return
-            if not self._is_asleep or self._is_here:
-                self._wake()  # in case it is not about to look by itself
-                return
-            self._is_here = self._is_writing = True
-            group, self._gathered = self._gathered, deque()
-        try:
-            self._write(group)
-        finally:
-            with self._gather:
-                self._is_here = self._is_writing = False
-                if self._gathered or self._is_to_tidy or self._is_closing:
-                    self._wake()
+            if self._gathered:
+                self._gather.notify()
 
     def tidy(self) -> None:
         """Give disk space back after everything was read."""
         if self._tail.segment.length > TIDY_BYTES:
             with self._gather:
                 self._is_to_tidy = True
-                self._wake()
+                self._gather.notify()
 
     def close(self) -> None:
         """Close after everything that was put is written."""
         with self._gather:
             self._is_closing = True
-            self._wake()
+            self._gather.notify()
         self._thread.join()
         self._tail.close()
 
-    def _wake(self) -> None:
-        if self._is_asleep:
-            self._is_asleep = False
-            self._gather.notify()
-
     # -- the thread --------------------------------------------------------------------------------------------------
     def _run(self) -> None:
-        while (group := self._next_group()) is not None:
-            if self._is_to_tidy:
-                self._tidy()
-            self._write(group)
+        while True:
+            with self._gather:
+                self._gather.wait_for(lambda: self._gathered or self._is_to_tidy or self._is_closing)
+                if self._is_closing and not self._gathered:
+                    break
+            with self._writing:
+                if self._is_to_tidy:
+                    self._tidy()
+                self._write_gathered()
+        with self._writing:
+            pass  # another thread has written what it took
 
-    def _write(self, group: deque[Entry]) -> None:
+    def _write_gathered(self) -> None:
+        with self._gather:
+            group, self._gathered = self._gathered, deque()
+            self._is_writing = True  # together with taking the group: who comes later is behind it
         failed: Exception | None = None
         while group:
             part: list[Entry] = []
@@ -120,21 +118,8 @@ class Appender:
                 error = self._tail.fail(f"the journal's thread failed: {wrong!r:.200}")
             self._tell(part, error, failed)
             failed = failed or error
-        self._before = failed
-
-    def _next_group(self) -> deque[Entry] | None:
-        """All collected entries; None when the thread should end."""
         with self._gather:
-            self._is_writing = False
-            while self._is_here or (not self._gathered and not self._is_to_tidy):
-                if self._is_closing and not self._is_here:
-                    return None
-                self._is_asleep = True
-                self._gather.wait()
-                self._is_asleep = False
-            self._is_writing = True
-            group, self._gathered = self._gathered, deque()
-            return group
+            self._is_writing, self._before = False, failed
 
     def _tidy(self) -> None:
         self._is_to_tidy = False

@@ -137,8 +137,7 @@ def _iso_second(second: int) -> str:
 
 # -- reading ---------------------------------------------------------------------------------------------------------
 def header_at(data: bytes, start: int, salt: int, offset: int) -> Header | None:
-    """The header at `start` of `data`, which is at `offset` in its segment; None if there is none, or its sum is
-    wrong."""
+    """The header at `start` of `data`, at `offset` in its segment; None if there is none, or its sum is wrong."""
     match = _HEADER.match(data, start)
     if match is None or int(match["head"], 16) != _head(data[start : match.start("head") - _BEFORE_HEAD], salt, offset):
         return None

@@ -41,8 +41,7 @@ def synced(descriptor: int, what: str) -> None:
 
 
 def read_at(descriptor: int, offset: int, length: int) -> bytes:
-    """Bytes of a file; fewer only at its end. Blocks that the disk cannot read become zeros, which invalidate a
-    batch's sums."""
+    """Bytes of a file; fewer only at its end. Blocks that the disk cannot read become zeros, and sums wrong."""
     pieces: list[bytes] = []
     while length > 0:
         try:

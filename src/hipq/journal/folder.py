@@ -45,8 +45,7 @@ class Folder(Directory):
         _open_here.add(self)
 
     def _make(self) -> None:
-        """Create the folder and those above it, each synced into its parent: otherwise a power cut takes the journal
-        with it."""
+        """Create the folder and those above it, each synced into its parent: otherwise a power cut takes all."""
         missing = []
         path = os.path.abspath(self.path)
         while not os.path.exists(path):
@@ -184,8 +183,7 @@ class Folder(Directory):
 
 
 def _abandon() -> None:
-    """Close the lock in a forked child: it is the parent's, and must not live on in the child when the parent has
-    died."""
+    """Close the lock in a forked child: it must not live on there when the parent, whose it is, has died."""
     for folder in list(_open_here):
         folder.unlock()
 

@@ -85,8 +85,7 @@ class Journal(JournalReader):
         future.result()
 
     def wsync(self, done: Done | None = None) -> None:
-        """Return when all earlier writes are on disk, or raise their error. With `done` it returns at once and calls
-        `done` instead."""
+        """Return when all earlier writes are on disk, or raise their error; with `done`, at once, and call `done`."""
         self._check_process()
         future: Future[None] = Future()
         self._appender.put(None, done or _resolving(future))

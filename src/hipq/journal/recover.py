@@ -205,8 +205,7 @@ def _remedied(folder: Folder, finding: JournalFinding) -> JournalFinding:
 
 
 def _sync(folder: Folder, segment: Segment) -> None:
-    """Sync a segment: a killed writer may have written bytes that are not on disk yet, and only synced bytes may be
-    read."""
+    """Sync a segment: what a killed writer wrote may not be on disk yet, and only synced bytes may be read."""
     where = folder.where(name_of(segment.number))
     try:
         with folder.opened(name_of(segment.number)) as descriptor:

@@ -107,8 +107,7 @@ def read_first_line(data: bytes, number: int, length: int) -> Segment | None:
 
 
 def other_version(data: bytes) -> int | None:
-    """The version in a first line of another version. A line of this version with a damaged version digit does not
-    count."""
+    """The version in a first line of another version; a line of this one with a damaged digit does not count."""
     match = _ANY_VERSION.match(data)
     if not match or int(match[1]) == VERSION:
         return None

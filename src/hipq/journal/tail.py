@@ -112,8 +112,7 @@ class Tail:
         return JournalFull()
 
     def fail(self, why: str) -> JournalBroken:
-        """Fail for good: after a failed sync the kernel may have dropped what it could not write, and says so only
-        once."""
+        """Fail for good: a failed sync may have dropped bytes, and the kernel says so only once."""
         self.broken = self.broken or JournalBroken(f"{why}; nothing is accepted any more: restart, and check the disk")
         return JournalBroken(str(self.broken))
 

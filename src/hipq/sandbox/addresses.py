@@ -1,5 +1,4 @@
-"""The hosts that an HTTP handler may reach. Every address a name resolves to is checked, and then one of them is
-used."""
+"""The hosts that an HTTP handler may reach. Every address of a name is checked, and then one of them is used."""
 
 from __future__ import annotations
 
@@ -28,8 +27,7 @@ _NOT_PUBLIC: Final = tuple(
 )  # fmt: skip
 """Networks that some versions of Python's library take for public although nobody on the internet is in them."""
 _ISATAP: Final = 0x5EFE
-"""The mark in bits 32 to 63 of an IPv6 address (bit 57 ignored) whose last 32 bits are an IPv4 address inside a
-site."""
+"""The mark in bits 32 to 63 of an IPv6 address (bit 57 ignored) that ends with an IPv4 address inside a site."""
 
 
 class Allowed:
@@ -109,8 +107,7 @@ def is_own(address: Address) -> bool:
 
 
 def resolve(host: str, port: int) -> list[str]:
-    """The host's addresses as the system finds them; it reads numbers as C does: 0177.1, 0x7f000001 and 2130706433
-    are all 127.0.0.1."""
+    """The host's addresses as the system finds them; it reads numbers as C does: 0x7f000001 is 127.0.0.1."""
     every = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(where[0]) for *_, where in every))
 

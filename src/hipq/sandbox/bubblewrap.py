@@ -35,8 +35,7 @@ _UNTIL_LAUNCHED: Final = ("CAP_SETUID", "CAP_SETGID", "CAP_SETPCAP")
 """Capabilities that `launch.py` needs to become another user, and to give up all capabilities, these included."""
 _HIGHEST: Final = 2_147_352_000
 _OWN: Final = 1 << 20
-"""The number of user ids from which one is drawn for each context, below the highest that systemd, too, leaves
-alone."""
+"""The number of user ids from which each context draws one, below the highest that systemd, too, leaves alone."""
 
 
 class Sandbox(msgspec.Struct, frozen=True):
@@ -171,8 +170,7 @@ def is_below(path: str, folder: str) -> bool:
 
 
 def _mounts(binds: Mapping[str, str]) -> list[str]:
-    """The arguments that mount these paths. Links of the system stay links, so that they lead to the same file
-    inside."""
+    """The arguments that mount these paths. Links of the system stay links, which lead to the same file inside."""
     options: list[str] = []
     for path, inside in binds.items():
         if path in SYSTEM and os.path.islink(path):

@@ -43,8 +43,7 @@ class Handler(msgspec.Struct, frozen=True):
     deleted: int = 0
     """When the type's handler was deleted, in the version that ran until then."""
     waits: bool = False
-    """Whether status 202 means that a request was sent and the job waits for the answer. Otherwise 202 is ok, like
-    any 2xx."""
+    """Whether status 202 means that the job sent a request and waits for the answer. Otherwise 202 is ok."""
 
     @property
     def home(self) -> tuple[str, str, str]:

@@ -50,8 +50,7 @@ async def run_posts(
     allowed: Allowed,
     together: int,
 ) -> list[ContextJob]:
-    """As Context.run, but with several tasks under way at the same time, and connections of its own, so that tenants
-    share nothing."""
+    """As Context.run, with several tasks at the same time, and own connections, so that tenants share nothing."""
     waiting, left = deque(tasks), list[ContextJob]()
     soon = asyncio.get_running_loop().call_soon_threadsafe
     pool = Pool(

@@ -30,8 +30,7 @@ class Scratch:
         self._locks: dict[str, int] = {}
 
     def folder(self) -> str:
-        """A new folder. It gets its name after it is locked: otherwise a daemon that starts at this moment would
-        remove it."""
+        """A new folder, named after it is locked: otherwise a daemon that starts just now would remove it."""
         new = Path(tempfile.mkdtemp(prefix=_NEW))
         lock = os.open(new, _OPEN)
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -26,8 +26,7 @@ _LOOK: Final = 0.25
 _LAST_WORDS: Final = 3.0
 """Seconds a process has to end after it hung up, or announced its end."""
 _CHATTER: Final = 200
-"""Turns after which the loop runs only a thousand times a second: otherwise a process that writes byte by byte keeps
-it busy."""
+"""Turns after which the loop runs a thousand times a second: else bytes written one by one keep it busy."""
 _FORGED: Final = "it wrote something of its own on its private channel"
 _SLACK: Final = 64 << 20
 """Bytes of memory an interpreter has before it runs anything."""
@@ -85,8 +84,7 @@ class Link:
     def ask(
         self, line: bytes, payload: bytes, seconds: float, output: Output, begun: Callable[[], None] | None = None
     ) -> ContextReply:
-        """The reply to a request; Gone if there will be none. With `begun`, the time counts from when the process
-        says so."""
+        """The reply to a request; Gone if there is none. With `begun`, time counts from when the process says so."""
         if self._inbox or self._reply:  # a reply without a request
             self._fail(KILLED, _FORGED)
         self._turns = 0

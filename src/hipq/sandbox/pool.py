@@ -64,8 +64,7 @@ class ContextPool:
             return {(home[0], jobtype) for _, home, context in self._idle for jobtype in context.loaded}
 
     def run(self, handler: Handler, tasks: Sequence[ContextJob], started: OnStart, ended: OnEnd) -> list[ContextJob]:
-        """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if there can
-        be none now."""
+        """As Context.run, in an idle context or a new one. CannotRun if there can be none, NoRoomToRun if none now."""
         run = self._over_http if handler.lang == "http" else self._in_contexts
         names = [task.name for task in tasks]
         self._jobs.add(names)

@@ -56,8 +56,7 @@ class Process:
         self._started = spawner.start(language, settings)
         self._scratch = spawner.scratch
         self._lock = threading.Lock()
-        """Signals are sent and process ids given up under this lock: otherwise a signal could reach another process
-        with a reused id."""
+        """Held to signal and to give up process ids: otherwise a signal could reach a process with a reused id."""
         self.asks, self.answers = self._started.asks, self._started.answers
         self.stdin, self.stdout, self.stderr = self._started.stdin, self._started.stdout, self._started.stderr
         self.handle = os.pidfd_open(self._started.popen.pid)
@@ -117,8 +116,7 @@ class Process:
         )
 
     def freeze(self) -> bool:
-        """Stop the process while it has nothing to do. False if jobs left processes or files behind that would
-        disturb the next."""
+        """Stop the process while it has nothing to do. False if jobs left processes or files that disturb others."""
         found, end = process_tree(self._first), time.monotonic() + _SETTLING
         while len(found) > 2 and at_rest(self._first)[0] > 2 and time.monotonic() < end:
             time.sleep(0.001)  # the last command of a shell is just about to end

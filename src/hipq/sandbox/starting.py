@@ -40,15 +40,8 @@ class Spawner:
 
     def start(self, language: str, settings: ContextSettings) -> Started:
         """Start a process. CannotRun says what is missing on this machine."""
-        if not sys.platform.startswith("linux"):
-            raise CannotRun("handlers in code run on Linux only")
-        found = languages(settings)
-        if language not in found:
-            raise CannotRun(f"handlers in {language} need its interpreter, which is not installed here")
-        if "python" not in found:
-            raise CannotRun(f"{settings.interpreters.get('python', 'python')} is no Python, which starts every handler")
         with ExitStack() as theirs, ExitStack() as ours:
-            plan = _Plan(language, found, settings, self.scratch, ours, theirs)
+            plan = _Plan(language, settings, self.scratch, ours, theirs)
             stdout, far_stdout = _pipe(ours, theirs)
             stderr, far_stderr = _pipe(ours, theirs)
             command = plan.trusted() if settings.trust else plan.sandboxed()
@@ -96,14 +89,15 @@ class _Plan:
     """How one process is started: its channel, and its command with environment and descriptors."""
 
     def __init__(
-        self,
-        language: str,
-        found: dict[str, str],
-        settings: ContextSettings,
-        scratch: Scratch,
-        ours: ExitStack,
-        theirs: ExitStack,
+        self, language: str, settings: ContextSettings, scratch: Scratch, ours: ExitStack, theirs: ExitStack
     ) -> None:
+        if not sys.platform.startswith("linux"):
+            raise CannotRun("handlers in code run on Linux only")
+        found = languages(settings)
+        if language not in found:
+            raise CannotRun(f"handlers in {language} need its interpreter, which is not installed here")
+        if "python" not in found:
+            raise CannotRun(f"{settings.interpreters.get('python', 'python')} is no Python, which starts every handler")
         self._language, self._settings = language, settings
         self._ours, self._theirs = ours, theirs
         self._python = interpreter("python", found["python"])
@@ -126,8 +120,7 @@ class _Plan:
             self.passed = [far_asks, far_payloads, far_answers]
 
     def _open_named(self) -> None:
-        """A channel of named pipes for PHP, which cannot use a descriptor it did not open itself: not every PHP has
-        php://fd."""
+        """A channel of named pipes for PHP, of which not every build has php://fd for a descriptor it inherits."""
 
         def pipe(name: str, flags: int) -> int:
             path = os.path.join(self.folder, name)
