@@ -242,6 +242,16 @@ def test_an_answer_forged_by_a_handler_is_its_own_and_a_context_that_stops_readi
         assert len(ran.left) == 1  # and it did not take another job
 
 
+def test_a_process_whose_name_is_no_text_is_watched_like_any_other(contexts: ContextPool) -> None:
+    body = (
+        r"import ctypes, time; ctypes.CDLL(None).prctl(15, b'\xff\xfe) \n', 0, 0, 0); time.sleep(0.6); return payload"
+    )
+    given = handler("python", body)
+    ran = run(contexts, given, b"1", b"2")
+    assert [report.data for report in ran.reports] == [b"1", b"2"]
+    assert contexts.idle()[given.home] == 1
+
+
 def test_a_child_that_comes_back_from_a_handler_answers_nothing(contexts: ContextPool) -> None:
     ran = run(contexts, handler("python", "import os; os.fork(); return payload"), b"1", b"2", b"3")
     assert [report.data for report in ran.reports] == [b"1", b"2", b"3"]

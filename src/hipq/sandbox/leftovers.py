@@ -77,7 +77,7 @@ def _end_if_orphan(process: str) -> None:
     one, as it is in a living context."""
     if not os.path.basename(process).isdigit() or not _is_sandbox(process):
         return
-    lines = Path(process, "status").read_text().splitlines()
+    lines = Path(process, "status").read_text(errors="replace").splitlines()
     said = {name: words.split() for name, _, words in (line.partition(":") for line in lines)}
     if len(said["NSpid"]) > 1 and said["NSpid"][-1] == "1" and not _is_sandbox(f"/proc/{said['PPid'][0]}"):
         os.kill(int(os.path.basename(process)), signal.SIGKILL)

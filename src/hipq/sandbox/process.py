@@ -214,15 +214,11 @@ def process_tree(first: int) -> list[int]:
 
 def usage(first: int) -> ProcessUsage:
     """The resources in use. Shared memory is counted for each process: see `shared_memory`."""
-    memory, cpu, pids = 0, 0.0, process_tree(first)
+    memory, ticks, pids = 0, 0, process_tree(first)
     for pid in pids:
-        memory += _kilobytes(f"/proc/{pid}/status", *_OWN)
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended
-        cpu += sum(map(int, fields[11:15])) / _TICKS
-    return ProcessUsage(memory, len(pids), cpu)
+        memory += _sum(_lines(pid, "status"), *_OWN)
+        ticks += sum(map(int, "".join(_lines(pid, "stat")).rpartition(")")[2].split()[11:15]))
+    return ProcessUsage(memory, len(pids), ticks / _TICKS)
 
 
 def at_rest(first: int) -> tuple[int, int]:
@@ -230,11 +226,8 @@ def at_rest(first: int) -> tuple[int, int]:
     called after every batch."""
     count = memory = 0
     for pid in process_tree(first):
-        try:
-            lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-        except OSError:
-            continue  # it has ended
-        count += not any(line.startswith(("State:\tZ", "State:\tX")) for line in lines)
+        lines = _lines(pid, "status")
+        count += bool(lines) and not any(line.startswith(("State:\tZ", "State:\tX")) for line in lines)
         memory += _sum(lines, *_OWN)
     return count, memory
 
@@ -242,16 +235,9 @@ def at_rest(first: int) -> tuple[int, int]:
 def shared_memory(first: int) -> int:
     """Bytes that all processes use, exactly and slowly: shared memory is counted once."""
     return sum(
-        _kilobytes(f"/proc/{pid}/smaps_rollup", "Pss_Anon:", "Pss_Shmem:") + _kilobytes(f"/proc/{pid}/status", _TABLES)
+        _sum(_lines(pid, "smaps_rollup"), "Pss_Anon:", "Pss_Shmem:") + _sum(_lines(pid, "status"), _TABLES)
         for pid in process_tree(first)
     )
-
-
-def _kilobytes(file: str, *names: str) -> int:
-    try:
-        return _sum(Path(file).read_text().splitlines(), *names)
-    except (OSError, ValueError, IndexError):
-        return 0  # it has ended
 
 
 def _sum(lines: list[str], *names: str) -> int:
@@ -259,10 +245,16 @@ def _sum(lines: list[str], *names: str) -> int:
 
 
 def _children(pid: int) -> list[int]:
-    found: list[int] = []
     try:
-        for task in os.listdir(f"/proc/{pid}/task"):
-            found += map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split())
+        tasks = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        pass  # it has ended
-    return found
+        return []  # it has ended
+    return [int(word) for task in tasks for line in _lines(pid, f"task/{task}/children") for word in line.split()]
+
+
+def _lines(pid: int, file: str) -> list[str]:
+    """The lines of a file in /proc; none if the process has ended. Its name may be bytes that are no text."""
+    try:
+        return Path(f"/proc/{pid}/{file}").read_text(errors="replace").split("\n")
+    except OSError:
+        return []
