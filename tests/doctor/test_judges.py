@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
 
 from hipq.doctor.clock import clock
-from hipq.doctor.database import database
+from hipq.doctor.database import database, schema
 from hipq.doctor.diagnose import diagnose
-from hipq.doctor.file import file
-from hipq.doctor.finding import Finding, View
+from hipq.doctor.finding import Finding, View, lasting, several, size
 from hipq.doctor.indexes import indexes
-from hipq.doctor.schema import schema
-from hipq.doctor.storage import server_storage
-from hipq.doctor.words import lasting, several, size
+from hipq.doctor.storage import file, server_storage
 from hipq.stores.health.facts import (
     POSTGRESQL,
     SQLITE,
@@ -43,7 +41,8 @@ TABLE = TableHealth("shop_orders", 100, 0, 50_000, 30.0, True)
 ORDERS = QueueTables(1, "shop", "orders", "shop_orders")
 
 
-def bad(findings: list[Finding]) -> list[tuple[str, str]]:
+def bad(found: Iterable[Finding]) -> list[tuple[str, str]]:
+    findings = list(found)
     for finding in findings:
         assert bool(finding.advice) == (finding.level != "ok")
     return [(finding.level, finding.sentence) for finding in findings if finding.level != "ok"]
@@ -205,7 +204,7 @@ def test_a_newer_schema_that_takes_this_program_is_a_note() -> None:
 
 def test_parts_of_a_newer_schema_are_not_judged() -> None:
     health = Health(SQLITE, level=Level(3, 2, 2), expected=[Part("table", "hipq_meta", "hipq_meta")])
-    assert indexes(health, VIEW) == []
+    assert list(indexes(health, VIEW)) == []
     health.level = Level(2, 2, 2)
     assert bad(indexes(health, VIEW)) == [("problem", "table hipq_meta is missing")]
 
@@ -286,6 +285,6 @@ def test_commands_in_advice_can_be_copied() -> None:
 
 
 def test_a_file_whose_jobs_are_being_moved_is_no_trouble() -> None:
-    findings = file(Health("SQLite", (3, 51, 3), file=FILE._replace(moving=True, held_by="process 5")), View())
-    assert [finding.level for finding in findings] == ["note"]
-    assert "are being moved" in findings[0].sentence
+    ((level, sentence),) = on_disk(moving=True, held_by="process 5")
+    assert level == "note"
+    assert "are being moved" in sentence

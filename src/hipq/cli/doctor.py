@@ -39,8 +39,7 @@ def doctor(target: Target, patience: float, deep: bool, strict: bool) -> int:
 
     Exit 0: no problem. 1: a problem, or the database cannot be read. 2: bad usage.
     """
-    from hipq.doctor.diagnose import diagnose  # other commands need not load any of this
-    from hipq.doctor.look import look
+    from hipq.doctor.diagnose import diagnose, look  # other commands need not load all of this
 
     url = target.program.url if target.app else target.url
     note(f"database: {shown(url)}")

@@ -1,29 +1,29 @@
-"""All findings about a database, in the order in which they are shown."""
+"""From a URL to the facts about its database, and from these to all findings, in the order in which they are shown."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from hipq.doctor.answers import answers
-from hipq.doctor.clock import clock
-from hipq.doctor.database import database
-from hipq.doctor.engines import engines
-from hipq.doctor.file import file
-from hipq.doctor.finding import OK, PROBLEM, WARNING, Finding, View
-from hipq.doctor.indexes import indexes
-from hipq.doctor.jobs import jobs
-from hipq.doctor.rules import rules
-from hipq.doctor.schema import schema
-from hipq.doctor.storage import server_storage
-from hipq.stores.health.facts import Health
+from msgspec.structs import replace
 
-CHECKS: Final = ("database", "schema", "indexes", "clock", "engines", "jobs", "answers", "storage")
+from hipq.doctor.clock import clock
+from hipq.doctor.database import database, schema
+from hipq.doctor.engines import engines
+from hipq.doctor.finding import OK, Finding, View, problem, warning
+from hipq.doctor.indexes import indexes
+from hipq.doctor.jobs import answers, jobs
+from hipq.doctor.rules import rules
+from hipq.doctor.storage import file, server_storage
+from hipq.errors import Invalid
+from hipq.stores.health.facts import Health
+from hipq.stores.open import open_store
+
 SEVERAL: Final = ("database", "schema", "engines")
 """Checks of several things, some of which may be well when others are not. The other checks are ok as a whole or
 not."""
-Judge = Callable[[Health, View], list[Finding]]
-SUBJECTS: Final[tuple[tuple[str, Judge], ...]] = (
+Check = Callable[[Health, View], Iterable[Finding]]
+SUBJECTS: Final[tuple[tuple[str, Check], ...]] = (
     ("database", database),
     ("schema", schema),
     ("indexes", indexes),
@@ -35,37 +35,53 @@ SUBJECTS: Final[tuple[tuple[str, Judge], ...]] = (
     ("storage", file),
     ("storage", server_storage),
 )
+CHECKS: Final = tuple(dict.fromkeys(name for name, _ in SUBJECTS))
 WITHOUT_A_LOOK: Final = (database, file)
 """Checks that are possible for a database that could not be read."""
+
+
+def look(url: str, deep: bool) -> Health:
+    """The facts about a database; only the store in question is loaded. Invalid if there is none to look at."""
+    if url == "sqlite://":
+        raise Invalid("a database in memory is its program's own: there is nothing to look at from here")
+    if url.startswith("sqlite:///"):
+        from hipq.stores.sqlite.health import health as of_sqlite
+
+        return of_sqlite(url.removeprefix("sqlite:///"), deep)
+    open_store(url).close()  # raises if psycopg is missing; it does not connect
+    from hipq.stores.postgres.health import health as of_postgres
+
+    return of_postgres(url)
 
 
 def diagnose(health: Health, view: View) -> list[Finding]:
     """All findings. If the database could not be read, or its jobs are elsewhere, only those that are known all the
     same."""
-    subjects = [one for one in SUBJECTS if not (health.error or health.moved) or one[1] in WITHOUT_A_LOOK]
-    found = [finding for check, subject in subjects for finding in _decided(check, subject, health, view)]
+    found: list[Finding] = []
+    for name, check in SUBJECTS:
+        if not (health.error or health.moved) or check in WITHOUT_A_LOOK:
+            found += [replace(finding, check=name) for finding in _checked(check, health, view)]
     found += _unread(health)
     bad = {finding.check for finding in found if finding.level != OK}
     found = [one for one in found if one.level != OK or one.check not in bad or one.check in SEVERAL]
     return sorted(found, key=lambda finding: CHECKS.index(finding.check))
 
 
-def _decided(check: str, subject: Judge, health: Health, view: View) -> list[Finding]:
+def _checked(check: Check, health: Health, view: View) -> list[Finding]:
     try:
-        return subject(health, view)
+        return list(check(health, view))
     except Exception as error:  # the rows of a damaged database may say anything: that must not hide other findings
         sentence = f"what was read makes no sense ({type(error).__name__}: {error})"
         advice = "on SQLite look again with --deep; if the database is not damaged, report this as a bug of hipq"
-        return [Finding(check, PROBLEM, sentence, advice, facts={"error": repr(error)})]
+        return [problem(sentence, advice, facts={"error": repr(error)})]
 
 
 def _unread(health: Health) -> list[Finding]:
     """Findings for the parts that could not be read: nobody knows that all is well there."""
-    findings: dict[tuple[str, str, str], Finding] = {}
-    for check, queue, reason in health.unread:
+    found = []
+    for check, queue, reason in dict.fromkeys(health.unread):
         damaged = "malformed" in reason or "not a database" in reason
         advice = "restore a backup: the file is damaged" if damaged else "mend what else is found, and look again"
-        sentence = f"this could not be checked: {reason}"
-        level = PROBLEM if damaged else WARNING
-        findings[check, queue, reason] = Finding(check, level, sentence, advice, queue, {"error": reason})
-    return list(findings.values())
+        level = problem if damaged else warning
+        found.append(level(f"this could not be checked: {reason}", advice, queue, {"error": reason}, check))
+    return found

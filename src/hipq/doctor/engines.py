@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-from hipq.doctor.finding import NOTE, OK, PROBLEM, WARNING, Finding, View
-from hipq.doctor.words import lasting, several
+from hipq.doctor.finding import Finding, View, lasting, note, ok, problem, several, warning
 from hipq.stores.health.facts import EngineHealth, Health, QueueHealth, Sample
 
-CHECK: Final = "engines"
 NAMED: Final = 20
 """The most engines that are listed one by one."""
 
 
-def engines(health: Health, view: View) -> list[Finding]:
+def engines(health: Health, view: View) -> Iterator[Finding]:
     if not health.level or not health.level.found:
-        return []
+        return
     names = {str(queue.tables.number): queue.name for queue in health.queues}
     alive = [engine for engine in health.engines if engine.alive]
-    found = [_alive(engine, names) for engine in alive[:NAMED]]
+    for engine in alive[:NAMED]:
+        yield _alive(engine, names)
     if len(alive) > NAMED:
-        found.append(Finding(CHECK, OK, f"and {len(alive) - NAMED} more engines are alive"))
-    if not found:
-        found.append(Finding(CHECK, NOTE, "no engine is alive", f"start one when there is work: {view.worker()}"))
+        yield ok(f"and {len(alive) - NAMED} more engines are alive")
+    if not alive:
+        yield note("no engine is alive", f"start one when there is work: {view.worker()}")
     owning = {sample.row.owner for queue in health.queues for sample in queue.orphans}
-    found += [
-        _silent(engine) for engine in health.engines if _is_silent(engine) and engine.seen.engine_id not in owning
-    ]
+    for engine in health.engines:  # one without a lease, of an earlier boot, ended with that boot
+        if not engine.alive and engine.lease_left is not None and engine.seen.engine_id not in owning:
+            sentence = f"{_named(engine)} ended without a word {lasting(-engine.lease_left)} ago, and has no job"
+            facts = {"engine_id": engine.seen.engine_id, "lease_over": -engine.lease_left}
+            yield note(sentence, "look into its log; the next engine that starts removes this", facts=facts)
     for queue in health.queues:
-        found += [_orphans(queue, sample, health, view) for sample in queue.orphans]
-    return found
+        for sample in queue.orphans:
+            yield _orphans(queue, sample, health, view)
 
 
 def _alive(engine: EngineHealth, names: dict[str, str]) -> Finding:
@@ -37,20 +39,7 @@ def _alive(engine: EngineHealth, names: dict[str, str]) -> Finding:
     text = "; ".join(f"{queue}: {', '.join(types) or 'nothing'}" for queue, types in serves.items()) or "nothing"
     left = engine.lease_left or 0.0
     facts = {"engine_id": engine.seen.engine_id, "label": engine.seen.label, "lease_left": left, "serves": serves}
-    sentence = f"{_named(engine)} is alive, its lease for {left:.1f} s more; it serves {text}"
-    return Finding(CHECK, OK, sentence, facts=facts)
-
-
-def _is_silent(engine: EngineHealth) -> bool:
-    """Whether the engine stopped renewing its lease without leaving; one of an earlier boot ended with that boot."""
-    return not engine.alive and engine.lease_left is not None
-
-
-def _silent(engine: EngineHealth) -> Finding:
-    over = -(engine.lease_left or 0.0)
-    sentence = f"{_named(engine)} ended without a word {lasting(over)} ago, and has no job"
-    advice = "look into its log; the next engine that starts removes this"
-    return Finding(CHECK, NOTE, sentence, advice, facts={"engine_id": engine.seen.engine_id, "lease_over": over})
+    return ok(f"{_named(engine)} is alive, its lease for {left:.1f} s more; it serves {text}", facts=facts)
 
 
 def _orphans(queue: QueueHealth, sample: Sample, health: Health, view: View) -> Finding:
@@ -62,9 +51,9 @@ def _orphans(queue: QueueHealth, sample: Sample, health: Health, view: View) -> 
     sentence = f"{several(sample.jobs, 'job')} {are} in the hands of {named}, which is not alive any more"
     if any(str(queue.tables.number) in one.serves for one in health.alive):
         advice = "look again in some seconds; if it is the same then, look into the logs of the engines that are alive"
-        return Finding(CHECK, WARNING, f"{sentence}; an engine will notice soon", advice, queue.name, facts)
+        return warning(f"{sentence}; an engine will notice soon", advice, queue.name, facts)
     sentence += ", and no engine of this queue is there to take over"
-    return Finding(CHECK, PROBLEM, sentence, f"start one: {view.worker(queue.name)}", queue.name, facts)
+    return problem(sentence, f"start one: {view.worker(queue.name)}", queue.name, facts)
 
 
 def _named(engine: EngineHealth) -> str:

@@ -1,7 +1,7 @@
 """Jobs that should have gone on by now, and what is in their way.
 
 `hipq.engine.why` says what is in a job's way, as it does for `hipq job why`; this module says how bad that is, and what
-to do. Jobs of one queue that wait for the same thing are one finding.
+to do. Jobs of one queue that wait for the same thing are one finding. And answers that no job took.
 """
 
 from __future__ import annotations
@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from hipq.doctor.finding import NOTE, OK, PROBLEM, WARNING, Finding, View
-from hipq.doctor.words import lasting, several
+from hipq.doctor.finding import NOTE, PROBLEM, WARNING, Finding, View, at, lasting, note, ok, several, warning
 from hipq.engine.why import why
 from hipq.job.states import PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import SECOND
@@ -19,9 +18,9 @@ from hipq.limits.rules import NO_RULES
 from hipq.stores.health.facts import COUNTED, Health, QueueHealth, Sample
 from hipq.stores.values import Limits
 
-CHECK: Final = "jobs"
 _NO_LIMITS: Final = Limits(NO_RULES, "{}", {}, [], "")
 _TO_START: Final = (READY, PARKED, SCHEDULED)
+MANY_ANSWERS: Final = 100
 _ELSEWHERE: Final = frozenset({
     Reason.PAUSED, Reason.THROTTLER_FAILED, Reason.WINDOW_CLOSED, Reason.SCHEDULED, Reason.RETRY_PENDING,
 })  # fmt: skip
@@ -34,11 +33,27 @@ class Stuck(NamedTuple):
     waited: float
 
 
-def jobs(health: Health, view: View) -> list[Finding]:
-    if not health.queues:
-        return []
-    found = [finding for queue in health.queues for finding in _of_queue(queue, health, view)]
-    return found or [Finding(CHECK, OK, "no job is stuck")]
+def jobs(health: Health, view: View) -> Iterator[Finding]:
+    for queue in health.queues:
+        yield from _of_queue(queue, health, view)
+    if health.queues:
+        yield ok("no job is stuck")
+
+
+def answers(health: Health, view: View) -> Iterator[Finding]:
+    """Answers that belong to no job, and are too old for a job that is added from now on."""
+    names = {queue.tables.number: queue.name for queue in health.queues}
+    for one in health.answers:
+        if one.queue not in names:
+            continue  # another instance's queue
+        name, age = names[one.queue], (health.now - one.oldest) / SECOND
+        came = f"{several(one.answers, 'answer')} came for jobs that are not there, the oldest {lasting(age)} ago"
+        look = view.command("answers list", "--state", "buffered", "-q", name.partition(".")[2])
+        advice = f"see whether their keys are those of jobs: {look}; then rekey or drop them"
+        level, facts = warning if one.answers >= MANY_ANSWERS else note, {"answers": one.answers, "oldest_seconds": age}
+        yield level(f"{came}; the first is deleted at {at(one.first_forgotten)}", advice, name, facts)
+    if health.queues:
+        yield ok("no answer is left without a job")
 
 
 def _of_queue(queue: QueueHealth, health: Health, view: View) -> Iterator[Finding]:
@@ -80,7 +95,7 @@ def _finding(queue: QueueHealth, some: list[Stuck], health: Health, view: View) 
     )
     facts = {"reason": reason, "jobs": count, "first": row.id, "job_type": row.job_type, "phase": row.phase,
              "seconds": first.waited}  # fmt: skip
-    return Finding(CHECK, level, sentence, advice, queue.name, facts)
+    return Finding(level, sentence, advice, queue.name, facts)
 
 
 def _since(stuck: Stuck, count: int) -> str:
@@ -102,10 +117,8 @@ def _decided(stuck: Stuck, queue: QueueHealth, served: bool, view: View) -> tupl
         case Reason.NO_CODE:
             return PROBLEM, _lacking(row.job_type, queue, view)
         case Reason.DECIDING if strategy := stuck.why.details.get("strategy"):
-            return (
-                PROBLEM,
-                f"start a worker of a program that has @app.retry_strategy({strategy!r}), or cancel such jobs",
-            )
+            named = f"@app.retry_strategy({strategy!r})"
+            return PROBLEM, f"start a worker of a program that has {named}, or cancel such jobs"
         case Reason.DECIDING | Reason.ANSWERED | Reason.CANCELLING:
             if not stuck.why.details.get("engines"):
                 return PROBLEM, _lacking(row.job_type, queue, view)
