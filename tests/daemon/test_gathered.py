@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from hipq.daemon.gathered import Gathered
 from hipq.daemon.ids import Block, Ids
-from hipq.daemon.written import SMALL, Written
+from hipq.daemon.written import SMALL, Gathered, Written
 from hipq.errors import JournalBroken, StoreUnavailable
 from hipq.journal import Batch, Journal
 from hipq.stores.open import open_store

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.handlers import space
+from hipq.daemon.handlers import handlers as module
 from hipq.daemon.handlers.handlers import FRESH, KEPT, OLD, Handlers
 from hipq.errors import Conflict, Invalid, NotFound, StoreUnavailable
 from hipq.stores.open import open_store
@@ -132,7 +132,7 @@ def test_what_can_never_run_is_refused(job_type: str, parts: dict[str, Any], why
 
 
 def test_a_tenant_has_so_many_handlers_and_no_more(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(space, "MOST", 3)
+    monkeypatch.setattr(module, "MOST", 3)
     handlers = Handlers(store)
     for n in range(3):
         handlers.set("acme", f"t{n}", lang="python", body="return 1")
@@ -148,7 +148,7 @@ def test_a_tenant_has_so_many_handlers_and_no_more(store: Store, monkeypatch: py
 def test_a_tenants_handlers_have_so_many_bytes_and_no_more_all_versions_counted(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(space, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(module, "MOST_BYTES", 10_000)
     handlers = Handlers(store)
     handlers.set("acme", "a", lang="python", body="x" * 4_000)
     handlers.set("acme", "a", lang="python", body="y" * 4_000)
@@ -162,8 +162,8 @@ def test_a_tenants_handlers_have_so_many_bytes_and_no_more_all_versions_counted(
 def test_handlers_that_an_older_program_has_set_count(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     handlers = Handlers(store)
     handlers.set("acme", "a", lang="python", body="return 1")
-    store.change_note(space.KIND, "acme", lambda _: "")
-    monkeypatch.setattr(space, "MOST", 1)
+    store.change_note(module.SIZES, "acme", lambda _: "")
+    monkeypatch.setattr(module, "MOST", 1)
     with pytest.raises(Conflict):
         handlers.set("acme", "b", lang="python", body="return 1")
     handlers.set("acme", "a", lang="python", body="return 2")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -69,14 +70,16 @@ class Bench:
 
     def __init__(self, act: Callable[[Sequence[ContextJob]], list[JobReport]] = ok, concurrency: int = 1) -> None:
         self.contexts = Scripted(act)
+        contexts: Any = self.contexts
+        quotas: Any = Unlimited()
         self.handler: Callable[[str, str], Handler | None] = lambda tenant, name: Handler("1", tenant, name, "php", "x")
         self.now = 1_000
         steady = lambda: self.now  # noqa: E731 - turned by hand: on a busy machine a job may take any time
         launcher = Launcher(lambda: 1_000, steady, lambda _: None)  # type: ignore[arg-type,return-value]
         ids = Ids(None, 1)  # type: ignore[arg-type]
         self.hands = SandboxExecutor(
-            self.contexts, lambda tenant, name: self.handler(tenant, name), launcher, ids, lambda: 1_000, steady,
-            lambda: None, lambda: None, concurrency, Unlimited(),
+            contexts, lambda tenant, name: self.handler(tenant, name), launcher, ids, lambda: 1_000, steady,
+            lambda: None, lambda: None, concurrency, quotas,
         )  # fmt: skip
         self._ids = iter(range(1, 1_000_000))
 

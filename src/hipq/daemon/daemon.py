@@ -93,7 +93,11 @@ class Daemon:
         """The store is known to be as this program needs it."""
         self._join_or_recall()
         self.ids = ids = JournalIds(
-            self.store, self.queue.number, self.journal.identity, self._known.spare, self._known.keep_spare
+            self.store,
+            self.queue.number,
+            self.journal.identity,
+            range(*self._known.facts.ids),
+            lambda spare: self._known.keep(ids=(spare.start, spare.stop)),
         )
         ids.reserve()
         self.accepted = Accepted(self.store, self.journal, ids)
@@ -118,9 +122,8 @@ class Daemon:
             return
         check_database(self.app, self.journal)
         self.app.migrate()
-        self._known.keep_queue(self.queue.number)
         self.tenants.look()
-        self._known.keep_tenants(dict(self.tenants.texts))
+        self._known.keep(queue=self.queue.number, tenants=dict(self.tenants.texts))
         self._joined.set()
 
     def _join_or_recall(self) -> None:
@@ -287,7 +290,7 @@ class Daemon:
                 continue
             try:
                 self._keep_quotas()
-                self._known.keep_tenants(dict(self.tenants.texts))
+                self._known.keep(tenants=dict(self.tenants.texts))
                 if self.app.database.steady() >= purge_at:
                     self._purge()
                     purge_at = self.app.database.steady() + PRUNE_SECONDS * 1e6

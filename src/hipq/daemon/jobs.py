@@ -17,9 +17,8 @@ from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
 from hipq.daemon.census import Census
-from hipq.daemon.gathered import Gathered
 from hipq.daemon.job_factory import Options as Options
-from hipq.daemon.written import Written
+from hipq.daemon.written import Gathered, Written
 from hipq.errors import NotFound
 from hipq.job.model import Brief, New, Row, numbered
 from hipq.job.states import EXECUTING, FINAL, WAITING

@@ -17,13 +17,13 @@ class Facts(msgspec.Struct, frozen=True):
     queue: int = 0
     """0 = nothing is known: the store was never there."""
     ids: tuple[int, int] = (0, 0)
-    """The ids in reserve."""
+    """The ids in reserve: the first of them, and the first behind them."""
     tenants: dict[str, str] = {}
-    """As the store has them, by name."""
+    """Tenants as the store has them, by name."""
 
 
 class Known:
-    """For any thread. Whatever changes is on disk when the verb returns."""
+    """For any thread."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
@@ -33,20 +33,8 @@ class Known:
         except msgspec.MsgspecError:
             self.facts = Facts()
 
-    @property
-    def spare(self) -> range:
-        return range(*self.facts.ids)
-
-    def keep_spare(self, block: range) -> None:
-        self._keep(ids=(block.start, block.stop))
-
-    def keep_queue(self, number: int) -> None:
-        self._keep(queue=number)
-
-    def keep_tenants(self, tenants: dict[str, str]) -> None:
-        self._keep(tenants=tenants)
-
-    def _keep(self, **changed: object) -> None:
+    def keep(self, **changed: object) -> None:
+        """These facts have changed: they are on disk when this returns."""
         with self._lock:
             after = replace(self.facts, **changed)
             if after != self.facts:

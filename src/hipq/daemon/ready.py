@@ -25,51 +25,39 @@ class Ready(msgspec.Struct, frozen=True):
     accepts: bool
     """Jobs that are posted are taken."""
     stores: bool
-    """They come into the database."""
+    """Jobs come into the database."""
     runs: bool
-    """They are run."""
+    """Jobs are run."""
     reasons: tuple[str, ...]
     """Why not; and what needs somebody to look at it, whatever is true of these three."""
 
 
 def ready(daemon: Daemon) -> Ready:
-    accepting = _accepting(daemon)
-    storing = _storing(daemon)
-    running = _running(daemon)
-    return Ready(not accepting, not storing, not running, (*accepting, *storing, *running, *_noticed(daemon)))
-
-
-def _accepting(daemon: Daemon) -> list[str]:
-    if daemon.journal.broken:
-        return ["the journal is latched: a write to its disk failed, and nothing is accepted any more"]
-    if daemon.failed:
-        return ["the engine ended, and the daemon stops"]
-    if not daemon.journal.has_room:
-        return ["the disk of the journal is full: the last jobs that were posted found no room"]
-    return ["the journal is full: the database has to take some of it first"] if daemon.is_full else []
-
-
-def _storing(daemon: Daemon) -> list[str]:
-    if daemon.store_away:
-        return ["the store is away: jobs wait in the journal"]
-    return ["the store is there, and takes nothing: jobs wait in the journal"] if daemon.store_stuck else []
-
-
-def _running(daemon: Daemon) -> list[str]:
-    if daemon.failed:
-        return ["the engine ended: no job runs"]
-    if daemon.store_away:
-        return ["the store is away: no job can be claimed"]
-    return ["the sandbox cannot start, so no handler in code runs"] if daemon.sandbox_refuses() else []
-
-
-def _noticed(daemon: Daemon) -> list[str]:
-    kinds = {finding.kind for finding in daemon.journal.found}
-    found = []
-    if kinds & {"damage", "missing"}:
-        found.append("the journal is damaged: jobs that were accepted may be lost; see `hipq journal check`")
-    if "refused" in kinds:
-        found.append("the database has refused jobs: they are in quarantine; see `hipq journal quarantine`")
-    if 0 <= daemon.journal.free_bytes < LOW:
-        found.append("the disk of the journal is low: little more can be accepted")
-    return found
+    journal, away = daemon.journal, daemon.store_away
+    kinds = {finding.kind for finding in journal.found}
+    accepting = {
+        "the journal is latched: a write to its disk failed, and nothing is accepted any more": journal.broken,
+        "the engine ended, and the daemon stops": daemon.failed,
+        "the disk of the journal is full: the last jobs that were posted found no room": not journal.has_room,
+        "the journal is full: the database has to take some of it first": daemon.is_full,
+    }
+    storing = {
+        "the store is away: jobs wait in the journal": away,
+        "the store is there, and takes nothing: jobs wait in the journal": daemon.store_stuck,
+    }
+    running = {
+        "the engine ended: no job runs": daemon.failed,
+        "the store is away: no job can be claimed": away,
+        "the sandbox cannot start, so no handler in code runs": daemon.sandbox_refuses(),
+    }
+    noticed = {
+        "the journal is damaged: jobs that were accepted may be lost; see `hipq journal check`": (
+            kinds & {"damage", "missing"}
+        ),
+        "the database has refused jobs: they are in quarantine; see `hipq journal quarantine`": "refused" in kinds,
+        "the disk of the journal is low: little more can be accepted": 0 <= journal.free_bytes < LOW,
+    }
+    parts = [[why for why, is_so in found.items() if is_so] for found in (accepting, storing, running)]
+    first = [why for part in parts for why in part[:1]]  # what else is wrong with a part follows from that
+    accepts, stores, runs = (not part for part in parts)
+    return Ready(accepts, stores, runs, (*first, *(why for why, is_so in noticed.items() if is_so)))

@@ -6,14 +6,14 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
 from hipq.daemon.ids import Ids
 from hipq.daemon.tenancy.fair_queue import FairQueue, is_apart
-from hipq.daemon.tenancy.quotas import TooMuchAtOnce
+from hipq.daemon.tenancy.quotas import Chained, TooMuchAtOnce
 from hipq.engine.lanes import Spare
 from hipq.engine.launch import Launcher
 from hipq.errors import CannotRun, HipqError, Invalid, OverQuota
@@ -23,7 +23,7 @@ from hipq.job.fault import Fault, FaultKind, clean, crash
 from hipq.job.model import New, Row
 from hipq.job.run_result import Crashed, Errored, FailedRun, GivenBack, Rerun, RunResult, Succeeded, Waits
 from hipq.job.states import EXECUTING
-from hipq.sandbox import ContextJob, Handler, JobReport
+from hipq.sandbox import ContextJob, ContextPool, Handler, JobReport
 
 LOG: Final = 2_000
 """Characters of what a handler printed that are kept on its job."""
@@ -32,33 +32,11 @@ WITHDRAWN: Final = ""
 WAITS: Final = 202
 """The status of a handler that waits, and has sent its request: the answer comes later."""
 NEVER_FITS: Final = 413
+"""The status of a handler that asked for more jobs than its tenant may have at all."""
 NO_ROOM: Final = 507
-"""Of one that asked for more jobs than its tenant may have: at all, or now."""
+"""The status of a handler that asked for more jobs than its tenant may have now."""
 
 _log = logging.getLogger("hipq")
-
-
-class Quotas(Protocol):
-    """What tenants may have: OverQuota, TooMuchAtOnce."""
-
-    def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None:
-        """So many jobs more, and bytes, while it gets rid of those."""
-
-    def keep(self, tenant: str, size: int) -> None:
-        """So many bytes of a job that ends."""
-
-
-class Contexts(Protocol):
-    def run(
-        self,
-        handler: Handler,
-        tasks: Sequence[ContextJob],
-        started: Callable[[ContextJob], None],
-        ended: Callable[[JobReport], None],
-    ) -> list[ContextJob]: ...
-    def abandon(self, job_id: str) -> None: ...
-    def withdraw(self, job_id: str) -> bool: ...
-    def close(self) -> None: ...
 
 
 class SandboxExecutor:
@@ -66,7 +44,7 @@ class SandboxExecutor:
 
     def __init__(
         self,
-        contexts: Contexts,
+        contexts: ContextPool,
         handler_of: Callable[[str, str], Handler | None],
         launcher: Launcher,
         ids: Ids,
@@ -75,7 +53,7 @@ class SandboxExecutor:
         notify_done: Callable[[], None],
         clear: Callable[[], None],
         concurrency: int,
-        quotas: Quotas,
+        quotas: Chained,
     ) -> None:
         self._contexts = contexts
         self._handler_of = handler_of
@@ -196,9 +174,7 @@ class SandboxExecutor:
         try:
             handler = self._handler_of(row.tenant, row.job_type)
             if handler is None:
-                fault = Fault(FaultKind.ERROR, f"there is no handler for {row.job_type}")
-                self._fail(batch, Errored(fault, 501))
-                return
+                raise CannotRun(f"there is no handler for {row.job_type}")
             left = self._in_context(handler, batch)
         except (Invalid, CannotRun) as error:  # not here, or not at all: at once it would be the same
             self._fail(batch, Errored(Fault(FaultKind.ERROR, clean(str(error))), 501))
@@ -265,22 +241,20 @@ class SandboxExecutor:
             return Waits(is_answer_read=bool(job_factory.chained_to(row)))  # a job follows, with the answer
         if 200 <= status < 300:
             return Succeeded(payloads.stored(report.data), status)
+        message = message or f"status {status}"
         if 400 <= status < 500:
-            return FailedRun(Fault(FaultKind.FAILED, message or f"status {status}"), status)
+            return FailedRun(Fault(FaultKind.FAILED, message), status)
         if report.retry_after:
-            return Rerun(Fault(FaultKind.RETRY, message or f"status {status}"), status, report.retry_after)
-        if status < 200:
-            return Errored(Fault(FaultKind.RETRY, message or f"status {status}"), status)
-        return Errored(Fault(FaultKind.TIMEOUT if status == 504 else "error", message or f"status {status}"), status)
+            return Rerun(Fault(FaultKind.RETRY, message), status, report.retry_after)
+        kind = FaultKind.RETRY if status < 200 else FaultKind.TIMEOUT if status == 504 else FaultKind.ERROR
+        return Errored(Fault(kind, message), status)
 
     def _children(self, execution: Execution, report: JobReport, result: RunResult) -> list[New]:
-        spawned = list(report.spawned)
-        then = job_factory.chained_to(execution.row)
-        if isinstance(result, Succeeded) and then:
+        row, spawned = execution.row, list(report.spawned)
+        if isinstance(result, Succeeded) and (then := job_factory.chained_to(row)):
             spawned.append((then, report.data))
         if not spawned or not isinstance(result, (Succeeded, FailedRun, Waits)):
             return []  # of an error nothing is kept
-        row = execution.row
         freed = (0, 0) if isinstance(result, Waits) else (1, len(row.job_data))
         self._quotas.enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
         return self._made(execution, spawned)
@@ -305,12 +279,14 @@ class SandboxExecutor:
                 execution.run.children = self._made(execution, [(then, payloads.given(result.result))])
         except BaseException as error:
             execution.run.result = Errored(Fault.of(error))
-        self._ended.append(execution)
-        self._notify_done()
+        self._hand_back(execution)
 
     def _end(self, execution: Execution, result: RunResult) -> None:
         if not execution.run.started and not isinstance(result, GivenBack):
             execution.run.started = self._steady()
         self._launcher.finish(execution, result)
+        self._hand_back(execution)
+
+    def _hand_back(self, execution: Execution) -> None:
         self._ended.append(execution)
         self._notify_done()

@@ -1,8 +1,12 @@
-"""What a tenant's jobs are run by: `set`, `get` and `delete_handler` of the seed. Versions are kept, the newest runs.
+"""What a tenant's jobs are run by. Versions of a handler are kept, and the newest runs.
 
 A handler is a note of kind "handler", named tenant-type (a tenant has no "-"), whose value is the list of its versions.
 Engines ask for it before every batch, so it is kept in memory: once a second one small note, the stamp, says whether
 any handler of any tenant was changed.
+
+A tenant has so many handlers, and so many bytes of all their versions. Another note for each tenant has the bytes of
+each of its types. It is written before a handler is set and after one is purged: a daemon that dies in between leaves
+it too large, which the next change of that type mends.
 """
 
 from __future__ import annotations
@@ -14,27 +18,36 @@ from secrets import token_hex
 from typing import Any, Final
 
 import msgspec
+from msgspec.structs import replace
 
-from hipq.daemon.handlers.space import Space
-from hipq.daemon.tenancy.tenants import jobtype_name, tenant_name
-from hipq.errors import HipqError, Invalid, NotFound
+from hipq.daemon.tenancy.tenants import KIND as TENANTS
+from hipq.daemon.tenancy.tenants import Tenant, jobtype_name, tenant_name
+from hipq.errors import Conflict, HipqError, Invalid, NotFound
 from hipq.sandbox.handler import Handler, check
 from hipq.stores.notes import note
 from hipq.stores.protocols import Store
 
 KIND: Final = "handler"
 STAMP: Final = "handlers changed"
+SIZES: Final = "handlers of"
 KEPT: Final = 5
-"""Versions that are kept of one."""
+"""Versions of one handler that are kept."""
+MOST: Final = 1000
+"""Handlers of one tenant."""
+MOST_BYTES: Final = 64 << 20
+"""Bytes of one tenant's handlers, if its quota of what is kept is not smaller."""
 FRESH: Final = 1.0
-"""Seconds between two looks at the stamp;"""
+"""Seconds between two looks at the stamp."""
 OLD: Final = 60.0
-"""and after so many a handler is read again anyhow: whoever changed it may have died before it said so."""
+"""Seconds after which a handler is read again anyhow: whoever changed it may have died before the stamp said so."""
 HANDLERS: Final = 10_000
-"""The ones that are kept in memory."""
+"""Handlers that are kept in memory."""
 
 PARTS: Final = ("body", "before", "beforeEach", "afterEach")
-_versions = msgspec.json.Decoder(tuple[Handler, ...])
+Versions = tuple[Handler, ...]
+Sizes = dict[str, int]
+_versions = msgspec.json.Decoder(Versions)
+_sizes = msgspec.json.Decoder(Sizes)
 
 
 class Handlers:
@@ -43,7 +56,6 @@ class Handlers:
     def __init__(self, store: Store, steady: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._steady = steady
-        self._space = Space(store, self._sizes)
         self._lock = threading.Lock()
         self._known: dict[str, tuple[Handler | None, float]] = {}
         """By name, and when it was read."""
@@ -55,19 +67,19 @@ class Handlers:
         self, tenant: str, type: str, wrong_with: Callable[[Handler], str] = lambda _: "", /, **parts: str | bool
     ) -> Handler:
         """A new version, which runs from now on: here at once, at other daemons within a second. `parts` are eid, lang,
-        before, beforeEach, body, afterEach and waits. `wrong_with` says what is wrong
-        with the code. Conflict if the tenant has too many."""
+        before, beforeEach, body, afterEach and waits. `wrong_with` says what is wrong with the code. Conflict if the
+        tenant has too many."""
         name = _name(tenant, type)
         handler = _made(tenant, type, self._store.now(), parts)
         check(handler)
         if wrong := wrong_with(handler):
             raise Invalid(wrong)
 
-        def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
+        def change(before: Versions) -> Versions:
             after = max([handler.dt, *(one.dt + 1 for one in before[:1])])  # a clock may have gone back
-            return (msgspec.structs.replace(handler, dt=after), *before)[:KEPT]
+            return (replace(handler, dt=after), *before)[:KEPT]
 
-        self._space.take(tenant, type, len(_dumped(change(tuple(self.versions(tenant, type))))))
+        self._take_room(tenant, type, len(_dumped(change(tuple(self.versions(tenant, type))))))
         return self._change(name, change)[0]
 
     def delete(self, tenant: str, type: str, *, purge: bool = False) -> None:
@@ -75,36 +87,69 @@ class Handlers:
         `restore`; with `purge` they are not, and take no room any more. NotFound if there is none."""
         now = self._store.now()
 
-        def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
+        def change(before: Versions) -> Versions:
             if not before or (before[0].deleted and not purge):
                 raise NotFound("there is no handler for this job type")
-            return () if purge else (msgspec.structs.replace(before[0], deleted=now), *before[1:])
+            return () if purge else (replace(before[0], deleted=now), *before[1:])
 
         self._change(_name(tenant, type), change)
         if purge:
-            self._space.give(tenant, type)
+            self._change_sizes(tenant, lambda sizes: sizes.pop(type, None))
 
     def restore(self, tenant: str, type: str, version: str) -> Handler:
         """A version that is kept runs again from now on, under its id. NotFound if it is not kept."""
         now = self._store.now()
 
-        def change(before: tuple[Handler, ...]) -> tuple[Handler, ...]:
+        def change(before: Versions) -> Versions:
             for one in before:
                 if one.id == version:
                     others = [other for other in before if other.id != version]
                     dt = max([now, *(other.dt + 1 for other in before)])
-                    return (msgspec.structs.replace(one, dt=dt, deleted=0), *others)
+                    return (replace(one, dt=dt, deleted=0), *others)
             raise NotFound("this handler has no such version")
 
         return self._change(_name(tenant, type), change)[0]
 
-    def _change(self, name: str, change: Callable[[tuple[Handler, ...]], tuple[Handler, ...]]) -> tuple[Handler, ...]:
+    def _change(self, name: str, change: Callable[[Versions], Versions]) -> Versions:
         after = _loaded(self._store.change_note(KIND, name, lambda text: _dumped(change(_loaded(text)))))
         stamp = token_hex(8)
         self._forget(name)
         self._store.change_note(STAMP, "", lambda _: stamp)  # after the handler: else somebody reads the old one again
         self._forget(name)
         return after
+
+    def _take_room(self, tenant: str, type: str, size: int) -> None:
+        """Room for all versions of one handler. Conflict if that is too much."""
+        text = note(self._store, TENANTS, tenant)
+        most = min((msgspec.json.decode(text, type=Tenant).quotas.kept if text else 0) or MOST_BYTES, MOST_BYTES)
+
+        def change(sizes: Sizes) -> None:
+            if type not in sizes and len(sizes) >= MOST:
+                raise Conflict(
+                    f"the tenant has {MOST:,} handlers already: delete those that are not needed, with their versions"
+                )
+            more, before = size - sizes.get(type, 0), sum(sizes.values())
+            if more > 0 and before + more > most:
+                raise Conflict(
+                    f"the tenant's handlers, with the versions that are kept, may have {most:,} bytes, and would "
+                    f"have {before + more:,}: delete those that are not needed, with their versions"
+                )
+            sizes[type] = size
+
+        self._change_sizes(tenant, change)
+
+    def _change_sizes(self, tenant: str, change: Callable[[Sizes], object]) -> None:
+        """Where there is no note yet, an older program has set this tenant's handlers, and all of them are read."""
+        start = f"{tenant}-"
+        found = {} if note(self._store, SIZES, tenant) else self._store.notes(KIND, start)
+
+        def write(text: str) -> str:
+            old = {name[len(start) :]: len(versions.encode()) for name, versions in found.items()}
+            sizes = _sizes.decode(text) if text else old
+            change(sizes)
+            return msgspec.json.encode(sizes).decode()
+
+        self._store.change_note(SIZES, tenant, write)
 
     # -- asking -----------------------------------------------------------------------------------------------------
     def get(self, tenant: str, type: str) -> Handler | None:
@@ -127,11 +172,6 @@ class Handlers:
         found = self._store.notes(KIND, f"{tenant_name(tenant)}-")
         newest = [_loaded(found[name])[0] for name in sorted(found)]
         return [one for one in newest if not one.deleted]
-
-    def _sizes(self, tenant: str) -> dict[str, int]:
-        """By type the bytes of all its versions."""
-        start = f"{tenant}-"
-        return {name[len(start) :]: len(text.encode()) for name, text in self._store.notes(KIND, start).items()}
 
     def _look(self, now: float) -> None:
         """Whether anything was changed anywhere. One thread asks, others go on with what is known."""
@@ -189,9 +229,9 @@ def _made(tenant: str, type: str, now: int, parts: dict[str, Any]) -> Handler:
     return Handler(token_hex(8), tenant, type, **{"body": "", **parts}, dt=now)
 
 
-def _loaded(text: str) -> tuple[Handler, ...]:
+def _loaded(text: str) -> Versions:
     return _versions.decode(text) if text else ()
 
 
-def _dumped(versions: tuple[Handler, ...]) -> str:
+def _dumped(versions: Versions) -> str:
     return msgspec.json.encode(versions).decode() if versions else ""

@@ -15,9 +15,9 @@ from hipq.errors import HipqError
 from hipq.journal import Journal
 
 SHARE: Final = 20
-"""A count that took a second is not done again for twenty;"""
+"""Times as long as it took, a count is not done again."""
 SELDOM: Final = 1.0
-"""nor sooner than after so many seconds."""
+"""Seconds between two counts, at least."""
 BEHIND: Final = 0.5
 """Seconds that the store may be behind the journal for what waits to be counted."""
 
@@ -79,8 +79,8 @@ class Backlog:
                     self._begin(self._usage(), before)
             except HipqError as error:  # the store is away: what was counted last must do
                 _log.debug("what waits cannot be counted: %s", error)
-            took = self._steady() - began
-            self._again = self._steady() + max(SELDOM, took * SHARE)
+            now = self._steady()
+            self._again = now + max(SELDOM, (now - began) * SHARE)
 
     def _begin(self, counted: Usage, before: Usage) -> None:
         with self._lock:
@@ -96,22 +96,21 @@ class Backlog:
 
         Each `enter` is followed by `kept` or `leave`. Until then no count in the store can have seen the jobs, so none
         replaces what was entered: a quota may be used up too early, never too late."""
-        more = (jobs, size)
         with self._lock:
-            counted, since = self._counted.get(tenant, (0, 0)), self._since.get(tenant, (0, 0))
-            entering = self._entering.get(tenant, (0, 0))
-            for which in (0, 1):
-                there = counted[which] + since[which] + entering[which]
-                if most[which] and more[which] > 0 and there + more[which] > most[which]:
+            for which, more in enumerate((jobs, size)):
+                if most[which] and more > 0 and self._there(tenant, which) + more > most[which]:
                     return which
+            entering = self._entering.get(tenant, (0, 0))
             self._entering[tenant] = (entering[0] + jobs, entering[1] + size)
         return -1
 
+    def _there(self, tenant: str, which: int) -> int:
+        return sum(one.get(tenant, (0, 0))[which] for one in (self._counted, self._since, self._entering))
+
     def size(self, tenant: str) -> int:
-        """Bytes it has, as far as is known."""
+        """Bytes a tenant has, as far as is known."""
         with self._lock:
-            every = (self._counted, self._since, self._entering)
-            return sum(one.get(tenant, (0, 0))[1] for one in every)
+            return self._there(tenant, 1)
 
     def kept(self, tenant: str, jobs: int, size: int) -> None:
         """These jobs, which entered, are in the journal or in the store: the next count finds them."""

@@ -24,45 +24,41 @@ BURST: Final = 1.0
 ADDED: Final = "jobs and answers"
 RETRY: Final = 5
 """Seconds after which a full queue is worth another try."""
+NONE: Final = Quotas()
 
 
 class TooMuchAtOnce(Invalid):
     """One request has more than the tenant may have at all."""
 
 
-def _check_at_all(quotas: Quotas, jobs: int, size: int, who: str) -> None:
-    for what, most, wanted in (("jobs", quotas.waiting, jobs), ("bytes", quotas.bytes, size)):
-        if most and wanted > most:
-            raise TooMuchAtOnce(f"{who} {wanted:,} {what}, and the tenant's quota is {most:,}")
-
-
-def _enter(backlog: Backlog, tenant: str, quotas: Quotas, jobs: int, size: int) -> None:
-    most = (quotas.waiting, quotas.bytes)
-    over = backlog.enter(tenant, jobs, size, most)
-    if over >= 0:
-        what = ("waiting jobs", "bytes of waiting jobs")[over]
-        raise OverQuota(f"the tenant's quota of {most[over]:,} {what} is used up; try again later", RETRY)
-
-
-def _check_kept(ended: Backlog, tenant: str, most: int) -> None:
-    if most and ended.size(tenant) >= most:
-        raise OverQuota(f"the tenant's quota of {most:,} bytes of ended jobs is used up; try again later", RETRY)
-
-
-class Chained:
-    """Lets in what handlers ask for and come to. May wait for the store."""
+class _Limited:
+    """What is known of tenants: what they may have, what waits, what has ended."""
 
     def __init__(self, tenants: Tenants, backlog: Backlog, ended: Backlog) -> None:
         self._tenants = tenants
         self._backlog = backlog
         self._ended = ended
 
+    def _quotas(self, tenant: str) -> Quotas:
+        found = self._tenants.latest.tenants.get(tenant)
+        return found.quotas if found else NONE
+
+    def _enter_backlog(self, tenant: str, quotas: Quotas, jobs: int, size: int) -> None:
+        most = (quotas.waiting, quotas.bytes)
+        over = self._backlog.enter(tenant, jobs, size, most) if any(most) else -1
+        if over >= 0:
+            what = ("waiting jobs", "bytes of waiting jobs")[over]
+            raise OverQuota(f"the tenant's quota of {most[over]:,} {what} is used up; try again later", RETRY)
+
+
+class Chained(_Limited):
+    """Lets in what handlers ask for and come to. May wait for the store."""
+
     def keep(self, tenant: str, size: int) -> None:
         """A job ends, and so much is kept of it. OverQuota, TooMuchAtOnce."""
-        found = self._tenants.latest.tenants.get(tenant)
-        if found is None or not found.quotas.kept:
+        most = self._quotas(tenant).kept
+        if not most:
             return
-        most = found.quotas.kept
         if size > most:
             raise TooMuchAtOnce(f"the job and its result have {size:,} bytes, and the tenant's quota is {most:,}")
         self._ended.count()
@@ -73,25 +69,24 @@ class Chained:
     def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None:
         """As `Gate.enter`, but for the rate. `freed` is what goes as these come, the job that asked for them: so a
         chain of jobs goes on where nothing can be added."""
-        found = self._tenants.latest.tenants.get(tenant)
-        if found is None or not (found.quotas.waiting or found.quotas.bytes):
-            return
-        _check_at_all(found.quotas, jobs, size, "it asked for")
-        self._backlog.count()
-        jobs, size = jobs - freed[0], size - freed[1]
-        _enter(self._backlog, tenant, found.quotas, jobs, size)
-        self._backlog.kept(tenant, jobs, size)
+        quotas = self._quotas(tenant)
+        if quotas.waiting or quotas.bytes:
+            _check_at_all(quotas, jobs, size, "it asked for")
+            self._backlog.count()
+            jobs, size = jobs - freed[0], size - freed[1]
+            self._enter_backlog(tenant, quotas, jobs, size)
+            self._backlog.kept(tenant, jobs, size)
 
 
-class Gate:
+class Gate(_Limited):
     """Lets in what comes over HTTP. Lives on one event loop."""
 
     def __init__(
         self, tenants: Tenants, backlog: Backlog, ended: Backlog, steady: Callable[[], float] = time.monotonic
     ) -> None:
-        self._tenants = tenants
-        self._backlog = backlog
-        self._ended = ended
+        super().__init__(tenants, backlog, ended)
+        self.kept = backlog.kept
+        self.leave = backlog.leave
         self._steady = steady
         self._counting: dict[Backlog, asyncio.Task[Any]] = {}
         self._buckets: dict[tuple[str, str], tuple[float, float]] = {}
@@ -101,15 +96,14 @@ class Gate:
     async def enter(self, tenant: str, jobs: int, size: int) -> None:
         """Count these jobs as added; OverQuota if they are too many, and then they do not count."""
         quotas = self._quotas(tenant)
-        if quotas is not None:
-            _check_at_all(quotas, jobs, size, "this request has")
-            await self._counted(quotas)
-            self._enter(tenant, quotas, jobs, size)
+        _check_at_all(quotas, jobs, size, "this request has")
+        await self._counted(quotas)
+        self._enter(tenant, quotas, jobs, size)
 
     def enter_now(self, tenant: str, jobs: int, size: int) -> bool:
         """The same for who cannot wait: False, and nothing is counted, if it is not known yet how much there is."""
         quotas = self._quotas(tenant)
-        if quotas is not None:
+        if quotas != NONE:
             _check_at_all(quotas, jobs, size, "this request has")
             used = self._used(quotas)
             if any(backlog.is_new for backlog in used):
@@ -121,9 +115,7 @@ class Gate:
 
     def request(self, tenant: str) -> None:
         """Somebody looks at something, or changes it; OverQuota if that is too often."""
-        found = self._tenants.latest.tenants.get(tenant)
-        if found is not None and found.quotas.requests:
-            self._take("requests", tenant, 1, found.quotas.requests)
+        self._take("requests", tenant, 1, self._quotas(tenant).requests)
 
     @asynccontextmanager
     async def answering(
@@ -132,22 +124,14 @@ class Gate:
         """Around bringing an answer: as `entered`. But where a job waits for it nothing more waits than before, so it
         may come where nothing can be added: else that job would wait for ever."""
         quotas = self._quotas(tenant)
-        if quotas is not None and (quotas.waiting or quotas.bytes) and await is_awaited():
+        if (quotas.waiting or quotas.bytes) and await is_awaited():
             await self._counted(quotas)
-            _check_kept(self._ended, tenant, quotas.kept)
-            if quotas.rate:
-                self._take(ADDED, tenant, 1, quotas.rate)
+            self._check_kept(tenant, quotas.kept)
+            self._take(ADDED, tenant, 1, quotas.rate)
             yield
             return
         async with self.entered(tenant, 1, size):
             yield
-
-    def _quotas(self, tenant: str) -> Quotas | None:
-        """None if nothing is said of what it may add, so that nothing needs to be asked."""
-        found = self._tenants.latest.tenants.get(tenant)
-        if found is None or not any((found.quotas.rate, *self._used(found.quotas))):
-            return None
-        return found.quotas
 
     def _used(self, quotas: Quotas) -> list[Backlog]:
         """The backlogs that these quotas are about."""
@@ -160,16 +144,18 @@ class Gate:
             if backlog.is_new and (counting := self._counting.get(backlog)):  # only the first count is waited for
                 await asyncio.shield(counting)
 
+    def _check_kept(self, tenant: str, most: int) -> None:
+        if most and self._ended.size(tenant) >= most:
+            raise OverQuota(f"the tenant's quota of {most:,} bytes of ended jobs is used up; try again later", RETRY)
+
     def _enter(self, tenant: str, quotas: Quotas, jobs: int, size: int) -> None:
-        _check_kept(self._ended, tenant, quotas.kept)
-        if quotas.waiting or quotas.bytes:
-            _enter(self._backlog, tenant, quotas, jobs, size)
-        if quotas.rate:
-            try:
-                self._take(ADDED, tenant, jobs, quotas.rate)
-            except OverQuota:
-                self.leave(tenant, jobs, size)
-                raise
+        self._check_kept(tenant, quotas.kept)
+        self._enter_backlog(tenant, quotas, jobs, size)
+        try:
+            self._take(ADDED, tenant, jobs, quotas.rate)
+        except OverQuota:
+            self.leave(tenant, jobs, size)
+            raise
 
     @asynccontextmanager
     async def entered(self, tenant: str, jobs: int, size: int) -> AsyncIterator[None]:
@@ -185,25 +171,17 @@ class Gate:
             raise
         self.kept(tenant, jobs, size)
 
-    def kept(self, tenant: str, jobs: int, size: int) -> None:
-        """These jobs are in the journal or in the store, where a count finds them."""
-        self._backlog.kept(tenant, jobs, size)
-
-    def leave(self, tenant: str, jobs: int, size: int) -> None:
-        """These jobs were not added after all."""
-        self._backlog.leave(tenant, jobs, size)
-
     def _take(self, what: str, tenant: str, count: int, rate: int) -> None:
-        """A request larger than what may come at once leaves a debt: the average is what counts."""
+        """A request larger than what may come at once leaves a debt: the average is what counts. 0 = any rate."""
+        if not rate:
+            return
         now = self._steady()
         most = max(rate * BURST, 1.0)
         left, at = self._buckets.get((what, tenant), (most, now))
         left = min(left + (now - at) * rate, most)
         if left < min(count, 1):
-            raise OverQuota(
-                f"the tenant's quota of {rate:,} {what} a second is used up; try again later",
-                max(1, math.ceil((1 - left) / rate)),
-            )
+            again = max(1, math.ceil((1 - left) / rate))
+            raise OverQuota(f"the tenant's quota of {rate:,} {what} a second is used up; try again later", again)
         self._buckets[what, tenant] = (left - count, now)
 
     def _count(self, backlog: Backlog) -> None:
@@ -212,3 +190,9 @@ class Gate:
         if backlog.is_due and (before is None or before.done()):
             counting = to_thread.run_sync(backlog.count, backlog.added(), limiter=self._one)
             self._counting[backlog] = asyncio.get_running_loop().create_task(counting)
+
+
+def _check_at_all(quotas: Quotas, jobs: int, size: int, who: str) -> None:
+    for what, most, wanted in (("jobs", quotas.waiting, jobs), ("bytes", quotas.bytes, size)):
+        if most and wanted > most:
+            raise TooMuchAtOnce(f"{who} {wanted:,} {what}, and the tenant's quota is {most:,}")

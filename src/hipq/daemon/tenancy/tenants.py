@@ -14,9 +14,11 @@ from secrets import token_hex, token_urlsafe
 from typing import Any, Final, NamedTuple
 
 import msgspec
+from msgspec.structs import asdict, replace
 
 from hipq.errors import Conflict, Invalid, NotFound, shown
 from hipq.job.names import whole
+from hipq.job.when import to_datetime
 from hipq.stores.protocols import Store
 
 KIND: Final = "tenant"
@@ -40,30 +42,26 @@ class Quotas(msgspec.Struct, frozen=True):
     """What a tenant may have; 0 = as much as it likes."""
 
     waiting: int = 0
-    """Jobs that have not ended, and answers that no job has taken;"""
+    """Jobs that have not ended, and answers that no job has taken."""
     running: int = 0
-    """jobs that run at once, on all daemons;"""
+    """Jobs that run at once, on all daemons."""
     bytes: int = 0
-    """bytes of both;"""
+    """Bytes of jobs that have not ended, and of answers that no job has taken."""
     rate: int = 0
-    """jobs and answers that come in a second, at each daemon;"""
+    """Jobs and answers that come in a second, at each daemon."""
     kept: int = 0
-    """bytes of jobs that have ended: payloads, results, histories;"""
+    """Bytes of jobs that have ended: payloads, results, histories."""
     requests: int = 0
-    """other requests in a second, at each daemon: looks, lists, changes, handlers."""
+    """Other requests in a second, at each daemon: looks, lists, changes, handlers."""
 
 
 class Token(msgspec.Struct, frozen=True):
-    """What is kept of one."""
+    """What is kept of a token."""
 
     id: str
     sha256: str
     made: int
     note: str = ""
-
-    @property
-    def digest(self) -> bytes:
-        return bytes.fromhex(self.sha256)
 
 
 class Tenant(msgspec.Struct, frozen=True):
@@ -74,6 +72,9 @@ class Tenant(msgspec.Struct, frozen=True):
     made: int = 0
     removed: int = 0
     """When it was removed; its name is not given away, since jobs of it may still be there."""
+
+
+_load: Final = msgspec.json.Decoder(Tenant).decode
 
 
 class Caller(NamedTuple):
@@ -94,11 +95,19 @@ class Known(NamedTuple):
 
     tenants: Mapping[str, Tenant]
     callers: Mapping[bytes, Caller]
-    """By the SHA-256 of their token."""
+    """Callers by the SHA-256 of their token."""
+
+
+def is_tenant_name(value: str) -> bool:
+    return _NAME.fullmatch(value) is not None and value not in RESERVED
+
+
+def is_jobtype_name(value: str) -> bool:
+    return _JOBTYPE.fullmatch(value) is not None
 
 
 def tenant_name(value: str) -> str:
-    if not isinstance(value, str) or not _NAME.fullmatch(value) or value in RESERVED:
+    if not isinstance(value, str) or not is_tenant_name(value):
         raise Invalid(
             "a tenant's name must be 1 to 60 letters, digits, '_' or '.', not start with '.' and not be a word like v1 "
             f"or health, not {shown(value)}"
@@ -113,14 +122,6 @@ def jobtype_name(value: str) -> str:
             f"a job type must be 1 to 200 letters, digits, '_', '.' or '-', not only dots, not {shown(value)}"
         )
     return value
-
-
-def is_tenant_name(value: str) -> bool:
-    return _NAME.fullmatch(value) is not None and value not in RESERVED
-
-
-def is_jobtype_name(value: str) -> bool:
-    return _JOBTYPE.fullmatch(value) is not None
 
 
 class Tenants:
@@ -139,8 +140,7 @@ class Tenants:
     # -- changing ---------------------------------------------------------------------------------------------------
     def add(self, name: str, *, weight: int = 1, quotas: Quotas | None = None, again: bool = False) -> Tenant:
         """A new tenant, as yet without a token. With `again` one that was removed comes back."""
-        tenant_name(name)
-        new = Tenant(name, checked_weight(weight), checked(quotas or Quotas()), (), self._store.now())
+        new = _checked(Tenant(tenant_name(name), weight, quotas or Quotas(), (), self._store.now()))
 
         def change(before: Tenant | None) -> Tenant:
             if before is not None and not before.removed:
@@ -159,11 +159,8 @@ class Tenants:
 
         def change(before: Tenant | None) -> Tenant:
             tenant = _there(before, name)
-            return msgspec.structs.replace(
-                tenant,
-                weight=tenant.weight if weight is None else checked_weight(weight),
-                quotas=checked(msgspec.structs.replace(tenant.quotas, **given)),
-            )
+            heavy = tenant.weight if weight is None else weight
+            return _checked(replace(tenant, weight=heavy, quotas=replace(tenant.quotas, **given)))
 
         return self._change(tenant_name(name), change)
 
@@ -178,7 +175,7 @@ class Tenants:
             tenant = (before or Tenant(ADMIN, made=new.made)) if name == ADMIN else _there(before, name)
             if len(tenant.tokens) >= TOKENS:
                 raise Conflict(f"{_called(name)} has {TOKENS} tokens already: revoke those that are not needed")
-            return msgspec.structs.replace(tenant, tokens=(*tenant.tokens, new))
+            return replace(tenant, tokens=(*tenant.tokens, new))
 
         self._change(name, change)
         return new, secret
@@ -191,36 +188,30 @@ class Tenants:
             left = tuple(token for token in tenant.tokens if token.id != token_id)
             if len(left) == len(tenant.tokens):
                 raise NotFound(f"{_called(name)} has no token {shown(token_id)}")
-            return msgspec.structs.replace(tenant, tokens=left)
+            return replace(tenant, tokens=left)
 
         self._change(name, change)
 
     def remove(self, name: str) -> Tenant:
         """It is no tenant any more, and has no tokens. Its jobs stay, and those that wait still run."""
         removed = self._store.now()
-
-        def change(before: Tenant | None) -> Tenant:
-            return msgspec.structs.replace(_there(before, name), tokens=(), removed=removed)
-
-        return self._change(tenant_name(name), change)
+        return self._change(tenant_name(name), lambda before: replace(_there(before, name), tokens=(), removed=removed))
 
     def _change(self, name: str, change: Callable[[Tenant | None], Tenant]) -> Tenant:
-        def write(text: str) -> str:
-            return msgspec.json.encode(change(_loaded(text))).decode()
-
-        found = _loaded(self._store.change_note(KIND, name, write))
-        assert found is not None
+        text = self._store.change_note(
+            KIND, name, lambda before: msgspec.json.encode(change(_load(before) if before else None)).decode()
+        )
         self.looked = -1e9  # what is known here is not true any more
-        return found
+        return _load(text)
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def get(self, name: str) -> Tenant:
         """As the store has it now; NotFound."""
-        return _there(self._all().get(name), name)
+        return _there(_all(self._store.notes(KIND)).get(name), name)
 
     def list(self) -> list[Tenant]:
         """All that were not removed, by name; ADMIN is not one."""
-        found = self._all()
+        found = _all(self._store.notes(KIND))
         return [found[name] for name in sorted(found) if name != ADMIN and not found[name].removed]
 
     def look(self) -> Known:
@@ -233,15 +224,10 @@ class Tenants:
 
     def recall(self, texts: Mapping[str, str]) -> None:
         """These are as the store had them: what counts until it is asked."""
-        found = {name: tenant for name, text in texts.items() if (tenant := _loaded(text))}
-        there = {name: tenant for name, tenant in found.items() if not tenant.removed}
-        callers = {
-            token.digest: Caller(name, token.id, token.digest)
-            for name, tenant in there.items()
-            for token in tenant.tokens
-        }
+        there = {name: tenant for name, tenant in _all(texts).items() if not tenant.removed}
+        tokens = [(name, token, bytes.fromhex(token.sha256)) for name in there for token in there[name].tokens]
         there.pop(ADMIN, None)
-        self.latest = Known(there, callers)
+        self.latest = Known(there, {digest: Caller(name, token.id, digest) for name, token, digest in tokens})
 
     @property
     def is_fresh(self) -> bool:
@@ -251,28 +237,13 @@ class Tenants:
         """What was true at most a second ago: for threads that may wait for the store."""
         return self.latest if self.is_fresh else self.look()
 
-    def _all(self) -> dict[str, Tenant]:
-        return {name: found for name, text in self._store.notes(KIND).items() if (found := _loaded(text))}
-
-
-def checked_weight(weight: int) -> int:
-    return whole(weight, "weight", 1, 1000)
-
-
-def checked(quotas: Quotas) -> Quotas:
-    for what, most in _MOST.items():
-        whole(getattr(quotas, what), what, 0, most)
-    return quotas
-
 
 def described(tenant: Tenant) -> dict[str, Any]:
     """A tenant as people see it: nothing that opens a door."""
-    from hipq.job.when import to_datetime
-
     return {
         "tenant": tenant.name,
         "weight": tenant.weight,
-        **msgspec.structs.asdict(tenant.quotas),
+        **asdict(tenant.quotas),
         "made": to_datetime(tenant.made),
         "tokens": [
             {"id": token.id, "made": to_datetime(token.made), "note": token.note or None} for token in tenant.tokens
@@ -280,8 +251,15 @@ def described(tenant: Tenant) -> dict[str, Any]:
     }
 
 
-def _loaded(text: str) -> Tenant | None:
-    return msgspec.json.decode(text, type=Tenant) if text else None
+def _checked(tenant: Tenant) -> Tenant:
+    whole(tenant.weight, "weight", 1, 1000)
+    for what, most in _MOST.items():
+        whole(getattr(tenant.quotas, what), what, 0, most)
+    return tenant
+
+
+def _all(texts: Mapping[str, str]) -> dict[str, Tenant]:
+    return {name: _load(text) for name, text in texts.items() if text}
 
 
 def _there(tenant: Tenant | None, name: str) -> Tenant:
