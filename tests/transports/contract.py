@@ -278,6 +278,14 @@ class HoldContract:
         if link.ordered:
             assert bodies(first + second) == sent[:20]
 
+    def test_a_source_that_is_asked_for_less_than_before_hands_out_no_more(self, link: Link) -> None:
+        one = link.listening()
+        fill(link.sender(), 10)
+        first = held(one, 4, most=4)
+        assert list(one.receive(4, 0.3)) == []
+        one.done(first)
+        held(one, 4, most=4)
+
 
 class LagContract:
     """Of servers that count."""

@@ -5,7 +5,6 @@ charge = orders.request("charge", to="https://bank.example/charges/{key}", answe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -16,10 +15,9 @@ from hipq.job.outcome import Failed, Ok, Retry, Wait
 from hipq.job.view import Job
 from hipq.requests.reply import ReplyKey, outcome
 from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate
-from hipq.transports import SECONDS, address, check, headers_of, sender
-from hipq.transports.base import CALLBACK_HEADER, Outgoing
+from hipq.transports import SECONDS, address, check, sender
+from hipq.transports.base import CALLBACK_HEADER, HEADER_NAME, Outgoing, headers_of
 
-_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 METHODS: Final = ("POST", "PUT", "PATCH", "GET", "DELETE")
 
 
@@ -98,6 +96,6 @@ def _checked(headers: Mapping[str, str] | None) -> Mapping[str, str]:
     if not isinstance(headers, Mapping) or not all(isinstance(name, str) for name in headers):
         raise Invalid(f"headers must be a mapping of names to values, not a {type(headers).__name__}")
     for name in headers:
-        if not _NAME.fullmatch(name):
+        if not HEADER_NAME.fullmatch(name):
             raise Invalid(f"{shown(name)} is no name of a header")
     return headers

@@ -18,18 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from hipq.errors import Invalid, shown
 from hipq.job import payload
 from hipq.transports.address import Address, address
-from hipq.transports.base import (
-    ATTEMPT_HEADER,
-    JOB_HEADER,
-    KEY_HEADER,
-    Checkpoints,
-    Message,
-    Outgoing,
-    Reply,
-    Sender,
-    Source,
-    quoted,
-)
+from hipq.transports.base import Checkpoints, Message, Outgoing, Reply, Sender, Source, headers_of
 from hipq.transports.recording import recorder
 
 if TYPE_CHECKING:
@@ -37,16 +26,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Address", "Message", "Reply", "address", "headers_of", "send", "sender", "source"]
 
-_FILES: Final = {
-    "http": "http", "https": "http", "kafka": "kafka", "sqs": "sqs", "kinesis": "kinesis", "nats": "nats",
-    "amqp": "amqp", "amqps": "amqp", "redis": "redis", "rediss": "redis", "mqtt": "mqtt", "mqtts": "mqtt",
-}  # fmt: skip
 _NEEDS: Final = {
     "http": ("httpx2", "http"), "kafka": ("confluent-kafka", "kafka"), "sqs": ("boto3", "sqs"),
     "kinesis": ("boto3", "sqs"), "nats": ("nats-py", "nats"), "amqp": ("aio-pika", "amqp"),
     "redis": ("redis", "redis"), "mqtt": ("paho-mqtt", "mqtt"),
 }  # fmt: skip
-"""The library that a transport needs, and the extra of hipq that installs it."""
+"""The library that each transport needs, and the extra of hipq that installs it."""
 SECONDS: Final = 30.0
 """How long `send` waits for the server."""
 
@@ -54,8 +39,7 @@ MANY: Final = 50
 IDLE_SECONDS: Final = 300.0
 """Beyond MANY senders, those unused for IDLE_SECONDS are closed: some programs have a URL for each device."""
 
-_senders: dict[str, Sender] = {}
-_used: dict[str, float] = {}
+_senders: dict[str, _StreamSender] = {}
 _lock = threading.Lock()
 
 
@@ -77,13 +61,6 @@ def send(
     return sender(url).send(Outgoing(body, key or (job.key if job is not None else ""), every), seconds)
 
 
-def headers_of(job: Job[Any]) -> dict[str, str]:
-    """The headers that name the job a request belongs to. Its key is printable ASCII with the rest as %XX, as HTTP
-    wants it."""
-    trace = {"traceparent": job.traceparent} if job.traceparent else {}
-    return {KEY_HEADER: quoted(job.key), JOB_HEADER: str(job.id), ATTEMPT_HEADER: str(job.attempt), **trace}
-
-
 def sender(url: str) -> Sender:
     """The sender for this URL, one in each process."""
     if not isinstance(url, str):
@@ -95,12 +72,12 @@ def sender(url: str) -> Sender:
     with _lock:
         if url not in _senders:
             _senders[url] = _StreamSender(url, open_sender(address(url)))
-        _used[url] = now
-        old = [one for one, used in _used.items() if now - used > IDLE_SECONDS] if len(_senders) > MANY else []
-        closed = [_senders.pop(one) for one in old if _used.pop(one)]
         found = _senders[url]
-    for one in closed:
-        one.close()
+        found.used = now
+        idle = [one for one in _senders if now - _senders[one].used > IDLE_SECONDS] if len(_senders) > MANY else []
+        closed = [_senders.pop(one) for one in idle]
+    for old in closed:
+        old.close()
     return found
 
 
@@ -111,6 +88,7 @@ class _StreamSender:
         self._url = url
         self._network = network  # the network sender connects when it sends
         self.close = network.close
+        self.used = 0.0
 
     def send(self, message: Outgoing, seconds: float) -> Reply | None:
         taker = recorder()
@@ -139,7 +117,7 @@ def check(where: Address) -> None:
 
 
 def _file(scheme: str) -> ModuleType:
-    name = _FILES[scheme]
+    name = scheme if scheme in _NEEDS else scheme.removesuffix("s")
     try:
         return import_module(f"hipq.transports.{name}")
     except ModuleNotFoundError as error:
@@ -154,7 +132,6 @@ def _forget() -> None:
     global _lock
     _lock = threading.Lock()
     _senders.clear()
-    _used.clear()
 
 
 os.register_at_fork(after_in_child=_forget)

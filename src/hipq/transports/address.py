@@ -119,13 +119,10 @@ def address(url: str) -> Address:
     host, has_options, options = where.partition("?")
     server = _parsed(scheme, f"{host.rstrip('/')}/{has_options}{options}")
     if not is_url or other != scheme or server.name:
-        raise Invalid(f"$HIPQ_{scheme.upper()}_URL must be the URL of a server, like {_server(scheme)}")
+        example = EXAMPLES[scheme].rpartition("/")[0]
+        raise Invalid(f"$HIPQ_{scheme.upper()}_URL must be the URL of a server, like {example}")
     login = (found.user, found.password) if found.user else (server.user, server.password)
     return Address(scheme, server.hosts, *login, found.name, {**server.options, **found.options})
-
-
-def _server(scheme: str) -> str:
-    return EXAMPLES[scheme].rpartition("/")[0]
 
 
 def _parsed(scheme: str, rest: str) -> Address:

@@ -166,7 +166,7 @@ class AmqpSource(LoopSource):
         self._look()
         if self._prefetch != min(most, self._limit):
             await self._consume(min(most, self._limit))
-        if not self._ready:
+        if not self._ready or len(self._held) - len(self._ready) >= most:
             self._news.clear()
             await self._wait(seconds)
             self._look()

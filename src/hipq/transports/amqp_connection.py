@@ -14,17 +14,8 @@ import ssl
 from typing import Any, Final, cast
 
 import aiormq
+from aiormq import exceptions as amqp
 from aiormq.connection import TransportFactory
-from aiormq.exceptions import (
-    AMQPError,
-    AuthenticationError,
-    ChannelAccessRefused,
-    ChannelLockedResource,
-    ChannelNotFoundEntity,
-    DeliveryError,
-    ProbableAuthenticationError,
-    PublishError,
-)
 from pamqp.commands import Basic, Connection
 from pamqp.constants import FRAME_HEADER, FRAME_METHOD
 from pamqp.header import ContentHeader
@@ -63,7 +54,7 @@ class AmqpConnection:
         try:
             self.connection = await aiormq.connect(url, transport_factory=self._transport)
             await self.reopen(confirms=confirms)
-        except (OSError, AMQPError, RuntimeError) as error:
+        except (OSError, amqp.AMQPError, RuntimeError) as error:
             self.cut()
             raise self.unavailable(error) from None
         except BaseException:
@@ -86,7 +77,7 @@ class AmqpConnection:
         try:
             async with asyncio.timeout(2):
                 await self.connection.close()
-        except (AttributeError, OSError, AMQPError, RuntimeError):
+        except (AttributeError, OSError, amqp.AMQPError, RuntimeError):
             self.cut()
 
     def unavailable(self, error: BaseException) -> TransportUnavailable:
@@ -95,15 +86,15 @@ class AmqpConnection:
         match error:
             case TransportUnavailable():
                 return error
-            case AuthenticationError() | ProbableAuthenticationError():
+            case amqp.AuthenticationError() | amqp.ProbableAuthenticationError():
                 why = f"{where} does not accept the user or password"
-            case PublishError():
+            case amqp.PublishError():
                 why = (
                     "nobody would get it: no queue has this name, or is bound to it; create one, or start what listens"
                 )
-            case DeliveryError():
+            case amqp.DeliveryError():
                 why = "the server did not take the message (nack): its queue may be full"
-            case ChannelAccessRefused() | ChannelNotFoundEntity() | ChannelLockedResource():
+            case amqp.ChannelAccessRefused() | amqp.ChannelNotFoundEntity() | amqp.ChannelLockedResource():
                 why = f"the server refuses it: {error.args[-1] if error.args else ''}"
             case TimeoutError():
                 why = f"{where} does not answer"

@@ -76,23 +76,15 @@ def check(address: Address, options: frozenset[str], names: re.Pattern[str], rul
 def client(address: Address, *, connect: float, read: float, attempts: int) -> Any:
     """A thread-safe client of the service. It looks for credentials, which may take a second."""
     config = Config(
-        connect_timeout=connect,
-        read_timeout=read,
-        retries={"mode": "standard", "total_max_attempts": attempts},
-        max_pool_connections=CONNECTIONS,
-        tcp_keepalive=True,
-    )
+        connect_timeout=connect, read_timeout=read, retries={"mode": "standard", "total_max_attempts": attempts},
+        max_pool_connections=CONNECTIONS, tcp_keepalive=True,
+    )  # fmt: skip
     with errors(address):
         session = botocore.session.Session()  # a new session sees credentials that were changed meanwhile
         session.register_component("data_loader", _descriptions)
-        return session.create_client(
-            address.scheme,
-            region_name=address.options.get("region"),
-            endpoint_url=address.options.get("endpoint"),
-            aws_access_key_id=address.user or None,
-            aws_secret_access_key=address.password or None,
-            config=config,
-        )
+        region, endpoint = address.options.get("region"), address.options.get("endpoint")
+        login = {"aws_access_key_id": address.user or None, "aws_secret_access_key": address.password or None}
+        return session.create_client(address.scheme, region_name=region, endpoint_url=endpoint, config=config, **login)
 
 
 class AwsSender:
@@ -121,18 +113,15 @@ class AwsSender:
 
 
 class AwsSource:
-    """The client of a source, and threads for requests in parallel; each is made when it is first needed."""
+    """The client of a source, and threads for requests in parallel; all are made when they are first needed."""
 
-    threads = 16
-
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, threads: int) -> None:
         self._address = address
         self._client: Any = None
-        self._threads: ThreadPoolExecutor | None = None
+        self._threads = ThreadPoolExecutor(threads, thread_name_prefix=f"hipq-{address.scheme}")
 
     def close(self) -> None:
-        if self._threads is not None:
-            self._threads.shutdown(cancel_futures=True)
+        self._threads.shutdown(cancel_futures=True)
         if self._client is not None:
             with suppress(Exception):
                 self._client.close()
@@ -140,8 +129,6 @@ class AwsSource:
     def _each(self, work: Callable[[T], Any], items: Iterable[T]) -> list[Future[Any]]:
         """Do all of the work in parallel, and wait until none of it runs any more. After one failure no other item
         begins, so that a dead server is waited for once."""
-        if self._threads is None:
-            self._threads = ThreadPoolExecutor(self.threads, thread_name_prefix=f"hipq-{self._address.scheme}")
         failed = threading.Event()
 
         def one(item: T) -> Any:

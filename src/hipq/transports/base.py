@@ -20,16 +20,20 @@ All transports promise, and `tests/transports` checks against the real servers:
 from __future__ import annotations
 
 import errno
+import re
 import socket
 import ssl
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote, unquote
 
 import msgspec
 
 from hipq.job import payload
+
+if TYPE_CHECKING:
+    from hipq.job.view import Job
 
 KEY_HEADER = "hipq-key"
 """The job's key, in ASCII: see `quoted`."""
@@ -37,6 +41,8 @@ JOB_HEADER = "hipq-job"
 ATTEMPT_HEADER = "hipq-attempt"
 CALLBACK_HEADER = "hipq-callback"
 ERROR_HEADER = "hipq-error"
+HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
+"""The names of headers that HTTP has."""
 
 _ASCII = "".join(map(chr, range(0x21, 0x7F))).replace("%", "")
 
@@ -50,6 +56,13 @@ def quoted(key: str) -> str:
 def key_in(headers: Mapping[str, str]) -> str:
     """The key in these headers; "" if there is none."""
     return unquote(headers.get(KEY_HEADER, ""))
+
+
+def headers_of(job: Job[Any]) -> dict[str, str]:
+    """The headers that name the job a request belongs to. Its key is printable ASCII with the rest as %XX, as HTTP
+    wants it."""
+    trace = {"traceparent": job.traceparent} if job.traceparent else {}
+    return {KEY_HEADER: quoted(job.key), JOB_HEADER: str(job.id), ATTEMPT_HEADER: str(job.attempt), **trace}
 
 
 def unreachable(error: BaseException | None, where: str) -> str:

@@ -22,7 +22,7 @@ import httpcore2
 import httpx2
 
 from hipq.errors import Invalid, TransportUnavailable
-from hipq.transports.base import Outgoing, Reply, key_in
+from hipq.transports.base import HEADER_NAME, Outgoing, Reply, key_in
 from hipq.transports.http_network import HttpNetwork, why
 from hipq.transports.recording import recorder
 
@@ -34,7 +34,6 @@ knows."""
 LARGEST_REPLY: Final = 1_000_000
 
 _METHOD: Final = re.compile(r"(?!CONNECT$)[A-Z]{1,20}")
-_HEADER_NAME: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,200}")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
 _HOST: Final = re.compile(r"[a-z0-9_]([a-z0-9_.-]*[a-z0-9_.])?|[0-9a-f:.]+")
 _OURS: Final = ("content-length", "transfer-encoding")
@@ -174,7 +173,7 @@ def _lines(url: httpx2.URL, headers: Mapping[str, str]) -> list[tuple[bytes, byt
     if url.userinfo:
         every[b"authorization"] = b"Basic " + b64encode(f"{url.username}:{url.password}".encode())
     for name, value in headers.items():
-        if not isinstance(name, str) or not _HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
+        if not isinstance(name, str) or not HEADER_NAME.fullmatch(name) or name.lower() in _OURS:
             raise Invalid(f"{name!r:.60} is no header that a request can be given")
         if not isinstance(value, str) or _CONTROL.search(value):
             raise Invalid(f"the header {name} must be text without line breaks and other control characters")

@@ -88,7 +88,6 @@ class HttpNetwork(httpcore2.NetworkBackend):
 
 def why(error: BaseException, seconds: float) -> str:
     """What went wrong, in words. The library's own words are shown only where they cannot contain what was sent."""
-    cause = error.args[0] if error.args and isinstance(error.args[0], OSError) else error
     match error:
         case httpcore2.PoolTimeout():
             return f"all connections have been in use for {seconds:g} s"
@@ -100,13 +99,13 @@ def why(error: BaseException, seconds: float) -> str:
             return f"the proxy refused ({str(error)[:60]})"
         case zlib.error():
             return "its reply is not the gzip it says it is"
+        case httpcore2.ProtocolError() if str(error).startswith("Server disconnected"):
+            return "it hung up without a reply; whether it has the request is not known"
+        case httpcore2.ProtocolError() if str(error).startswith("peer closed connection"):
+            return "it hung up in the middle of its reply"
         case httpcore2.ProtocolError():
-            return _broken(str(error))
-        case _:
-            return _failed(cause)
-
-
-def _failed(cause: BaseException) -> str:
+            return "what it replied is not HTTP"
+    cause = error.args[0] if error.args and isinstance(error.args[0], OSError) else error
     match cause:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not accepted ({cause.verify_message})"
@@ -120,11 +119,3 @@ def _failed(cause: BaseException) -> str:
             return f"the connection broke ({reason or type(cause).__name__})"
         case _:
             return f"the connection broke ({type(cause).__name__})"
-
-
-def _broken(text: str) -> str:
-    if text.startswith("Server disconnected"):
-        return "it hung up without a reply; whether it has the request is not known"
-    if text.startswith("peer closed connection"):
-        return "it hung up in the middle of its reply"
-    return "what it replied is not HTTP"

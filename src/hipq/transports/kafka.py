@@ -163,9 +163,8 @@ class _ProducerThread:
         # without a report librdkafka has lost the message, and ending the producer keeps it from being sent
         with suppress(Empty):
             try:
-                self._producer.produce(
-                    self._topic, body, key, headers=headers, on_delivery=lambda *told: report.put(told[0])
-                )
+                told = {"headers": headers, "on_delivery": lambda error, _record: report.put(error)}
+                self._producer.produce(self._topic, body, key, **told)
                 error = report.get(timeout=self._seconds + 4 * LATE)
             except KafkaException as refused:
                 error = refused.args[0]
@@ -296,14 +295,8 @@ sender, source = KafkaSender, KafkaSource
 
 def _message(record: Record) -> Message:
     topic, partition, offset = record.topic() or "", record.partition(), record.offset()
-    return Message(
-        record.value() or b"",
-        f"{topic}-{partition}-{offset}",
-        key=_text(record.key()),
-        headers=_headers(record),
-        subject=topic,
-        handle=(partition, offset),
-    )
+    body, name, key = record.value() or b"", f"{topic}-{partition}-{offset}", _text(record.key())
+    return Message(body, name, key=key, headers=_headers(record), subject=topic, handle=(partition, offset))
 
 
 def _headers(record: Record) -> dict[str, str]:

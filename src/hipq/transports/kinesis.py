@@ -53,7 +53,7 @@ class KinesisSender(aws.AwsSender):
 
 class KinesisSource(aws.AwsSource):
     def __init__(self, address: Address, _group: str, checkpoints: Checkpoints) -> None:
-        super().__init__(address)
+        super().__init__(address, 16)
         self._shares = ShardShares(checkpoints, from_now=address.options.get("start") == "latest")
         self._held = 0
         """Messages that were received and not acknowledged yet."""
@@ -76,13 +76,8 @@ class KinesisSource(aws.AwsSource):
     def done(self, messages: Sequence[Message]) -> None:
         self._held -= len(messages)
         for shard_id, sequence in dict(message.handle for message in messages).items():
-            shard = self._shares.mine.get(shard_id)
-            if shard is None:
-                continue  # another source has the shard now and reads these again
-            shard.kept = sequence
-            if shard.is_ended and shard.kept == shard.read:
-                self._shares.finish(shard)
-            else:
+            if shard := self._shares.mine.get(shard_id):  # otherwise another source has it now and reads these again
+                shard.kept = sequence
                 self._shares.keep(shard)
 
     def lag(self) -> int | None:
@@ -110,8 +105,8 @@ class KinesisSource(aws.AwsSource):
                 continue
             shard.advance(answer, time.monotonic())
             found += [self._message(shard, record) for record in answer.get("Records", ())]
-            if shard.is_ended and shard.kept == shard.read:
-                self._shares.finish(shard)
+            if shard.is_ended:
+                self._shares.keep(shard)
         # records already read must be returned: their shard will not return them again
         if problem is not None and not found:
             raise problem
@@ -146,14 +141,9 @@ class KinesisSource(aws.AwsSource):
         return aws.translated(self._address, error)
 
     def _message(self, shard: Shard, record: Mapping[str, Any]) -> Message:
-        sequence = record["SequenceNumber"]
-        return Message(
-            bytes(record["Data"]),
-            f"{shard.id}:{sequence}",
-            key=record["PartitionKey"],
-            subject=self._address.name,
-            handle=(shard.id, sequence),
-        )
+        number, key = record["SequenceNumber"], record["PartitionKey"]
+        name, stream = f"{shard.id}:{number}", self._address.name
+        return Message(bytes(record["Data"]), name, key=key, subject=stream, handle=(shard.id, number))
 
     def _listed(self) -> tuple[dict[str, Any], float]:
         """The stream's shards by their ids, and the server's time."""

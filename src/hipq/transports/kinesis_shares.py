@@ -88,11 +88,8 @@ class ShardShares:
             shard.last = _last(listed[shard.id])
             if time.monotonic() - shard.renewed >= LOOK_SECONDS / 2:
                 self.keep(shard)
-        ready = [
-            shard_id
-            for shard_id, one in listed.items()
-            if positions.get(shard_id) != END and _is_next(one, listed, positions)
-        ]
+        unread = (shard_id for shard_id in listed if positions.get(shard_id) != END)
+        ready = [shard_id for shard_id in unread if _is_next(listed[shard_id], listed, positions)]
         share = self._members.share(positions, len(ready))
         for shard in list(self.mine.values())[share:]:
             if shard.kept == shard.read:
@@ -102,18 +99,16 @@ class ShardShares:
                 self._take(shard_id, _last(listed[shard_id]), positions, clock)
 
     def keep(self, shard: Shard) -> None:
-        """Save how far the shard was acknowledged, and renew its claim."""
-        if self._checkpoints.keep(shard.id, shard.kept):
-            shard.renewed = time.monotonic()
-        else:
+        """Save how far the shard was acknowledged, and renew its claim. A shard that was read to its end and fully
+        acknowledged is released."""
+        is_done = shard.is_ended and shard.kept == shard.read
+        if not self._checkpoints.keep(shard.id, END if is_done else shard.kept):
             self.mine.pop(shard.id, None)  # another source has it: what is read twice is a duplicate
-
-    def finish(self, shard: Shard) -> None:
-        """Release a shard that was read to its end and fully acknowledged."""
-        if self._checkpoints.keep(shard.id, END):
-            self._checkpoints.leave(shard.id)
-        self.mine.pop(shard.id, None)
-        self.look_at = 0.0  # the shards that resulted from it may be read now
+        elif is_done:
+            self._give_up(shard)
+            self.look_at = 0.0  # the shards that resulted from it may be read now
+        else:
+            shard.renewed = time.monotonic()
 
     def leave(self) -> None:
         """Release all shards to the other sources."""

@@ -147,7 +147,9 @@ class LoopSource(ABC):
             return False
 
     def _taken(self, most: int) -> list[Any]:
-        return [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        """The ready messages, as many as may be held: an earlier call may have asked the server for more."""
+        room = most - (len(self._held) - len(self._ready))
+        return [self._ready.popleft() for _ in range(min(room, len(self._ready)))]
 
     @abstractmethod
     def _message(self, found: Any) -> Message: ...

@@ -30,17 +30,7 @@ from paho.mqtt.packettypes import PacketTypes
 from hipq.errors import HipqError, Invalid
 from hipq.transports.address import Address
 from hipq.transports.base import Checkpoints, Message, Outgoing
-from hipq.transports.mqtt_connection import (
-    CLOSE_SECONDS,
-    FORBIDDEN,
-    ID_PROPERTY,
-    OPEN_SECONDS,
-    Arrived,
-    MqttConnection,
-    message_of,
-    new_properties,
-    server,
-)
+from hipq.transports.mqtt_connection import CLOSE_SECONDS, FORBIDDEN, ID_PROPERTY, Arrived, MqttConnection, message_of
 
 WEEK: Final = 604_800
 RENEW_SECONDS: Final = 1.0
@@ -60,7 +50,7 @@ def check(address: Address) -> None:
     address.allow({"expiry", "group", "share"})
     address.number("expiry", WEEK, 60, 4_294_967_294)
     address.number("share", 1, 1, 64)
-    server(address)
+    address.server(1883)
     levels = address.name.split("/")
     if "#" in address.name[:-1] or any(len(level) > 1 and ("+" in level or "#" in level) for level in levels):
         raise address.invalid("+ and # stand for whole levels of a topic, # for the last: a/+/c, a/#")
@@ -146,7 +136,7 @@ class MqttSender:
         texts = [*message.headers, *message.headers.values()]
         if any(FORBIDDEN.search(text) or len(text) > 16_000 for text in texts) or len(message.key) > 16_000:
             raise self._address.invalid("headers must be printable text of up to 16,000 characters")
-        properties: Any = new_properties(PacketTypes.PUBLISH)
+        properties = MqttConnection.properties(PacketTypes.PUBLISH)
         properties.UserProperty = [(ID_PROPERTY, uuid4().hex), *message.headers.items()]
         if message.key:
             properties.CorrelationData = message.key.encode()
@@ -315,7 +305,7 @@ class MqttSource:
         topic = "" if number >= self._share else shared if self._share > 1 else alone
         try:
             room = max(1, min(most // self._share, 65_535))
-            connection.open(OPEN_SECONDS, expiry=self._expiry, receive_maximum=room)
+            connection.open(expiry=self._expiry, receive_maximum=room)
             connection.subscribe(topic, [other for other in (shared, alone) if other != topic])
         except BaseException:
             connection.abort()

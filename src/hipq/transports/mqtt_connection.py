@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 from paho.mqtt import client as paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
@@ -34,14 +34,9 @@ FORBIDDEN: Final = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufdd0-\ufdef\ufe
 """Characters that must not be in text: servers disconnect a client that sends them, and paho one that receives
 U+FEFF."""
 
-new_properties: Any = Properties  # paho's class has no types
 _CALLBACKS: Final = (
     "on_connect", "on_disconnect", "on_subscribe", "on_unsubscribe", "on_publish", "died", "arrived",
 )  # fmt: skip
-
-
-def server(address: Address) -> tuple[str, int]:
-    return address.server(8883 if address.scheme == "mqtts" else 1883)
 
 
 class _Client(paho.Client):
@@ -72,9 +67,11 @@ class MqttConnection:
     """A connection with paho's thread. It is never reconnected, because the numbers that acknowledge messages would
     then mean other messages, and paho would send unconfirmed messages again."""
 
+    properties: ClassVar[Any] = Properties  # paho's class has no types
+
     def __init__(self, address: Address, name: str) -> None:
         self._address = address
-        self._host, self._port = server(address)
+        self._host, self._port = address.server(8883 if address.scheme == "mqtts" else 1883)
         self._opened: Future[Any] = Future()
         self._granted: Future[Sequence[Any]] = Future()
         self._replies: dict[int, Future[Any]] = {}
@@ -102,9 +99,9 @@ class MqttConnection:
         self.client.died = self._lost
         self.client.arrived = self.arrived
 
-    def open(self, seconds: float, *, expiry: int = 0, receive_maximum: int = 65_535) -> Any:
+    def open(self, seconds: float = OPEN_SECONDS, *, expiry: int = 0, receive_maximum: int = 65_535) -> Any:
         """Connect; returns the server's properties."""
-        wanted: Any = new_properties(PacketTypes.CONNECT)
+        wanted = self.properties(PacketTypes.CONNECT)
         wanted.SessionExpiryInterval = expiry
         wanted.ReceiveMaximum = receive_maximum
         until = time.monotonic() + seconds

@@ -65,21 +65,20 @@ class NatsSender(LoopSender):
         super().__init__(address)
         self._inbox = ""
         self._numbers = count()
-        self._receipts: dict[str, asyncio.Future[bytes]] = {}
+        self._receipts: dict[str, asyncio.Future[Msg]] = {}
 
     async def _send(self, message: Outgoing) -> None:
         headers = self._headers(message)
         connection = await self._connected()
         size = len(message.body) + sum(len(f"{name}: {value}\r\n".encode()) for name, value in headers.items()) + 12
-        if size > connection.client.max_payload:
-            raise self._address.invalid(
-                f"{size} bytes with headers are too many: the server's max_payload is {connection.client.max_payload}"
-            )
+        most = connection.client.max_payload
+        if size > most:
+            raise self._address.invalid(f"{size} bytes with headers are too many: the server's max_payload is {most}")
         number = f"{self._inbox}.{next(self._numbers)}"
         receipt = self._receipts[number] = asyncio.get_running_loop().create_future()
         try:
             await connection.client.publish(self._address.name, message.body, reply=number, headers=headers or None)
-            answer = await receipt
+            self._look(await receipt)
         except (BadHeaderError, UnicodeEncodeError):
             raise self._address.invalid("a header has characters that NATS cannot carry") from None
         except NatsError as error:
@@ -89,11 +88,13 @@ class NatsSender(LoopSender):
             raise
         finally:
             del self._receipts[number]
-        self._look(answer)
 
-    def _look(self, answer: bytes) -> None:
+    def _look(self, receipt: Msg) -> None:
+        if (receipt.headers or {}).get(api.Header.STATUS) == "503":
+            why = f"no JetStream stream takes subject {self._address.name}: create one, or start what listens to it"
+            raise self._address.unavailable(why)
         try:
-            found = json.loads(answer)
+            found = json.loads(receipt.data)
             error, stored = found.get("error"), "stream" in found
         except (ValueError, AttributeError):
             error, stored = None, False
@@ -111,13 +112,8 @@ class NatsSender(LoopSender):
 
     async def _receipt(self, message: Msg) -> None:
         waiting = self._receipts.get(message.subject)
-        if waiting is None or waiting.done():
-            return
-        if (message.headers or {}).get(api.Header.STATUS) == "503":
-            why = f"no JetStream stream takes subject {self._address.name}: create one, or start what listens to it"
-            waiting.set_exception(self._address.unavailable(why))
-        else:
-            waiting.set_result(message.data)
+        if waiting and not waiting.done():
+            waiting.set_result(message)
 
     def _failed(self, error: TransportUnavailable) -> None:
         for waiting in self._receipts.values():
@@ -130,9 +126,8 @@ class NatsSender(LoopSender):
             headers.setdefault(KEY_HEADER, quoted(message.key))
         for name, value in headers.items():
             if value != value.strip() or "\n" in value or "\r" in value:
-                raise self._address.invalid(
-                    f"the header {name!r:.40} starts or ends with a space, or has several lines"
-                )
+                why = "starts or ends with a space, or has several lines"
+                raise self._address.invalid(f"the header {name!r:.40} {why}")
         if "stream" in self._address.options:
             headers[api.Header.EXPECTED_STREAM.value] = self._address.options["stream"]
         return headers
@@ -153,14 +148,8 @@ class NatsSource(LoopSource):
         words = found.reply.split(".")  # $JS.ACK.stream.consumer.delivered.sequence..., since 2.2 maybe with a domain
         sequence = words[5] if len(words) == 9 else words[7]
         headers = {name.lower(): value for name, value in (found.headers or {}).items()}
-        return Message(
-            found.data,
-            f"{self._stream}-{sequence}",
-            key=key_in(headers),
-            headers=headers,
-            subject=found.subject,
-            handle=found.reply,
-        )
+        name, key, subject = f"{self._stream}-{sequence}", key_in(headers), found.subject
+        return Message(found.data, name, key=key, headers=headers, subject=subject, handle=found.reply)
 
     async def _open(self) -> None:
         await self._connection.open()
@@ -178,45 +167,35 @@ class NatsSource(LoopSource):
             try:
                 await js.stream_info(named)
             except NotFoundError:
-                raise self._address.unavailable(
-                    f"there is no stream {named}: create it, or leave the option stream out"
-                ) from None
+                why = f"there is no stream {named}: create it, or leave the option stream out"
+                raise self._address.unavailable(why) from None
             return named
-        answer = await self._connection.client.request(
-            "$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode(), timeout=SECONDS
-        )
+        question = json.dumps({"subject": subject}).encode()
+        answer = await self._connection.client.request("$JS.API.STREAM.NAMES", question, timeout=SECONDS)
         names: list[str] = json.loads(answer.data).get("streams") or []
         if len(names) > 1:
-            raise self._address.invalid(
-                f"{', '.join(names)} all have messages on {subject}: say which, ?stream={names[0]}"
-            )
+            every = ", ".join(names)
+            raise self._address.invalid(f"{every} all have messages on {subject}: say which, ?stream={names[0]}")
         if not names:
             names = [valid(subject)]
             await js.add_stream(api.StreamConfig(name=names[0], subjects=[subject], storage=api.StorageType.FILE))
         return names[0]
 
     async def _join(self) -> None:
-        js = self._connection.js
+        js, subject, explicit = self._connection.js, self._address.name, api.AckPolicy.EXPLICIT
         wanted = api.ConsumerConfig(
-            durable_name=self._durable,
-            filter_subject=self._address.name,
-            ack_policy=api.AckPolicy.EXPLICIT,
-            ack_wait=self._ack_wait,
+            durable_name=self._durable, filter_subject=subject, ack_policy=explicit, ack_wait=self._ack_wait,
             max_ack_pending=MAX_ACK_PENDING,
-        )
+        )  # fmt: skip
         try:
             there = (await js.consumer_info(self._stream, self._durable)).config
         except NotFoundError:
             await js.add_consumer(self._stream, wanted)
             return
-        if (
-            there.deliver_subject
-            or there.ack_policy != api.AckPolicy.EXPLICIT
-            or there.filter_subject != self._address.name
-        ):
+        if there.deliver_subject or there.ack_policy != explicit or there.filter_subject != subject:
             raise self._address.invalid(
                 f"the consumer {self._durable} of {self._stream} is another one: "
-                f"it must be a pull consumer with explicit acknowledgement of {self._address.name}"
+                f"it must be a pull consumer with explicit acknowledgement of {subject}"
             )
         if "ack_wait" in self._address.options and there.ack_wait != self._ack_wait:
             await js.add_consumer(self._stream, there.evolve(ack_wait=self._ack_wait))
@@ -226,8 +205,8 @@ class NatsSource(LoopSource):
     async def _receive(self, most: int, seconds: float) -> list[Msg]:
         until = time.monotonic() + seconds
         while not self._connection.lost:
-            if self._ready:
-                return self._taken(most)
+            if found := self._taken(most):
+                return found
             self._news.clear()
             await self._ask(most)
             if not await self._wait(until - time.monotonic()):

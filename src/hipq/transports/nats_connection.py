@@ -97,11 +97,10 @@ class NatsConnection:
     def unavailable(self, error: BaseException) -> TransportUnavailable:
         """The error in one sentence."""
         where = self._address.hosts or f"localhost:{PORT}"
-        said = str(self._problem or "").lower()
         match error:
             case TransportUnavailable():
                 return error
-            case _ if "permissions violation" in said:
+            case _ if "permissions violation" in (said := str(self._problem).lower()):
                 why = f"its user has no permission ({said.removeprefix('nats: ')})"
             case _ if self.lost:
                 return self.lost

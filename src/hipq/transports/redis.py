@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 from uuid import uuid4
 
@@ -183,24 +184,20 @@ class RedisSource:
     def close(self) -> None:
         """Release unacknowledged messages to other sources. Only then the consumer is deleted: it would take its
         messages along."""
-        try:
+        where, ask = (self._stream, self._group), self._connection.get
+        with suppress(HipqError):  # on an error other sources take them after `idle`
             if self._was_there:
                 self._connection.open()
-                while rows := self._connection.get("XPENDING", self._stream, self._group, "-", "+", 1000, self._name):
-                    ids = [row[0] for row in rows]
-                    how = ("IDLE", LONG_AGO, "JUSTID")
-                    self._connection.get("XCLAIM", self._stream, self._group, RELEASED, 0, *ids, *how)
-                self._connection.get("XGROUP", "DELCONSUMER", self._stream, self._group, self._name)
-        except HipqError:
-            pass  # on an error other sources take them after `idle`
+                while rows := ask("XPENDING", *where, "-", "+", 1000, self._name):
+                    ask("XCLAIM", *where, RELEASED, 0, *(row[0] for row in rows), "IDLE", LONG_AGO, "JUSTID")
+                ask("XGROUP", "DELCONSUMER", *where, self._name)
         self._connection.close()
 
     # -- how --------------------------------------------------------------------------------------------------------
     def _news(self, room: int, seconds: float) -> Sequence[Message]:
         block = ("BLOCK", int(seconds * 1000)) if seconds >= 0.001 else ()  # BLOCK 0 would wait for ever
-        reply = self._of_group(
-            "XREADGROUP", "GROUP", self._group, self._name, "COUNT", room, *block, "STREAMS", self._stream, ">"
-        )
+        how = ("GROUP", self._group, self._name, "COUNT", room, *block)
+        reply = self._of_group("XREADGROUP", *how, "STREAMS", self._stream, ">")
         return self._messages(reply[0][1]) if reply else []
 
     def _left_behind(self, room: int) -> Sequence[Message]:

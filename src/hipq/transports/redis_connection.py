@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from redis import exceptions
@@ -88,10 +89,8 @@ class RedisConnection:
         return reply
 
     def close(self) -> None:
-        try:
+        with suppress(Exception):  # the connection is gone either way
             self._connection.disconnect()
-        except Exception:
-            pass  # the connection is gone either way
 
     def _readable(self) -> bool:
         try:
@@ -100,34 +99,33 @@ class RedisConnection:
             return True
 
 
-_MEANING: Final[Sequence[tuple[type[Exception], str]]] = [
-    (exceptions.AuthenticationError, "the server refuses the user name or the password"),
-    (exceptions.BusyLoadingError, "the server is still loading its data"),
-    (exceptions.OutOfMemoryError, "the server has no memory left (see its setting maxmemory)"),
-    (exceptions.ReadOnlyError, "the server is a replica that takes no writes; name the primary in the URL"),
-]
-
-
 def failure(address: Address, error: Exception) -> HipqError:
     where = target_of(address)
     server = f"{where.host}:{where.port}"
     said = str(error).replace(address.password, "…") if address.password else str(error)
     if said.startswith("WRONGTYPE"):
         return address.invalid(f"{where.stream!r:.80} is there already, but is not a stream")
+    return address.unavailable(unreachable(error, server) or _meaning(error, said, server, address.user))
+
+
+def _meaning(error: Exception, said: str, server: str, user: str) -> str:
     if said.startswith(("MOVED", "ASK ")):
-        return address.unavailable(f"{server} belongs to a cluster; name the server of it that has this stream")
-    if isinstance(error, exceptions.NoPermissionError):
-        user = address.user or "default"
-        return address.unavailable(f"the server does not let the user {user!r} do this ({said})")
+        return f"{server} belongs to a cluster; name the server of it that has this stream"
     if "Authentication required" in said or said.startswith("NOAUTH"):
-        return address.unavailable(f"the server wants a password; write redis://user:password@{server}/…")
-    for kind, meaning in _MEANING:
-        if isinstance(error, kind):
-            return address.unavailable(meaning)
-    if why := unreachable(error, server):
-        return address.unavailable(why)
-    if isinstance(error, exceptions.TimeoutError):
-        return address.unavailable(f"{server} did not reply within {SOCKET_SECONDS:g} seconds")
-    if isinstance(error, exceptions.ConnectionError):
-        return address.unavailable(f"the connection to {server} broke ({said.rstrip('.')})")
-    return address.unavailable(f"the server says: {said}")
+        return f"the server wants a password; write redis://user:password@{server}/…"
+    match error:
+        case exceptions.NoPermissionError():
+            return f"the server does not let the user {user or 'default'!r} do this ({said})"
+        case exceptions.AuthenticationError():
+            return "the server refuses the user name or the password"
+        case exceptions.BusyLoadingError():
+            return "the server is still loading its data"
+        case exceptions.OutOfMemoryError():
+            return "the server has no memory left (see its setting maxmemory)"
+        case exceptions.ReadOnlyError():
+            return "the server is a replica that takes no writes; name the primary in the URL"
+        case exceptions.TimeoutError():
+            return f"{server} did not reply within {SOCKET_SECONDS:g} seconds"
+        case exceptions.ConnectionError():
+            return f"the connection to {server} broke ({said.rstrip('.')})"
+    return f"the server says: {said}"

@@ -24,7 +24,6 @@ from itertools import chain
 from typing import Any, Final
 from uuid import uuid4
 
-from hipq.errors import HipqError
 from hipq.transports import aws
 from hipq.transports.address import Address
 from hipq.transports.base import KEY_HEADER, Checkpoints, Message, Outgoing, key_in, quoted
@@ -77,8 +76,8 @@ class SqsSource(aws.AwsSource):
     for."""
 
     def __init__(self, address: Address, _group: str, _checkpoints: Checkpoints) -> None:
-        super().__init__(address)
-        self.threads = address.number("pollers", 4, 1, 64)
+        self._pollers = address.number("pollers", 4, 1, 64)
+        super().__init__(address, self._pollers)
         self._visibility = address.number("visibility", 60, 1, 43_200)
         self._queue = ""
         self._held: dict[str, str] = {}
@@ -90,11 +89,10 @@ class SqsSource(aws.AwsSource):
         if room < 1:
             time.sleep(seconds)
             return []
-        found = self._poll(min(BATCH, room), _whole(seconds))
+        found = self._poll(min(BATCH, room), seconds)
         while not found and (left := until - time.monotonic()) >= 1:
-            found = self._poll(min(BATCH, room), _whole(left))
-        found += self._more(room - len(found), len(found))
-        return found
+            found = self._poll(min(BATCH, room), left)
+        return found + self._more(room - len(found), len(found))
 
     def _more(self, room: int, latest: int) -> list[Message]:
         """Further messages, as long as they arrive in batches at least half full."""
@@ -102,7 +100,7 @@ class SqsSource(aws.AwsSource):
         asked, until = 1, time.monotonic() + GATHER_SECONDS
         while 2 * latest >= asked * BATCH and room > len(found) and time.monotonic() < until:
             left = room - len(found)
-            asked = min(self.threads, math.ceil(left / BATCH))
+            asked = min(self._pollers, math.ceil(left / BATCH))
             polls = self._each(lambda most: self._poll(most, 0), [min(BATCH, left - n * BATCH) for n in range(asked)])
             # A poll that failed is ignored: the messages already here must be returned.
             good = [poll.result() for poll in polls if poll.exception() is None]
@@ -110,18 +108,15 @@ class SqsSource(aws.AwsSource):
             found += chain.from_iterable(good)
         return found
 
-    def _poll(self, most: int, seconds: int) -> list[Message]:
+    def _poll(self, most: int, seconds: float) -> list[Message]:
+        whole = min(LONGEST_POLL, math.ceil(seconds))  # SQS waits for whole seconds
         fifo = {"ReceiveRequestAttemptId": uuid4().hex} if self._address.name.endswith(".fifo") else {}
         with aws.errors(self._address):
             answer = self._opened().receive_message(
-                QueueUrl=self._queue,
-                MaxNumberOfMessages=most,
-                WaitTimeSeconds=seconds,
-                VisibilityTimeout=self._visibility,
-                AttributeNames=["MessageGroupId"],
-                MessageAttributeNames=["All"],
+                QueueUrl=self._queue, MaxNumberOfMessages=most, WaitTimeSeconds=whole,
+                VisibilityTimeout=self._visibility, AttributeNames=["MessageGroupId"], MessageAttributeNames=["All"],
                 **fifo,
-            )
+            )  # fmt: skip
         found = [incoming(one, self._address.name) for one in answer.get("Messages", ())]
         self._held.update((message.id, message.handle) for message in found)
         return found
@@ -139,8 +134,7 @@ class SqsSource(aws.AwsSource):
         for pause in (0.05, 0.2, 0.0):
             with aws.errors(self._address):
                 refused = delete(self._opened(), self._queue, [one.handle for one in left])
-            left = [left[place] for place in refused.now]
-            if not left:
+            if not (left := [left[place] for place in refused.now]):
                 return
             time.sleep(pause)
 
@@ -172,23 +166,14 @@ class SqsSource(aws.AwsSource):
 
     def _opened(self) -> Any:
         if self._client is None:
-            made = aws.client(self._address, connect=5, read=LONGEST_POLL + READ_SLACK, attempts=2)
-            try:
-                with aws.errors(self._address):
-                    self._queue = _queue_url(made, self._address)
-            except HipqError:
-                made.close()
-                raise
-            self._client = made
+            self._client = aws.client(self._address, connect=5, read=LONGEST_POLL + READ_SLACK, attempts=2)
+        if not self._queue:
+            with aws.errors(self._address):
+                self._queue = _queue_url(self._client, self._address)
         return self._client
 
 
 sender, source = SqsSender, SqsSource
-
-
-def _whole(seconds: float) -> int:
-    """The time in whole seconds, as SQS waits."""
-    return min(LONGEST_POLL, math.ceil(seconds))
 
 
 # -- messages as SQS carries them --------------------------------------------------------------------------------------
