@@ -44,7 +44,7 @@ def test_each_is_kept_with_its_reason(folder: Path) -> None:
     found = read(folder)
     assert [one.batch for one in found] == [one.batch for one in REFUSED]
     assert [one.finding for one in found] == before
-    assert {one.file for one in found} == {f"quarantine/{quarantined(folder).name}"}
+    assert {one.finding.kept for one in found} == {f"quarantine/{quarantined(folder).name}"}
 
 
 def test_set_aside_again_it_is_there_and_said_once(folder: Path) -> None:

@@ -174,9 +174,9 @@ def _batches(folder: Folder, after: Position) -> Iterator[tuple[Position, Positi
 def _refused(folder: Folder, after: Position) -> Iterator[tuple[Position, Position, Batch]]:
     """By where their batches ended in the journal: their beginning is not known any more."""
     for one in kept_refused(folder):
-        parts = one.file.rpartition("/")[2].split(".")
+        parts = one.finding.kept.rpartition("/")[2].split(".")
         if one.batch is None or len(parts) != 3 or not (parts[0] + parts[1]).isdecimal():
-            note(f"{one.file} cannot be read, or has another name than it was given")
+            note(f"{one.finding.kept} cannot be read, or has another name than it was given")
             continue
         end = Position(int(parts[0]), int(parts[1]))
         if end > after:

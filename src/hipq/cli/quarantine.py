@@ -70,7 +70,7 @@ def repost(folder: str, files: tuple[str, ...], db: str | None) -> int:
     with opened(folder) as found:
         by_file: dict[str, list[RefusedFile]] = {}
         for one in kept_refused(found):
-            by_file.setdefault(one.file.removeprefix(f"{QUARANTINE}/"), []).append(one)
+            by_file.setdefault(one.finding.kept.removeprefix(f"{QUARANTINE}/"), []).append(one)
         for file in files:
             if file not in by_file:
                 raise NotFound(f"there are no refused jobs in {file!r:.80}: see `hipq journal quarantine`")
@@ -126,9 +126,8 @@ def _names(folder: Folder) -> list[str]:
 
 
 def _described(folder: Folder, name: str) -> dict[str, Any]:
-    refused = (
-        [one for one in kept_refused(folder) if one.file == f"{QUARANTINE}/{name}"] if name.endswith(REFUSED) else []
-    )
+    every = kept_refused(folder) if name.endswith(REFUSED) else []
+    refused = [one for one in every if one.finding.kept == f"{QUARANTINE}/{name}"]
     jobs = sum(len(one.batch.payloads) for one in refused if one.batch)
     why = refused[0].finding.why if refused else "damaged"
     if len(refused) > 1:

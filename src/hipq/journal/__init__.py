@@ -7,7 +7,7 @@ directory        files that survive a power cut
 folder           the journal's own directory: lock, identity, segments
 quarantine       damaged bytes, and jobs that the store would not take
 recover          what is in a folder, and what opening it does about that
-append, tail     one thread writes; while it syncs, the next batches collect
+append           one thread writes; while it syncs, the next batches collect
 front, reserve   reading from the front, in reservations
 journal          all of it together: what the daemon uses
 """

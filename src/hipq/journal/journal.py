@@ -10,7 +10,7 @@ from typing import Final
 
 from hipq.errors import Invalid, JournalBehind, JournalBroken, JournalRefused
 from hipq.job.names import whole
-from hipq.journal.append import Appender, Done
+from hipq.journal.append import Appender, Done, Tail
 from hipq.journal.batch import Batch, check
 from hipq.journal.directory import refusal
 from hipq.journal.folder import Folder
@@ -19,7 +19,6 @@ from hipq.journal.quarantine import JournalFinding, RefusedJob, keep_refused
 from hipq.journal.recover import recover
 from hipq.journal.reserve import JournalReader, Reserved
 from hipq.journal.segment import Position
-from hipq.journal.tail import Tail
 
 SEGMENT_BYTES: Final = 64 << 20
 MOST_BYTES: Final = 1 << 30

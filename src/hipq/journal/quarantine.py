@@ -109,9 +109,8 @@ class RefusedJob(NamedTuple):
 
 
 class RefusedFile(NamedTuple):
-    file: str
-    """The file, relative to the journal's folder."""
     finding: JournalFinding
+    """Why the jobs were refused, and the file that they are `kept` in."""
     batch: Batch | None
     """The refused jobs; None if the file was damaged since."""
 
@@ -160,7 +159,7 @@ def _read(data: bytes, name: str) -> Iterator[RefusedFile]:
             except ValueError:
                 pass
             at += len(END)
-        yield RefusedFile(f"{QUARANTINE}/{name}", finding, batch)
+        yield RefusedFile(finding, batch)
         if header is None:
             return  # where the next one begins is not known
 
