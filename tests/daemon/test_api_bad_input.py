@@ -220,6 +220,6 @@ def test_bodies_and_times_have_the_limits_that_were_asked_for() -> None:
 
 
 def test_a_larger_body_than_usual_fits_if_that_was_asked_for() -> None:
-    limits = Limits.of(200 << 20, 1, 1)
+    limits = Limits(body=200 << 20, body_seconds=1, head_seconds=1)
     assert limits.held // limits.share >= 400 << 20, "or one could never be held"
-    assert Limits.of(32 << 20, 30, 15) == Limits()
+    assert Limits(body=32 << 20, body_seconds=30, head_seconds=15) == Limits()

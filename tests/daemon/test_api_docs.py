@@ -12,7 +12,7 @@ import pytest
 
 from hipq.cli.main import cli
 from hipq.cli.tenant import tenant
-from hipq.daemon.http.routes import ROUTES
+from hipq.daemon.http.api import ROUTES
 from hipq.daemon.http.routes_table import Route
 from tests.daemon.api_serving import site
 from tests.docs.test_readme import ROOT, blocks

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hipq.daemon.http.routes import ROUTES
+from hipq.daemon.http.api import ROUTES
 from hipq.daemon.http.routes_table import Route
 from hipq.job.model import QUEUE_BITS
 from tests.daemon.api_serving import Daemon, Got, Tenant, eventually, site

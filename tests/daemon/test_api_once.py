@@ -112,7 +112,7 @@ class Rig:
         self.queue = store.queue("daemon", "jobs", "daemon_jobs").number
         self.store: Any = Deaf(store)
         self.told: list[int] = []
-        self.once = Once(self.store, self.queue, self)
+        self.once = Once(self.store, self.queue, self.added)
 
     def added(self, news: Any, stored: Sequence[Stored]) -> None:
         assert len(news) == len(stored)

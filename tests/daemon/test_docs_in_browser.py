@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hipq.daemon.http.routes import ROUTES
+from hipq.daemon.http.api import ROUTES
 from tests.daemon.api_serving import Tenant, site
 from tests.daemon.browser import Browser
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.http.routes import ADD, ROUTES
+from hipq.daemon.http.api import ADD, ROUTES
 from hipq.daemon.http.routes_table import PATH, Route
 from tests.daemon.api_serving import Tenant, site
 

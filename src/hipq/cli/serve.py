@@ -114,7 +114,10 @@ def serve(
     from hipq.daemon.http.connections import raise_descriptors
     from hipq.daemon.http.request import Limits
 
-    limits = Limits.of(body_size << 20, body_timeout, head_timeout, raise_descriptors(connections))
+    limits = Limits(
+        body=body_size << 20, body_seconds=body_timeout, head_seconds=head_timeout,
+        connections=raise_descriptors(connections),
+    )  # fmt: skip
     if limits.connections < connections:
         note(f"this process may have so few descriptors that {limits.connections} connections are allowed, not "
              f"{connections}: raise `ulimit -n`")  # fmt: skip

@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hipq.daemon.http.bodies import payloads, too_many
-from hipq.daemon.http.idempotency import Asked, Once, check_payloads
+from hipq.daemon.http.idempotency import Asked, Once
 from hipq.daemon.http.reply import Reply, added, refusal
 from hipq.daemon.http.request import LARGE, kind_of
 from hipq.daemon.job_factory import PLAIN, Options
@@ -138,7 +138,6 @@ class Adding:
         found = await self._api.turns.call(tenant, lambda: self._once.known(asked))
         if found is not None:
             return found
-        check_payloads(wanted)
         return await self._store(tenant, wanted, lambda: self._once.add(asked, tenant, wanted))
 
     async def _store(self, tenant: str, wanted: Sequence[Wanted], add: Callable[[], list[int]]) -> list[int]:

@@ -20,14 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.routing import Route as Found
 from starlette.routing import Router
 
-from hipq.daemon.http import docs_page, openapi
+from hipq.daemon.http import docs_page, openapi, routes_about, routes_handlers, routes_jobs
 from hipq.daemon.http.add import Adding
 from hipq.daemon.http.idempotency import Once
 from hipq.daemon.http.metrics import Counts, Seldom
 from hipq.daemon.http.not_stored_yet import found
 from hipq.daemon.http.reply import NOTHING, ClientGone, HttpError, Reply, Send, refusal, sentence
 from hipq.daemon.http.request import Limits, Receive, Scope, Shared, check_head, one_each
-from hipq.daemon.http.routes import ADD, ROUTES
 from hipq.daemon.http.routes_table import Call, Route, check_params
 from hipq.daemon.http.stream import Stream
 from hipq.daemon.tenancy.authenticator import Authenticator
@@ -39,6 +38,10 @@ if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon
     from hipq.daemon.tenancy.tenants import Caller
 
+ROUTES: Final[tuple[Route, ...]] = (*routes_jobs.ROUTES, *routes_handlers.ROUTES, *routes_about.ROUTES)
+"""All routes there are: one table, from which they are served and described."""
+ADD: Final = routes_jobs.ROUTES[0]
+"""The route that most requests are for."""
 NO_BROWSER: Final = "without tokens nothing is taken from pages in a browser: they may be anybody's"
 WRONG_HOST: Final = (
     "without tokens this is for programs that call it by a loopback address: the Host of this request is another"
@@ -69,7 +72,7 @@ class Api:
         self.usage = Seldom()
         self.gate = Gate(service.tenants, service.backlog, service.ended)
         (queue,) = service.app.queues
-        self.adding = Adding(self, self._door, Once(service.store, queue.number, service.app), ADD)
+        self.adding = Adding(self, self._door, Once(service.store, queue.number, service.app.added), ADD)
         paths = dict.fromkeys(route.pattern for route in ROUTES)
         self._router = Router(
             [Found(pattern, _Path(self, pattern)) for pattern in paths], redirect_slashes=False, lifespan=self._lifespan

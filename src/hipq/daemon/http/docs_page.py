@@ -13,9 +13,10 @@ from importlib.resources import files
 from typing import Final
 
 from hipq import __version__
+from hipq.daemon.http.job_json import Schema
 from hipq.daemon.http.openapi import TAGS
 from hipq.daemon.http.reply import Reply
-from hipq.daemon.http.routes_table import Route, Schema
+from hipq.daemon.http.routes_table import Route
 
 _ABOUT: Final = (
     '<p>Every route of this daemon, to read and to try. For programs: <a href="/openapi.json">openapi.json</a>. '

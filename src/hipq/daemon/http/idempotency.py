@@ -7,9 +7,9 @@ was given in the last 24 hours, so there is never more of it than of a day.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -43,12 +43,6 @@ class Given(msgspec.Struct, array_like=True, frozen=True):
     """Ids that follow each other: the first, and how many."""
 
 
-class Announces(Protocol):
-    """Whoever tells others of jobs that were added."""
-
-    def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None: ...
-
-
 _notes = msgspec.json.Decoder(tuple[Given, ...])
 
 
@@ -64,11 +58,11 @@ class Asked:
 class Once:
     """Its verbs may wait for the store."""
 
-    def __init__(self, store: Store, queue: int, announces: Announces) -> None:
+    def __init__(self, store: Store, queue: int, announce: Callable[[Sequence[New], Sequence[Stored]], None]) -> None:
         self._store = store
         self._queue = queue
         self._ids = Ids(store, queue)
-        self._announces = announces
+        self._announce = announce
 
     def known(self, asked: Asked) -> list[int] | None:
         """The ids this key was given; None if it is new."""
@@ -85,18 +79,23 @@ class Once:
             ids = [job_id for job_id, _ in jobs]
             mine = Given(asked.key, asked.body, now, runs(ids))
             try:
-                stored = self._store.ingest(jobs, asked.note, before, _written((*_left(before, now), mine)))
+                stored = self._store.ingest(
+                    jobs, asked.note, before, msgspec.json.encode((*_left(before, now), mine)).decode()
+                )
             except DuplicateKey:  # of a job's own key: unless this very request was first
                 found = self.known(asked)
                 if found is None:
                     raise
                 return found
             if stored:
-                self._announces.added([new for _, new in jobs], [Stored(job_id) for job_id in ids])
+                self._announce([new for _, new in jobs], [Stored(job_id) for job_id in ids])
                 return ids
         raise StoreBusy("too many requests with an Idempotency-Key at once; try again")
 
     def _made(self, tenant: str, wanted: Sequence[Wanted], now: int) -> list[tuple[int, New]]:
+        for one in wanted:
+            for payload in one.payloads:
+                payloads.check(payload)
         news = [
             job_factory.job(self._queue, tenant, one.type, payload, one.options, now)
             for one in wanted
@@ -123,12 +122,6 @@ def checked(key: bytes) -> bytes:
     return key
 
 
-def check_payloads(wanted: Sequence[Wanted]) -> None:
-    for one in wanted:
-        for payload in one.payloads:
-            payloads.check(payload)
-
-
 def runs(ids: Sequence[int]) -> tuple[tuple[int, int], ...]:
     """Ids in short: a hundred thousand that follow each other are two numbers."""
     found: list[tuple[int, int]] = []
@@ -148,7 +141,3 @@ def _left(text: str, now: int) -> tuple[Given, ...]:
     """Those that still count."""
     there = _notes.decode(text) if text else ()
     return tuple(one for one in there if one.at > now - KEPT)
-
-
-def _written(several: tuple[Given, ...]) -> str:
-    return msgspec.json.encode(several).decode()

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from hipq.job.fault import Fault
@@ -15,92 +16,63 @@ from hipq.job.when import to_datetime
 if TYPE_CHECKING:
     from hipq.daemon.jobs import Jobs
 
-JOB: Final[dict[str, Any]] = {
-    "type": "object",
-    "required": ["id", "type", "key", "state", "phase"],
-    "properties": {
-        "id": {"type": "string"},
-        "type": {"type": "string"},
-        "key": {"type": "string"},
-        "state": {"type": "string"},
-        "phase": {"type": "string"},
-        "code": {"type": ["string", "null"]},
-        "exitcode": {"type": "integer"},
-        "attempt": {"type": "integer"},
-        "failures": {"type": "integer"},
-        "priority": {"type": "integer"},
-        "timeout": {"type": "number"},
-        "at": {"type": "string", "format": "date-time"},
-        "created": {"type": "string", "format": "date-time"},
-        "updated": {"type": "string", "format": "date-time"},
-        "error": {"type": "string"},
-        "tenant": {"type": "string"},
-        "lane": {"type": "string"},
-        "time_windows": {"type": "array", "items": {"type": "object"}},
-    },
-}
-
+Schema = Mapping[str, Any]
 
 TEXT: Final = {"type": "string"}
+NUMBER: Final = {"type": "integer"}
 MOMENT: Final = {"type": "string", "format": "date-time"}
 MAYBE_TEXT: Final = {"type": ["string", "null"]}
 MAYBE_MOMENT: Final = {"type": ["string", "null"], "format": "date-time"}
 
 
-def typed(properties: Mapping[str, Any], *more: str) -> dict[str, Any]:
+def typed(properties: Schema, *more: str) -> dict[str, Any]:
     """An object that has all of these properties, and perhaps those `more` of them."""
     return {"type": "object", "required": [name for name in properties if name not in more], "properties": properties}
 
 
-WHOLE: Final = {
-    "type": "object",
-    "required": [*JOB["required"], "then", "history"],
-    "properties": {
-        **JOB["properties"],
-        "payload": TEXT,
-        "payload_base64": TEXT,
-        "result": MAYBE_TEXT,
-        "result_base64": TEXT,
-        "deadline": MAYBE_MOMENT,
-        "then": MAYBE_TEXT,
-        "history": {"type": "array", "items": {
-            "type": "object", "required": ["at", "event"], "properties": {"at": MOMENT, "event": TEXT},
-        }},
-    },
-}  # fmt: skip
+def array(items: Schema) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+_BRIEF: Final[Mapping[str, tuple[Schema, Callable[[Brief], Any]]]] = {
+    "id": (TEXT, lambda row: str(row.id)),
+    "type": (TEXT, attrgetter("job_type")),
+    "key": (TEXT, attrgetter("job_key")),
+    "state": (TEXT, attrgetter("state")),
+    "phase": (TEXT, attrgetter("phase")),
+    "code": (MAYBE_TEXT, lambda row: None if row.code == NONE else row.code),
+    "exitcode": (NUMBER, attrgetter("exitcode")),
+    "attempt": (NUMBER, attrgetter("attempt")),
+    "failures": (NUMBER, attrgetter("failures")),
+    "priority": (NUMBER, attrgetter("priority")),
+    "timeout": ({"type": "number"}, attrgetter("timeout")),
+    "at": (MOMENT, lambda row: to_datetime(row.scheduled_run_time)),
+    "created": (MOMENT, lambda row: to_datetime(row.create_time)),
+    "updated": (MOMENT, lambda row: to_datetime(row.update_time)),
+    "error": (TEXT, lambda row: NONE if row.error == NONE else str(Fault.load(row.error))),
+    "tenant": (TEXT, attrgetter("tenant")),
+    "lane": (TEXT, attrgetter("lane")),
+    "time_windows": (array({"type": "object"}), lambda row: Job[Any](row).time_windows),
+}
+"""What a list says of a job: the schema of each property, and where it is in a row."""
+JOB: Final = typed({name: schema for name, (schema, _) in _BRIEF.items()})
+WHOLE: Final = typed(
+    {**JOB["properties"], "payload": TEXT, "payload_base64": TEXT, "result": MAYBE_TEXT, "result_base64": TEXT,
+     "deadline": MAYBE_MOMENT, "then": MAYBE_TEXT, "history": array(typed({"at": MOMENT, "event": TEXT}))},
+    "payload", "payload_base64", "result", "result_base64",
+)  # fmt: skip
 SEED: Final = typed(
     {"id": TEXT, "type": TEXT, "dt": MOMENT, "lock": TEXT, "data": MAYBE_TEXT, "data_base64": TEXT,
      "create_dt": MOMENT, "done_dt": MAYBE_MOMENT},
     "data_base64",
 )  # fmt: skip
 AS_IT_IS: Final = typed({"state": TEXT, "phase": TEXT})
-"""Of a job that has not ended, or is not stored yet."""
-WHY: Final = typed({"reason": TEXT, "sentence": TEXT, "details": {"type": "object"}})
-ANSWERED: Final = typed({"answer": TEXT})
+"""What is said of a job that has not ended, or is not stored yet."""
 
 
 def brief(row: Brief) -> dict[str, Any]:
-    """What fits in a list: not what it carries, nor what became of that."""
-    return {
-        "id": str(row.id),
-        "type": row.job_type,
-        "key": row.job_key,
-        "state": row.state,
-        "phase": row.phase,
-        "code": None if row.code == NONE else row.code,
-        "exitcode": row.exitcode,
-        "attempt": row.attempt,
-        "failures": row.failures,
-        "priority": row.priority,
-        "timeout": row.timeout,
-        "at": to_datetime(row.scheduled_run_time),
-        "created": to_datetime(row.create_time),
-        "updated": to_datetime(row.update_time),
-        "error": NONE if row.error == NONE else str(Fault.load(row.error)),
-        "tenant": row.tenant,
-        "lane": row.lane,
-        "time_windows": Job[Any](row).time_windows,
-    }
+    """A job as a list has it: without its payload and its result."""
+    return {name: get(row) for name, (_, get) in _BRIEF.items()}
 
 
 def whole(row: Row, jobs: Jobs) -> dict[str, Any]:

@@ -77,6 +77,22 @@ NOTHING: Final = "there is nothing here"
 """For whatever does not exist, and for whatever is another tenant's: nobody can tell them apart."""
 
 
+_REFUSALS: Final[tuple[tuple[type[Exception], int, str, int], ...]] = (
+    (TooMuchAtOnce, 413, "", 0),
+    (errors.Invalid, 400, "", 0),
+    (errors.NotFound, 404, "there is no job with this id", 0),
+    (errors.Conflict, 409, "", 0),
+    (errors.StoreRefused, 400, "the database will not store this", 0),
+    (errors.JournalBehind, 429, "", 1),
+    (errors.JournalFull, 507, "", 5),
+    (errors.JournalBroken, 503, "", 30),
+    (errors.HipqError, 503, "the database cannot be reached right now; try again", 1),
+    (Exception, 500, "something went wrong here, and is in the log; try again", 0),
+)
+"""For each error, the first that fits: its status, the sentence, if it is not the error's own, and the seconds after
+which another try is worth it."""
+
+
 def refusal(error: Exception) -> Reply:
     """Never more than a sentence: what went wrong here is in the log."""
     match error:
@@ -84,25 +100,7 @@ def refusal(error: Exception) -> Reply:
             return sentence(error.status, str(error), error.headers)
         case errors.OverQuota():
             return sentence(429, str(error), later(error.retry_after))
-        case TooMuchAtOnce():
-            return sentence(413, str(error))
         case errors.DuplicateKey():
             return sentence(409, f"a live job of this type has this key already: {error.id}", id=str(error.id))
-        case errors.Invalid():
-            return sentence(400, str(error))
-        case errors.NotFound():
-            return sentence(404, "there is no job with this id")
-        case errors.Conflict():
-            return sentence(409, str(error))
-        case errors.StoreRefused():
-            return sentence(400, "the database will not store this")
-        case errors.JournalBehind():
-            return sentence(429, str(error), later(1))
-        case errors.JournalFull():
-            return sentence(507, str(error), later(5))
-        case errors.JournalBroken():
-            return sentence(503, str(error), later(30))
-        case errors.HipqError():
-            return sentence(503, "the database cannot be reached right now; try again", later(1))
-        case _:
-            return sentence(500, "something went wrong here, and is in the log; try again")
+    _, status, text, seconds = next(one for one in _REFUSALS if isinstance(error, one[0]))
+    return sentence(status, text or str(error), later(seconds) if seconds else ())

@@ -24,32 +24,24 @@ class Limits(msgspec.Struct, frozen=True):
     """What a daemon takes."""
 
     body: int = 32 << 20
-    """Bytes of one body;"""
-    held: int = 256 << 20
-    """of all that are in memory at once;"""
+    """Bytes that one body may have."""
     body_seconds: float = 30.0
-    """how long a body may take to come;"""
+    """Seconds that a body may take to come."""
     head_seconds: float = 15.0
-    """and the head before it;"""
+    """Seconds that a head may take to come."""
     jobs: int = 100_000
-    """jobs in one request;"""
-    wait: float = 60.0
-    """seconds one may wait for a result;"""
+    """Jobs that one request may have."""
     readers: int = 1000
-    """and how many may read events, or wait for results, at once."""
+    """Callers who may read events, or wait for results, at once."""
     connections: int = 4096
-    """Connections at once; one address has at most a quarter of them."""
+    """Connections that may be open at once; one address has at most a quarter of them."""
     share: int = 4
     """One tenant has at most this part, a quarter, of what is for all."""
 
-    @classmethod
-    def of(cls, body: int, body_seconds: float, head_seconds: float, connections: int = 4096) -> Limits:
-        """With as much memory as one tenant needs for two such bodies."""
-        usual = cls()
-        held = max(usual.held, 2 * body * usual.share)
-        return cls(
-            body=body, held=held, body_seconds=body_seconds, head_seconds=head_seconds, connections=connections
-        )  # fmt: skip
+    @property
+    def held(self) -> int:
+        """Bytes of all bodies that may be in memory at once: one tenant can have two of the largest."""
+        return max(256 << 20, 2 * self.body * self.share)
 
 
 class Shared:

@@ -6,7 +6,7 @@ from typing import Final
 
 from hipq.daemon.census import COUNTS
 from hipq.daemon.http import metrics
-from hipq.daemon.http.job_json import MAYBE_TEXT, TEXT, typed
+from hipq.daemon.http.job_json import MAYBE_TEXT, TEXT, array, typed
 from hipq.daemon.http.reply import Reply, reply
 from hipq.daemon.http.routes_table import Call, Gives, Route, one_of, text
 from hipq.daemon.http.stream import Stream
@@ -66,10 +66,10 @@ async def show_docs(call: Call) -> Reply:
 
 _TRUE: Final = {"type": "boolean"}
 _STATUS: Final = typed({"status": {"enum": list(HEALTH)}})
-_READY: Final = typed({**dict.fromkeys(PARTS, _TRUE), "reasons": {"type": "array", "items": TEXT}})
+_READY: Final = typed({**dict.fromkeys(PARTS, _TRUE), "reasons": array(TEXT)})
 _COUNT: Final = {"type": "integer", "minimum": 0}
 _LANE: Final = typed({"type": TEXT, **dict.fromkeys(COUNTS, _COUNT)})
-_QUEUES: Final = typed({"queues": {"type": "array", "items": _LANE}, "more": _TRUE})
+_QUEUES: Final = typed({"queues": array(_LANE), "more": _TRUE})
 _WHO: Final = typed({"tenant": MAYBE_TEXT, "admin": _TRUE})
 _OPENAPI: Final = typed({"openapi": TEXT, "info": {"type": "object"}, "paths": {"type": "object"}})
 

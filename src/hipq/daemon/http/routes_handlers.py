@@ -1,4 +1,4 @@
-"""Handlers: the seed's routes as they stand, and the same under /v1."""
+"""The routes of handlers: short ones, and the same under /v1."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from hipq.daemon.handlers.handlers import PARTS
-from hipq.daemon.http.job_json import MOMENT, TEXT, typed
+from hipq.daemon.http.job_json import MOMENT, TEXT, array, typed
 from hipq.daemon.http.reply import HttpError, Reply, reply
 from hipq.daemon.http.routes_table import Accepts, Call, Gives, Query, Route, flag
 from hipq.daemon.http.strict_json import strict
@@ -30,11 +30,11 @@ class NewHandler(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True)
     eid: Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9_.\\-]{0,200}$"})] = ""
     """Handlers of one tenant with the same engine id share a process."""
     before: str = ""
-    """Runs once in each process;"""
-    beforeEach: str = ""  # noqa: N815 - the seed's name
-    """before each batch;"""
-    afterEach: str = ""  # noqa: N815 - the seed's name
-    """and after it."""
+    """Runs once in each process."""
+    beforeEach: str = ""  # noqa: N815 - as JSON spells it
+    """Runs before each batch."""
+    afterEach: str = ""  # noqa: N815 - as JSON spells it
+    """Runs after each batch."""
     waits: bool = False
     """Its status 202 says that a request is out, and the job waits for the answer. Else 202 is ok, like any 2xx."""
 
@@ -45,7 +45,7 @@ def shown(handler: Handler) -> dict[str, Any]:
 
 
 async def set_handler(call: Call) -> Reply:
-    """The body is the seed's JSON object; or, with the language in the query, the source itself."""
+    """The body is a JSON object; or, with the language in the query, the source itself."""
     lang = call.query.get("method", "")
     body = await call.body.read()
     if not body:
@@ -161,8 +161,7 @@ _GET: Final = "Get the handler of a job type: the version that runs."
 
 
 def _several(name: str) -> tuple[Gives, ...]:
-    properties = {name: {"type": "array", "items": HANDLER}}
-    return (Gives(200, "The handlers.", {"type": "object", "required": [name], "properties": properties}),)
+    return (Gives(200, "The handlers.", typed({name: array(HANDLER)})),)
 
 
 ROUTES: Final = (

@@ -1,4 +1,4 @@
-"""Jobs: the seed's `add`, and what /v1 does with them."""
+"""The routes of jobs, their results and their answers."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from hipq.daemon.http.job_json import ANSWERED, AS_IT_IS, JOB, SEED, WHOLE, WHY, brief, whole
+from hipq.daemon.http.job_json import AS_IT_IS, JOB, MAYBE_TEXT, SEED, TEXT, WHOLE, array, brief, typed, whole
 from hipq.daemon.http.new_job import read_jobs, read_windows
 from hipq.daemon.http.reply import ClientGone, Reply, added, reply, sentence
 from hipq.daemon.http.request import first_of, gone
@@ -33,11 +33,7 @@ from hipq.job.model import Row
 from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.job.states import FINAL, PHASES
 
-IDS: Final = {
-    "type": "object",
-    "required": ["ids"],
-    "properties": {"ids": {"type": "array", "items": {"type": "string"}}},
-}
+IDS: Final = typed({"ids": array(TEXT)})
 IDEMPOTENCY: Final = text(
     "Idempotency-Key", "The same key with the same body gives the same ids for 24 hours, at every daemon.", 200
 )
@@ -152,11 +148,14 @@ async def retry(call: Call) -> Reply:
     return reply(brief(await call.blocking(call.api.jobs.retry, call.tenant, call.id)))
 
 
-_ANSWER_STATUS: Final = {"matched": 200, "duplicate": 200, "buffered": 202, "conflict": 409, "late": 410}
-_ANSWER_WHY: Final = {
-    "conflict": "another answer has come for this job already",
-    "late": "the job this answers has ended already",
+_ANSWERS: Final = {
+    "matched": (200, ""),
+    "duplicate": (200, ""),
+    "buffered": (202, ""),
+    "conflict": (409, "another answer has come for this job already"),
+    "late": (410, "the job this answers has ended already"),
 }
+"""For each outcome of an answer its status, and why it is not taken."""
 
 
 async def answer(call: Call) -> Reply:
@@ -169,26 +168,24 @@ async def answer(call: Call) -> Reply:
             call.api.jobs.answer, call.tenant, call.type, key, body, answer_id=call.header(b"idempotency-key"),
             **call.query,
         )  # fmt: skip
-    status = _ANSWER_STATUS[str(outcome)]
-    if status >= 400:
-        return sentence(status, _ANSWER_WHY[str(outcome)], answer=str(outcome))
-    return reply({"answer": str(outcome)}, status)
+    status, problem = _ANSWERS[outcome]
+    return sentence(status, problem, answer=outcome) if problem else reply({"answer": outcome}, status)
 
 
 # -- the table -------------------------------------------------------------------------------------------------------
-_PAGE: Final = {"type": "array", "items": JOB}
-_NEXT: Final = {"type": ["string", "null"]}
 AFTER: Final = number("after", "Ids above this one only: `next` of the page before.", 0, ID_LIMIT)
 LIMIT: Final = number("limit", "How many; 100 if it is not given.", 1, 1000)
 OCTETS: Final = {"type": "string", "format": "binary"}
 NEW_JOB: Final = {"$ref": "#/components/schemas/NewJob"}
 
 
+_WHY: Final = typed({"reason": TEXT, "sentence": TEXT, "details": {"type": "object"}})
+_ANSWERED: Final = typed({"answer": TEXT})
 _ACCEPTED: Final = Gives(202, "The job is accepted, and not stored yet.", AS_IT_IS)
 
 
 def _page(name: str) -> dict[str, Any]:
-    return {"type": "object", "required": [name, "next"], "properties": {name: _PAGE, "next": _NEXT}}
+    return typed({name: array(JOB), "next": MAYBE_TEXT})
 
 
 ROUTES: Final = (
@@ -240,7 +237,7 @@ ROUTES: Final = (
     ),
     Route(
         "GET", "/v1/{client}/jobs/{id}/why", why, "Say why a job does not run.",
-        (Gives(200, "What keeps it.", WHY), _ACCEPTED),
+        (Gives(200, "What keeps it.", _WHY), _ACCEPTED),
     ),
     Route(
         "GET", "/v1/{client}/jobs/{id}/result", result,
@@ -251,8 +248,8 @@ ROUTES: Final = (
     ),
     Route(
         "POST", "/v1/{client}/answers/{type}/{key}", answer, "Bring the answer to the job that has this key.",
-        (Gives(200, "It found its job, or had come already.", ANSWERED),
-         Gives(202, "It is kept until its job waits for it.", ANSWERED)),
+        (Gives(200, "It found its job, or had come already.", _ANSWERED),
+         Gives(202, "It is kept until its job waits for it.", _ANSWERED)),
         Accepts({"application/json": {}, "text/plain": {"type": "string"}}, required=False),
         (flag("error", "true: the other side has failed."),
          number("attempt", "The attempt it answers; 0: whichever it is.", 0, 1_000_000)),

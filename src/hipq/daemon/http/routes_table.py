@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from hipq.daemon.http.job_json import Schema
 from hipq.daemon.http.reply import HttpError
 from hipq.daemon.http.request import LARGE, Body, Receive, kind_of, queried
 from hipq.daemon.tenancy.tenants import jobtype_name
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from hipq.daemon.tenancy.tenants import Caller
 
 Who = Literal["anybody", "caller", "tenant", "admin"]
-Schema = Mapping[str, Any]
 
 ID_LIMIT: Final = (1 << 63) - 1
 _ID: Final = re.compile("[1-9][0-9]{0,18}")
