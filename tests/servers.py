@@ -250,7 +250,7 @@ class OwnPostgres:
         found = []
         for stat in Path("/proc").glob("[0-9]*/stat"):
             with suppress(OSError):
-                if int(stat.read_text().rpartition(")")[2].split()[1]) == self._process.pid:
+                if int(stat.read_text(errors="replace").rpartition(")")[2].split()[1]) == self._process.pid:
                     found.append(int(stat.parent.name))
         return found
 
