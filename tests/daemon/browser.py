@@ -40,7 +40,9 @@ def chromium() -> str:
 
 
 def _installed() -> str:
-    return next(filter(None, map(shutil.which, PROGRAMS)), "")
+    """The first of these programs that runs: Ubuntu has scripts with their names that only say what to install."""
+    found = filter(None, map(shutil.which, PROGRAMS))
+    return next((one for one in found if not subprocess.run([one, "--version"], capture_output=True).returncode), "")
 
 
 def _from_debian() -> str:

@@ -12,7 +12,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import AsyncGenerator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from hipq.events import JOB_EVENTS, Event, Events
 from hipq.job.states import NONE
@@ -41,7 +41,7 @@ class Feed:
 
     async def subscribe(self, tenant: str, last: str = "") -> AsyncGenerator[dict[str, Any]]:
         """What happens from now on; with the id of the last event that was read, what has happened since then."""
-        reader = _Reader(asyncio.get_running_loop())
+        reader = _Reader(asyncio.get_running_loop(), asyncio.Queue())
         with self._lock:
             missed = self._since(tenant, last) if last else []
             self._readers.setdefault(tenant, []).append(reader)
@@ -113,20 +113,17 @@ class _Kept:
             self.since = self.events.popleft()[0]
 
 
-class _Reader:
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self.queue: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
-        self._gone = False
+class _Reader(NamedTuple):
+    loop: asyncio.AbstractEventLoop
+    queue: asyncio.Queue[dict[str, Any] | None]
+    """What is to be read; None behind it: more than there is room for."""
 
     def tell(self, told: dict[str, Any]) -> None:
         try:
-            self._loop.call_soon_threadsafe(self._put, told)
+            self.loop.call_soon_threadsafe(self._put, told)
         except RuntimeError:
             pass  # the loop is closed
 
     def _put(self, told: dict[str, Any]) -> None:
-        if self._gone:
-            return
-        self._gone = self.queue.qsize() >= PLACES
-        self.queue.put_nowait(None if self._gone else told)
+        if self.queue.qsize() <= PLACES:
+            self.queue.put_nowait(told if self.queue.qsize() < PLACES else None)
