@@ -24,8 +24,8 @@ import pytest
 from hipq import Hipq, Job
 from hipq.benchmark.interruption import Interruption
 from hipq.demo import shop, summary
+from hipq.demo.exchange import Reception
 from hipq.demo.files import FILE, chosen_file
-from hipq.demo.reception import Reception
 from hipq.demo.run import Run
 from hipq.demo.summary import DemoFacts, checked
 from hipq.demo.tally import Tally

@@ -4,7 +4,7 @@ It is started by the demo as a script and needs nothing but Python: what it says
 
     POST /requests   {"key", "attempt", "region", "number"}: taken (202), or refused (500)
     POST /call-off   {"key", "attempt"}: nobody waits for this one any more
-    GET  /ledger     what it has counted so far
+    POST /ledger     what it has counted so far
 
 Answers go to the port it was given. It ends when its standard input does: also when the demo was killed.
 """
@@ -19,6 +19,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from collections.abc import Callable
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Final
@@ -124,7 +125,7 @@ class Postbox:
         """Send an answer to the shop, and note the shop's reply. The request counts as open until just before."""
         self._ledger.closed(answer["key"], answer["attempt"])
         try:
-            status, reply = _call(self._port, "/answers", answer)
+            status, reply = call(self._port, "POST", "/answers", answer)
         except (OSError, HTTPException, ValueError):
             status, reply = 0, {}
         if status != 200:
@@ -134,10 +135,11 @@ class Postbox:
         return True
 
 
-def _call(port: int, path: str, body: dict[str, Any]) -> tuple[int, Any]:
+def call(port: int, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    """One request to the other side; the patience is long, because a request that was taken must not look refused."""
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     try:
-        connection.request("POST", path, json.dumps(body))
+        connection.request(method, path, json.dumps(body))
         response = connection.getresponse()
         return response.status, json.loads(response.read())
     finally:
@@ -203,49 +205,57 @@ class Bank:
         if self.ledger.closed(key, attempt):
             self.ledger.count("called off")
 
+    def reply(self, path: str, body: Any) -> tuple[int, Any]:
+        """What is said at the desk."""
+        if path == "/requests":
+            status = self.ask(body)
+            return status, {"said": "taken" if status == 202 else "come back later"}
+        if path == "/call-off":
+            self.call_off(body["key"], body["attempt"])
+            return 200, {}
+        unsent = self.postbox.unsent  # first: if there is none, the counts do not change any more
+        return 200, self.ledger.shown() | {"unsent": unsent}
 
-def _desk(bank: Bank) -> type[BaseHTTPRequestHandler]:
-    class Desk(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])) or b"null")
-            if self.path == "/requests":
-                status = bank.ask(body)
-                self._reply(status, {"said": "taken" if status == 202 else "come back later"})
-            else:
-                bank.call_off(body["key"], body["attempt"])
-                self._reply(200, {})
 
-        def do_GET(self) -> None:
-            unsent = bank.postbox.unsent  # first: if there is none, the counts do not change any more
-            self._reply(200, bank.ledger.shown() | {"unsent": unsent})
-
-        def _reply(self, status: int, body: dict[str, Any]) -> None:
-            data = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass  # the terminal is the demo's
-
-    return Desk
+Reply = Callable[[str, Any], tuple[int, Any]]
+"""What a request to this path, with this JSON, is answered: a status, and JSON."""
 
 
 class Server(ThreadingHTTPServer):
+    """Takes JSON on a free port and answers with JSON, in threads of its own."""
+
     request_queue_size = 128
     daemon_threads = True
 
+    def __init__(self, reply: Reply) -> None:
+        super().__init__(("127.0.0.1", 0), Desk)
+        self.reply = reply
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
+
     def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # the caller has gone; if it was the demo, the bank ends too
+        pass  # the caller has gone: nobody waits for the reply
+
+
+class Desk(BaseHTTPRequestHandler):
+    server: Server
+
+    def do_POST(self) -> None:
+        said = self.rfile.read(int(self.headers["Content-Length"]))
+        status, reply = self.server.reply(self.path, json.loads(said or b"null"))
+        data = json.dumps(reply).encode()
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass  # the terminal is the demo's
 
 
 def main(callback_port: int, pace: float) -> None:
     ledger = Ledger()
     bank = Bank(ledger, Postbox(ledger, callback_port), pace)
-    server = Server(("127.0.0.1", 0), _desk(bank))
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    print(server.server_address[1], flush=True)
+    print(Server(bank.reply).server_port, flush=True)
     sys.stdin.buffer.read()  # nothing arrives: the pipe closes when the demo ends, however it ends
     os._exit(0)
 

@@ -32,14 +32,14 @@ class News:
         self._lock = threading.Lock()
         self._latest: deque[Item] = deque(maxlen=40)
         self.listener: Callable[[Item], None] = lambda _item: None
-        events.subscribe(self._note, *_KINDS)
+        events.subscribe(self._note, *_ABOUT, *_PLAIN)
 
     def latest(self, count: int) -> list[Item]:
         with self._lock:
             return list(self._latest)[-count:] if count > 0 else []
 
     def _note(self, event: Event) -> None:
-        found = _KINDS[event.name](event)
+        found = _PLAIN.get(event.name) or _about(event, event.job)
         if found is None:
             return
         kind, text = found
@@ -50,11 +50,31 @@ class News:
         self.listener(item)
 
 
-Told = tuple[str, str] | None
-
-
 def _called(row: Row | None, key: str) -> str:
     return row.job_type if row and key == str(row.id) else key
+
+
+def _about(event: Event, row: Row | None) -> tuple[str, str] | None:
+    """The kind and the words of an event that depend on its job; None if it is nothing new."""
+    if row is None:
+        return None
+    match event.name, row.job_type:
+        case JobEvent.CLAIMED, "report":
+            return "window", "its window has opened: it starts"
+        case JobEvent.CLAIMED, "reconcile" if row.attempt > 1:
+            return "apart", "starts again, in a process of its own"
+        case JobEvent.OK, "freeze":
+            return "critical", "critical: it has run, whatever the limit says"
+        case Answered.MATCHED, _ if not row.held and "waited" in event.details:
+            return "slow", "answered after its time-out: it need not be tried again"
+        case JobEvent.AGAIN, _:
+            pause = max(row.scheduled_run_time - event.at, 0) / 1e6
+            return f"again after {row.exitcode}", f"{_fault(row)}; again in {pause:.1f} s"
+        case JobEvent.FAILED, _:
+            return "failed", f"failed for good: {_fault(row)}"
+        case JobEvent.GAVE_UP, _:
+            return "gave up", f"given up after {row.attempt} attempts" if row.state == FINAL else "given up"
+    return None
 
 
 def _fault(row: Row) -> str:
@@ -62,61 +82,13 @@ def _fault(row: Row) -> str:
     return fault.message if fault else ""
 
 
-def _claimed(event: Event) -> Told:
-    row = event.job
-    assert row is not None
-    if row.job_type == "report":
-        return "window", "its window has opened: it starts"
-    if row.job_type == "reconcile" and row.attempt > 1:
-        return "apart", "starts again, in a process of its own"
-    return None
-
-
-def _ok(event: Event) -> Told:
-    row = event.job
-    assert row is not None
-    if row.job_type == "freeze":
-        return "critical", "critical: it has run, whatever the limit says"
-    return None
-
-
-def _matched(event: Event) -> Told:
-    row = event.job
-    if row is None or row.held or "waited" not in event.details:
-        return None
-    return "slow", "answered after its time-out: it need not be tried again"
-
-
-def _again(event: Event) -> Told:
-    row = event.job
-    assert row is not None
-    pause = max(row.scheduled_run_time - event.at, 0) / 1e6
-    return f"again after {row.exitcode}", f"{_fault(row)}; again in {pause:.1f} s"
-
-
-def _failed(event: Event) -> Told:
-    assert event.job is not None
-    return "failed", f"failed for good: {_fault(event.job)}"
-
-
-def _gave_up(event: Event) -> Told:
-    row = event.job
-    assert row is not None
-    return "gave up", f"given up after {row.attempt} attempts" if row.state == FINAL else "given up"
-
-
-_KINDS: dict[str, Callable[[Event], Told]] = {
-    JobEvent.CLAIMED: _claimed,
-    JobEvent.OK: _ok,
-    Answered.MATCHED: _matched,
-    JobEvent.AGAIN: _again,
-    JobEvent.CRASHED: lambda _: ("crashed", "has killed its process; nobody else is hurt"),
-    JobEvent.FAILED: _failed,
-    JobEvent.GAVE_UP: _gave_up,
-    JobEvent.TIMED_OUT: lambda _: ("timed out", "no answer in time: the bank is told to stop"),
-    JobEvent.CANCELLED: lambda _: ("cancelled", "cancelled before its time"),
-    Answered.BUFFERED: lambda _: ("early", "answered before the bank's own reply: kept for it"),
-    Answered.DUPLICATE: lambda _: ("duplicate", "the same answer again: counted, nothing else"),
-    Answered.CONFLICT: lambda _: ("conflict", "another answer after the first: kept, flagged"),
-    Answered.LATE: lambda _: ("late", "an answer after its end: kept, changes nothing"),
+_ABOUT = (JobEvent.CLAIMED, JobEvent.OK, Answered.MATCHED, JobEvent.AGAIN, JobEvent.FAILED, JobEvent.GAVE_UP)
+_PLAIN: dict[str, tuple[str, str]] = {
+    JobEvent.CRASHED: ("crashed", "has killed its process; nobody else is hurt"),
+    JobEvent.TIMED_OUT: ("timed out", "no answer in time: the bank is told to stop"),
+    JobEvent.CANCELLED: ("cancelled", "cancelled before its time"),
+    Answered.BUFFERED: ("early", "answered before the bank's own reply: kept for it"),
+    Answered.DUPLICATE: ("duplicate", "the same answer again: counted, nothing else"),
+    Answered.CONFLICT: ("conflict", "another answer after the first: kept, flagged"),
+    Answered.LATE: ("late", "an answer after its end: kept, changes nothing"),
 }

@@ -10,13 +10,12 @@ from typing import Final
 
 from hipq import HipqError
 from hipq.benchmark.interruption import Interruption
+from hipq.demo.exchange import Reception, bank
 from hipq.demo.news import News
-from hipq.demo.reception import Reception
 from hipq.demo.shop import LIMIT, Shop
 from hipq.demo.story import Story
 from hipq.demo.summary import DemoFacts, gathered
 from hipq.demo.tally import Tally
-from hipq.demo.teller import bank
 
 PACE: Final = 23.0
 """Seconds of a run at a pace of 1."""

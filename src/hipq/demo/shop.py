@@ -15,7 +15,7 @@ from hipq.job.when import SECOND
 from hipq.stores.clock import SystemClock
 
 if TYPE_CHECKING:
-    from hipq.demo.teller import Teller
+    from hipq.demo.exchange import Teller
 
 LIMIT: Final = 20
 SHARES: Final = {"north": 50, "south": 30, "islands": 20}

@@ -15,9 +15,9 @@ from datetime import timedelta
 from typing import Any, Final
 
 from hipq import HipqError
+from hipq.demo.exchange import Teller
 from hipq.demo.shop import LENGTH, Shop
 from hipq.demo.tally import Tally
-from hipq.demo.teller import Teller
 
 ORDERS: Final = 264
 FIRST: Final = 120

@@ -12,7 +12,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from hipq import Job
-from hipq.demo.reception import Reception
+from hipq.demo.exchange import Reception
 from hipq.demo.shop import CAPS, SHARES, Shop
 from hipq.demo.story import ORDERS, Story
 from hipq.demo.tally import WORDS, Tally

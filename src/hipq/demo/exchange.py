@@ -1,22 +1,22 @@
-"""The shop's side of the bank: starts its process, sends requests, reads its ledger, ends it."""
+"""The shop's side of the bank: a teller that asks for money, and a reception that takes the bank's answers."""
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
+import threading
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.client import HTTPConnection, HTTPException
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any, Final
 
+from hipq.demo.bank import Server, call
 from hipq.errors import HipqError
+from hipq.job_type import JobType
 
 _PROGRAM: Final = Path(__file__).with_name("bank.py")
-_PATIENCE: Final = 60.0
-"""Seconds until a call is given up. They are many, because a request that the bank has accepted must not look
-refused."""
 
 
 class BankGone(HipqError):
@@ -31,30 +31,21 @@ class Teller:
     def request(self, key: str, attempt: int, region: str, number: int) -> None:
         """Ask for money. Raises if the bank refuses."""
         body = {"key": key, "attempt": attempt, "region": region, "number": number}
-        status, _ = self._call("POST", "/requests", body)
+        status, _ = call(self._port, "POST", "/requests", body)
         if status != 202:
             raise ConnectionError(f"the bank said {status}")
 
     def call_off(self, key: str, attempt: int) -> None:
-        self._call("POST", "/call-off", {"key": key, "attempt": attempt})
+        call(self._port, "POST", "/call-off", {"key": key, "attempt": attempt})
 
     @property
     def ledger(self) -> dict[str, Any]:
         """The bank's counts so far."""
         try:
-            found: dict[str, Any] = self._call("GET", "/ledger")[1]
+            found: dict[str, Any] = call(self._port, "POST", "/ledger")[1]
         except (OSError, HTTPException, ValueError):
             raise BankGone("the pretend bank does not answer any more: has somebody ended its process?") from None
         return found
-
-    def _call(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
-        connection = HTTPConnection("127.0.0.1", self._port, timeout=_PATIENCE)
-        try:
-            connection.request(method, path, json.dumps(body))
-            response = connection.getresponse()
-            return response.status, json.loads(response.read())
-        finally:
-            connection.close()
 
 
 @contextmanager
@@ -78,3 +69,40 @@ def bank(callback_port: int, pace: float) -> Iterator[Teller]:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+class Reception:
+    """The shop's HTTP address for the bank's answers. An answer is acknowledged when hipq has stored it."""
+
+    def __init__(self, charge: JobType) -> None:
+        self._charge = charge
+        self._lock = threading.Lock()
+        self._words: Counter[str] = Counter()
+        self._server = Server(self._reply)
+        self.port = self._server.server_port
+
+    @property
+    def words(self) -> dict[str, int]:
+        """hipq's outcomes of the answers, counted."""
+        with self._lock:
+            return dict(self._words)
+
+    def take(self, answer: dict[str, Any]) -> str:
+        options = {name: answer[name] for name in ("answer_id", "error", "attempt")}
+        outcome = self._charge.answer(answer["key"], answer["data"], **options)
+        with self._lock:
+            self._words[outcome] += 1
+        return outcome
+
+    def _reply(self, _path: str, answer: dict[str, Any]) -> tuple[int, Any]:
+        try:
+            return 200, {"outcome": self.take(answer)}
+        except HipqError as error:
+            return 503, {"error": str(error)}  # not stored: the bank sends it again
+
+    def __enter__(self) -> Reception:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
