@@ -17,6 +17,7 @@ What the command line or the environment says goes before it.
 from __future__ import annotations
 
 import os
+import re
 import stat
 from difflib import get_close_matches
 from pathlib import Path
@@ -24,7 +25,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from hipq.errors import Invalid
+from hipq.errors import Invalid, shown
 
 FILE: Final = "hipq.toml"
 _OTHER: Final = "pyproject.toml"
@@ -89,9 +90,12 @@ def database_url(name: str) -> str:
     return os.environ.get("HIPQ_DATABASE_URL") or read().settings.database or f"{_SQLITE}{name}.db"
 
 
-def callback_url() -> str:
-    """Where an instance is called back whose code does not say; "" if nothing does."""
-    return os.environ.get("HIPQ_CALLBACK_URL") or read().settings.callback_url or ""
+def callback_url(given: str | None) -> str:
+    """Where an instance is called back: as its code says, else the environment, else the file; "" if nothing does."""
+    url = given if given is not None else os.environ.get("HIPQ_CALLBACK_URL") or read().settings.callback_url or ""
+    if url and not re.match(r"https?://[^/]", url):
+        raise Invalid(f"callback_url must be a URL like https://shop.example/hipq, not {shown(url)}")
+    return url
 
 
 def read() -> Found:

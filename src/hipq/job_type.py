@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from hipq.engine.accept import accept, raises
+from hipq.engine.queues import Schedule
 from hipq.errors import Invalid, shown
+from hipq.job import names
 from hipq.job.answer import Answer, Answered
 from hipq.job.model import New
-from hipq.job.outcome import UNSET
 from hipq.job.retries import RetryHandler, Strategy, backoff, fixed, schedule
 from hipq.job.spec import Handler, Spec, ends
+from hipq.job.when import to_datetime
 from hipq.job.windows import Window
 from hipq.stores.values import Stored
 
@@ -23,6 +25,21 @@ if TYPE_CHECKING:
     from hipq.queue import Queue
 
 AnswerHandler = Callable[[Any, Answer], Any]
+_OF_A_TICK: Final = frozenset({"key", "at", "delay", "conn", "on_duplicate"})
+"""What a schedule itself gives its jobs, or what nobody is there to be told."""
+
+
+class JobOptions(TypedDict, total=False):
+    """What a new job may have of its own, whatever its type says."""
+
+    at: datetime | None
+    delay: float | timedelta | None
+    priority: int | None
+    throttle_factor: float | None
+    windows: Iterable[Window] | None
+    timeout: float | timedelta | None
+    lane: str | None
+    retry: Strategy | str | None
 
 
 class JobType:
@@ -87,16 +104,9 @@ class JobType:
         data: Any = None,
         *,
         key: str | None = None,
-        at: datetime | None = None,
-        delay: float | timedelta | None = None,
-        priority: int | None = None,
-        throttle_factor: float | None = None,
-        windows: Iterable[Window] | None = None,
-        timeout: float | timedelta | None = None,
-        lane: str | None = None,
-        retry: Strategy | str | None = UNSET,
         on_duplicate: str = "raise",
         conn: Any = None,
+        **options: Unpack[JobOptions],
     ) -> int:
         """Add a job and return its id. It is stored when this returns; with `conn`, when your transaction commits.
 
@@ -104,10 +114,7 @@ class JobType:
         `schedule(...)`, the name of code that is registered (see `Hipq.retry_strategy`), or None for no retry.
         """
         with self._app.adding(self, key) as adding:
-            new = self._new(
-                data, adding.trace, key=key, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor,
-                windows=windows, timeout=timeout, lane=lane, retry=retry,
-            )  # fmt: skip
+            new = self._new(data, adding.trace, key=key, **options)
             stored = self._app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
             return self._ids([new], stored)[0]
@@ -117,44 +124,34 @@ class JobType:
         data: Iterable[Any],
         *,
         keys: Sequence[str] | None = None,
-        at: datetime | None = None,
-        delay: float | timedelta | None = None,
-        priority: int | None = None,
-        throttle_factor: float | None = None,
-        windows: Iterable[Window] | None = None,
-        timeout: float | timedelta | None = None,
-        lane: str | None = None,
-        retry: Strategy | str | None = UNSET,
         on_duplicate: str = "raise",
         conn: Any = None,
+        **options: Unpack[JobOptions],
     ) -> list[int]:
         """Add many jobs in one transaction: all of them, or, if a key is taken, none (`on_duplicate="raise"`)."""
-        options = {
-            "at": at,
-            "delay": delay,
-            "priority": priority,
-            "throttle_factor": throttle_factor,
-            "windows": None if windows is None else list(windows),
-            "timeout": timeout,
-            "lane": lane,
-            "retry": retry,
-        }
         with self._app.adding(self) as adding:
             news = self._many(data, keys, adding.trace, options)
             stored = self._app.store.enqueue(news, all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
             return self._ids(news, stored)
 
-    async def aenqueue(self, data: Any = None, *, on_duplicate: str = "raise", **options: Any) -> int:
+    async def aenqueue(
+        self, data: Any = None, *, key: str | None = None, on_duplicate: str = "raise", **options: Unpack[JobOptions]
+    ) -> int:
         """`enqueue` for async code. Calls made at the same time share one transaction."""
-        with self._app.adding(self, options.get("key")) as adding:
-            make = partial(self._new, data, adding.trace, **options)
+        with self._app.adding(self, key) as adding:
+            make = partial(self._new, data, adding.trace, key=key, **options)
             stored = await self._app.database.coalescer.enqueue(lambda: [make()], raises(on_duplicate))
             adding.added(stored)
             return stored[0].id
 
     async def aenqueue_many(
-        self, data: Iterable[Any], *, keys: Sequence[str] | None = None, on_duplicate: str = "raise", **options: Any
+        self,
+        data: Iterable[Any],
+        *,
+        keys: Sequence[str] | None = None,
+        on_duplicate: str = "raise",
+        **options: Unpack[JobOptions],
     ) -> list[int]:
         items = list(data)
         with self._app.adding(self) as adding:
@@ -184,7 +181,22 @@ class JobType:
         `overlap`: whether a tick adds a job while that of the tick before is not final; else that tick is skipped.
         `name` tells several schedules of one type apart. Other options are those of `enqueue`.
         """
-        self.queue.schedule(self, expression, data, tz, name or self.name, missed, overlap, options)
+        from hipq.job.cron import cron  # most programs have no schedule
+
+        named = names.job_type(name or self.name)
+        names.one_of(missed, "choice for missed ticks", ("one", "all", "skip"))
+        if missed == "all" and not overlap:
+            raise Invalid('missed="all" adds several jobs at once: it needs overlap=True')
+        _check_tick_options(options)
+        queue = self.queue
+
+        def make(tick: int) -> New:
+            key = f"cron:{named}@{tick}" if overlap else f"cron:{named}"
+            new = self._new(data, key=key, at=to_datetime(tick), **options)
+            return self._app.traces.promised(new) if self._app.traces else new
+
+        accept(0, queue.order, self.spec, data, 0, lane_by=queue.lane_by, **options)  # refused now, not at a tick
+        queue.add_schedule(Schedule(named, cron(expression, tz), missed, make))
 
     def _new(self, data: Any, trace: str = "", /, **options: Any) -> New:
         queue = self.queue
@@ -193,17 +205,21 @@ class JobType:
             rules=queue.rules, look_again=queue.look_again, trace=trace, **options,
         )  # fmt: skip
 
-    def _many(self, data: Iterable[Any], keys: Sequence[str] | None, trace: str, options: dict[str, Any]) -> list[New]:
+    def _many(self, data: Iterable[Any], keys: Sequence[str] | None, trace: str, options: JobOptions) -> list[New]:
         now, queue = self._app.store.now(), self.queue
         items = list(data)
         if keys is not None and len(keys) != len(items):
             raise Invalid(f"{len(items)} jobs and {len(keys)} keys: give each job one key, or none at all")
         every = keys if keys is not None else [None] * len(items)
-        options = options | {"lane_by": queue.lane_by, "rules": queue.rules, "look_again": queue.look_again}
+        if (windows := options.get("windows")) is not None:
+            options["windows"] = list(windows)  # for each job: it may be an iterator
         return [
-            accept(queue.number, queue.order, self.spec, item, now, key=key, trace=trace, **options)
+            accept(
+                queue.number, queue.order, self.spec, item, now, key=key, lane_by=queue.lane_by, rules=queue.rules,
+                look_again=queue.look_again, trace=trace, **options,
+            )
             for item, key in zip(items, every, strict=True)
-        ]
+        ]  # fmt: skip
 
     def _ids(self, news: Sequence[New], stored: Sequence[Stored]) -> list[int]:
         self._app.added(news, stored)
@@ -231,3 +247,14 @@ def plain(handler: AnswerHandler) -> AnswerHandler:
     if inspect.iscoroutinefunction(ends(handler, "on_late", "job, answer")):
         raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
     return handler
+
+
+def _check_tick_options(options: Mapping[str, Any]) -> None:
+    known = JobOptions.__annotations__.keys() - _OF_A_TICK
+    if unknown := options.keys() - known - _OF_A_TICK:
+        raise Invalid(
+            f"cron has no option {', '.join(sorted(unknown))}; there are tz, name, missed, overlap, "
+            f"{', '.join(sorted(known))}"
+        )
+    if refused := _OF_A_TICK & options.keys():
+        raise Invalid(f"a schedule gives its jobs their time and their key: {', '.join(sorted(refused))} is not its")

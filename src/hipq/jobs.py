@@ -233,8 +233,7 @@ class Jobs:
     def operator(self) -> Operator:
         from hipq.operate import Operator  # a program that only adds jobs need not load it
 
-        app = self._app
-        return Operator(app.store, app.events, {queue.number: queue for queue in app.queues}, app.added)
+        return Operator(self._app)
 
 
 def _total(steps: Iterator[Changed], progress: Progress) -> Changed:

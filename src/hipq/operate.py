@@ -3,31 +3,28 @@ many by filter. Each is a move of a stored row like those of the engine, and lik
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hipq.engine.settle import save_apart
 from hipq.errors import Conflict, NotFound, StoreBusy
-from hipq.events import Events
 from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.fault import Fault, FaultKind
-from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.model import Change, New, Row
 from hipq.job.states import ANSWERED, CANCELLING, FINAL, PARKED, READY, SCHEDULED, WAITING
 from hipq.job.when import to_datetime
 from hipq.job.windows import is_open, opening
 from hipq.stores.filters import Filter
-from hipq.stores.protocols import Store
 from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
-    from hipq.queue import Queue
+    from hipq.app import Hipq
 
 PAGE: Final = 500
 LARGE: Final = 4_000_000
 """Characters of payloads in a page: after one with more, pages are smaller."""
 TRIES: Final = 10
 
-Added = Callable[[Sequence[New], Sequence[Stored]], None]
 Move = Callable[[Row, int], Row | None]
 """The row after it; None if there is nothing to do. Conflict, if it cannot be done to this one."""
 
@@ -45,11 +42,10 @@ class Changed(NamedTuple):
 
 
 class Operator:
-    def __init__(self, store: Store, events: Events, queues: Mapping[int, Queue], added: Added) -> None:
-        self._store = store
-        self._events = events
-        self._queues = queues
-        self._added = added
+    """Moves jobs of an instance by hand."""
+
+    def __init__(self, app: Hipq) -> None:
+        self._app, self._store = app, app.store
 
     # -- what can be done to a job -----------------------------------------------------------------------------------
     def cancel(self, reason: str) -> Move:
@@ -81,7 +77,7 @@ class Operator:
         if not is_open(row.time_windows, now):
             opens = to_datetime(opening(row.time_windows, now)).isoformat()
             raise Conflict(f"job {row.id} may not start now: its window opens at {opens}")
-        return transitions.run_now(row, self._queue(row).order, now)
+        return transitions.run_now(row, self._app.queue_for(row.id).order, now)
 
     def change(self, at: int | None, priority: int | None) -> Move:
         """It has not started, and is to start at another time, or before or after others."""
@@ -91,7 +87,7 @@ class Operator:
                 raise Conflict(
                     f"job {row.id} is {row.state} ({row.phase}); time and priority are changed before a job starts"
                 )
-            return transitions.changed(row, self._queue(row).order, now, at=at, priority=priority)
+            return transitions.changed(row, self._app.queue_for(row.id).order, now, at=at, priority=priority)
 
         return changed
 
@@ -154,7 +150,7 @@ class Operator:
 
     def _stored(self, news: list[New], all_or_nothing: bool = False) -> list[Stored]:
         stored = self._store.enqueue(news, all_or_nothing=all_or_nothing)
-        self._added(news, stored)
+        self._app.added(news, stored)
         return stored
 
     def _pages(self, wanted: Filter) -> Iterator[list[Row]]:
@@ -175,7 +171,7 @@ class Operator:
         return Changed(1, 0)
 
     def _like(self, row: Row) -> New:
-        queue, now = self._queue(row), self._store.now()
+        queue, now = self._app.queue_for(row.id), self._store.now()
         at = opening(row.time_windows, now)
         return New(
             queue=queue.number, job_type=row.job_type, job_key="" if row.job_key == str(row.id) else row.job_key,
@@ -186,13 +182,10 @@ class Operator:
 
     def _tell(self, change: Change, now: int) -> None:
         name = CANCELLING if change.after.phase == CANCELLING else change.event
-        self._events.emit(name, now, self._queue(change.before).name, change.after)
+        self._app.events.emit(name, now, self._app.queue_for(change.before.id).name, change.after)
 
     def _row(self, job_id: int) -> Row:
         row = self._store.get(job_id)
         if row is None:
             raise NotFound(f"there is no job {job_id} any more")
         return row
-
-    def _queue(self, row: Row) -> Queue:
-        return self._queues[queue_of(row.id)]

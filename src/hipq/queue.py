@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, overload
 import msgspec
 from msgspec.structs import replace
 
-from hipq.engine.accept import LaneBy, accept
+from hipq.engine.accept import LaneBy
 from hipq.engine.queues import EngineQueue, Schedule
 from hipq.errors import Invalid, StoreUnavailable, shown
 from hipq.job import names
@@ -24,7 +24,7 @@ from hipq.job.spec import Handler, Spec, ends, payload_of
 from hipq.job.states import RUNNING
 from hipq.job.units import Number
 from hipq.job.view import Job
-from hipq.job.when import seconds, to_datetime
+from hipq.job.when import seconds
 from hipq.job.windows import Window, dump
 from hipq.job_type import AnswerHandler, JobType, plain, retry_handler
 from hipq.limits.code import Throttler
@@ -38,9 +38,6 @@ if TYPE_CHECKING:
 
 RELEARN: Final = 5_000_000
 """Microseconds after which a program that adds jobs looks whether a queue's rules were changed."""
-
-_OF_A_TICK: Final = frozenset({"key", "at", "delay", "conn", "on_duplicate"})
-"""What a schedule itself gives its jobs, or what nobody is there to be told."""
 
 
 class Queue:
@@ -263,44 +260,10 @@ class Queue:
 
         return declare
 
-    def schedule(
-        self,
-        job_type: JobType,
-        expression: str,
-        data: Any,
-        tz: str,
-        name: str,
-        missed: str,
-        overlap: bool,
-        options: dict[str, Any],
-    ) -> None:
-        from hipq.job.cron import cron
-
-        names.job_type(name)
-        names.one_of(missed, "choice for missed ticks", ("one", "all", "skip"))
-        if missed == "all" and not overlap:
-            raise Invalid('missed="all" adds several jobs at once: it needs overlap=True')
-        known = inspect.signature(job_type.enqueue).parameters.keys() - {"data"}
-        if unknown := options.keys() - known:
-            raise Invalid(
-                f"cron has no option {', '.join(sorted(unknown))}; there are tz, name, missed, overlap, "
-                f"{', '.join(sorted(known - _OF_A_TICK))}"
-            )
-        refused = _OF_A_TICK & options.keys()
-        if refused:
-            raise Invalid(
-                f"a schedule gives its jobs their time and their key: {', '.join(sorted(refused))} is not its"
-            )
-        if any(one.name == name for one in self._crons):
-            raise Invalid(f"queue {self.name} has a schedule {name} already: give this one another name=")
-
-        def make(tick: int) -> New:
-            key = f"cron:{name}@{tick}" if overlap else f"cron:{name}"
-            new = job_type._new(data, key=key, at=to_datetime(tick), **options)
-            return self.app.traces.promised(new) if self.app.traces else new
-
-        accept(0, self.order, job_type.spec, data, 0, lane_by=self.lane_by, **options)  # refused now, not at a tick
-        self._crons.append(Schedule(name, cron(expression, tz), missed, make))
+    def add_schedule(self, schedule: Schedule) -> None:
+        if any(one.name == schedule.name for one in self._crons):
+            raise Invalid(f"queue {self.name} has a schedule {schedule.name} already: give this one another name=")
+        self._crons.append(schedule)
 
     def enqueue(self, job_type: str, data: Any = None, **options: Any) -> int:
         """Add a job by the name of its type; a type unknown here is registered by it."""

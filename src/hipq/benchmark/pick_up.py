@@ -9,11 +9,13 @@ import random
 import select
 import subprocess
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Final, NamedTuple
 
-from hipq.benchmark.workbench import PICKING, Workbench
+from hipq.benchmark.workbench import CONCURRENCY, LEASE, PICKING, Workbench, bench_app
+from hipq.engine.loop import Engine
 from hipq.errors import HipqError
 
 SHARE: Final = 0.20
@@ -55,7 +57,7 @@ class IdleWorker:
 
     def __enter__(self) -> IdleWorker:
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "hipq.benchmark.idle_worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "hipq.benchmark.pick_up"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             process_group=0,  # this process handles a terminal's Ctrl-C
         )  # fmt: skip
         assert self._process.stdin
@@ -97,3 +99,26 @@ class IdleWorker:
                 self._unread += some
         line, _, self._unread = self._unread.partition(b"\n")
         return int(line)
+
+
+# -- the other process ------------------------------------------------------------------------------------------------
+def main() -> None:
+    """Read from the input where to work, and work until the input closes."""
+    url, token = json.loads(sys.stdin.readline())
+    app = bench_app(url, token)
+    engine = app.engine([PICKING], CONCURRENCY, lease=LEASE)
+    threading.Thread(target=_end_with_input, args=[engine], daemon=True).start()
+    try:
+        engine.run()
+    finally:
+        engine.executor.close()
+        app.close()
+
+
+def _end_with_input(engine: Engine) -> None:
+    sys.stdin.read()
+    engine.stop()
+
+
+if __name__ == "__main__":
+    main()

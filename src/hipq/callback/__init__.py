@@ -4,7 +4,12 @@
 Nothing is imported here, so that a program that only signs URLs loads no event loop.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hipq.callback.deliver import AnswerApp
 
 SIZE = 1 << 20
 """The largest answer in bytes, by default."""
@@ -12,7 +17,7 @@ RATE = 1000
 """Calls a second from one address, by default."""
 
 
-def callbacks(app: Any, *, size: int = SIZE, rate: float = RATE) -> Any:
+def callbacks(app: AnswerApp, *, size: int = SIZE, rate: float = RATE) -> Any:
     """An ASGI application that takes the answers brought to `job.callback_url()`: mount it where `callback_url` of your
     Hipq says. `size`: bytes an answer may have. `rate`: answers in a second from one address; 0 = any number."""
     from hipq.callback.asgi import callbacks as made  # most programs are not called back

@@ -123,18 +123,12 @@ class Expectations:
     def assert_empty(self) -> None:
         """All jobs have ended."""
         __tracebackhide__ = True
-        left = [
-            (app, job)
-            for app in self._apps
-            for queue in app.queues
-            for job in _all(app, queue.name)
-            if job.phase != DONE
-        ]
+        every = [(app, job) for app in self._apps for queue in app.queues for job in _all(app, queue.name)]
+        left = [(app, job) for app, job in every if job.phase != DONE]
         if left:
-            lines = [f"{_named(job)}: {_why(app, job)}" for app, job in left[:SHOWN]]
-            more = [f"and {len(left) - SHOWN} more"] if len(left) > SHOWN else []
+            title = f"{len(left)} {'job has' if len(left) == 1 else 'jobs have'} not ended:"
             raise AssertionError(
-                "\n  ".join([f"{len(left)} {'job has' if len(left) == 1 else 'jobs have'} not ended:", *lines, *more])
+                _lines(title, [f"{_named(job)}: {_why(app, job)}" for app, job in left[:SHOWN]], len(left))
             )
 
     # -- finding ----------------------------------------------------------------------------------------------------
@@ -241,21 +235,20 @@ def _entry(entry: dict[str, Any]) -> str:
 
 
 def _such(job_type: JobType, data: Any, key: str | None) -> str:
-    return f"{job_type.name} jobs" + _with(data, key)
-
-
-def _with(data: Any, key: str | None) -> str:
     parts = [] if key is None else [f"the key {key!r}"]
     parts += [] if data is ANYTHING else [f"data {data!r}"]
-    return f" with {' and '.join(parts)}" if parts else ""
+    return f"{job_type.name} jobs" + (f" with {' and '.join(parts)}" if parts else "")
 
 
 def _listed(job_type: JobType, jobs: list[Job[Any]]) -> str:
     if not jobs:
         return f"there is no {job_type.name} job at all"
-    lines = [f"{_named(job)}, {job.data!r}, {job.code if job.phase == DONE else job.phase}" for job in jobs[:SHOWN]]
-    more = [f"and {len(jobs) - SHOWN} more"] if len(jobs) > SHOWN else []
-    return "\n  ".join(["there are:", *lines, *more])
+    first = [f"{_named(job)}, {job.data!r}, {job.code if job.phase == DONE else job.phase}" for job in jobs[:SHOWN]]
+    return _lines("there are:", first, len(jobs))
+
+
+def _lines(title: str, first: list[str], count: int) -> str:
+    return "\n  ".join([title, *first, *([f"and {count - SHOWN} more"] if count > SHOWN else [])])
 
 
 def _were(count: int) -> str:

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 from uuid import uuid4
 
+from hipq.answers.results import Results
 from hipq.app import Hipq
 from hipq.database import Database
-from hipq.errors import Invalid, shown
+from hipq.errors import Invalid, JobFailed, shown
 from hipq.job import payload
+from hipq.job.model import Row
 from hipq.job.names import whole
+from hipq.job.states import FINAL
+from hipq.job.view import Job
 from hipq.job.when import moment, to_datetime
 from hipq.job_type import JobType
 from hipq.testing.clock import START, HandClock
@@ -23,7 +27,6 @@ from hipq.testing.drive import Drive
 from hipq.testing.expect import Expectations, of_these
 from hipq.testing.inline import Ran
 from hipq.testing.replies import Replies
-from hipq.testing.results import ResultsNow
 from hipq.testing.sent import Outbox, Sent
 from hipq.transports import Message, address
 from hipq.transports.recording import recording
@@ -31,6 +34,15 @@ from hipq.transports.recording import recording
 IN_MEMORY = "sqlite://"
 _entering = threading.Lock()
 """Held while an app is put on a test's database, so that of two tests only one gets it."""
+
+
+class Passing(TypedDict, total=False):
+    """How much time passes."""
+
+    seconds: float
+    minutes: float
+    hours: float
+    days: float
 
 
 @contextmanager
@@ -112,18 +124,9 @@ class Harness(Expectations):
         """
         return self._run(self._clock.now(), raise_errors)
 
-    def advance(
-        self,
-        by: timedelta | None = None,
-        *,
-        seconds: float = 0,
-        minutes: float = 0,
-        hours: float = 0,
-        days: float = 0,
-        raise_errors: bool = False,
-    ) -> list[Ran]:
+    def advance(self, by: timedelta | None = None, *, raise_errors: bool = False, **time: Unpack[Passing]) -> list[Ran]:
         """Let time pass. What becomes due on the way runs at its own moment; what ran, in order."""
-        return self._run(self._after(by, seconds, minutes, hours, days), raise_errors)
+        return self._run(self._after(by, time), raise_errors)
 
     def advance_to(self, at: datetime, *, raise_errors: bool = False) -> list[Ran]:
         """Let time pass until then."""
@@ -134,17 +137,10 @@ class Harness(Expectations):
         return await self._arun(self._clock.now(), raise_errors)
 
     async def aadvance(
-        self,
-        by: timedelta | None = None,
-        *,
-        seconds: float = 0,
-        minutes: float = 0,
-        hours: float = 0,
-        days: float = 0,
-        raise_errors: bool = False,
+        self, by: timedelta | None = None, *, raise_errors: bool = False, **time: Unpack[Passing]
     ) -> list[Ran]:
         """`advance` for async tests."""
-        return await self._arun(self._after(by, seconds, minutes, hours, days), raise_errors)
+        return await self._arun(self._after(by, time), raise_errors)
 
     async def aadvance_to(self, at: datetime, *, raise_errors: bool = False) -> list[Ran]:
         """`advance_to` for async tests."""
@@ -179,10 +175,10 @@ class Harness(Expectations):
             self._loop = asyncio.Runner(loop_factory=asyncio.new_event_loop)  # given: else it becomes the thread's own
         return self._loop
 
-    def _after(self, by: timedelta | None, seconds: float, minutes: float, hours: float, days: float) -> int:
+    def _after(self, by: timedelta | None, time: Passing) -> int:
         if by is not None and not isinstance(by, timedelta):
             raise Invalid(f"say advance(hours=3), or give a timedelta, not {shown(by)}")
-        more = timedelta(seconds=seconds, minutes=minutes, hours=hours, days=days) + (by or timedelta())
+        more = timedelta(**time) + (by or timedelta())
         if more < timedelta():
             raise Invalid("time does not run backwards")
         return moment(self.now + more, "the time")
@@ -253,3 +249,32 @@ def _refuse_a_running_loop() -> None:
     raise Invalid(
         "an async handler is due, and this test has an event loop running: await arun_until_idle() or aadvance()"
     )
+
+
+class ResultsNow(Results):
+    """`app.result` in a test: nobody works beside it, so while it waits what is due runs, and no time passes."""
+
+    def __init__(self, app: Hipq, work: Callable[[], object], awork: Callable[[], Awaitable[object]]) -> None:
+        self._app = app
+        self._work = work
+        self._awork = awork
+
+    def close(self) -> None: ...
+
+    def of(self, row: Row, seconds: float | None) -> Any:  # noqa: ARG002
+        if row.state != FINAL:
+            self._work()
+        return self._result(row)
+
+    async def aof(self, row: Row, seconds: float | None) -> Any:  # noqa: ARG002
+        if row.state != FINAL:
+            await self._awork()
+        return self._result(row)
+
+    def _result(self, before: Row) -> Any:
+        job: Job[Any] = Job(self._app.store.get(before.id) or before)
+        if job.state != FINAL:
+            raise TimeoutError(f"job {job.id} has not ended, and waiting for it lets no time pass: advance(...) does")
+        if job.code != "ok":
+            raise JobFailed(job)
+        return job.result
