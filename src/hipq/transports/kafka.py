@@ -163,8 +163,9 @@ class _ProducerThread:
         # without a report librdkafka has lost the message, and ending the producer keeps it from being sent
         with suppress(Empty):
             try:
-                told = {"headers": headers, "on_delivery": lambda error, _record: report.put(error)}
-                self._producer.produce(self._topic, body, key, **told)
+                self._producer.produce(
+                    self._topic, body, key, headers=headers, on_delivery=lambda error, _record: report.put(error)
+                )
                 error = report.get(timeout=self._seconds + 4 * LATE)
             except KafkaException as refused:
                 error = refused.args[0]
