@@ -44,11 +44,11 @@ class Spawner:
             plan = _Plan(language, settings, self.scratch, ours, theirs)
             stdout, far_stdout = _pipe(ours, theirs)
             stderr, far_stderr = _pipe(ours, theirs)
-            command = plan.trusted() if settings.trust else plan.sandboxed()
+            words = plan.trusted() if settings.trust else plan.sandboxed()
 
             def begin() -> subprocess.Popen[bytes]:
                 return subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=far_stdout, stderr=far_stderr, env=plan.environment,
+                    words, stdin=subprocess.DEVNULL, stdout=far_stdout, stderr=far_stderr, env=plan.environment,
                     pass_fds=plan.passed, cwd=plan.folder if settings.trust else "/", start_new_session=True,
                 )  # fmt: skip
 
