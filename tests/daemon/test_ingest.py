@@ -29,7 +29,7 @@ from hipq.journal import Batch, Journal
 from hipq.journal.directory import synced
 from hipq.journal.quarantine import kept_refused
 from hipq.stores.filters import Filter
-from hipq.stores.values import JOURNALS
+from hipq.stores.values import JOURNALS, Stored
 from tests.daemon.working import added, refuse
 from tests.engine.conftest import url
 from tests.engine.working import until
@@ -108,8 +108,8 @@ class Part:
         store, journal = Dying(self.store, self.fuse), Dying(self.journal, self.fuse)
         self.ingest = Ingest(store, journal, self.jobs, self.ids, self._told)  # type: ignore[arg-type]
 
-    def _told(self, jobs: Sequence[tuple[int, New]]) -> None:
-        self.stored += [job_id for job_id, _ in jobs]
+    def _told(self, _news: Sequence[New], stored: Sequence[Stored]) -> None:
+        self.stored += [one.id for one in stored]
 
     def add(self, *payloads: bytes, tenant: str = "acme", **options: Any) -> list[int]:
         return added(self.jobs, tenant, "work", payloads, **options)

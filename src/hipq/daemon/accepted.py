@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from hipq.journal import Journal, Position
 
 ASKED: Final = "journal asked"
-"""The kind of notes that count the questions to a journal's daemon, by its identity;"""
+"""The kind of notes that count the questions to a journal's daemon, by its identity."""
 ANSWERED: Final = "journal answered"
-"""and of those that say which question it has answered last."""
+"""The kind of notes that say which question a journal's daemon has answered last."""
 ASK_AFTER: Final = 0.3
 """Seconds after which another daemon is asked: what it has comes within some hundredths, if all is well."""
 LOOK: Final = 0.25

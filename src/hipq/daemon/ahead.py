@@ -27,9 +27,9 @@ class Ahead:
         self._journal = journal
         self._made = made
         self._looked: Position | None = None
-        """All up to here is refused;"""
+        """Where the last look ended: all up to here is refused."""
         self._takes: Position | None = None
-        """and something before this is not."""
+        """The store takes something before this."""
 
     def forget(self) -> None:
         """Something was stored: the next time all is looked at anew."""
@@ -53,8 +53,5 @@ class Ahead:
         return False
 
     def _is_any_taken(self, jobs: Made) -> bool:
-        for start in range(0, len(jobs), AT_ONCE):
-            some = jobs[start : start + AT_ONCE]
-            if len(self._store.refusals(some)) < len(some):
-                return True
-        return False
+        parts = (jobs[start : start + AT_ONCE] for start in range(0, len(jobs), AT_ONCE))
+        return any(len(self._store.refusals(part)) < len(part) for part in parts)

@@ -93,20 +93,16 @@ class Daemon:
         """The store is known to be as this program needs it."""
         self._join_or_recall()
         self.ids = ids = JournalIds(
-            self.store,
-            self.queue.number,
-            self.journal.identity,
-            range(*self._known.facts.ids),
+            self.store, self.queue.number, self.journal.identity, range(*self._known.facts.ids),
             lambda spare: self._known.keep(ids=(spare.start, spare.stop)),
-        )
+        )  # fmt: skip
         ids.reserve()
         self.accepted = Accepted(self.store, self.journal, ids)
         self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events), options.run_timeout)
         limited = partial(_limited, self.tenants, "waiting", "bytes")
         self.backlog = Backlog(lambda: self.jobs.waiting(limited()), is_taken=lambda: is_taken(self.journal))
         self.ended = Backlog(lambda: self.jobs.ended(_limited(self.tenants, "kept")))
-        self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._stored)
-        self._ingest.join = self._join
+        self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._added, self._join)
         if self._joined.is_set():
             self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
         self._log = JobLog(options.job_log) if options.job_log else None
@@ -158,22 +154,14 @@ class Daemon:
         )  # fmt: skip
         return Engine(Setup(
             store, [queue], hands, self.app.events, self.app.database.steady, concurrency=options.concurrency,
-            added=self._chained, spare=hands.spare,
+            added=self._added, spare=hands.spare,
         ))  # fmt: skip
 
-    def _stored(self, jobs: Sequence[tuple[int, New]]) -> None:
-        """Taken in: the engine need not look for them."""
-        news = [new for _, new in jobs]
-        self.app.added(news, [Stored(job_id) for job_id, _ in jobs])  # before it is claimed, for those who watch
-        self._notice(news)
-
-    def _notice(self, news: Sequence[New]) -> None:
+    def _added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
+        """Jobs were added here: whoever watches hears of it before a job is claimed, and the engine need not look."""
+        self.app.added(news, stored)
         self.engine.notice(self.queue.number, {(new.job_type, new.lane) for new in news if new.phase == READY})
         self.store.notify()
-
-    def _chained(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
-        self.app.added(news, stored)
-        self._notice(news)
 
     def warm(self) -> set[str]:
         """The lanes for which a context is at hand: the runner's hint, heard by the scheduler."""

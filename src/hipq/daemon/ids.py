@@ -90,9 +90,8 @@ class Block:
             end, drawn = 0, secrets.randbelow(max(min(FIRST_RUNS, len(self._taken) // 8), 1))
         else:
             drawn = end + secrets.randbelow(NEXT_RUNS)
-        place = self._taken.find(bytes(length), drawn)
-        if place < 0:
-            place = self._taken.find(bytes(length), end)
+        found = (self._taken.find(bytes(length), start) for start in (drawn, end))
+        place = next((one for one in found if one >= 0), -1)
         if place < 0:
             return None
         self._ends[tenant] = end = place + length

@@ -33,7 +33,7 @@ from hipq.job.model import New, sequence_of
 from hipq.journal import Batch, Journal, Position, RefusedJob, Reserved
 from hipq.stores.notes import note
 from hipq.stores.protocols import Store
-from hipq.stores.values import JOURNALS
+from hipq.stores.values import JOURNALS, Stored
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
@@ -73,8 +73,7 @@ def identity_of(store: Store) -> str:
 
 def check_database(app: Hipq, journal: Journal) -> None:
     """JournalRefused if the journal belongs to another database: before anything is made in this one."""
-    owner = journal.store
-    if owner is None:
+    if journal.store is None:
         return
     path = app.url.removeprefix("sqlite:///")
     if path != app.url and not _has_tables(path):  # opening it would make some
@@ -104,14 +103,17 @@ class Ingest:
         journal: Journal,
         jobs: Jobs,
         ids: JournalIds,
-        stored: Callable[[Sequence[tuple[int, New]]], None],
+        added: Callable[[Sequence[New], Sequence[Stored]], None],
+        join: Callable[[], None] = lambda: None,
     ) -> None:
-        """`stored` is told what the store has now."""
+        """`added` is told what the store has now. `join` is called before the store is used, by a daemon that started
+        while it was away."""
         self._store = store
         self._journal = journal
         self._jobs = jobs
         self._ids = ids
-        self._stored = stored
+        self._added = added
+        self._join = join
         self._answering = Answering(store, journal)
         self._place: str | None = None
         """How far the store has the journal, as it is noted there; None = it must be asked."""
@@ -126,8 +128,6 @@ class Ingest:
         """Why the store cannot be reached, if it cannot."""
         self.stuck = ""
         """Why jobs stay in the journal although it can."""
-        self.join: Callable[[], None] = lambda: None
-        """Called before the store is used: by a daemon that started while it was away."""
 
     def start(self) -> None:
         self._thread.start()
@@ -184,7 +184,7 @@ class Ingest:
     def begin(self) -> None:
         """Ask the store how far it has the journal. JournalRefused if it has more than there is, or is another than the
         one that its jobs went to so far."""
-        self.join()
+        self._join()
         self._journal.belong_to(identity_of(self._store))
         place = note(self._store, JOURNALS, self._journal.identity)
         position, self._ids.through = place_parts(place)
@@ -212,7 +212,7 @@ class Ingest:
         if jobs:
             self._refusals, self._step = 0, min(self._step * 2, STEP)
             self._ahead.forget()
-            self._stored(jobs)
+            self._added([new for _, new in jobs], [Stored(job_id) for job_id, _ in jobs])
         else:
             self._refusals += 1
 
@@ -249,13 +249,10 @@ class Ingest:
         for start in range(0, len(jobs), TRIED):
             found = self._store.refusals(jobs[start : start + TRIED])
             why |= {sequence_of(job_id): reason for job_id, reason in found.items()}
+        refused = [one for one in _alone(batch) if one.first in why]
         return (
             [(job_id, job) for job_id, job in jobs if sequence_of(job_id) not in why],
-            [
-                RefusedJob(one, f"{self._jobs.described(one)}: {why[one.first]}")
-                for one in _alone(batch)
-                if one.first in why
-            ],
+            [RefusedJob(one, f"{self._jobs.described(one)}: {why[one.first]}") for one in refused],
         )
 
     def _made(self, batch: Batch) -> tuple[list[tuple[int, New]], dict[int, str]]:

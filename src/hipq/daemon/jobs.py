@@ -8,15 +8,15 @@ from __future__ import annotations
 import asyncio
 import builtins
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
 from hipq.daemon.census import Census
+from hipq.daemon.http.job_json import in_json
 from hipq.daemon.job_factory import Options as Options
 from hipq.daemon.written import Gathered, Written
 from hipq.errors import NotFound
@@ -90,10 +90,8 @@ class Jobs:
             payloads.check(payload)
         now, queue = self._app.store.now(), self._queue.number
         ids = self._ids.for_store(tenant, len(some))
-        news = [
-            job_factory.job(queue, tenant, jobtype, payload, options, now, job_id)
-            for job_id, payload in zip(ids, some, strict=True)
-        ]
+        pairs = zip(ids, some, strict=True)
+        news = [job_factory.job(queue, tenant, jobtype, payload, options, now, job_id) for job_id, payload in pairs]
         stored = self._app.store.enqueue(news, all_or_nothing=True)
         self._app.added(news, stored)
         return [one.id for one in stored]
@@ -108,13 +106,8 @@ class Jobs:
     def ingested(self, batch: Batch) -> list[tuple[int, New]]:
         """The jobs of a batch, with their ids."""
         options, queue = job_factory.loaded(batch.options), self._queue.number
-        return [
-            (
-                numbered(batch.first + n, queue),
-                job_factory.job(queue, batch.tenant, batch.jobtype, payload, options, batch.date),
-            )
-            for n, payload in enumerate(batch.payloads)
-        ]
+        news = [job_factory.job(queue, batch.tenant, batch.jobtype, one, options, batch.date) for one in batch.payloads]
+        return [(numbered(number, queue), new) for number, new in enumerate(news, batch.first)]
 
     def described(self, batch: Batch) -> str:
         """Which jobs these are, for people."""
@@ -176,13 +169,11 @@ class Jobs:
 
     def waiting(self, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
         """The same with answers that no job has taken: what quotas are about."""
-        found = Counter[str](), Counter[str]()
-        kinds: tuple[Literal["jobs", "answers"], ...] = ("jobs", "answers")
-        for kind in kinds:
-            for name, one in self._app.store.usage(self._queue.number, tenants, of=kind).items():
-                found[0][name] += one.jobs
-                found[1][name] += one.size
-        return {name: (jobs, found[1][name]) for name, jobs in found[0].items()}
+        found = self.usage(tenants)
+        for name, one in self._app.store.usage(self._queue.number, tenants, of="answers").items():
+            jobs, size = found.get(name, (0, 0))
+            found[name] = (jobs + one.jobs, size + one.size)
+        return found
 
     def ended(self, tenants: Sequence[str]) -> dict[str, tuple[int, int]]:
         """Jobs that have ended, and bytes of them. Step by step: others have their turn in between."""
@@ -210,7 +201,8 @@ class Jobs:
             "type": row.job_type,
             "dt": _archived(row) if final else _iso(self._run_timeout(row) or row.scheduled_run_time),
             "lock": DONE if final else str(row.owner) if row.owner else "",
-            **_data(self.payload(row)),
+            "data": None,
+            **in_json("data", self.payload(row)),
             "create_dt": _iso(row.create_time),
             "done_dt": _iso(row.update_time) if final else None,
         }
@@ -265,12 +257,3 @@ def _archived(row: Row) -> str:
 
 def _iso(moment: int) -> str:
     return to_datetime(moment).isoformat()
-
-
-def _data(payload: bytes) -> dict[str, Any]:
-    try:
-        return {"data": payload.decode()}
-    except UnicodeDecodeError:
-        from base64 import b64encode
-
-        return {"data": None, "data_base64": b64encode(payload).decode()}

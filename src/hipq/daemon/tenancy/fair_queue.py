@@ -85,10 +85,8 @@ class FairQueue:
         return max(min(quick, BATCH, -(-waiting // (idle + 1))), 1)
 
     def give(self, tenant: str) -> None:
-        """A hand back."""
-        self._holding[tenant] -= 1
-        if not self._holding[tenant]:
-            del self._holding[tenant]
+        """Give a slot back. Tenants without one are not remembered."""
+        self._holding -= Counter([tenant])
 
     def clear(self) -> Iterable[Execution]:
         """All that waits, which waits no more."""

@@ -7,7 +7,7 @@ not for those that another tenant has waiting.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final, TypeVar
@@ -32,7 +32,7 @@ class FairSemaphore:
         self._most = max(at_once - OWN, LEAST)
         self._each = max(min(at_once, self._most) // SHARE, 1)
         self._threads = CapacityLimiter(self._most)
-        self._under_way: dict[str, int] = {}
+        self._under_way = Counter[str]()
         self._waiting: dict[str, deque[asyncio.Future[None]]] = {}
         """By tenant; who was served last is last."""
 
@@ -50,11 +50,11 @@ class FairSemaphore:
             self._leave(tenant)
 
     def _has_room(self, tenant: str) -> bool:
-        return self._under_way.get(tenant, 0) < self._each and sum(self._under_way.values()) < self._most
+        return self._under_way[tenant] < self._each and self._under_way.total() < self._most
 
     async def _enter(self, tenant: str) -> None:
         if self._has_room(tenant):  # so nobody waits who could go on
-            self._begin(tenant)
+            self._under_way[tenant] += 1
             return
         turn = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(tenant, deque()).append(turn)
@@ -67,22 +67,15 @@ class FairSemaphore:
                 self._forget(tenant, turn)
             raise
 
-    def _begin(self, tenant: str) -> None:
-        self._under_way[tenant] = self._under_way.get(tenant, 0) + 1
-
     def _leave(self, tenant: str) -> None:
-        left = self._under_way[tenant] - 1
-        if left:
-            self._under_way[tenant] = left
-        else:
-            del self._under_way[tenant]
+        self._under_way -= Counter([tenant])  # tenants without a call under way are not remembered
         following = next((name for name in self._waiting if self._has_room(name)), None)
         if following is not None:
             turn = self._waiting[following][0]
             self._forget(following, turn)
             if rest := self._waiting.pop(following, None):
                 self._waiting[following] = rest  # behind the others
-            self._begin(following)
+            self._under_way[following] += 1
             turn.set_result(None)
 
     def _forget(self, tenant: str, turn: asyncio.Future[None]) -> None:
