@@ -35,9 +35,9 @@ class Feed:
         self._name = secrets.token_hex(8)
         """What tells this daemon's ids from others', and from those before it was started again."""
         self._number = 0
-        """Of the last event."""
+        """The number of the last event."""
         self._kept: dict[str, _Kept] = {}
-        """By tenant, the last events."""
+        """The last events, by tenant."""
 
     async def subscribe(self, tenant: str, last: str = "") -> AsyncGenerator[dict[str, Any]]:
         """What happens from now on; with the id of the last event that was read, what has happened since then."""

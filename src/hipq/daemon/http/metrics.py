@@ -21,10 +21,11 @@ class Counts:
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, int]] = Counter()
-        """By route and status."""
+        """Requests that were replied to, by route and status."""
         self.jobs: Counter[str] = Counter()
+        """Accepted jobs, by tenant."""
         self.bytes: Counter[str] = Counter()
-        """Of jobs that were accepted, by tenant."""
+        """Payload bytes of accepted jobs, by tenant."""
 
     def added(self, tenant: str, jobs: int, size: int) -> None:
         self.jobs[tenant] += jobs

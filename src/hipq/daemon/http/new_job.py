@@ -87,7 +87,7 @@ def _within(name: str, value: float) -> float:
 
 
 def read_jobs(body: bytes) -> list[Wanted]:
-    """Of an object, or of an array of them."""
+    """The jobs of a body: an object, or an array of objects."""
     if not body.strip():
         raise Invalid("the body is empty, and should be JSON")
     found = strict(body)

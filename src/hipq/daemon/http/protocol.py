@@ -72,7 +72,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._heads = 0
         self._cycles: list[RequestResponseCycle] = []
-        """Of requests that are not replied to yet: uvicorn itself knows only the last of those that came together."""
+        """The cycles of requests without a reply: uvicorn itself knows only the last of those that came together."""
         self._clock: asyncio.TimerHandle | None = None
         self._refused = False
         self._address = ""

@@ -45,14 +45,13 @@ class Query(NamedTuple):
     read: Callable[[str], Any]
 
 
-def text(name: str, about: str, most: int = 500, *, pattern: str = "") -> Query:
+def text(name: str, about: str, most: int = 500) -> Query:
     def read(value: str) -> str:
         if not 1 <= len(value) <= most or not value.isprintable():
             raise Invalid(f"{name} must have 1 to {most} characters, all of them printable")
         return value
 
-    schema = {"type": "string", "minLength": 1, "maxLength": most}
-    return Query(name, about, {**schema, "pattern": pattern} if pattern else schema, read)
+    return Query(name, about, {"type": "string", "minLength": 1, "maxLength": most}, read)
 
 
 def job_type(name: str, about: str) -> Query:
@@ -116,7 +115,6 @@ PATH: Final[Mapping[str, tuple[str, Schema]]] = {
     "version": ("The id of a version.", {"type": "string", "pattern": "^[0-9a-f]{1,40}$"}),
     "key": ("The key of a job.", {"type": "string", "minLength": 1, "maxLength": names.KEY_LIMIT}),
 }
-_CHECKS: Final[Mapping[str, Callable[[str], str]]] = {"type": jobtype_name, "key": names.key}
 
 
 class Accepts(NamedTuple):
@@ -231,6 +229,7 @@ def check_params(params: Mapping[str, str]) -> None:
     job_id = params.get("id")
     if job_id is not None and (not _ID.fullmatch(job_id) or int(job_id) > ID_LIMIT):
         raise NotFound("there is no such job")
-    for name, check in _CHECKS.items():
-        if name in params:
-            check(params[name])
+    if "type" in params:
+        jobtype_name(params["type"])
+    if "key" in params:
+        names.key(params["key"])
