@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.planted.answers import ANSWER_BUGS
 from tests.planted.bug import Bug
 from tests.planted.handlers import HANDLER_BUGS
+from tests.planted.lanes import LANE_BUGS
 from tests.planted.rules import RULE_BUGS
 
 SQLITE = "stores/sqlite/store.py"
@@ -125,6 +126,7 @@ BUGS = (
          ("stores/sqlite/sql/pick_ready.sql", " AND scheduled_run_time <= ?", " AND ? > 0")),
     ),
     *RULE_BUGS,
+    *LANE_BUGS,
     *HANDLER_BUGS,
     *ANSWER_BUGS,
 )  # fmt: skip

@@ -132,20 +132,20 @@ def require(holds: bool, invariant: str, message: str, write: object = "") -> No
 def check_writes(writes: Iterable[Write], started: set[tuple[int, int]]) -> dict[int, dict[str, Any]]:
     """Go through the trail once; the rows as they are at its end. `started`: id and token of runs that began."""
     rows: dict[int, dict[str, Any]] = {}
-    keys: dict[tuple[str, str], int] = {}
+    keys: dict[tuple[str, str, str], int] = {}
     leaving: dict[int, Write] = {}
     for write in writes:
         if write.table == "final":
             _check_final(write, leaving)
             rows[write.id] = write.new
         elif write.verb == "INSERT":
-            key = (write.new["job_type"], write.new["job_key"])
+            key = (write.new["tenant"], write.new["job_type"], write.new["job_key"])
             require(key not in keys, "I6", f"two live jobs with the key {key}", write)
             require(write.id not in rows, "I4", f"job {write.id} came back after it was final", write)
             keys[key] = write.id
             rows[write.id] = write.new
         elif write.verb == "DELETE":
-            keys.pop((write.old["job_type"], write.old["job_key"]), None)
+            keys.pop((write.old["tenant"], write.old["job_type"], write.old["job_key"]), None)
             require(rows[write.id]["state"] == FINAL, "I1", f"job {write.id} was deleted and is not final", write)
         else:
             _check_move(write, write.old, write.new)

@@ -8,6 +8,7 @@ from hipq.errors import Conflict, DuplicateKey, Invalid, NotFound, StoreUnavaila
 from hipq.job import payload
 from hipq.job.when import SECOND
 from tests.simulation.audit import Broken
+from tests.simulation.daemon import HOG, HOGS, TYPES, of_tenant
 from tests.simulation.outside import ASKING, BRIEF
 from tests.simulation.scene import ERRAND, URGENT, draw_limits
 
@@ -47,6 +48,9 @@ class Clients:
                 options["throttle_factor"] = (10 * options["throttle_factor"] - chance.choice([0, 0, 3, 5, 9])) / 10
             if job_type == ERRAND or (world.scene.light and chance.random() < world.scene.light):
                 options["throttle_factor"] = 1
+        if world.scene.tenants:
+            data["tenant"] = chance.choice(world.scene.tenants)
+            job_type = chance.choice(TYPES)
         if world.scene.answers and chance.random() < 0.7:
             job_type = chance.choices(ASKING, [60, 20, 20])[0]
             if chance.random() < 0.4:
@@ -74,7 +78,8 @@ class Clients:
         world, marker = self._world, data["marker"]
         self.submitted[marker] = payload.encode(data)
         try:
-            job_id = world.queue.enqueue(job_type, data, **options)
+            enqueue = self._enqueue_of_tenant if world.scene.tenants else world.queue.enqueue
+            job_id = enqueue(job_type, data, **options)
             if job_id in self.acknowledged:
                 raise Broken(f"I1: {marker} and {self.acknowledged[job_id]} were both acknowledged as job {job_id}")
             self.acknowledged[job_id] = marker
@@ -84,6 +89,25 @@ class Clients:
             if not world.scene.limits and not world.relimited:
                 raise  # else it is too heavy for a limit
         world.notify()
+
+    def _enqueue_of_tenant(self, job_type: str, data: dict[str, Any], **options: Any) -> int:
+        world = self._world
+        new = of_tenant(world.queue.chained(job_type, data, options), data)
+        (stored,) = world.app.store.enqueue([new])
+        if stored.duplicate:
+            raise DuplicateKey(new.job_type, new.job_key, stored.id)
+        world.notice(new)
+        return stored.id
+
+    def hog(self) -> None:
+        """One tenant has more long jobs than there are slots."""
+        for number in range(HOGS):
+            self._add(HOG, {"marker": f"hog{number}", "depth": 2, "tries": 0, "tenant": "bob"}, {})
+
+    def come_late(self) -> None:
+        """Two tenants that have nothing here want one job each."""
+        for tenant in ("ada", "cyd"):
+            self._add("work", {"marker": f"late {tenant}", "depth": 2, "tries": 0, "tenant": tenant}, {})
 
     def meddle(self) -> None:
         app, chance = self._world.app, self._world.chance

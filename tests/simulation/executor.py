@@ -44,7 +44,7 @@ class SimulatedExecutor:
         self.broken = False
 
     def launch(self, batch: Iterable[Execution]) -> None:
-        self._waiting += batch
+        self._put(batch)
         self.work()
 
     def work(self) -> None:
@@ -53,11 +53,23 @@ class SimulatedExecutor:
         for until, execution in sorted(self._busy.values(), key=lambda item: (item[0], item[1].row.id)):
             if until <= steady:
                 del self._busy[id(execution)]
+                self._give(execution)
                 self._finish(execution)
-        while self._waiting and len(self._busy) < self._concurrency:
-            execution = self._waiting.pop(0)
-            if not execution.abandoned:
-                self._start(execution, steady)
+        while taken := self._take():
+            if not taken.abandoned:
+                self._start(taken, steady)
+            if id(taken) not in self._busy:
+                self._give(taken)
+
+    def _put(self, batch: Iterable[Execution]) -> None:
+        self._waiting += batch
+
+    def _take(self) -> Execution | None:
+        """The next one that may have a hand."""
+        return self._waiting.pop(0) if self._waiting and len(self._busy) < self._concurrency else None
+
+    def _give(self, execution: Execution) -> None:
+        """A hand is free again."""
 
     def _start(self, execution: Execution, steady: int) -> None:
         execution.run.started = steady
@@ -107,7 +119,8 @@ class SimulatedExecutor:
             job = self._world.app.job(execution.row.id)
             if job.exitcode == CANCELLED:
                 raise Broken(f"told: the handler of job {job.id} was not told that it is cancelled")
-        self._busy.pop(id(execution), None)
+        if self._busy.pop(id(execution), None):
+            self._give(execution)
 
     def wait_for_told(self, seconds: float) -> None:
         """Nothing is ever told here: a handler has ended when anybody looks."""

@@ -17,6 +17,7 @@ from hipq.job.states import EXECUTING
 from hipq.job.view import Job
 from hipq.job.when import SECOND
 from tests.simulation.audit import ATTEMPTS, Broken
+from tests.simulation.daemon import HOG, HOG_RUNS
 from tests.simulation.outside import ASKING, Request, draw_request
 from tests.simulation.windows import is_open
 
@@ -50,6 +51,8 @@ class Jobs:
         """and what handlers came to that asked the world outside, by job and token."""
         self.crashed: Counter[int] = Counter()
         """How often jobs killed the process that ran them alone."""
+        self.lanes: set[str] = set()
+        """The lanes of which some code began."""
         self.now_running: Execution
 
     def again(self, job: Job[Any], fault: Fault) -> Any:
@@ -161,6 +164,7 @@ class Jobs:
         """A handler, or other code of a job, begins."""
         row = execution.row
         self.started.add((row.id, row.token))
+        self.lanes.add(row.lane)
         if row.phase != EXECUTING:
             return
         if row.job_type in ASKING:
@@ -173,6 +177,8 @@ class Jobs:
     def duration(self, row: Row) -> int:
         if self.is_poison(row):
             return SECOND // 10  # it crashes before its time-out can strike
+        if row.job_type == HOG:
+            return HOG_RUNS
         draw = random.Random(f"{self._world.seed}/{row.id}/{row.attempt}/{row.token}")
         return round(draw.choice([0.001, 0.1, 2.0, 8.0, 25.0]) * draw.uniform(0.5, 1.5) * SECOND)
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hipq.engine.loop import Engine
 from hipq.limits.code import Throttler
+from tests.simulation.daemon import SimulatedScheduler
 from tests.simulation.executor import SimulatedExecutor
 
 
@@ -15,6 +16,7 @@ class Life:
     def __init__(self, wake_at: int) -> None:
         self.engine: Engine
         self.hands: SimulatedExecutor
+        self.scheduler: SimulatedScheduler | None = None
         self.throttler: Throttler | None = None
         self.crons = 0
         """What its code had of those when it started,"""

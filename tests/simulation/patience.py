@@ -53,8 +53,10 @@ class Patience:
         """Who could start. Where some are heavy, the first in order only: others may have to let it go first."""
         if rules.paused or any(isinstance(one, Rate) for one in rules.in_force):
             return
-        if sum(row["owner"] != 0 for row in rows) >= HANDS:
+        has_slots = sum(row["owner"] != 0 for row in rows) < HANDS
+        if not has_slots and not self._scene.tenants:
             return
+        holding = {row["tenant"] for row in rows if row["owner"] != 0}
         if rules.throttled and sum(row["state"] == "running" for row in rows) >= self._scene.most_running:
             return
         waiting = [row for row in rows if row["phase"] in (READY, PARKED) and row["scheduled_run_time"] <= now]
@@ -62,5 +64,7 @@ class Patience:
         heavy = any(row["throttle_factor"] != UNIT for row in rows)
         for row in waiting[:1] if heavy or rules.throttled else waiting:
             paused = row["lane"] in rules.paused_lanes or row["job_type"] in rules.paused_types
+            if not has_slots and row["tenant"] in holding:
+                continue  # spare slots are for tenants that have none
             if row["time_windows"] == "[]" and not paused and (row["job_type"] == URGENT or fits(row)):
                 yield row["id"]

@@ -10,6 +10,7 @@ from hipq.limits.limit import Limit
 from hipq.limits.per_lane import PerLane
 from hipq.limits.rules import Rules
 from hipq.limits.share import Share
+from hipq.limits.tenants import PerTenant
 
 Row = Mapping[str, Any]
 
@@ -35,6 +36,9 @@ def pools(rules: Rules, held: Iterable[tuple[str, int]], lane: str) -> list[Pool
     for one in rules.in_force:
         if isinstance(one, PerLane):
             found.append(Pool(f"lane {lane}", counted(one.n), sum(units for where, units in held if where == lane)))
+        elif isinstance(one, PerTenant) and (tenant := lane.partition("/")[0]) in one.caps:
+            sharing = [units for where, units in held if where.partition("/")[0] == tenant]
+            found.append(Pool(f"tenant {tenant}", counted(one.caps[tenant]), sum(sharing)))
         elif isinstance(one, Share) and whole:
             listed = lane in one.percent
             percent = one.percent[lane] if listed else one.other

@@ -1,6 +1,6 @@
 """What a seed makes of the queue: its limits, lanes, windows, schedule, throttler. Every second seed has none of it.
 
-Every third has jobs that wait for answers, with rules and without.
+Every third has jobs that wait for answers, with rules and without. Every sixth is a daemon's, with tenants.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ from hipq.limits.per_lane import per_lane
 from hipq.limits.rate import Rate, rate
 from hipq.limits.rules import AnyLimit
 from hipq.limits.share import share
+from hipq.limits.tenants import PerTenant
 from hipq.testing.clock import START
 
 LANES: Final = ("east", "north", "west")
+TENANTS: Final = ("ada", "bob", "cyd")
 URGENT: Final = "urgent"
 """The job type that limits do not count."""
 ERRAND: Final = "errand"
@@ -73,6 +75,9 @@ class Scene:
     keeping: Keeping = DEFAULT_KEEPING
     unread: bool = False
     """and an engine that has no code for some of them."""
+    tenants: tuple[str, ...] = ()
+    """Engines serve whatever there is, as those of a daemon do, for these tenants; none = they serve the types they
+    have code for."""
 
     @property
     def plain_asks(self) -> bool:
@@ -81,8 +86,16 @@ class Scene:
 
 
 def scene_of(seed: int) -> Scene:
+    if seed % 6 == 4:
+        return _daemon(random.Random(f"daemon {seed}"))
     scene = _ruled(seed) if seed % 2 else Scene()
     return _answered(scene, random.Random(f"answers {seed}")) if seed % 3 == 2 else scene
+
+
+def _daemon(chance: random.Random) -> Scene:
+    quotas = PerTenant({"ada": chance.randrange(1, 4), "cyd": 3})
+    limits: list[tuple[AnyLimit, ...]] = [(), (), (quotas,), (per_lane(2),), (limit(8), quotas)]
+    return Scene(tenants=TENANTS, limits=chance.choice(limits))
 
 
 def _answered(scene: Scene, chance: random.Random) -> Scene:

@@ -12,7 +12,8 @@ from tests.planted.__main__ import found_with, is_proof, misfits
 from tests.planted.bugs import BUGS
 from tests.simulation import Broken, World, simulate
 from tests.simulation.audit import check_table
-from tests.simulation.scene import scene_of
+from tests.simulation.daemon import HOG, TYPES
+from tests.simulation.scene import TENANTS, scene_of
 
 
 @pytest.mark.parametrize("block", range(4))
@@ -50,7 +51,7 @@ FAULTS = (
     "is asked to stop", "the calendar is set", "the throttler is asked", "pause", "resume", "set_limit",
     "ready_outside_window",
     "drop_ticket", " tick\n", " answer (lost)", " answer (full)", "prune_answers", "replay of", "rekey of", "drop of",
-    ": matched", ": buffered", ": duplicate", ": conflict", ": late",
+    " lanes (", " tenants (", ": matched", ": buffered", ": duplicate", ": conflict", ": late",
 )  # fmt: skip
 
 
@@ -68,11 +69,22 @@ def test_every_second_world_has_rules() -> None:
     scenes = [scene_of(seed) for seed in range(200)]
     assert [scene.ruled for scene in scenes[:4]] == [False, True, False, True]
     kinds = {type(one).__name__ for scene in scenes for one in scene.limits}
-    assert kinds == {"Limit", "PerLane", "Share", "Rate"}
+    assert kinds == {"Limit", "PerLane", "PerTenant", "Share", "Rate"}
     assert {scene.turns for scene in scenes} == {"ordered", "fair"}
     assert {scene.missed for scene in scenes} == {"", "one", "all", "skip"}
     for part in ("windows", "most_running", "rejects", "slow", "withdrawn", "lacking", "light"):
         assert any(getattr(scene, part) for scene in scenes), part
+
+
+def test_every_sixth_world_is_a_daemons() -> None:
+    scenes = [scene_of(seed) for seed in range(300)]
+    assert sum(bool(scene.tenants) for scene in scenes) == 50
+    assert {type(one).__name__ for scene in scenes if scene.tenants for one in scene.limits} == {
+        "Limit", "PerLane", "PerTenant",
+    }  # fmt: skip
+    worlds = [simulate(seed) for seed in (4, 10)]
+    lanes = {lane for world in worlds for lane in world.jobs.lanes}
+    assert lanes == {f"{tenant}/{job_type}" for tenant in TENANTS for job_type in TYPES} | {f"bob/{HOG}"}
 
 
 def test_every_third_world_has_answers_with_rules_and_without() -> None:
@@ -112,7 +124,8 @@ def test_a_failure_names_its_seed(monkeypatch: pytest.MonkeyPatch) -> None:
 QUICK = ("no token check", "rescue by age", "acknowledge before the commit", "waiting jobs do not count",
          "a critical job holds units", "two engines ask at a time", "no tick comes",
          "heads in reverse order", "a wait does not look into the inbox", "the ids of answers are forgotten",
-         "a used answer is not marked", "an answer is an attempt")  # fmt: skip
+         "a used answer is not marked", "an answer is an attempt", "spare slots are never used",
+         "the scheduler does not hear of jobs that were lost")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", QUICK)

@@ -12,19 +12,21 @@ import msgspec
 from msgspec.structs import replace
 
 from hipq.app import Hipq
+from hipq.engine.lanes import Guarded
 from hipq.engine.loop import Engine
 from hipq.engine.setup import Setup
 from hipq.errors import StoreUnavailable
 from hipq.events import Event
 from hipq.job import payload
 from hipq.job.answer import Answer
-from hipq.job.model import queue_of
+from hipq.job.model import New, queue_of
 from hipq.job.order import aged
 from hipq.job.when import SECOND
 from hipq.testing.clock import HandClock
 from tests.simulation import audit
 from tests.simulation.answers import Answers
 from tests.simulation.clients import Clients
+from tests.simulation.daemon import HOG, TYPES, DaemonExecutor, SimulatedScheduler, of_tenant
 from tests.simulation.executor import SimulatedExecutor, SimulatedLauncher
 from tests.simulation.faults import Crash, Disk, FaultyStore
 from tests.simulation.jobs import Jobs
@@ -103,6 +105,10 @@ class World:
             self.queue.job(URGENT, **{**options, "retry": None}, critical=True)(self.jobs.handler)
         if scene.lacking:
             self.queue.job(ERRAND, **options)(self.jobs.handler)
+        for name in TYPES[1:] if scene.tenants else ():
+            self.queue.job(name, **options)(self.jobs.handler)
+        if scene.tenants:
+            self.queue.job(HOG, **{**options, "timeout": 300, "run_timeout": 120})(self.jobs.handler)
         if scene.answers:
             self._declare_asking(options)
         if scene.missed:
@@ -184,6 +190,9 @@ class World:
             (chance.randrange(3), self._stop_one), (int(self.scene.withdrawn), self._withdraw),
         ]  # fmt: skip
         plans = [(self._start + chance.randrange(span), act) for count, act in wanted for _ in range(count)]
+        if self.scene.tenants:  # after the faults, when `patience` looks
+            end = self._start + span
+            plans += [(end + 70 * SECOND, clients.hog), (end + 75 * SECOND, clients.come_late)]
         self._plans = sorted(plans, key=lambda plan: plan[0])
 
     def plan(self, at: int, act: Callable[[], None]) -> None:
@@ -233,6 +242,8 @@ class World:
             life.engine.wake()
         pause = life.engine.turn()
         life.failures = 0
+        if life.scheduler:
+            life.scheduler.check(life.engine.in_flight.values())
         life.wake_at = self.clock.steady() + round(pause * SECOND)
         end = life.hands.next_end()
         if end and end < life.wake_at:  # a handler that ends rings the bell
@@ -267,11 +278,21 @@ class World:
             if life and self.chance.random() < 0.7:
                 life.wake_at, life.woken = min(life.wake_at, self.clock.steady()), True
 
+    def notice(self, new: New) -> None:
+        """A job was added over HTTP, at one of the daemons perhaps: that one hears where it is."""
+        lives = [life for life in self._lives if life]
+        if lives and self.chance.random() < 0.5:
+            self.chance.choice(lives).engine.notice(new.queue, [(new.job_type, new.lane)])
+
+    def _chained(self, job_type: Any, data: Any, options: dict[str, Any]) -> New:
+        new = self.queue.chained(job_type, data, options)
+        return of_tenant(new, data) if self.scene.tenants else new
+
     def _new_life(self, index: int) -> Life:
         life = Life(self.clock.steady())
         life.throttler, life.crons = self.queue.throttler, len(self.queue._crons)
-        launcher = SimulatedLauncher(self.clock.now, self.clock.steady, lambda _queue: self.queue.chained)
-        life.hands = SimulatedExecutor(self, launcher, 4, life)
+        launcher = SimulatedLauncher(self.clock.now, self.clock.steady, lambda _queue: self._chained)
+        life.hands = (DaemonExecutor if self.scene.tenants else SimulatedExecutor)(self, launcher, 4, life)
         store = FaultyStore(self, life).as_store()
         chance = random.Random(self.chance.random())
         queue = self.queue.for_engine()
@@ -280,11 +301,17 @@ class World:
             lacking |= {ASK, LETTER}
         queue = with_fields(queue, specs={name: spec for name, spec in queue.specs.items() if name not in lacking})
         life.types = queue.types
-        life.engine = Engine(Setup(
+        if self.scene.tenants:
+            life.scheduler = SimulatedScheduler(self)
+            queue = with_fields(queue, scheduler=Guarded(life.scheduler))
+        setup = Setup(
             store, [queue], life.hands, self.app.events, self.clock.steady,
             concurrency=4, lease=LEASE, poll=5.0, chance=chance,
             run_spawned=lambda work: self.throttler.aside(life, work),
-        ))  # fmt: skip
+        )  # fmt: skip
+        if isinstance(life.hands, DaemonExecutor):
+            setup.spare = life.hands.spare
+        life.engine = Engine(setup)
         self.trace(life, "starts")
         return life
 
