@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hipq.database import Database
 from hipq.engine.accept import UNTRACED, Adding, LaneBy
-from hipq.engine.pulse import LEASE, POLL
+from hipq.engine.timetable import LEASE, POLL
 from hipq.errors import Invalid, shown
 from hipq.events import Events
 from hipq.job import names

@@ -51,7 +51,7 @@ class ByHand:
         self._store.renew_lease(self._sysid, 0)
 
     def end(self, row: Row, ending: RunResult) -> None:
-        answer = next((one._kept for one in self._app.answers.list(state="matched")), None)
+        answer = next((one._row for one in self._app.answers.list(state="matched")), None)
         running = Execution(row, self._charge.spec, 0, answer).ended(ending)
         change = settle(running, self._charge.queue.order, self._store.now())
         assert not self._store.turn(self._sysid, [change], [], self._store.now()).lost

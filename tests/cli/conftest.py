@@ -88,9 +88,9 @@ def settled(job: Job, answer):
 
 
 HURRY = """
-import hipq.engine.pulse
+import hipq.engine.timetable
 
-hipq.engine.pulse.TIDYING = 500_000  # else a handler that does not end is borne for five seconds more
+hipq.engine.timetable.TIDYING = 500_000  # else a handler that does not end is borne for five seconds more
 """
 """To be written behind SHOP."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hipq.engine.pulse import LEASE
+from hipq.engine.timetable import LEASE
 from tests.docs.test_readme import ROOT
 
 TEXT = (ROOT / "docs/django.md").read_text()

@@ -12,7 +12,7 @@ import pytest
 
 from hipq import Hipq, Invalid, aged, fixed, limit, per_lane, rate
 from hipq.answers.arrive import ID_LIMIT
-from hipq.engine.pulse import LEASE, POLL
+from hipq.engine.timetable import LEASE, POLL
 from hipq.job import names, payload, windows
 from hipq.job.answer import DEFAULT_KEEPING
 from hipq.job.model import QUEUE_BITS

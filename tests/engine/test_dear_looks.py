@@ -10,7 +10,7 @@ import pytest
 
 from hipq import Hipq, Job, Queue
 from hipq.engine import rescue
-from hipq.engine.pulse import LONGEST_REST, SHARE, PollBudget
+from hipq.engine.timetable import LONGEST_REST, SHARE, PollBudget
 from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.claims import Claim

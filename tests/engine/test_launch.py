@@ -18,8 +18,8 @@ from msgspec.structs import replace
 
 from hipq import Failed, Hipq, Job, Queue, Retry, backoff, fixed
 from hipq.engine.launch import Launcher
-from hipq.engine.pulse import TIDYING
 from hipq.engine.settle import settle
+from hipq.engine.timetable import TIDYING
 from hipq.executors.execution import Execution
 from hipq.executors.processes import _silent
 from hipq.job import transitions
@@ -115,7 +115,7 @@ def test_an_async_handler_that_raises_cancelled_by_itself_is_an_error(app: Hipq,
 def test_async_handlers_that_ignore_their_cancellation_are_replaced_and_counted(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.pulse.TIDYING", 1_000_000)
+    monkeypatch.setattr("hipq.engine.timetable.TIDYING", 1_000_000)
     release = threading.Event()
 
     @queue.job(run_timeout=0.2)
@@ -417,7 +417,7 @@ def test_run_timeout_of_a_thread_frees_its_place(app: Hipq, queue: Queue) -> Non
 def test_when_every_thread_is_stuck_the_process_asks_to_be_replaced(
     app: Hipq, queue: Queue, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hipq.engine.pulse.TIDYING", 1_000_000)
+    monkeypatch.setattr("hipq.engine.timetable.TIDYING", 1_000_000)
     release = threading.Event()
     queue.job("stuck", run_timeout=0.1)(lambda _: release.wait(60) and None)
     queue.enqueue_many("stuck", range(2))

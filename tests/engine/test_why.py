@@ -35,7 +35,7 @@ from hipq import (
 )
 from hipq.engine.loop import Engine
 from hipq.engine.why import why
-from hipq.engine.why.limits import HOLDERS
+from hipq.engine.why.starting import HOLDERS
 from hipq.job.model import Row, queue_of
 from hipq.job.when import SECOND
 from hipq.limits.rules import AnyLimit, Rules

@@ -26,6 +26,12 @@ LANE_BUGS = (
     Bug(
         "a lane that was served once is not looked for again",
         "I1|I13",
-        (("engine/lanes.py", "        self._looks = 1 if self._before == TOP else 2", "        self._looks = 0"),),
+        (
+            (
+                "engine/lanes.py",
+                "self._rounds_left = 1 if self._next_tenant == TOP else 2",
+                "self._rounds_left = 0",
+            ),
+        ),
     ),
 )

@@ -143,6 +143,6 @@ RULE_BUGS = (
     Bug(
         "jobs stay parked when their throttler is gone",
         "I1|I13",
-        (("engine/peek.py", "self._setup.store.stage(peek.queue, PARKED, 0, STEP) > 0", "peek.queue < 0"),),
+        (("engine/due.py", "self._setup.store.stage(peek.queue, PARKED, 0, STEP) > 0", "peek.queue < 0"),),
     ),
 )  # fmt: skip

@@ -21,7 +21,7 @@ from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration, Whole
 from hipq.cli.target import AppCommand, Target, announced
 from hipq.engine.loop import Engine
-from hipq.engine.pulse import LEASE
+from hipq.engine.timetable import LEASE
 from hipq.errors import Invalid, StoreUnavailable
 from hipq.job.event_names import EngineEvent
 from hipq.observe import logs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from hipq.engine import pulse
+from hipq.engine import timetable
 from hipq.engine.claim import UNSTARTED_FOR, Prefetch
 from hipq.engine.lanes import NO_SPARE, Spare
 from hipq.engine.queue_watch import QueueWatches
@@ -36,7 +36,7 @@ class Batch:
 
     # -- how much there is room for ---------------------------------------------------------------------------------
     def free(self) -> int:
-        """Free hands. A job that only waits to be saved holds none; but memory is not without end."""
+        """The hands that are free. A job that only waits to be saved holds none; but memory is not without end."""
         waiting = len(self.stopped) + min(len(self.blocked), self._setup.concurrency)
         return self._setup.concurrency - len(self.in_flight) + waiting
 
@@ -44,7 +44,7 @@ class Batch:
         return self.prefetch.room(self.free())
 
     def spare(self, room: int) -> Spare:
-        """Spare hands, which are only asked for where there is no room."""
+        """The spare slots, which are only asked for where there is no room."""
         return NO_SPARE if room > 0 else self._setup.spare()._replace(each=self.prefetch.for_one())
 
     def reachable(self) -> list[Execution]:
@@ -76,13 +76,13 @@ class Batch:
                 self._end(execution, GivenBack("the worker was stopped", execution.run.started > 0))
         if self._watches.locked:
             self.block(self._watches.cannot_save)
-            self._timetable.blocked = self._timetable.blocked or steady + pulse.BLOCKED_FOR
+            self._timetable.blocked = self._timetable.blocked or steady + timetable.BLOCKED_FOR
 
     def _end_overrun(self, steady: int) -> None:
         for execution in list(self.in_flight.values()):
             run = execution.run
             if run.result is None and run.started and steady >= run.started + execution.limit:
-                execution.abandon(until=self._setup.steady() + pulse.TIDYING)
+                execution.abandon(until=self._setup.steady() + timetable.TIDYING)
                 self._setup.executor.abandon(execution)
                 self._end(execution, overran(execution))
         if any(not one.run.started and steady - one.launched > UNSTARTED_FOR for one in self.in_flight.values()):
@@ -90,7 +90,7 @@ class Batch:
             self.prefetch.unknown()
 
     def _count_stuck(self, now: int, steady: int) -> None:
-        """What could not be stopped runs on. When that is all our hands, this process is of no use any more."""
+        """Handlers that could not be stopped run on. When they hold all hands, this process is of no use any more."""
         stuck = self._setup.executor.stuck(steady)
         if stuck > self._stuck:
             self._setup.events.emit(EngineEvent.HANDLER_STUCK, now, stuck=stuck)
@@ -109,7 +109,7 @@ class Batch:
         self.stopped.append(ended)
 
     def block(self, cannot_save: Callable[[Execution], bool]) -> None:
-        """What ended and cannot be saved now stays in memory; its lease is renewed like that of all others."""
+        """Keep in memory what ended and cannot be saved now: these jobs stay under the lease like all others."""
         self.blocked += [execution for execution in self.stopped if cannot_save(execution)]
         self.stopped = [execution for execution in self.stopped if not cannot_save(execution)]
 

@@ -3,10 +3,13 @@ close; and answers that other programs wrote in plain SQL are matched."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hipq.engine import prune, rescue
 from hipq.engine.batch import Batch
+from hipq.engine.lease import Lease
 from hipq.engine.queue_watch import QueueWatch, QueueWatches
 from hipq.engine.setup import Setup
 from hipq.engine.stage import STEP, rank, stage
@@ -14,6 +17,8 @@ from hipq.engine.timetable import Timetable
 from hipq.errors import Conflict, NotFound, StoreBusy, StoreRefused
 from hipq.job.event_names import JobEvent
 from hipq.job.model import Change
+from hipq.job.states import PARKED
+from hipq.stores.claims import Peek
 
 if TYPE_CHECKING:
     from hipq.engine.tick import Ticks
@@ -26,15 +31,15 @@ FEW_BUSY: Final = 2
 """How many of these may wait for a row that somebody has locked: each wait may take a second or two."""
 
 
+@dataclass(eq=False)
 class Due:
-    def __init__(self, setup: Setup, watches: QueueWatches, batch: Batch, timetable: Timetable) -> None:
-        self._setup = setup
-        self._watches = watches
-        self._batch = batch
-        self._timetable = timetable
-        self._ticks: Ticks | None = None
-        self.more_answers = False
-        """There may be more answers in plain SQL than the last look has matched."""
+    _setup: Setup
+    _watches: QueueWatches
+    _batch: Batch
+    _timetable: Timetable
+    _ticks: Ticks | None = None
+    more_answers: bool = False
+    """There may be more answers in plain SQL than the last look has matched."""
 
     def changes(self, now: int, steady: int) -> list[Change]:
         self._tick(now)
@@ -72,13 +77,12 @@ class Due:
 
     def _tick(self, now: int) -> None:
         if self._ticks is None:
-            queues = self._setup.queues
-            if not any(queue.crons for queue in queues):
+            if not any(queue.crons for queue in self._setup.queues):
                 return
             from hipq.engine.tick import Ticks  # what reads cron expressions costs an import most can do without
 
-            self._ticks = Ticks(self._setup.store, queues, self._setup.events)
-        if self._ticks.turn(now, self._setup.added, self._watches.locked):
+            self._ticks = Ticks(self._setup)
+        if self._ticks.turn(now, self._watches.locked):
             self._watches.claim_everywhere()
             self._timetable.peek_by(0)
 
@@ -125,3 +129,52 @@ class Due:
         self.more_answers = len(found) == BROUGHT and busy < FEW_BUSY
         if self.more_answers:
             self._timetable.bring = steady
+
+
+@dataclass(eq=False)
+class Peeks:
+    """Looks at what there is to do, now and next: after something happened, and once a poll as a safety net."""
+
+    _setup: Setup
+    _watches: QueueWatches
+    _batch: Batch
+    _lease: Lease
+    _due: Due
+    _timetable: Timetable
+    idle: bool = False
+    """Nothing was due and nothing executed at the last peek."""
+
+    def look(self, now: int) -> None:
+        began = self._setup.steady()
+        wanted = [(watch.queue.number, watch.queue.types) for watch in self._watches.served()]
+        found = self._setup.store.peek(wanted, self._watches.strategies)
+        self._lease.part_with_cancelled(now, began)
+        self._timetable.peeks.looked(began, self._setup.steady())
+        for peek in found:
+            self._watches[peek.queue].peeked(peek)
+        self._lease.seen_owned = bool(self._watches.locked) or any(peek.owned for peek in found)
+        self.idle = not (self._work(found, now) or self._batch.in_flight or self._due.more_answers)
+        self._timetable.peeked(began)
+
+    def _work(self, found: Sequence[Peek], now: int) -> bool:
+        """Whether there is something to do, here or for another engine, that no time need pass for."""
+        reminded = [self._remind(peek) for peek in found if peek.parked or peek.ready]
+        return (
+            self._lease.seen_owned
+            or any(reminded)
+            or any(0 < moment <= now for peek in found for moment in (peek.next_start, peek.next_deadline))
+            or any(peek.ready and self._watches[peek.queue].retry_at != 0 for peek in found)
+            or any(watch.closed or (watch.throttling and watch.throttling.busy) for watch in self._watches)
+        )
+
+    def _remind(self, peek: Peek) -> bool:
+        """Jobs wait there: ask the throttler about them (again) or, where no throttler is left, make parked ones ready;
+        whether some are."""
+        watch = self._watches[peek.queue]
+        if watch.throttling:
+            watch.throttling.remind(peek.ready, round(self._setup.poll * 1e6))
+            return False
+        if not peek.parked or self._setup.store.rules(peek.queue).throttled:
+            return False
+        watch.claim_again()
+        return self._setup.store.stage(peek.queue, PARKED, 0, STEP) > 0

@@ -1,7 +1,7 @@
-"""Step 4, launch: a claimed row meets its code. This is what happens in a worker thread, a task or a child process.
+"""Step 4, launch: a claimed row meets its code, in a worker thread, a task or a child process.
 
-User code runs here and nowhere else: the handler, and, when it fails, the retry handler on a copy of the job; the
-handler of its answer, and the one that calls it off.
+User code runs here and nowhere else: the handler and, when it fails, the retry handler on a copy of the job; the answer
+handler and the cancel handler.
 """
 
 from __future__ import annotations
@@ -98,69 +98,57 @@ class Launcher:
     def run(self, execution: Execution, in_child: bool = False) -> None:
         """A plain handler, in this thread. Never raises. A child does not ask for the time: its parent has looked."""
         with self._around(execution):
-            self._run(execution, in_child)
+            execution.run.started = self._steady()
+            if execution.only_decides:
+                self._end(execution, self._decided(execution, _stored_error(execution.row)))
+                return
+            if not in_child and self._shut(execution):
+                return
+            here = os.getpid()
+            try:
+                value = self._called(execution)
+            except BaseException as error:  # SystemExit too: a handler may not end the worker
+                value = error
+            _end_forked(here, value)
+            self.finish(execution, _result(execution, value))
 
     async def run_async(self, execution: Execution, in_child: bool = False) -> None:
         """An `async def` handler, on the event loop. Its retry handler is plain code and runs in a thread.
 
         Raises only if it was abandoned; a handler may well raise CancelledError of its own.
         """
+        from hipq.in_thread import in_thread  # asyncio costs an import most programs can do without
+
         with self._around(execution):
-            await self._run_async(execution, in_child)
+            execution.run.started = self._steady()
+            if not in_child and self._shut(execution):
+                return
+            here = os.getpid()
+            try:
+                value = await self._called(execution)
+            except BaseException as error:
+                _end_forked(here, error)
+                if execution.abandoned:
+                    execution.run.stopped = self._steady()
+                    raise
+                value = error
+            _end_forked(here, value)
+            result = _result(execution, value)
+            if isinstance(result, Errored):
+                result = await in_thread(partial(self._decided, execution, result))
+            self._end(execution, result)
 
     def run_in_child(self, execution: Execution, exchange: Callable[[bytes], bytes]) -> None:
         """A handler in another process; `exchange` sends it there and brings back how it ended."""
         with self._around(execution):
-            self._run_in_child(execution, exchange)
-
-    def _run(self, execution: Execution, in_child: bool) -> None:
-        execution.run.started = self._steady()
-        if execution.only_decides:
-            self._end(execution, self._decided(execution, _stored_error(execution.row)))
-            return
-        if not in_child and self._shut(execution):
-            return
-        here = os.getpid()
-        try:
-            value = self._called(execution)
-        except BaseException as error:  # SystemExit too: a handler may not end the worker
-            value = error
-        _end_forked(here, value)
-        result = _result(execution, value)
-        if isinstance(result, Errored) and not execution.abandoned:
-            result = self._decided(execution, result)
-        self._end(execution, result)
-
-    async def _run_async(self, execution: Execution, in_child: bool) -> None:
-        from hipq.in_thread import in_thread  # asyncio costs an import most programs can do without
-
-        execution.run.started = self._steady()
-        if not in_child and self._shut(execution):
-            return
-        here = os.getpid()
-        try:
-            value = await self._called(execution)
-        except BaseException as error:
-            _end_forked(here, error)
-            if execution.abandoned:
-                execution.run.stopped = self._steady()
-                raise
-            value = error
-        _end_forked(here, value)
-        result = _result(execution, value)
-        if isinstance(result, Errored):
-            result = await in_thread(partial(self._decided, execution, result))
-        self._end(execution, result)
-
-    def _run_in_child(self, execution: Execution, exchange: Callable[[bytes], bytes]) -> None:
-        execution.run.started = self._steady()
-        if not execution.only_decides and self._shut(execution):
-            return
-        now = execution.row.update_time + self._steady() - execution.launched  # since its claim
-        request = _Request(execution.spec.queue, execution.row, execution.answer, now, execution.traceparent())
-        reply = exchange(msgspec.json.encode(request))
-        result, execution.run.children = msgspec.json.decode(reply, type=tuple[RunResult, list[New]])
-        self._end(execution, result)
+            execution.run.started = self._steady()
+            if not execution.only_decides and self._shut(execution):
+                return
+            now = execution.row.update_time + self._steady() - execution.launched  # since its claim
+            request = _Request(execution.spec.queue, execution.row, execution.answer, now, execution.traceparent())
+            reply = exchange(msgspec.json.encode(request))
+            result, execution.run.children = msgspec.json.decode(reply, type=tuple[RunResult, list[New]])
+            self._end(execution, result)
 
     def finish(self, execution: Execution, result: RunResult) -> None:
         """Code that ran elsewhere has come to this: an error goes to the retry handler."""
@@ -227,7 +215,10 @@ class Launcher:
         execution.run.children.append(self._chain(execution.spec.queue)(job_type, data, options))
 
     def _end(self, execution: Execution, result: RunResult) -> None:
-        if execution.run.children and not isinstance(result, (Succeeded, FailedRun, Waits, Progressed, Rerun)):
+        if execution.run.children and not isinstance(
+            result,
+            (Succeeded, FailedRun, Waits, Progressed, Rerun),
+        ):
             execution.run.children = []  # it failed: what it wanted to add goes with it
         execution.run.stopped = self._steady()
         execution.run.result = result

@@ -9,15 +9,15 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
 
 from hipq.engine import rescue
 from hipq.engine.batch import Batch
-from hipq.engine.pulse import LINGER, PollBudget
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.setup import Setup
-from hipq.engine.timetable import Timetable
+from hipq.engine.timetable import LINGER, PollBudget, Timetable
 from hipq.errors import StoreBusy
 from hipq.executors.execution import Execution
 from hipq.job import transitions
@@ -26,16 +26,16 @@ from hipq.job.model import Change, queue_of
 from hipq.stores.values import STRATEGIES
 
 
+@dataclass(eq=False)
 class Lease:
-    def __init__(self, setup: Setup, watches: QueueWatches, batch: Batch, timetable: Timetable) -> None:
-        self._setup = setup
-        self._watches = watches
-        self._batch = batch
-        self._timetable = timetable
-        self.engine_id = 0
-        self.seen_owned = True
-        """Some engine had a job at the last peek, or nobody has peeked yet."""
-        self._rescues = PollBudget()
+    _setup: Setup
+    _watches: QueueWatches
+    _batch: Batch
+    _timetable: Timetable
+    engine_id: int = 0
+    seen_owned: bool = True
+    """Some engine had a job at the last peek, or nobody has peeked yet."""
+    _rescues: PollBudget = field(default_factory=PollBudget)
 
     # -- prove that we live -----------------------------------------------------------------------------------------
     def sweep(self, now: int, steady: int) -> tuple[list[Change], bool]:

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
-from hipq.engine import pulse
+from hipq.engine import timetable
 from hipq.engine.batch import Batch
 from hipq.engine.descriptors import Descriptors
 from hipq.engine.lease import Lease
-from hipq.engine.pulse import LINGER
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.setup import Setup
 from hipq.engine.stop import Stop
-from hipq.engine.timetable import Timetable
+from hipq.engine.timetable import LINGER, Timetable
 from hipq.engine.turn import Turn
 from hipq.errors import StoreUnavailable
 from hipq.job.event_names import EngineEvent
-
-if TYPE_CHECKING:
-    from hipq.engine.executor import Executor
-    from hipq.executors.execution import Execution
 
 STORE_AWAY: Final = 30_000_000
 """Microseconds that a stop waits for a store that is away, unless `drain` says otherwise."""
@@ -31,26 +26,20 @@ FEW_QUEUES: Final = 8
 class Engine:
     def __init__(self, setup: Setup) -> None:
         self.setup = setup
+        self.executor = setup.executor
         self.stop_requests = Stop()
         self.timetable = Timetable(setup)
         self.watches = QueueWatches(setup)
         self.batch = Batch(setup, self.watches, self.timetable, self.stop_requests)
+        self.in_flight = self.batch.in_flight
         self.lease = Lease(setup, self.watches, self.batch, self.timetable)
         self._turn = Turn(setup, self.stop_requests, self.timetable, self.watches, self.batch, self.lease)
         self.torn = False
         """Descriptors of this process were closed by a handler: nothing that has some is to be used or closed."""
 
     @property
-    def executor(self) -> Executor:
-        return self.setup.executor
-
-    @property
     def engine_id(self) -> int:
         return self.lease.engine_id
-
-    @property
-    def in_flight(self) -> dict[int, Execution]:
-        return self.batch.in_flight
 
     @property
     def stopping(self) -> int:
@@ -122,7 +111,7 @@ class Engine:
 
     def leave(self) -> None:
         if self.stopping < 2 and not self.unfit:
-            self.setup.executor.wait_for_told(pulse.TIDYING / 1e6)
+            self.setup.executor.wait_for_told(timetable.TIDYING / 1e6)
         try:
             self.setup.store.renew_lease(self.engine_id, 0)
             self.setup.events.emit(EngineEvent.STOPPED, self.setup.store.now())

@@ -5,10 +5,10 @@ Nothing in here matters after a crash: an engine that knows nothing peeks, and k
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
 
 from hipq.engine.lanes import Round
-from hipq.engine.locked_queues import LockedQueues
 from hipq.engine.queues import EngineQueue
 from hipq.engine.setup import Setup
 from hipq.engine.throttle import Throttling
@@ -20,6 +20,12 @@ from hipq.job.states import ANSWERED, CANCELLING, DECIDING, DONE, READY, SCHEDUL
 from hipq.job.windows import is_open
 from hipq.stores.claims import Claim, Peek, Turned
 from hipq.stores.protocols import Store
+
+LOOK: Final = 500_000
+"""Microseconds between looks whether a lock is gone."""
+LONGEST: Final = 16_000_000
+QUIET: Final = 60_000_000
+"""Microseconds after which a lock is not one of a series."""
 
 
 class QueueWatch:
@@ -41,7 +47,7 @@ class QueueWatch:
         self._has_code = self.hungry = bool(queue.types)
         """There may be something to claim. A claim that came back short means: not until something changes."""
         self.content = False
-        """Nothing is to start on spare hands until something changes."""
+        """Nothing is to start on spare slots until something changes."""
         self.round: Round | None = None
         """The queue's lanes, where lanes are claimed one by one."""
         if queue.scheduler is not None:
@@ -123,6 +129,63 @@ class QueueWatch:
             self.closed, self.closed_types = frozenset(), set()
         order = self.queue.order
         return [Change(row, transitions.to_next_window(row, order, now), (), JobEvent.WINDOW_CLOSED) for row in shut]
+
+
+class LockedQueues:
+    """Queues whose tables somebody has locked, with an ALTER TABLE perhaps: left out of turns until that is over.
+
+    A statement that meets such a lock waits for it, and all that is done in the same statement or transaction waits
+    too. So after the first such wait the queue is left out, and the store is asked now and then whether the lock is
+    gone, which waits for nothing. A queue that is locked again and again is left out for longer each time: each time
+    costs a wait.
+    """
+
+    def __init__(self, store: Store, queues: Iterable[int]) -> None:
+        self._store = store
+        self._queues = list(queues)
+        self._look_at: dict[int, int] = {}
+        self._rests: dict[int, tuple[int, int]] = {}
+        """How long each was left out at least, the last time, and when that was over."""
+
+    def __contains__(self, queue: object) -> bool:
+        return queue in self._look_at
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._look_at)
+
+    def __bool__(self) -> bool:
+        return bool(self._look_at)
+
+    @property
+    def next_look(self) -> int:
+        """On the steady clock; only while there are some."""
+        return min(self._look_at.values())
+
+    def others(self) -> list[int]:
+        return [queue for queue in self._queues if queue not in self._look_at]
+
+    def found(self, steady: int) -> list[int]:
+        """Something stood in the way: the queues that are locked, and were not known to be."""
+        new = sorted(self._store.locked(self.others()))
+        for queue in new:
+            rest, over = self._rests.get(queue, (0, 0))
+            rest = min(2 * rest, LONGEST) if rest and steady - over < QUIET else LOOK
+            self._rests[queue] = rest, steady
+            self._look_at[queue] = steady + rest
+        return new
+
+    def freed(self, steady: Callable[[], int]) -> list[int]:
+        """Those among them that are not locked any more; left out until they are taken back."""
+        due = [queue for queue, at in self._look_at.items() if steady() >= at]
+        if not due:
+            return []
+        still = self._store.locked(due)
+        self._look_at |= dict.fromkeys(due, steady() + LOOK)
+        return [queue for queue in due if queue not in still]
+
+    def take_back(self, queue: int, steady: int) -> None:
+        del self._look_at[queue]
+        self._rests[queue] = self._rests[queue][0], steady
 
 
 class QueueWatches:

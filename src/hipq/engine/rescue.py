@@ -1,6 +1,6 @@
-"""Step 6, rescue: what nobody will finish any more. Jobs of engines that died, answers that never came.
+"""Step 6, rescue: jobs that nobody will finish any more, since their engine died or their answer never came.
 
-By lease, never by age: a job that still runs is not touched however long it takes.
+An engine is dead when its lease has run out: a job that still runs is not touched, however long it takes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ def orphans(store: Store, queues: Mapping[int, EngineQueue], now: int) -> list[C
 
 
 def overdue(store: Store, queue: int, order: Order, now: int) -> list[Change]:
-    """Waiting jobs whose moment has come: they look at their answer again, are called off, or have timed out; that is
-    an error, to be judged by an engine that has their retry handler."""
+    """Waiting jobs whose moment has come: they look at their answer again, are cancelled, or have timed out, which is
+    an error for an engine that has their retry handler to decide on."""
     found = []
     for row in store.due(queue, WAITING, now, STEP):
         after = wait_transitions.overdue(row, order, now)

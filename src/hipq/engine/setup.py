@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 
 from hipq.engine.executor import Executor
 from hipq.engine.lanes import NO_SPARE, Spare
-from hipq.engine.pulse import LEASE, POLL
 from hipq.engine.queues import EngineQueue
 from hipq.engine.throttle import Spawn, spawn
+from hipq.engine.timetable import LEASE, POLL
 from hipq.events import Events
 from hipq.job.answer import Kept
 from hipq.job.model import New
@@ -42,4 +42,4 @@ class Setup:
     run_spawned: Spawn = spawn
     """Runs a question to a code throttler in another thread."""
     spare: Callable[[], Spare] = lambda: NO_SPARE
-    """Free hands beyond `concurrency`, which only tenants with nothing running may have."""
+    """Free slots beyond `concurrency`, which only tenants with nothing running may have."""

@@ -1,9 +1,10 @@
-"""Step 3, admit, where a queue has a code throttler: ask it, aside, what of the due jobs may start.
+"""Step 3, admit, where a queue has a code throttler: ask it, in a thread of its own, which due jobs may start.
 
 User code runs in no transaction and holds nothing up: one engine at a time takes the queue's ticket, reads a page of
-what is due and what runs, and asks in a thread of its own. What it admits is claimed only while the ticket is held;
-what it defers or rejects is written like any other change. The rest is parked: out of the way of what nobody has asked
-about yet, and asked about again, page by page, whenever something changes, or after a second.
+the due jobs and all running jobs, and asks. A job that the throttler admits is claimed only while the ticket is held; a
+job that it defers or rejects is written like any other change. The other jobs are parked: they are out of the way of
+jobs that nobody has asked about yet, and are asked about again, page by page, whenever something changes, or after a
+second.
 """
 
 from __future__ import annotations
@@ -72,9 +73,10 @@ class Throttling:
         self._lap = HEAD
         """How far the round through all parked jobs has come."""
         self._ended = False
-        """A job ended: what was refused may be admitted now, so the first parked jobs are asked about in between,"""
+        """A job ended: what was refused may be admitted now, so the first parked jobs are asked about in between."""
         self._was_head = False
-        """but not twice in a row, or the round would stand still where jobs end all the time."""
+        """The last question was about the first parked jobs. The next is not: else the round would stand still where
+        jobs end all the time."""
         self._more = False
         """There may be ready jobs that nobody has asked about."""
         self._again = 0
@@ -89,11 +91,11 @@ class Throttling:
         self._in_vain = 0
         """How often it was asked, since something happened, and no ready job could be shown to it."""
         self.hungry = True
-        """There may be something to ask about,"""
+        """There may be something to ask about."""
         self._next_ask = 0
-        """but not before this moment, on the steady clock,"""
+        """The throttler is not asked before this moment, on the steady clock."""
         self._failed_until = 0
-        """nor before this one."""
+        """The throttler has failed, and is not asked before this moment, on the steady clock."""
 
     @property
     def asking(self) -> bool:

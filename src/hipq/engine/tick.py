@@ -6,19 +6,16 @@ transaction, if nobody has: so each tick is added once, by one engine, or, after
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Final
 
 from hipq.engine.queues import EngineQueue, Schedule
+from hipq.engine.setup import Setup
 from hipq.errors import StoreError
-from hipq.events import Events
 from hipq.job.cron import after, between, latest
 from hipq.job.event_names import EngineEvent
-from hipq.job.model import New
 from hipq.job.when import SECOND
-from hipq.stores.protocols import Store
-from hipq.stores.values import Stored
 
 SET_BACK: Final = 86_400 * SECOND
 """A last tick further ahead than this is of a clock that was wrong: the schedule begins anew. Up to then the ticks
@@ -37,18 +34,15 @@ class _Known:
 
 
 class Ticks:
-    def __init__(self, store: Store, queues: Iterable[EngineQueue], events: Events) -> None:
-        self._store = store
-        self._queues = list(queues)
-        self._events = events
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._store = setup.store
         self._known: dict[tuple[int, str], _Known] = {}
 
-    def turn(
-        self, now: int, added: Callable[[Sequence[New], Sequence[Stored]], None], without: Container[int] = ()
-    ) -> bool:
+    def turn(self, now: int, without: Container[int] = ()) -> bool:
         """Add what is due; whether anything was."""
         found = False
-        for queue in self._queues:
+        for queue in self._setup.queues:
             if queue.number in without:
                 continue
             for schedule in list(queue.crons):
@@ -57,7 +51,7 @@ class Ticks:
                     self._store.tick(queue.number, schedule.name, known.last, now, [])
                     known = self._look(queue, schedule, now)
                 if 0 < known.next <= now:
-                    found |= self._tick(queue, schedule, known.last, now, added)
+                    found |= self._tick(queue, schedule, known.last, now)
         return found
 
     def next(self, without: Container[int] = ()) -> int:
@@ -70,14 +64,7 @@ class Ticks:
         known = self._known[queue.number, schedule.name] = _Known(last, after(schedule.cron, last))
         return known
 
-    def _tick(
-        self,
-        queue: EngineQueue,
-        schedule: Schedule,
-        last: int,
-        now: int,
-        added: Callable[[Sequence[New], Sequence[Stored]], None],
-    ) -> bool:
+    def _tick(self, queue: EngineQueue, schedule: Schedule, last: int, now: int) -> bool:
         ticks = between(schedule.cron, last, now, AT_ONCE) if schedule.missed == "all" else []
         ticks = ticks or [latest(schedule.cron, last, now)]
         wanted = [tick for tick in ticks if schedule.missed != "skip" or now - tick <= LATE]
@@ -86,14 +73,14 @@ class Ticks:
         except StoreError:
             raise
         except Exception as error:  # a limit that was lowered, a lane_by that raises: it must not stop the engine
-            self._events.emit(EngineEvent.TICK_FAILED, now, queue.name, schedule=schedule.name, error=str(error))
+            self._setup.events.emit(EngineEvent.TICK_FAILED, now, queue.name, schedule=schedule.name, error=str(error))
             wanted, news = [], []
         stored = self._store.tick(queue.number, schedule.name, last, ticks[-1], news)
         self._look(queue, schedule, now)  # another engine may have been first
         if stored is None:
             return False
-        added(news, stored)
+        self._setup.added(news, stored)
         for tick, one in zip(wanted, stored, strict=True):
             event = EngineEvent.TICK_SKIPPED if one.duplicate else EngineEvent.TICK
-            self._events.emit(event, now, queue.name, schedule=schedule.name, tick=tick, id=one.id)
+            self._setup.events.emit(event, now, queue.name, schedule=schedule.name, tick=tick, id=one.id)
         return True

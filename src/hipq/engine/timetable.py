@@ -1,18 +1,52 @@
-"""The engine's time: both of its clocks, and every timer that needs no queue to know of it.
+"""The engine's time: both of its clocks, every timer that needs no queue to know of it, and how often it looks.
 
 All timers are moments on the steady clock; 0 = at the next turn.
 """
 
 from __future__ import annotations
 
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from hipq.engine.pulse import PollBudget
-from hipq.engine.setup import Setup
 from hipq.job.event_names import EngineEvent
+
+if TYPE_CHECKING:
+    from hipq.engine.setup import Setup
+
+LEASE: Final = 10.0
+"""Seconds an engine may be silent before its jobs are taken from it. A third of it: renewals, looks for orphans."""
+POLL: Final = 1.0
+"""Seconds between looks when nothing wakes the engine: the safety net."""
+LINGER: Final = 20_000
+"""Microseconds until a look after something happened: catches what was added while its wake-up call was held back, and
+learns of jobs that are due before the next poll."""
+TIDYING = 5_000_000
+"""Microseconds in which a handler that was told to stop, because its time was over, may end by itself."""
+BLOCKED_FOR: Final = 5_000_000
+"""Microseconds until a save that somebody's transaction stood in the way of is tried again: a try may take a second."""
+SHARE: Final = 20
+LONGEST_REST: Final = 5_000_000
+"""Microseconds: later than this nobody looks, whatever it costs."""
 
 NOTABLE: Final = 5_000_000
 """Microseconds by which a calendar must be set back to be worth an event."""
+
+
+class PollBudget:
+    """Looks of one kind. While somebody's old transaction is open, what a look reads grows and grows; not so the part
+    of the time that is spent on looks that are not urgent: a twentieth. One that took long is no reason to rest, two
+    are: the process may have been stopped meanwhile."""
+
+    def __init__(self) -> None:
+        self.ended = 0
+        self.rested = 0
+        """Until then there is no hurry to look again."""
+        self._took = 0
+
+    def looked(self, began: int, ended: int) -> None:
+        took = ended - began
+        self.ended = ended
+        self.rested = ended + min(SHARE * min(took, self._took), LONGEST_REST)
+        self._took = took
 
 
 class Timetable:

@@ -19,15 +19,13 @@ from typing import NamedTuple
 from hipq.engine.announce import Announcer
 from hipq.engine.batch import Batch
 from hipq.engine.claim import ClaimPlanner
-from hipq.engine.due import Due
+from hipq.engine.due import Due, Peeks
 from hipq.engine.lease import Lease
-from hipq.engine.peek import Peeks
-from hipq.engine.pulse import BLOCKED_FOR, LINGER
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.settle import save_apart, settle
 from hipq.engine.setup import Setup
 from hipq.engine.stop import Stop
-from hipq.engine.timetable import Timetable
+from hipq.engine.timetable import BLOCKED_FOR, LINGER, Timetable
 from hipq.errors import StoreBusy, StoreRefused
 from hipq.executors.execution import Execution
 from hipq.job.model import Change, queue_of
@@ -158,9 +156,9 @@ class Turn:
         tried = [execution for execution in batch.blocked if not self._watches.cannot_save(execution)]
         changes = [self._settled(execution, now) for execution in tried]
         saved, turned, blocked = save_apart(self._setup.store, self._lease.engine_id, changes, now)
-        done = [execution for execution in tried if execution.row.id not in blocked]
-        batch.forget(done)
-        batch.blocked = [execution for execution in batch.blocked if execution not in done]
+        done = {execution.row.id: execution for execution in tried if execution.row.id not in blocked}
+        batch.forget(done.values())
+        batch.blocked = [execution for execution in batch.blocked if execution.row.id not in done]
         self._announce(Saved(saved, [], turned), now)
 
     # -- steps 4 and 5: forget, launch ------------------------------------------------------------------------------

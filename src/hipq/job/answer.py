@@ -10,7 +10,7 @@ import msgspec
 
 from hipq.job import payload
 from hipq.job.fault import Fault, FaultKind, clean
-from hipq.job.model import Row
+from hipq.job.model import Row, column
 from hipq.job.when import SECOND, to_datetime
 
 NEW: Final = "new"
@@ -154,73 +154,46 @@ def kept(new: NewAnswer, state: str, job: int, note: str = "") -> Kept:
 class Answer:
     """An answer as its handler sees it."""
 
-    __slots__ = ("_kept",)
+    __slots__ = ("_row",)
 
     def __init__(self, kept: Kept) -> None:
-        self._kept = kept
+        self._row = kept
 
     @property
     def data(self) -> Any:
-        return payload.decode(self._kept.data)
+        return payload.decode(self._row.data)
 
-    @property
-    def id(self) -> int:
-        """Its number in the inbox."""
-        return self._kept.id
-
-    @property
-    def tenant(self) -> str:
-        """Whose it is, in a daemon; "" = nobody's."""
-        return self._kept.tenant
-
-    @property
-    def answer_id(self) -> str:
-        """The id that the sender gave the answer; "" if it gave none."""
-        return self._kept.answer_id
-
-    @property
-    def key(self) -> str:
-        return self._kept.job_key
-
-    @property
-    def type(self) -> str:
-        return self._kept.job_type
+    id = column("id", int)
+    """Its number in the inbox."""
+    tenant = column("tenant", str)
+    """Whose it is, in a daemon; "" = nobody's."""
+    answer_id = column("answer_id", str)
+    """The id that the sender gave the answer; "" if it gave none."""
+    key = column("job_key", str)
+    type = column("job_type", str)
 
     @property
     def error(self) -> bool:
         """Whether it says that the work failed."""
-        return bool(self._kept.error)
+        return bool(self._row.error)
 
-    @property
-    def attempt(self) -> int:
-        """The attempt it is an answer to; 0 if it does not say."""
-        return self._kept.attempt
-
-    @property
-    def state(self) -> str:
-        return self._kept.state
-
-    @property
-    def job(self) -> int:
-        """The job it belongs to; 0 = none yet."""
-        return self._kept.job
+    attempt = column("attempt", int)
+    """The attempt it is an answer to; 0 if it does not say."""
+    state = column("state", str)
+    job = column("job", int)
+    """The job it belongs to; 0 = none yet."""
 
     @property
     def arrived(self) -> datetime:
-        return to_datetime(self._kept.arrived)
+        return to_datetime(self._row.arrived)
 
     @property
     def keep_until(self) -> datetime:
-        return to_datetime(self._kept.keep_until)
+        return to_datetime(self._row.keep_until)
 
-    @property
-    def copies(self) -> int:
-        """How often the answer arrived."""
-        return self._kept.copies
-
-    @property
-    def note(self) -> str:
-        return self._kept.note
+    copies = column("copies", int)
+    """How often the answer arrived."""
+    note = column("note", str)
 
     def __repr__(self) -> str:
         return f"<Answer {self.id} to {self.type} {self.key!r} {self.state}>"

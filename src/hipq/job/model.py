@@ -6,7 +6,8 @@ Durations are seconds. What a job takes of limits (`throttle_factor`, `held`) is
 
 from __future__ import annotations
 
-from typing import Any, Final
+from operator import attrgetter
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -15,6 +16,7 @@ from hipq.job.meta import PLAIN
 from hipq.job.states import INITIAL, NONE
 from hipq.job.units import UNIT
 
+V = TypeVar("V")
 QUEUE_BITS: Final = 16
 """The low bits of an id are the number of its queue, so an id finds its tables without a search."""
 
@@ -154,6 +156,11 @@ def _shortened(history: str) -> str:
     head, cut, tail = entries[:4], entries[4:-keep], entries[-keep:]
     note = {"at": cut[-1]["at"], "event": LEFT_OUT, "count": dropped + len(cut)}
     return msgspec.json.encode([*head, note, *tail]).decode()
+
+
+def column(name: str, _kind: type[V]) -> V:
+    """A column of `_row` as a read-only attribute of the object that users see."""
+    return cast(V, property(attrgetter(f"_row.{name}")))
 
 
 def blank(new: New, job_id: int) -> Row:

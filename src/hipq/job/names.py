@@ -55,16 +55,14 @@ def default_table_naming(hipq: str, queue: str) -> str:
     return f"{hipq}_{queue}"
 
 
-def job_type(value: str) -> str:
+def job_type(value: str, what: str = "a job type") -> str:
     if not isinstance(value, str) or not _TYPE.fullmatch(value):
-        raise Invalid(f"a job type must be 1 to 200 letters, digits, '_', '.' or '-', not {shown(value)}")
+        raise Invalid(f"{what} must be 1 to 200 letters, digits, '_', '.' or '-', not {shown(value)}")
     return value
 
 
 def strategy(value: str) -> str:
-    if not isinstance(value, str) or not _TYPE.fullmatch(value):
-        raise Invalid(f"a retry strategy's name must be 1 to 200 letters, digits, '_', '.' or '-', not {shown(value)}")
-    return value
+    return job_type(value, "a retry strategy's name")
 
 
 def key(value: str) -> str:

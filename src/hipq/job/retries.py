@@ -44,9 +44,9 @@ class Strategy(msgspec.Struct, frozen=True, kw_only=True, tag_field="strategy"):
     """A ready-made retry handler: a name and its parameters, so that it can be stored with a job."""
 
     on: tuple[str, ...] = ()
-    """The names of the exceptions after which the job is tried again; none = after all;"""
+    """The names of the exceptions after which the job is tried again; none = after all."""
     never: tuple[str, ...] = ()
-    """and of those after which it is not."""
+    """The names of the exceptions after which the job is not tried again."""
 
     def __call__(self, job: Job[Any], fault: Fault) -> Retry | None:
         if (self.on and not fault.is_named(self.on)) or fault.is_named(self.never):

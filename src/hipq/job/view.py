@@ -13,7 +13,7 @@ from hipq.errors import Invalid
 from hipq.job import names, payload, windows
 from hipq.job.fault import Fault
 from hipq.job.meta import to_show, traceparent_in
-from hipq.job.model import Brief, Row
+from hipq.job.model import Brief, Row, column
 from hipq.job.run_result import Edits
 from hipq.job.states import NONE
 from hipq.job.units import Number, number
@@ -114,46 +114,20 @@ class Job(Generic[T]):
             raise Invalid("only a retry handler's copy of a job can be changed; elsewhere use app.jobs.change")
         return self._edits
 
-    @property
-    def id(self) -> int:
-        return self._row.id
-
-    @property
-    def key(self) -> str:
-        return self._row.job_key
-
-    @property
-    def wait_key(self) -> str:
-        """The key of its wait (`Wait(key=...)`), under which answers find it as under its own; "" if that has none."""
-        return self._row.wait_key
-
-    @property
-    def job_type(self) -> str:
-        return self._row.job_type
-
+    id = column("id", int)
+    key = column("job_key", str)
+    wait_key = column("wait_key", str)
+    """The key of its wait (`Wait(key=...)`), under which answers find it as under its own; "" if that has none."""
+    job_type = column("job_type", str)
     job_key, job_data = key, data
     type = job_type
 
-    @property
-    def state(self) -> str:
-        return self._row.state
-
-    @property
-    def phase(self) -> str:
-        return self._row.phase
-
-    @property
-    def attempt(self) -> int:
-        return self._row.attempt
-
-    @property
-    def failures(self) -> int:
-        return self._row.failures
-
-    @property
-    def error(self) -> str:
-        """NONE, or what went wrong, as text or JSON."""
-        return self._row.error
+    state = column("state", str)
+    phase = column("phase", str)
+    attempt = column("attempt", int)
+    failures = column("failures", int)
+    error = column("error", str)
+    """NONE, or what went wrong, as text or JSON."""
 
     @property
     def fault(self) -> Fault | None:
@@ -178,13 +152,8 @@ class Job(Generic[T]):
     def result(self) -> Any:
         return payload.decode(self._carried.result) if self._carried.result else None
 
-    @property
-    def code(self) -> str:
-        return self._row.code
-
-    @property
-    def exitcode(self) -> int:
-        return self._row.exitcode
+    code = column("code", str)
+    exitcode = column("exitcode", int)
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -225,17 +194,9 @@ class Job(Generic[T]):
         """How many units it counts as where its queue has limits."""
         return number(self._row.throttle_factor)
 
-    @property
-    def timeout(self) -> float:
-        return self._row.timeout
-
-    @property
-    def tenant(self) -> str:
-        return self._row.tenant
-
-    @property
-    def lane(self) -> str:
-        return self._row.lane
+    timeout = column("timeout", float)
+    tenant = column("tenant", str)
+    lane = column("lane", str)
 
     @property
     def time_windows(self) -> list[Any]:
@@ -247,13 +208,8 @@ class Job(Generic[T]):
         found: list[Any] = payload.decode(self._row.time_windows)
         return found
 
-    @property
-    def owner(self) -> int:
-        return self._row.owner
-
-    @property
-    def crashes(self) -> int:
-        return self._row.crashes
+    owner = column("owner", int)
+    crashes = column("crashes", int)
 
     @property
     def scheduled_run_time(self) -> datetime:

@@ -30,36 +30,28 @@ from hipq.job.when import later, moment, seconds, to_datetime
 
 
 class Admit(NamedTuple):
+    """Let the job start now."""
+
     job: Job[Any]
 
 
 class Defer(NamedTuple):
+    """Schedule the job for another time: a moment, or a number of seconds from now."""
+
     job: Job[Any]
     until: datetime | float | timedelta
 
 
 class Reject(NamedTuple):
+    """Never run the job: it ends as failed, with this reason."""
+
     job: Job[Any]
     reason: str
 
 
+admit, defer, reject = Admit, Defer, Reject
 Decision = Admit | Defer | Reject
 Throttler = Callable[[list[Job[Any]], list[Job[Any]], datetime], Iterable[Decision] | None]
-
-
-def admit(job: Job[Any]) -> Admit:
-    """Let the job start now."""
-    return Admit(job)
-
-
-def defer(job: Job[Any], until: datetime | float | timedelta) -> Defer:
-    """Schedule the job for another time: a moment, or a number of seconds from now."""
-    return Defer(job, until)
-
-
-def reject(job: Job[Any], reason: str) -> Reject:
-    """Never run the job: it ends as failed, with this reason."""
-    return Reject(job, reason)
 
 
 @dataclass(slots=True)

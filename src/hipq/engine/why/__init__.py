@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from hipq.engine.why.limits import limited, passed
 from hipq.engine.why.started import LEFT, final, left, owned, waits
-from hipq.engine.why.starting import barred, due, is_next, later, throttled
+from hipq.engine.why.starting import barred, due, is_next, later, limited, passed, throttled
 from hipq.job import states
 from hipq.job.model import Row
 from hipq.job.why import Why

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from hipq.django.base import TaskBackend
 from hipq.django.tasks import DEFAULT_TASK_BACKEND_ALIAS, InvalidTaskBackend, task_backends
-from hipq.engine.pulse import LEASE
+from hipq.engine.timetable import LEASE
 from hipq.errors import HipqError
 from hipq.observe import logs
 
