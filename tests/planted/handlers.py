@@ -124,7 +124,7 @@ HANDLER_BUGS = (
     Bug(
         "closed descriptors go unnoticed",
         "test",
-        (("engine/descriptors.py", "os.fstat(self._descriptor).st_ino == self._inode", "True"),),
+        (("engine/loop.py", "os.fstat(self._descriptor).st_ino == self._inode", "True"),),
         f"{ROUGH}::test_one_that_closes_the_workers_descriptors_ends_it_and_nobody_elses_job_fails",
     ),
 )

@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from msgspec.structs import replace
@@ -28,6 +29,10 @@ from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     import asyncio
+
+    _Future = asyncio.Future[list[Stored]]
+    _Made = tuple[Sequence[New], bool, _Future]
+    _Result = tuple[_Future, list[Stored] | Exception]
 
 LaneBy = Callable[[Job[Any]], str]
 """Says which lane a new job belongs to. The job has no id yet."""
@@ -142,7 +147,7 @@ class Coalescer:
     def _start(self) -> None:
         self._pid = os.getpid()
         self._lock = threading.Lock()
-        self._gathering: list[tuple[Callable[[], Sequence[New]], bool, asyncio.Future[list[Stored]]]] = []
+        self._gathering: list[tuple[Callable[[], Sequence[New]], bool, _Future]] = []
         self._storing = False
 
     async def enqueue(self, make: Callable[[], Sequence[New]], raising: bool) -> list[Stored]:
@@ -151,7 +156,7 @@ class Coalescer:
 
         if self._pid != os.getpid():
             self._start()  # a fork does not bring the storing thread along
-        future: asyncio.Future[list[Stored]] = asyncio.get_running_loop().create_future()
+        future: _Future = asyncio.get_running_loop().create_future()
         with self._lock:
             self._gathering.append((make, raising, future))
             start, self._storing = not self._storing, True
@@ -166,40 +171,36 @@ class Coalescer:
                 if not gathered:
                     self._storing = False
                     return
-            batch = []
+            shared: list[_Made] = []
+            apart: list[list[_Made]] = []
             for make, raising, future in gathered:
                 try:
-                    batch.append((make(), raising, future))
+                    made = (make(), raising, future)
                 except Exception as error:
                     _resolve([(future, error)])
-            shared = [entry for entry in batch if not (entry[1] and len(entry[0]) > 1)]
-            apart = [
-                entry for entry in batch if entry[1] and len(entry[0]) > 1
-            ]  # all or nothing: their own transaction
-            self._store_shared(shared)
-            for jobs, _, future in apart:
-                try:
-                    stored = self._store.enqueue(jobs, all_or_nothing=True)
-                    self._stored(jobs, stored)
-                    _resolve([(future, stored)])
-                except Exception as error:
-                    _resolve([(future, error)])
+                    continue
+                if raising and len(made[0]) > 1:
+                    apart.append([made])  # all or nothing: a transaction of their own
+                else:
+                    shared.append(made)
+            self._store_batch(shared)
+            for batch in apart:
+                self._store_batch(batch, all_or_nothing=True)
 
-    def _store_shared(self, batch: list[tuple[Sequence[New], bool, asyncio.Future[list[Stored]]]]) -> None:
+    def _store_batch(self, batch: list[_Made], all_or_nothing: bool = False) -> None:
         jobs = [job for some, _, _ in batch for job in some]
         if not jobs:
             return
         try:
-            stored = self._store.enqueue(jobs)
+            stored = self._store.enqueue(jobs, all_or_nothing=all_or_nothing)
             self._stored(jobs, stored)
         except Exception as error:
             _resolve([(future, error) for _, _, future in batch])
             return
-        start = 0
-        results: list[tuple[asyncio.Future[list[Stored]], list[Stored] | Exception]] = []
+        each = iter(stored)
+        results: list[_Result] = []
         for some, raising, future in batch:
-            mine = stored[start : start + len(some)]
-            start += len(some)
+            mine = list(islice(each, len(some)))
             twice = next(((job, s) for job, s in zip(some, mine, strict=True) if s.duplicate), None)
             if raising and twice:
                 results.append((future, DuplicateKey(twice[0].job_type, twice[0].job_key, twice[1].id)))
@@ -208,7 +209,7 @@ class Coalescer:
         _resolve(results)
 
 
-def _resolve(results: Sequence[tuple[asyncio.Future[list[Stored]], list[Stored] | Exception]]) -> None:
+def _resolve(results: Sequence[_Result]) -> None:
     """Each event loop is woken once for all that is its own: to wake it costs a system call."""
 
     def done(loop: asyncio.AbstractEventLoop) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from typing import Final
 
 from hipq.engine import timetable
 from hipq.engine.batch import Batch
-from hipq.engine.descriptors import Descriptors
 from hipq.engine.lease import Lease
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.setup import Setup
@@ -117,6 +117,28 @@ class Engine:
             self.setup.events.emit(EngineEvent.STOPPED, self.setup.store.now())
         except StoreUnavailable:
             pass  # it runs out by itself
+
+
+class Descriptors:
+    """Notices that a handler has closed file descriptors which are not its own, as `os.closerange(3, 60)` does.
+
+    It holds a descriptor that nobody else has any business with. Once that is closed, those of the database may be,
+    too: their numbers go to the next files that are opened, and what is written to the database would go there."""
+
+    def __init__(self) -> None:
+        self._descriptor, other = os.pipe2(os.O_CLOEXEC)
+        os.close(other)
+        self._inode = os.fstat(self._descriptor).st_ino
+
+    @property
+    def intact(self) -> bool:
+        try:
+            return os.fstat(self._descriptor).st_ino == self._inode
+        except OSError:
+            return False
+
+    def close(self) -> None:
+        os.close(self._descriptor)
 
 
 class _Run:

@@ -13,10 +13,9 @@ runs out; after it they are saved, and what was claimed but never launched is re
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from hipq.engine.announce import Announcer
 from hipq.engine.batch import Batch
 from hipq.engine.claim import ClaimPlanner
 from hipq.engine.due import Due, Peeks
@@ -27,8 +26,11 @@ from hipq.engine.setup import Setup
 from hipq.engine.stop import Stop
 from hipq.engine.timetable import BLOCKED_FOR, LINGER, Timetable
 from hipq.errors import StoreBusy, StoreRefused
-from hipq.executors.execution import Execution
-from hipq.job.model import Change, queue_of
+from hipq.job.answer import MATCHED, waited
+from hipq.job.event_names import JobEvent
+from hipq.job.model import Change, Row, queue_of
+from hipq.job.states import CANCELLING, ERROR, FINAL
+from hipq.job.transitions import CANCELLED
 from hipq.stores.claims import Claim, Turned
 
 
@@ -51,7 +53,6 @@ class Turn:
         self._batch = batch
         self._lease = lease
         self._planner = ClaimPlanner(watches)
-        self._announcer = Announcer(setup, watches)
         self._due = Due(setup, watches, batch, timetable)
         self.peeks = Peeks(setup, watches, batch, lease, self._due, timetable)
 
@@ -72,7 +73,7 @@ class Turn:
         self._save_blocked(now, steady)
         changes = self._due.changes(now, steady)
         self._batch.collect(now, steady)
-        changes += [self._settled(execution, now) for execution in self._batch.stopped]
+        changes += [settle(one, self._watches.of(one.row).queue.order, now) for one in self._batch.stopped]
         claims, decided = self._claims(changes, now, steady)
         changes += decided
         if changes or claims:
@@ -99,9 +100,6 @@ class Turn:
                 self._timetable.sweep = self._lease.next_sweep(steady)
 
     # -- step 3: save and claim -------------------------------------------------------------------------------------
-    def _settled(self, execution: Execution, now: int) -> Change:
-        return settle(execution, self._watches.of(execution.row).queue.order, now)
-
     def _claims(self, changes: Sequence[Change], now: int, steady: int) -> tuple[list[Claim], list[Change]]:
         """What to ask for: some jobs of each queue that may have work, and what code throttlers have admitted; and
         what these throttlers have decided else. Where rules kept jobs from starting, jobs may start when the changes
@@ -154,7 +152,7 @@ class Turn:
             return
         self._timetable.blocked = steady + BLOCKED_FOR
         tried = [execution for execution in batch.blocked if not self._watches.cannot_save(execution)]
-        changes = [self._settled(execution, now) for execution in tried]
+        changes = [settle(one, self._watches.of(one.row).queue.order, now) for one in tried]
         saved, turned, blocked = save_apart(self._setup.store, self._lease.engine_id, changes, now)
         done = {execution.row.id: execution for execution in tried if execution.row.id not in blocked}
         batch.forget(done.values())
@@ -163,8 +161,22 @@ class Turn:
 
     # -- steps 4 and 5: forget, launch ------------------------------------------------------------------------------
     def _announce(self, saved: Saved, now: int) -> None:
-        self._watches.saved(saved.changes, saved.turned)
-        self._announcer.saved(saved.changes, saved.turned, now)
+        """Who listens hears what became of jobs and answers, once it is saved."""
+        changes, turned, events = saved.changes, saved.turned, self._setup.events
+        self._watches.saved(changes, turned)
+        for change in changes:
+            for name, row in _events(change, turned):
+                if events.wanted(name):
+                    events.emit(name, now, self._watches.name(row), row)
+        by_id = {change.before.id: change for change in changes} if turned.placed else {}
+        for one in turned.placed:  # early answers that have found their jobs, and answers that jobs left behind
+            if events.wanted(one.state):
+                change = by_id[one.job]
+                row = turned.answered.get(one.job, change.after)
+                more = {"waited": waited(change.before, now)} if one.state == MATCHED else {}
+                events.emit(one.state, now, self._watches.name(row), row, answer=one.id, key=row.job_key, **more)
+        if turned.children:
+            self._setup.added([child for child, _ in turned.children], [stored for _, stored in turned.children])
 
     def _launch(self, saved: Saved, now: int) -> None:
         self._batch.launch(saved.turned, now)
@@ -202,3 +214,21 @@ class Turn:
         throttled = [watch.throttling for watch in self._watches if watch.throttling]
         is_asking = any(throttling.busy and not throttling.next_ask for throttling in throttled)
         return self._due.next(has_room=True), 1 if is_asking else self._watches.next_ask()
+
+
+def _events(change: Change, turned: Turned) -> Iterator[tuple[str, Row]]:
+    """The events of one change, with the row as it was saved."""
+    name, after = change.event, change.after
+    if after.id in turned.lost:
+        yield JobEvent.LOST, after
+        return
+    if after.id in turned.answered:
+        after = turned.answered[after.id]
+        if change.seeking and change.seeking.state == ERROR:
+            name = JobEvent.ERROR  # nothing follows from the error: the job's answer was there
+    yield name, after
+    if name == JobEvent.TIMED_OUT and after.phase == CANCELLING:
+        yield CANCELLING, after
+    has_cancelled = name in (JobEvent.CANCEL_HANDLER_ENDED, JobEvent.CANCEL_HANDLER_FAILED)
+    if has_cancelled and after.state == FINAL and after.exitcode == CANCELLED:
+        yield JobEvent.CANCELLED, after

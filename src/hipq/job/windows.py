@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import sys
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
 from datetime import UTC, datetime, time, timedelta, tzinfo
 from functools import lru_cache
@@ -224,14 +224,8 @@ def _change(zone: tzinfo, offset: int, after: int, until: int) -> int | None:
     """The first second in (after, until] with another offset. Day by day: no zone has changed twice within six."""
     while after < until:
         probe = min(after + _DAY, until)
-        if _offset(zone, probe) == offset:
-            after = probe
-            continue
-        while probe - after > 1:
-            middle = (after + probe) // 2
-            if _offset(zone, middle) == offset:
-                after = middle
-            else:
-                probe = middle
-        return probe
+        if _offset(zone, probe) != offset:
+            span = range(after + 1, probe + 1)
+            return span[bisect_left(span, True, key=lambda at: _offset(zone, at) != offset)]
+        after = probe
     return None
