@@ -115,19 +115,19 @@ def raises(on_duplicate: str) -> bool:
 
 
 class Adding:
-    """Some jobs being added, as whoever traces that sees it. Here nobody does: see `hipq.observe.traces`."""
+    """Jobs are being added, inside a span if adding is traced. Here it is not: see `hipq.observe.traces`."""
 
     trace = ""
-    """The traceparent that is stored with them."""
+    """The traceparent that is stored with the jobs."""
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        """They are added, or something was raised instead."""
+        """The jobs are added, or an exception was raised instead."""
 
     def added(self, stored: Sequence[Stored]) -> None:
-        """As what they are stored."""
+        """The jobs are stored under these ids."""
 
 
 UNTRACED: Final = Adding()
@@ -210,7 +210,7 @@ class Coalescer:
 
 
 def _resolve(results: Sequence[_Result]) -> None:
-    """Each event loop is woken once for all that is its own: to wake it costs a system call."""
+    """Each event loop is woken once for all of its futures, since waking it costs a system call."""
 
     def done(loop: asyncio.AbstractEventLoop) -> None:
         for future, value in results:

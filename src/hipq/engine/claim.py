@@ -45,11 +45,11 @@ class Prefetch:
             self._measured += count
 
     def room(self, free: int) -> int:
-        """How many to claim in one turn if so many hands are free; fewer than none if too many wait for one."""
+        """How many jobs to claim in one turn if so many hands are free; negative if too many jobs wait for a hand."""
         return min(free + self._ahead(self._concurrency), max(free, BATCH))
 
     def for_one(self) -> int:
-        """How many to claim for one hand."""
+        """How many jobs to claim for one hand."""
         return 1 + self._ahead(1)
 
     def _ahead(self, hands: int) -> int:
@@ -62,7 +62,7 @@ class ClaimPlanner:
     def __init__(self, watches: QueueWatches) -> None:
         self._watches = watches
         self._turn = [watch.queue.number for watch in watches]
-        """Who is asked first; at each claim the first goes to the end."""
+        """The queues in the order in which they are asked; at each claim the first goes to the end."""
 
     def wants(self, room: int, spare: Spare) -> bool:
         """Whether something could be claimed now, as far as is known."""
@@ -70,7 +70,7 @@ class ClaimPlanner:
         return bool(hungry) if room > 0 else any(_wants_spare(watch, spare) for watch in hungry)
 
     def claims(self, room: int, hands: int, spare: Spare = NO_SPARE) -> list[Claim]:
-        """Ask each queue for an equal part of the room; who was asked first is asked last the next time."""
+        """Ask each queue for an equal part of the room. The queue that was asked first is asked last the next time."""
         self._turn.append(self._turn.pop(0))
         hungry = [self._watches[number] for number in self._turn if number not in self._watches.locked]
         hungry = [watch for watch in hungry if watch.hungry]

@@ -24,22 +24,22 @@ class Executor(Protocol):
 
     def launch(self, batch: Iterable[Execution]) -> None: ...
     def stopped(self, most: int) -> list[Execution]:
-        """What has ended and was not told yet; no more than so many."""
+        """The executions that have ended and were not returned before, up to `most`."""
 
     def unstarted(self) -> list[Execution]:
-        """Take back what has not been started."""
+        """Take back the executions that have not started."""
 
     def abandon(self, execution: Execution) -> None:
         """The execution was abandoned: stop its code if that is possible."""
 
     def wait_for_told(self, seconds: float) -> None:
-        """Let those finish that were told to stop gently, for so long at most."""
+        """Wait for handlers that were told to stop gently, for so many seconds at most."""
 
     def stuck(self, steady: int) -> int:
-        """What runs on although nobody waits for it, and has had its time."""
+        """How many handlers run on although nobody waits for them, and have had their time."""
 
     broken: bool
-    """Some jobs cannot be run here any more."""
+    """Some jobs cannot be executed here any more."""
 
     def close(self) -> None: ...
 
@@ -62,7 +62,7 @@ class LocalExecutor:
         self._clear = clear
         self._ended: deque[Execution] = deque()
         self._told: list[Execution] = []
-        """What was told to stop, and may be tidying up."""
+        """The executions that were told to stop, and may be tidying up."""
         self._end_child: dict[Execution, Callable[[bool], None]] = {}
         """How to end the child process in which an execution runs."""
         self.broken = False

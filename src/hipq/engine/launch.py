@@ -54,18 +54,19 @@ Chain = Callable[[Any, Any, dict[str, Any]], New]
 
 
 class _Request(msgspec.Struct, array_like=True, frozen=True):
-    """What a child process is sent of a job."""
+    """A job as it is sent to a child process."""
 
     queue: str
     row: Row
     answer: Kept | None
     now: int
     under: str = ""
-    """The traceparent it runs under."""
+    """The traceparent of the span that the job runs under."""
 
 
 class Around(Protocol):
-    """What the code of a job runs inside of. When it is left, the job has its result, or something is raised."""
+    """Makes the context manager in which the code of a job runs. At its exit the job has its result, or an exception
+    is raised."""
 
     def __call__(self, execution: Execution, under: str | None = None) -> AbstractContextManager[None]:
         """`under`: in a child process, what `execution.traceparent()` said in the engine's."""
@@ -75,7 +76,7 @@ _NOTHING = nullcontext()
 
 
 def bare(execution: Execution, under: str | None = None) -> AbstractContextManager[None]:  # noqa: ARG001
-    """Nobody wants to be around."""
+    """No context manager is wanted."""
     return _NOTHING
 
 
@@ -151,13 +152,13 @@ class Launcher:
             self._end(execution, result)
 
     def finish(self, execution: Execution, result: RunResult) -> None:
-        """Code that ran elsewhere has come to this: an error goes to the retry handler."""
+        """The code of a job has come to this result: an error goes to the retry handler."""
         if isinstance(result, Errored) and not execution.abandoned:
             result = self._decided(execution, result)
         self._end(execution, result)
 
     def child_died(self, execution: Execution, error: ChildProcessError, own: bool = True) -> None:
-        """Its process died over it. `own`: no other job ran in there before, so it was this one's doing. Its retry
+        """The process that ran the job died. `own`: no other job ran in it before, so this job killed it. The retry
         handler is asked later, in another process: that handler may be what killed this one."""
         self._end(execution, Crashed(crash(str(error)), own=own))
 
@@ -184,7 +185,7 @@ class Launcher:
         return msgspec.json.encode((execution.run.result, execution.run.children))
 
     def _shut(self, execution: Execution) -> bool:
-        """Its window closed while it waited for a free hand: then it does not start. (Answers may be looked at.)"""
+        """The job's window closed while the job waited for a free hand: it does not start. (Answers are looked at.)"""
         if execution.row.time_windows == ALWAYS or execution.row.phase != states.EXECUTING:
             return False
         try:
@@ -196,7 +197,7 @@ class Launcher:
         return True
 
     def _called(self, execution: Execution) -> Any:
-        """What the code of this phase returns; without code for it, what it would."""
+        """What the code of this phase returns. Without such code, what the phase comes to."""
         code, answer = execution.code, execution.answer
         if execution.row.phase != states.ANSWERED:
             return code(self._job(execution)) if code else None

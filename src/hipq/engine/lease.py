@@ -103,17 +103,16 @@ class Lease:
 
     # -- what is not ours any more ----------------------------------------------------------------------------------
     def part_with_cancelled(self, now: int, steady: int) -> None:
-        """Handlers whose jobs were cancelled, or taken from us, are told so. Those that have hardly begun can wait for
-        the next look: they may well be through by then."""
+        """Tell handlers whose jobs were cancelled, or taken from us. Handlers that have hardly begun can wait for the
+        next look: they may well have ended by then."""
         some = [one for one in self._batch.reachable() if one.run.result is None and steady - one.launched >= LINGER]
         tokens = self._setup.store.tokens([one.row.id for one in some]) if some else {}
         gone = [one for one in some if one.run.result is None and tokens.get(one.row.id) != one.row.token]
         self._part(gone, now, tokens)
 
     def _part(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
-        """Drop jobs whose rows are not ours any more. One that is not live was cancelled: its handler is told, and may
-        tidy up, whoever notices it first. One that is live is another engine's by now. `tokens`: of those that are
-        live."""
+        """Drop jobs whose rows are not ours any more. A job that is not live was cancelled: its handler is told, and
+        may tidy up. A job that is live is another engine's by now. `tokens`: the tokens of the live jobs."""
         if tokens is None:
             tokens = self._setup.store.tokens([one.row.id for one in gone]) if gone else {}
         for execution in gone:

@@ -145,7 +145,7 @@ class LockedQueues:
         self._queues = list(queues)
         self._look_at: dict[int, int] = {}
         self._rests: dict[int, tuple[int, int]] = {}
-        """How long each was left out at least, the last time, and when that was over."""
+        """How long each queue was left out at least, the last time, and when that was over."""
 
     def __contains__(self, queue: object) -> bool:
         return queue in self._look_at
@@ -158,14 +158,14 @@ class LockedQueues:
 
     @property
     def next_look(self) -> int:
-        """On the steady clock; only while there are some."""
+        """When to look next, on the steady clock. There must be a locked queue."""
         return min(self._look_at.values())
 
     def others(self) -> list[int]:
         return [queue for queue in self._queues if queue not in self._look_at]
 
     def found(self, steady: int) -> list[int]:
-        """Something stood in the way: the queues that are locked, and were not known to be."""
+        """Something stood in the way of a statement: the locked queues that were not known to be locked."""
         new = sorted(self._store.locked(self.others()))
         for queue in new:
             rest, over = self._rests.get(queue, (0, 0))
@@ -175,7 +175,7 @@ class LockedQueues:
         return new
 
     def freed(self, steady: Callable[[], int]) -> list[int]:
-        """Those among them that are not locked any more; left out until they are taken back."""
+        """The queues that are not locked any more. They are left out until `take_back`."""
         due = [queue for queue, at in self._look_at.items() if steady() >= at]
         if not due:
             return []
@@ -212,7 +212,7 @@ class QueueWatches:
         return self.of(row).queue.name
 
     def served(self) -> list[QueueWatch]:
-        """All but those of locked queues."""
+        """The watches of all queues that are not locked."""
         if not self.locked:
             return list(self._watches.values())
         return [watch for number, watch in self._watches.items() if number not in self.locked]

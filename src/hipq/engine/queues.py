@@ -42,21 +42,21 @@ class EngineQueue:
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
     """Retry strategies that are registered, by name. Read anew, as well."""
     scheduler: Scheduler | None = None
-    """Says which lane is next, where whatever there is is served: `specs` has a spec for every type then."""
+    """Says which lane is next, in a daemon, which serves all job types: `specs` has a spec for every type then."""
 
     @property
     def types(self) -> tuple[str, ...]:
-        """The job types it has code for: an engine claims no others."""
+        """The job types that the program has code for: an engine claims no others."""
         if self.scheduler is not None:
             return (ANY_TYPE,)
         return tuple(name for name, spec in self.specs.items() if spec.fn is not None)
 
     @property
     def critical(self) -> tuple[str, ...]:
-        """Of those the ones limits do not hold up."""
+        """The critical job types, which limits do not hold up."""
         return tuple(name for name, spec in self.specs.items() if spec.fn is not None and spec.critical)
 
     @property
     def published(self) -> list[str]:
-        """The types it serves, as other programs can read them from its lease; `!` before a critical one."""
+        """The job types as other programs read them from the engine's lease, with `!` before a critical one."""
         return [f"!{name}" if name in self.critical else name for name in self.types]

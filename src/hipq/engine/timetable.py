@@ -25,21 +25,21 @@ BLOCKED_FOR: Final = 5_000_000
 """Microseconds until a save that somebody's transaction stood in the way of is tried again: a try may take a second."""
 SHARE: Final = 20
 LONGEST_REST: Final = 5_000_000
-"""Microseconds: later than this nobody looks, whatever it costs."""
+"""Microseconds after which the engine looks again, whatever a look costs."""
 
 NOTABLE: Final = 5_000_000
 """Microseconds by which a calendar must be set back to be worth an event."""
 
 
 class PollBudget:
-    """Looks of one kind. While somebody's old transaction is open, what a look reads grows and grows; not so the part
-    of the time that is spent on looks that are not urgent: a twentieth. One that took long is no reason to rest, two
-    are: the process may have been stopped meanwhile."""
+    """Keeps looks of one kind to a twentieth of the time, unless they are urgent: while somebody's old transaction is
+    open, a look reads more and more. One look that took long is no reason to rest, for the process may have been
+    stopped meanwhile; two are."""
 
     def __init__(self) -> None:
         self.ended = 0
         self.rested = 0
-        """Until then there is no hurry to look again."""
+        """The moment until which there is no hurry to look again."""
         self._took = 0
 
     def looked(self, began: int, ended: int) -> None:

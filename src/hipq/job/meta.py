@@ -17,11 +17,11 @@ PLAIN: Final = "{}"
 
 class Meta(msgspec.Struct, frozen=True, omit_defaults=True):
     then: str = ""
-    """The job type of the job that is added with its result, once it is ok (in the daemon)."""
+    """The type of the job that a daemon adds with the result of this one, once this one is ok."""
     trace: str = ""
-    """The traceparent of the span in which it was added."""
+    """The traceparent of the span in which the job was added."""
     retry: dict[str, Any] | None = None
-    """Its own retry strategy, which goes before its type's: see `hipq.job.retries`."""
+    """The job's own retry strategy, which goes before that of its type: see `hipq.job.retries`."""
 
     def dump(self) -> str:
         return msgspec.json.encode(self).decode()
@@ -33,17 +33,17 @@ _TRACEPARENT: Final = re.compile("00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}
 
 
 def load(text: str) -> Meta:
-    """msgspec.DecodeError, if another program has written what this one cannot read."""
+    """The `meta` of a row. Raises msgspec.DecodeError if another program has written what this one cannot read."""
     return _PLAIN if text == PLAIN else _decoder.decode(text)
 
 
 def is_traceparent(text: str) -> bool:
-    """Whether it names a span as W3C's Trace Context does, in the version that all know."""
+    """Whether the text names a span as W3C's Trace Context does, in the version that all know."""
     return _TRACEPARENT.fullmatch(text) is not None
 
 
 def to_show(text: str) -> Meta:
-    """The same for those who only show it: what another program has written, and nobody can read, says nothing."""
+    """The `meta` of a row, to be shown: what another program has written, and nobody can read, says nothing."""
     try:
         return load(text)
     except msgspec.DecodeError:

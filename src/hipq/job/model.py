@@ -52,7 +52,7 @@ class New(msgspec.Struct, frozen=True, gc=False):
     time_windows: str = "[]"
     meta: str = PLAIN
     id: int = 0
-    """The id that was reserved for it; 0 = the store gives it one."""
+    """The id that was reserved for the job; 0 = the store gives it one."""
 
 
 class Brief(msgspec.Struct, array_like=True, frozen=True, gc=False):
@@ -103,7 +103,7 @@ class Row(Brief, array_like=True, frozen=True, gc=False):
 
     @property
     def suspect(self) -> bool:
-        """It was executing when its process died: it runs apart from others until it has proven itself."""
+        """The job was executing when its process died: it runs apart from others until a run has come to its end."""
         return self.crashes > 0
 
 
@@ -127,9 +127,10 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     event: str = ""
     """The name under which the change is announced."""
     answer: int = 0
-    """The answer that it used up."""
+    """The answer that the job has used up; 0 = none."""
     seeking: Row | None = None
-    """As what it looks for its answer in the inbox, if not as `after`: when it fails, the row before what follows."""
+    """The row with which the job looks for its answer in the inbox, if not `after`: of a job that failed, the row
+    before what follows from the failure."""
 
 
 HISTORY_LIMIT: Final = 40

@@ -28,7 +28,7 @@ class FailedRun(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Rerun(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Asked for another run: at a moment, or after a delay counted from when it is saved."""
+    """The job is to run again: at a moment, or after a delay that begins when the result is saved."""
 
     fault: Fault
     exitcode: int = 100
@@ -51,7 +51,7 @@ class Waits(msgspec.Struct, frozen=True, tag=True, gc=False):
     heartbeat: float = 0.0
     on_timeout: Chosen | None = None
     is_answer_read: bool = False
-    """An engine is to look at the answer, even where the job's type has no answer handler."""
+    """Whether an engine is to look at the answer although the job's type has no answer handler."""
 
 
 class Progressed(msgspec.Struct, frozen=True, tag=True, gc=False):
@@ -82,16 +82,16 @@ class Edits(msgspec.Struct, frozen=True, gc=False):
 
 
 class Errored(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """It failed and the retry handler has not been asked."""
+    """The job failed, and its retry handler has not been asked."""
 
     fault: Fault
     exitcode: int = 500
     rest: float = 0.0
-    """Seconds before which it must not be tried again."""
+    """Seconds before which the job must not be tried again."""
 
 
 class Decided(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """It failed and the retry handler has spoken: again, or None to give up."""
+    """The job failed, and its retry handler has decided: `again`, or None to give up."""
 
     fault: Fault
     exitcode: int = 500
@@ -101,16 +101,16 @@ class Decided(msgspec.Struct, frozen=True, tag=True, gc=False):
 
 
 class Crashed(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """The process that ran it died."""
+    """The process that ran the job died."""
 
     fault: Fault
     exitcode: int = 500
     own: bool = True
-    """Only this job can have killed it: no other job ran in that process before."""
+    """Whether only this job can have killed the process: no other job ran in it before."""
 
 
 class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
-    """Not run to an end, through no fault of its own."""
+    """The job was not run to its end, through no fault of its own."""
 
     reason: str
     started: bool

@@ -35,11 +35,11 @@ class Spec:
     answered: Callable[[Any, Answer], Any] | None = None
     """Looks at the answer of a job that waits; without it, the answer is the job's result."""
     cancelled: Handler | None = None
-    """Tells whoever works on a job that waits that it is given up."""
+    """Is called when a waiting job is given up, to call off the work outside."""
     on_late: Callable[[Any, Answer], Any] | None = None
-    """Is shown answers that came too late."""
+    """Is called with answers that came too late."""
     fence: bool = False
-    """An answer that names another attempt than the job is at, is too late."""
+    """Whether an answer that names another attempt than the job's present one is too late."""
     timeout: float = 86_400.0
     run_timeout: float = 0.0
     """Seconds a handler itself may execute; 0 = as long as `timeout`."""
@@ -50,16 +50,16 @@ class Spec:
     """In thousandths of a unit."""
     windows: str = "[]"
     critical: bool = False
-    """Limits do not count it and do not hold it up."""
+    """Whether limits neither count jobs of this type nor hold them up."""
     process: bool = False
-    """Run it in a process of its own."""
+    """Whether the handler runs in a child process."""
     is_async: bool = False
     callback: Callable[[Row, float | timedelta | None], str] | None = None
-    """Makes the URL by which the answer to one of its jobs can be brought."""
+    """Makes the URL by which the answer to a job can be delivered."""
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
-    """Retry strategies by the names they are registered under: a job may name one of its own."""
+    """Retry strategies by the names they are registered under: a job may name one as its own."""
     reader: msgspec.json.Decoder[Any] = payload.ANY
-    """Reads its data as the type that its handler's annotation says: `Job[Charge]`."""
+    """Reads a job's data as the type in the handler's annotation: `Job[Charge]`."""
 
     def load(self, text: str) -> Any:
         """The payload as the handler wants it."""

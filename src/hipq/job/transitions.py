@@ -51,12 +51,12 @@ def succeeded(row: Row, result: str, exitcode: int, now: int) -> Row:
 
 
 def refused(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
-    """The handler says this can never succeed."""
+    """The handler says that the job can never succeed."""
     return _ended(row, fault, "failed", exitcode, now, JobEvent.FAILED, FINAL)
 
 
 def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = JobEvent.ERROR) -> Row:
-    """It failed; its retry handler gets this copy. It had its own run, so it is a suspect no longer."""
+    """The job failed, and its retry handler gets this copy. It had a run of its own, so it is a suspect no longer."""
     return replace(
         row,
         state=follow(row.state, ERROR), phase=DECIDING, owner=0, held=0, token=row.token + 1,
@@ -66,7 +66,7 @@ def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = JobEve
 
 
 def edited(row: Row, edits: Edits) -> Row:
-    """An errored job with what its retry handler changed in its copy. Not a move: the verdict is saved with it."""
+    """An errored job with what its retry handler changed in its copy. No transition: the verdict is saved with it."""
     return replace(
         row,
         job_data=row.job_data if edits.data is None else edits.data,
@@ -76,7 +76,7 @@ def edited(row: Row, edits: Edits) -> Row:
 
 
 def gave_up(row: Row, fault: Fault, now: int) -> Row:
-    """An errored job whose retry handler, or the lack of one, ends it."""
+    """An errored job that its retry handler, or the lack of one, ends."""
     return _ended(row, fault, row.code, row.exitcode, now, JobEvent.GAVE_UP, FINAL)
 
 
@@ -92,13 +92,13 @@ def asked_again(row: Row, again: Rerun, order: Order, now: int) -> Row:
 
 
 def outlived(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
-    """Past its lifetime, an error is final."""
+    """The job's lifetime is over, so its error is final."""
     code = "error" if exitcode >= 500 else "retry"
     return _ended(row, fault, code, exitcode, now, JobEvent.LIFETIME_OVER, ERROR, FINAL)
 
 
 def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
-    """Back to its place in the queue at no cost; a run that never started is not an attempt."""
+    """The job goes back to its place in the queue at no cost; a run that never started is not an attempt."""
     if _looked_at(row):
         return replace(row, owner=0, token=row.token + 1, update_time=now)
     return replace(
@@ -108,7 +108,7 @@ def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
 
 
 def rescued(row: Row, now: int) -> Row:
-    """Its engine is gone. Whether it ran is not known, so its attempt stays; it runs apart from now on."""
+    """The job's engine is gone. Whether the job ran is not known, so its attempt stays; it runs apart from now on."""
     if _looked_at(row):
         return replace(given_back(row, "", False, now), crashes=max(row.crashes, 1))
     fault = Fault(FaultKind.RESCUED, f"engine {row.owner} lost its lease while it had this job")
@@ -116,20 +116,20 @@ def rescued(row: Row, now: int) -> Row:
 
 
 def suspected(row: Row, fault: Fault, now: int) -> Row:
-    """The process that ran it died, but had run other jobs before: it may be their doing. So this costs the job
-    nothing, and it runs apart from now on."""
+    """The process that ran the job died, but had run other jobs before, which may have caused that. So the crash costs
+    the job nothing, and it runs apart from now on."""
     return replace(_back(row, fault, now, JobEvent.CRASHED), crashes=max(row.crashes, 1))
 
 
 def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
-    """Alone in a process, its handler took that process down: an error, and it goes on running apart. `judged`: it has
-    a retry handler, which counts failures as it likes; without one, its crashes are counted."""
+    """The handler killed a process in which it was alone: an error, and the job goes on running apart. `judged`: it has
+    a retry handler, which counts failures as it likes; without one, the crashes are counted."""
     crashes = 2 if judged else max(row.crashes, 1) + 1
     return replace(errored(row, fault, exitcode, now, JobEvent.CRASHED), crashes=crashes)
 
 
 def crashed_aside(row: Row, fault: Fault, now: int) -> Row:
-    """Its retry handler or its cancel handler took a process down: it is called again, apart. A job whose retry handler
+    """The retry handler or the cancel handler killed a process: it is called again, apart. A job whose retry handler
     cannot be asked ends with its error."""
     crashes = max(row.crashes, 1) + 1
     if row.state == ERROR and crashes > CRASHES_ALLOWED:
@@ -146,13 +146,13 @@ def cancelled(row: Row, reason: str, now: int) -> Row:
 
 
 def adopted(row: Row, owner: int, now: int) -> Row:
-    """Its engine lost its lease but nobody took the job: it goes on under the engine's new one."""
+    """The job's engine lost its lease, but nobody took the job: it goes on under the engine's new lease."""
     return replace(row, owner=owner, token=row.token + 1, update_time=now)
 
 
 def ranked(row: Row, order: Order, now: int) -> Row:
-    """It was added in plain SQL, by a program that does not know the order of its queue. The columns that only engines
-    write become what they are for a new job, whatever that program has put there: some could not be read later."""
+    """The job was added in plain SQL, by a program that does not know the order of the queue. The columns that only
+    engines write become what they are for a new job: what that program has put there might not be readable later."""
     return replace(
         row,
         rank=order.rank(row.scheduled_run_time, row.priority), token=row.token + 1, attempt=0, failures=0, crashes=0,
@@ -161,29 +161,29 @@ def ranked(row: Row, order: Order, now: int) -> Row:
 
 
 def unreadable(row: Row, reason: str, now: int) -> Row:
-    """It was added in plain SQL, with what no engine can read. No handler ran: `attempt` stays."""
+    """The job was added in plain SQL, with values that no engine can read. No handler ran: `attempt` stays."""
     path = (RUNNING, ERROR, FINAL)
     return _ended(replace(row, history="[]"), Fault(FaultKind.ERROR, reason), "error", 500, now, JobEvent.ERROR, *path)
 
 
 def to_next_window(row: Row, order: Order, now: int) -> Row:
-    """Its window closed before it could start: it is scheduled for the next opening. Not an attempt."""
+    """The job's window closed before it could start: it is scheduled for the next opening. Not an attempt."""
     at = opening(row.time_windows, now)
     return _postponed(row, at, order, now, JobEvent.WINDOW_CLOSED)
 
 
 def deferred(row: Row, until: int, order: Order, now: int) -> Row:
-    """Its queue's throttler says later."""
+    """The queue's throttler says later."""
     return _postponed(row, opening(row.time_windows, until), order, now, JobEvent.DEFERRED)
 
 
 def parked(row: Row, now: int) -> Row:
-    """Its queue's throttler says not now. It keeps its place, and is asked about again."""
+    """The queue's throttler says not now. The job keeps its place, and the throttler is asked about it again."""
     return replace(row, phase=PARKED, token=row.token + 1, update_time=now)
 
 
 def rejected(row: Row, reason: str, now: int) -> Row:
-    """Its queue's throttler says never. No handler ran: `attempt` stays."""
+    """The queue's throttler says never. No handler ran: `attempt` stays."""
     return _ended(row, Fault(FaultKind.REJECTED, reason), "failed", 403, now, JobEvent.REJECTED, RUNNING, ERROR, FINAL)
 
 
@@ -197,7 +197,7 @@ def run_now(row: Row, order: Order, now: int) -> Row:
 
 
 def changed(row: Row, order: Order, now: int, *, at: int | None = None, priority: int | None = None) -> Row:
-    """Somebody wants it at another time, or before or after others."""
+    """Somebody wants the job to run at another time, or before or after others."""
     priority = row.priority if priority is None else priority
     details = {} if priority == row.priority else {"priority": priority}
     if at is None:
@@ -227,7 +227,7 @@ def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
 
 
 def _looked_at(row: Row) -> bool:
-    """What an engine has of it is not its handler's run, but another piece of its code."""
+    """Whether an engine that has claimed the job runs not its handler, but another piece of its code."""
     return row.state == ERROR or row.phase in (ANSWERED, CANCELLING)
 
 
@@ -260,7 +260,7 @@ def _ready_again(row: Row, fault: Fault, at: int, order: Order, now: int, *path:
 
 
 def _back(row: Row, fault: Fault, now: int, event: str) -> Row:
-    """To ready with its old time and rank: it keeps its place."""
+    """The job becomes ready with its old time and rank: it keeps its place."""
     return replace(
         row,
         state=follow(row.state, ERROR, RETRY), phase=READY, owner=0, held=0, token=row.token + 1, deadline=0,
