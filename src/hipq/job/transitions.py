@@ -13,22 +13,7 @@ from hipq.job.fault import Fault, FaultKind, crash, details
 from hipq.job.model import Row, remember
 from hipq.job.order import Order
 from hipq.job.run_result import Edits, Rerun
-from hipq.job.states import (
-    ANSWERED,
-    CANCELLING,
-    DECIDING,
-    DONE,
-    ERROR,
-    FINAL,
-    INITIAL,
-    NONE,
-    PARKED,
-    READY,
-    RETRY,
-    RUNNING,
-    SCHEDULED,
-    follow,
-)
+from hipq.job.states import DECIDING, DONE, ERROR, FINAL, INITIAL, NONE, READY, RETRY, RUNNING, SCHEDULED, follow
 from hipq.job.when import later
 from hipq.job.windows import opening
 
@@ -179,7 +164,7 @@ def deferred(row: Row, until: int, order: Order, now: int) -> Row:
 
 def parked(row: Row, now: int) -> Row:
     """The queue's throttler says not now. The job keeps its place, and the throttler is asked about it again."""
-    return replace(row, phase=PARKED, token=row.token + 1, update_time=now)
+    return replace(row, phase=states.PARKED, token=row.token + 1, update_time=now)
 
 
 def rejected(row: Row, reason: str, now: int) -> Row:
@@ -228,7 +213,7 @@ def claimed(row: Row, owner: int, now: int, critical: bool = False) -> Row:
 
 def _looked_at(row: Row) -> bool:
     """Whether an engine that has claimed the job runs not its handler, but another piece of its code."""
-    return row.state == ERROR or row.phase in (ANSWERED, CANCELLING)
+    return row.state == ERROR or row.phase in (states.ANSWERED, states.CANCELLING)
 
 
 def _ended(row: Row, fault: Fault, code: str, exitcode: int, now: int, event: str, *path: str) -> Row:
