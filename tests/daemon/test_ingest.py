@@ -16,8 +16,8 @@ import pytest
 
 from hipq import Hipq
 from hipq.cli.main import run
-from hipq.daemon import ahead, payloads
 from hipq.daemon import ingest as module
+from hipq.daemon import payloads
 from hipq.daemon.http.feed import Feed
 from hipq.daemon.ids import BLOCK, FIRST, JournalIds
 from hipq.daemon.ingest import Ingest
@@ -494,7 +494,7 @@ def test_one_tenant_whose_posts_are_refused_one_after_the_other_holds_up_nobody(
     url: str, part: Part, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "LONGEST_PAUSE", 0.05)
-    monkeypatch.setattr(ahead, "AT_ONCE", 7)  # it is not in the first look
+    monkeypatch.setattr(module, "TRIED", 7)  # it is not in the first look
     refuse(part.app.store, url, "poison")
     poison = [part.add(b"poison %d" % n, tenant="evil") for n in range(3 * module.REFUSED_MOST)]
     part.ingest.start()
@@ -513,22 +513,22 @@ def test_one_tenant_whose_posts_are_refused_one_after_the_other_holds_up_nobody(
 def test_a_look_behind_what_is_refused_goes_on_where_the_last_one_ended(
     url: str, part: Part, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ahead, "AT_ONCE", 1)
-    monkeypatch.setattr(ahead, "SECONDS", 0.0)
+    monkeypatch.setattr(module, "TRIED", 1)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     refuse(part.app.store, url, "poison")
     part.ingest.begin()
     for n in range(5):
         part.add(b"poison %d" % n)
     token = part.journal.read_reserve(1, 60)
     assert token is not None
-    looking = part.ingest._ahead
+    looking = part.ingest._behind
     assert not looking.has_some(token)
     assert looking._looked is None, "no time was left to look at anything"
-    monkeypatch.setattr(ahead, "SECONDS", 60.0)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 60.0)
     assert not looking.has_some(token)
     part.add(b"good")
     assert looking.has_some(token)
-    monkeypatch.setattr(ahead, "SECONDS", 0.0)
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.0)
     assert looking.has_some(token), "it is known"
     looking.forget()
     assert not looking.has_some(token)

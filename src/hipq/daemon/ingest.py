@@ -25,7 +25,6 @@ import msgspec
 from msgspec.structs import replace
 
 from hipq.daemon.accepted import Answering, place_parts, place_text
-from hipq.daemon.ahead import Ahead
 from hipq.daemon.ids import JournalIds, begin_of
 from hipq.daemon.jobs import Jobs
 from hipq.errors import SchemaError, StoreRefused, StoreUnavailable
@@ -56,7 +55,9 @@ REFUSED_MOST: Final = 10
 """Batches that are set aside whole, in a row, if nothing behind them is taken: a store that takes none at all has
 something wrong itself."""
 TRIED: Final = 1_000
-"""Jobs of a batch that the store tries in one transaction: others wait for its end."""
+"""Jobs that the store tries in one transaction, to say which it refuses: others wait for its end."""
+LOOK_SECONDS: Final = 0.5
+"""Seconds that one look behind refused batches may take; the next look goes on where it ended."""
 UNMADE: Final = (ValueError, msgspec.MsgspecError)
 """How it is said that no job can be made of what was written."""
 NEVER: Final = (StoreRefused, *UNMADE)
@@ -121,7 +122,7 @@ class Ingest:
         self._step = STEP
         self._refusals = 0
         """Batches set aside whole since something was stored."""
-        self._ahead = Ahead(store, journal, lambda batch: self._made(batch)[0])
+        self._behind = _Behind(store, journal, lambda batch: self._made(batch)[0])
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="hipq-ingest", daemon=True)
         self.away = ""
@@ -211,7 +212,7 @@ class Ingest:
         self._journal.rsync(token)
         if jobs:
             self._refusals, self._step = 0, min(self._step * 2, STEP)
-            self._ahead.forget()
+            self._behind.forget()
             self._added([new for _, new in jobs], [Stored(job_id) for job_id, _ in jobs])
         else:
             self._refusals += 1
@@ -238,7 +239,7 @@ class Ingest:
                 return jobs, self._put(token, [batch], jobs)
             except NEVER as again:
                 error = again
-        if self._refusals >= REFUSED_MOST and (jobs or not self._ahead.has_some(token)):
+        if self._refusals >= REFUSED_MOST and (jobs or not self._behind.has_some(token)):
             raise error
         self._journal.quarantine(token, [RefusedJob(batch, f"{self._jobs.described(batch)}: {error}")])
         return [], self._put(token, [batch], [])
@@ -265,6 +266,42 @@ class Ingest:
             except UNMADE as error:
                 why[one.first] = str(error)
         return jobs, why
+
+
+class _Behind:
+    """What lies in the journal behind batches that the store refuses. None of it is taken out: it says whether the
+    store takes any job at all."""
+
+    def __init__(self, store: Store, journal: Journal, made: Callable[[Batch], Sequence[tuple[int, New]]]) -> None:
+        """`made` are the jobs of a batch, without those that cannot be made."""
+        self._store, self._journal, self._made = store, journal, made
+        self._looked: Position | None = None
+        """Where the last look ended: all up to here is refused."""
+        self._takes: Position | None = None
+        """The store takes something before this."""
+
+    def forget(self) -> None:
+        """Something was stored: the next time all is looked at anew."""
+        self._looked = self._takes = None
+
+    def has_some(self, token: Reserved) -> bool:
+        """Whether the store takes any job behind these: then it refuses these, and not all."""
+        if self._takes is not None and token.after < self._takes:
+            return True
+        at = token.after if self._looked is None else max(self._looked, token.after)
+        until = time.monotonic() + LOOK_SECONDS
+        while time.monotonic() < until:
+            batches, after = self._journal.look_behind(at, TRIED)
+            if not batches:
+                self._looked = None  # what is refused now may be taken later
+                return False
+            jobs = [job for batch in batches for job in self._made(batch)]
+            parts = (jobs[start : start + TRIED] for start in range(0, len(jobs), TRIED))
+            if any(len(self._store.refusals(part)) < len(part) for part in parts):
+                self._takes = after
+                return True
+            self._looked = at = after
+        return False
 
 
 def _alone(batch: Batch) -> list[Batch]:

@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from hipq.queue import Queue
 
 DONE: Final = "__done"
-"""The lock of a job that is archived (seed 003)."""
+"""The lock of a job that is archived."""
 ARCHIVED: Final = 1000
-"""Years by which `dt` of an archived job is later than its end (seed 003)."""
+"""Years by which `dt` of an archived job is later than its end."""
 LANES: Final = 1000
 COUNTED: Final = 1000
 LOOKED_AT: Final = 5_000
@@ -147,7 +147,7 @@ class Jobs:
         return Census(self._app.store, self._queue.number, tenant)
 
     def lanes(self, tenant: str = "") -> builtins.list[WaitingLane]:
-        """The types of which jobs wait, and how many, up to a thousand each (the seed's getWaitingJobtypes)."""
+        """The types of which jobs wait, and how many jobs, up to a thousand each."""
         found: builtins.list[WaitingLane] = []
         for name in [tenant] if tenant else self._waiting_tenants():
             before = TOP
@@ -193,8 +193,8 @@ class Jobs:
         return dict(msgspec.to_builtins(self._app.why(job_id), enc_hook=str))
 
     def seen(self, row: Row) -> dict[str, Any]:
-        """As seed 003 shows a job: `dt` is when it may start; when its run is timed out; or, of one that is archived,
-        a thousand years after it ended."""
+        """A job as the first design shows it: `dt` is when it may start; when its run is timed out; or, of one that is
+        archived, a thousand years after it ended."""
         final = row.state == FINAL
         return {
             "id": str(row.id),

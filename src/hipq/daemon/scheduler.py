@@ -1,4 +1,4 @@
-"""Which lane runs next (seed 003): tenants get shares by their weight, the lanes of a tenant take turns.
+"""Which lane runs next: tenants get shares by their weight, the lanes of a tenant take turns.
 
 Each job that starts moves its tenant's account on by one part of its weight; who is least far on comes next. Who was
 away does not save anything up: it comes back where the others are, and so is next, but not for long. Within a tenant
