@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from hipq.daemon.http.bodies import payloads, too_many
 from hipq.daemon.http.idempotency import Asked, Once
 from hipq.daemon.http.reply import Reply, added, refusal
-from hipq.daemon.http.request import LARGE, kind_of
+from hipq.daemon.http.request import kind_of
 from hipq.daemon.job_factory import PLAIN, Options
 from hipq.daemon.tenancy.tenants import Known, is_jobtype_name
 from hipq.daemon.written import SMALL
@@ -88,11 +88,7 @@ class Adding:
     async def from_call(self, call: Call) -> Reply:
         """The jobs of a body that has their payloads."""
         text = await call.body.read()
-        most = self._api.limits.jobs
-        if len(text) < LARGE:
-            found = payloads(call.kind, text, most)
-        else:
-            found = await self._api.turns.call(call.tenant, lambda: payloads(call.kind, text, most))
+        found = await call.reading(lambda text: payloads(call.kind, text, self._api.limits.jobs), text)
         options = _options(call.query, len(found)) if call.query else PLAIN
         wanted = Wanted(call.type, options, found)
         key = call.headers.get(b"idempotency-key")

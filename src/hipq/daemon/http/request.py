@@ -82,7 +82,7 @@ class Body:
         self.size = 0
 
     async def read(self) -> bytes:
-        """All of it; Refused if it is too large, or takes too long."""
+        """All of it; HttpError if it is too large, or takes too long."""
         if self._found is None:
             self._found = await self._all()
         return self._found
@@ -90,10 +90,7 @@ class Body:
     async def _all(self) -> bytes:
         try:
             async with asyncio.timeout(self._limits.body_seconds):
-                part, more = await self._part()
-                if not more:
-                    return part
-                parts = [part]
+                parts, more = list[bytes](), True
                 while more:
                     part, more = await self._part()
                     parts.append(part)
