@@ -25,9 +25,9 @@ class Options(msgspec.Struct, frozen=True):
     concurrency: int = 8
     """Batches that run at the same time, each in a context."""
     retry_after: float = 60.0
-    """Seconds until a job that had an error is tried again. Each time it is twice as long..."""
+    """Seconds until a job that had an error is tried again; each time it is twice as long."""
     retry_most: float = 3600.0
-    """... up to so many."""
+    """Seconds until a job is tried again, at most."""
     give_up_after: float = 86_400.0
     """Seconds from when a job was added, after which its next error is final."""
     run_timeout: float = 3600.0

@@ -4,6 +4,7 @@ who looks; what is not text is base64 in an object."""
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -29,16 +30,12 @@ def stored(payload: bytes) -> str:
 def given(data: str) -> bytes:
     """As it was. What is no payload, an answer's JSON, is its text."""
     value = msgspec.json.decode(data)
-    match value:
-        case str():
-            return value.encode()
-        case {"base64": str(text)} if len(value) == 1:
-            try:
-                return b64decode(text, validate=True)
-            except ValueError:  # somebody's own JSON, which happens to look like it
-                return data.encode()
-        case _:
-            return data.encode()
+    if isinstance(value, str):
+        return value.encode()
+    if isinstance(value, dict) and len(value) == 1 and isinstance(text := value.get("base64"), str):
+        with suppress(ValueError):  # somebody's own JSON, which happens to look like it
+            return b64decode(text, validate=True)
+    return data.encode()
 
 
 def check(payload: bytes) -> None:

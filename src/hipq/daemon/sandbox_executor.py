@@ -6,6 +6,7 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from msgspec.structs import replace
@@ -39,33 +40,23 @@ NO_ROOM: Final = 507
 _log = logging.getLogger("hipq")
 
 
+@dataclass(eq=False)
 class SandboxExecutor:
+    contexts: ContextPool
+    handler_of: Callable[[str, str], Handler | None]
+    launcher: Launcher
+    ids: Ids
+    now: Callable[[], int]
+    steady: Callable[[], int]
+    notify_done: Callable[[], None]
+    clear: Callable[[], None]
+    concurrency: int
+    quotas: Chained
     broken = False
 
-    def __init__(
-        self,
-        contexts: ContextPool,
-        handler_of: Callable[[str, str], Handler | None],
-        launcher: Launcher,
-        ids: Ids,
-        now: Callable[[], int],
-        steady: Callable[[], int],
-        notify_done: Callable[[], None],
-        clear: Callable[[], None],
-        concurrency: int,
-        quotas: Chained,
-    ) -> None:
-        self._contexts = contexts
-        self._handler_of = handler_of
-        self._launcher = launcher
-        self._ids = ids
-        self._now = now
-        self._steady = steady
-        self._notify_done = notify_done
-        self._clear = clear
-        self._quotas = quotas
+    def __post_init__(self) -> None:
         self._changed = threading.Condition()
-        self._unstarted = FairQueue(concurrency)
+        self._unstarted = FairQueue(self.concurrency)
         """What has not been handed to a context."""
         self._handed: dict[int, list[Execution]] = {}
         """By hand what it has given to a context."""
@@ -96,7 +87,7 @@ class SandboxExecutor:
         self._others.launch(others)
 
     def stopped(self, most: int) -> list[Execution]:
-        self._clear()  # before looking: who ends from here on is heard the next time
+        self.clear()  # before looking: who ends from here on is heard the next time
         found: list[Execution] = []
         while self._ended and len(found) < most:
             execution = self._ended.popleft()
@@ -111,7 +102,7 @@ class SandboxExecutor:
             handed = [one for batch in list(self._handed.values()) for one in batch if not one.run.started]
         for one in handed:
             name = self._names.get(one, WITHDRAWN)
-            if not one.abandoned and name != WITHDRAWN and self._contexts.withdraw(name):
+            if not one.abandoned and name != WITHDRAWN and self.contexts.withdraw(name):
                 self._names[one] = WITHDRAWN
                 found.append(one)
         return found
@@ -119,7 +110,7 @@ class SandboxExecutor:
     def abandon(self, execution: Execution) -> None:
         """Contexts are killed, however gently an execution was abandoned."""
         if name := self._names.get(execution):
-            self._contexts.abandon(name)
+            self.contexts.abandon(name)
 
     def spare(self) -> Spare:
         """See `Engine`."""
@@ -136,7 +127,7 @@ class SandboxExecutor:
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._contexts.close()
+        self.contexts.close()
         self._others.close()
 
     # -- a hand's side ----------------------------------------------------------------------------------------------
@@ -172,7 +163,7 @@ class SandboxExecutor:
     def _run(self, batch: list[Execution]) -> None:
         row = batch[0].row
         try:
-            handler = self._handler_of(row.tenant, row.job_type)
+            handler = self.handler_of(row.tenant, row.job_type)
             if handler is None:
                 raise CannotRun(f"there is no handler for {row.job_type}")
             left = self._in_context(handler, batch)
@@ -193,16 +184,16 @@ class SandboxExecutor:
         tasks = [self._task(execution) for execution in batch]
 
         def started(task: ContextJob) -> None:
-            by_id[task.id].run.started = self._steady()
+            by_id[task.id].run.started = self.steady()
 
         def ended(report: JobReport) -> None:
             execution = by_id[report.id]
-            self._unstarted.measure(execution.row.lane, (self._steady() - execution.run.started) / 1e6)
+            self._unstarted.measure(execution.row.lane, (self.steady() - execution.run.started) / 1e6)
             self._report(execution, report, handler)
 
         if is_apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
-        return [by_id[task.id] for task in self._contexts.run(handler, tasks, started, ended)]
+        return [by_id[task.id] for task in self.contexts.run(handler, tasks, started, ended)]
 
     def _task(self, execution: Execution) -> ContextJob:
         row = execution.row
@@ -227,7 +218,7 @@ class SandboxExecutor:
         """What has a result needs room for that."""
         if isinstance(result, Succeeded):
             try:
-                self._quotas.keep(execution.row.tenant, len(result.result) + len(execution.row.job_data))
+                self.quotas.keep(execution.row.tenant, len(result.result) + len(execution.row.job_data))
             except OverQuota as error:
                 return Errored(Fault(FaultKind.ERROR, f"its result was not kept: {error}"), NO_ROOM)
         return result
@@ -256,14 +247,14 @@ class SandboxExecutor:
         if not spawned or not isinstance(result, (Succeeded, FailedRun, Waits)):
             return []  # of an error nothing is kept
         freed = (0, 0) if isinstance(result, Waits) else (1, len(row.job_data))
-        self._quotas.enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
+        self.quotas.enter(row.tenant, len(spawned), sum(len(payload) for _, payload in spawned), freed)
         return self._made(execution, spawned)
 
     def _made(self, execution: Execution, jobs: Sequence[tuple[str, bytes]]) -> list[New]:
-        now, tenant = self._now(), execution.row.tenant
+        now, tenant = self.now(), execution.row.tenant
         return [
-            job_factory.job(self._ids.queue, tenant, name, data, job_factory.PLAIN, now, job_id)
-            for job_id, (name, data) in zip(self._ids.for_store(tenant, len(jobs)), jobs, strict=True)
+            job_factory.job(self.ids.queue, tenant, name, data, job_factory.PLAIN, now, job_id)
+            for job_id, (name, data) in zip(self.ids.for_store(tenant, len(jobs)), jobs, strict=True)
         ]
 
     def _fail(self, batch: Iterable[Execution], result: RunResult) -> None:
@@ -273,7 +264,7 @@ class SandboxExecutor:
 
     def _judge(self, execution: Execution) -> None:
         try:
-            self._launcher.run(execution)
+            self.launcher.run(execution)
             result = execution.run.result
             if isinstance(result, Succeeded) and (then := job_factory.chained_to(execution.row)):
                 execution.run.children = self._made(execution, [(then, payloads.given(result.result))])
@@ -283,10 +274,10 @@ class SandboxExecutor:
 
     def _end(self, execution: Execution, result: RunResult) -> None:
         if not execution.run.started and not isinstance(result, GivenBack):
-            execution.run.started = self._steady()
-        self._launcher.finish(execution, result)
+            execution.run.started = self.steady()
+        self.launcher.finish(execution, result)
         self._hand_back(execution)
 
     def _hand_back(self, execution: Execution) -> None:
         self._ended.append(execution)
-        self._notify_done()
+        self.notify_done()
