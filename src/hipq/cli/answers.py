@@ -1,19 +1,20 @@
-"""`hipq answers`: look at the answers that came, give them another chance, throw them away."""
+"""`hipq answer`: bring the answer of a job. `hipq answers`: look at those that came, give them another chance, throw
+them away."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import IO, Any, TypeVar
 
 import click
 
 from hipq import Hipq
 from hipq.answers.inbox import Count
 from hipq.answers.reports import as_rows, streams
-from hipq.cli.commands import asked, group, yes_option
+from hipq.cli.commands import asked, command, group, yes_option
 from hipq.cli.complain import complain, note
-from hipq.cli.inputs import Whole
+from hipq.cli.inputs import Whole, data_argument, given_data, number_option
 from hipq.cli.progress import confirm, progress
 from hipq.cli.show import next_page, print_json, say, say_table, some
 from hipq.cli.show_answers import described, print_answer, print_answers, replayed, replayed_text
@@ -29,6 +30,45 @@ Chosen = list[tuple[Hipq, dict[str, Any]]]
 _NUMBER = Whole("the number of an answer", 1, (1 << 63) - 1)
 _number_argument = click.argument("number", metavar="NUMBER", type=_NUMBER)
 _numbers_argument = click.argument("numbers", metavar="[NUMBER]...", type=_NUMBER, nargs=-1)
+
+
+@command(
+    "answer",
+    """hipq answer shop:app orders charge order-17 '{"status": "paid"}'""",
+    "hipq answer --db sqlite:///daemon.db jobs mail order-17 --data-file answer.json --id evt-1 --tenant acme",
+    """hipq answer shop:app orders charge order-17 '"no such card"' --error""",
+    cls=AppCommand,
+    short_help="Bring the answer of a job.",
+)
+@click.argument("queue")
+@click.argument("job_type", metavar="TYPE")
+@click.argument("key")
+@data_argument
+@click.option("--id", "answer_id", metavar="ANSWER-ID", help="What tells it from others to the same key.")
+@click.option("--error", is_flag=True, help="It says that the work failed.")
+@click.option("--attempt", type=Whole("attempt", 1, (1 << 31) - 1), help="The attempt it is an answer to.")
+@click.option("--tenant", help="The tenant of a daemon whose job it is for.")
+def answer(
+    target: Target, queue: str, job_type: str, key: str, data: str | None, data_file: IO[bytes] | None,
+    answer_id: str | None, error: bool, attempt: int | None, tenant: str | None,
+) -> None:  # fmt: skip
+    """Bring the answer of the job of TYPE that has KEY, and print what became of it. It is kept, whatever that is:
+
+    \b
+    matched    its job has it, or has ended with it
+    buffered   it is early: kept until its job waits for it
+    duplicate  the same one came before
+    conflict   its job had ended with another one
+    late       its job had ended, or was past that attempt
+
+    Without the code, by --db, an engine that has the code ends the job.
+    """
+    value = given_data(data, data_file)
+    app, found = target.queue(queue)
+    outcome = app.answer(
+        found.name, job_type, key, value, answer_id=answer_id, error=error, attempt=attempt, tenant=tenant
+    )
+    say({"outcome": outcome, "queue": found.name, "type": job_type, "key": key}, str(outcome))
 
 
 @group(
@@ -51,7 +91,7 @@ def answers() -> None:
 )
 @which_answers
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: numbers above it.")
-@click.option("--limit", type=Whole("limit", 1, 10_000), default=100, show_default=True, help="At most so many.")
+@number_option("--limit", 1, 10_000, 100, "At most so many.")
 def list_answers(target: Target, wanted: Wanted, after: int, limit: int) -> None:
     """Answers in the order they came."""
     found = [row for _, row in page(target, wanted, after, limit)]

@@ -14,7 +14,7 @@ from hipq import Hipq
 from hipq.callback import RATE, SIZE
 from hipq.cli.commands import command, log_options
 from hipq.cli.complain import note
-from hipq.cli.inputs import Whole
+from hipq.cli.inputs import number_option
 from hipq.cli.target import AppCommand, Target, announced
 from hipq.errors import HipqError, Invalid
 from hipq.job.payload import SIZE_LIMIT
@@ -35,11 +35,9 @@ BACKLOG: Final = 2048
     json=False,
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=Whole("port", 0, 65_535), default=8001, show_default=True, help="0: any that is free.")
-@click.option("--size", type=Whole("size", 1, SIZE_LIMIT), default=SIZE, show_default=True,
-              help="Bytes an answer may have.")  # fmt: skip
-@click.option("--rate", type=Whole("rate", 0, 1_000_000), default=RATE, show_default=True,
-              help="Calls in a second from one address; 0: any number.")  # fmt: skip
+@number_option("--port", 0, 65_535, 8001, "0: any that is free.")
+@number_option("--size", 1, SIZE_LIMIT, SIZE, "Bytes an answer may have.")
+@number_option("--rate", 0, 1_000_000, RATE, "Calls in a second from one address; 0: any number.")
 @log_options("one line for every callback.")
 def serve_callbacks(
     target: Target, host: str, port: int, size: int, rate: int, log_level: str, log_format: str

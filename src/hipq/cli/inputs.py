@@ -9,7 +9,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import click
 
-from hipq.cli.commands import together
+from hipq.cli.commands import Decorator, together
 from hipq.errors import Invalid
 from hipq.job import payload
 from hipq.job.names import whole
@@ -141,6 +141,13 @@ class TimeWindow(Parsed):
             return window(match[1], match[2], match[3] or "UTC", re.split("[, ]+", match[4]) if match[4] else None)
         except Invalid as error:
             raise Invalid(f"window {value!r:.60}: {error}") from None
+
+
+def number_option(names: str, least: int, most: int, default: int, about: str, metavar: str | None = None) -> Decorator:
+    """An option for a whole number in a range: its names, apart by spaces, and its default."""
+    words = names.split()
+    kind = Whole(next(word for word in words if word.startswith("--")).removeprefix("--"), least, most)
+    return click.option(*words, type=kind, default=default, show_default=True, help=about, metavar=metavar)
 
 
 # -- data ------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ import click
 
 from hipq import Job
 from hipq.cli.commands import asked, group
-from hipq.cli.inputs import Duration, JobId, Moment, Whole
+from hipq.cli.inputs import Duration, JobId, Moment, Whole, number_option
 from hipq.cli.many import Chosen, JobChange, changing, filters, whole_job
 from hipq.cli.show import described, next_page, outlined, print_job, print_jobs, print_json_list, say
 from hipq.cli.show_answers import answers_of
@@ -52,7 +52,7 @@ def show(target: Target, job_id: int) -> None:
 )
 @filters
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: ids above this one.")
-@click.option("--limit", type=Whole("limit", 1, 9_999), default=100, show_default=True, help="How many a page.")
+@number_option("--limit", 1, 9_999, 100, "How many a page.")
 def list_jobs(target: Target, chosen: Chosen, after: int, limit: int) -> None:
     """Jobs by id, live and final: those of one queue in the order they were added."""
     wanted = chosen.wanted()

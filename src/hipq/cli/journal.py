@@ -11,7 +11,7 @@ import msgspec
 
 from hipq.cli.commands import asked, group, yes_option
 from hipq.cli.complain import note
-from hipq.cli.inputs import Parsed, Whole
+from hipq.cli.inputs import Parsed, number_option
 from hipq.cli.progress import confirm
 from hipq.cli.quarantine import folder_argument, opened, quarantine, repost
 from hipq.cli.show import clock, print_json, print_lines, print_table, say, some
@@ -75,7 +75,7 @@ class _Place(Parsed):
 )
 @folder_argument
 @click.option("--after", type=_Place(), default=BEGINNING, help="The next page: batches behind this position.")
-@click.option("--limit", type=Whole("limit", 1, 100_000), default=100, show_default=True, help="At most so many.")
+@number_option("--limit", 1, 100_000, 100, "At most so many.")
 @click.option("--refused", is_flag=True, help="Those that the store would not take, and that were put into quarantine.")
 @click.option("--tenant", help="Only batches of this tenant.")
 def show(folder: str, after: Position, limit: int, refused: bool, tenant: str | None) -> None:

@@ -10,8 +10,7 @@ from collections.abc import Sequence
 import click
 
 from hipq import __version__
-from hipq.cli.answer import answer
-from hipq.cli.answers import answers
+from hipq.cli.answers import answer, answers
 from hipq.cli.bench import bench
 from hipq.cli.callbacks import serve_callbacks
 from hipq.cli.commands import group

@@ -11,7 +11,7 @@ import click
 from hipq import Hipq, Queue, limit, per_lane, rate, share
 from hipq.cli.commands import group, together
 from hipq.cli.complain import note
-from hipq.cli.inputs import Duration, Units, Whole
+from hipq.cli.inputs import Duration, Units, Whole, number_option
 from hipq.cli.show import next_page, print_lines, print_table, say
 from hipq.cli.target import AppCommand, Target
 from hipq.errors import Invalid
@@ -42,8 +42,7 @@ def queue() -> None:
 # -- list ------------------------------------------------------------------------------------------------------------
 @queue.command("list", "hipq queue list shop:app", "hipq queue list --db sqlite:///shop.db --json")
 @click.option("--after", type=Whole("after", 0, 65_535), default=0, help="The next page: queues with higher numbers.")
-@click.option("--limit", "most", type=Whole("limit", 1, 10_000), default=100, show_default=True,
-              help="List at most this number of queues.")  # fmt: skip
+@number_option("--limit most", 1, 10_000, 100, "List at most this number of queues.")
 def list_queues(target: Target, after: int, most: int) -> None:
     """List queues: the job types that this program has code for, the limits in force, what is paused, whether jobs
     are ready now, and when the next start and the next time-out are due."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import click
-
 from hipq.cli.commands import command, yes_option
-from hipq.cli.inputs import Whole
+from hipq.cli.inputs import number_option
 from hipq.cli.progress import confirm
 from hipq.cli.show import say
 from hipq.cli.target import AppCommand, Target
@@ -19,9 +17,13 @@ from hipq.errors import Invalid
     "hipq restored --db postgresql://ann@localhost/shop --margin 10000000 --yes --json",
     cls=AppCommand,
 )
-@click.option("--margin", type=Whole("margin", 0, 1_000_000_000), default=1_000_000, show_default=True,
-              help="How many ids of each queue are left out: more than were given out since the backup; "
-              "0 = none were.")  # fmt: skip
+@number_option(
+    "--margin",
+    0,
+    1_000_000_000,
+    1_000_000,
+    "How many ids of each queue are left out: more than were given out since the backup; 0 = none were.",
+)
 @yes_option
 def restored(target: Target, margin: int) -> None:
     """Run this once after a database was restored from a backup, before any program uses it.

@@ -14,7 +14,7 @@ import click
 from hipq.cli.callbacks import BACKLOG, announce_address, bound
 from hipq.cli.commands import command, log_options
 from hipq.cli.complain import note
-from hipq.cli.inputs import Whole
+from hipq.cli.inputs import number_option
 from hipq.cli.target import daemon_database, daemon_db_option, shown
 from hipq.errors import HipqError, Invalid
 from hipq.observe import logs
@@ -29,6 +29,7 @@ STOP_SECONDS: Final = 10
 WATCH_SECONDS: Final = 0.5
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _DAY: Final = 86_400
+_YEAR: Final = 365 * _DAY
 
 _log = logging.getLogger("hipq")
 
@@ -42,35 +43,24 @@ _log = logging.getLogger("hipq")
 )
 @daemon_db_option
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
-@click.option("--port", type=Whole("port", 0, 65_535), default=8000, show_default=True, help="0: any that is free.")
+@number_option("--port", 0, 65_535, 8000, "0: any that is free.")
 @click.option("--journal", "folder", default="daemon.journal", show_default=True, metavar="FOLDER",
               help="Where jobs are kept until the database has them. Each daemon has its own.")  # fmt: skip
-@click.option("--journal-size", type=Whole("journal-size", 1, 1 << 20), default=1024, show_default=True, metavar="MB",
-              help="What may wait there while the database is away.")  # fmt: skip
-@click.option("--concurrency", "-c", type=Whole("concurrency", 1, 1000), default=8, show_default=True,
-              help="Batches of jobs that run at the same time.")  # fmt: skip
-@click.option("--retry-after", type=Whole("retry-after", 1, _DAY * 365), default=60, show_default=True,
-              metavar="SECONDS", help="When a job that failed is tried again; later pauses double.")  # fmt: skip
-@click.option("--retry-most", type=Whole("retry-most", 1, _DAY * 365), default=3600, show_default=True,
-              metavar="SECONDS", help="The longest of these pauses.")  # fmt: skip
-@click.option("--give-up-after", type=Whole("give-up-after", 1, _DAY * 365), default=_DAY, show_default=True,
-              metavar="SECONDS", help="After which a job is not tried again.")  # fmt: skip
-@click.option("--run-timeout", type=Whole("run-timeout", 1, _DAY * 365), default=3600, show_default=True,
-              metavar="SECONDS", help="How long a handler may take for one job.")  # fmt: skip
-@click.option("--keep", type=Whole("keep", 1, _DAY * 3650), default=7 * _DAY, show_default=True, metavar="SECONDS",
-              help="How long jobs that have ended are kept.")  # fmt: skip
-@click.option("--body-size", type=Whole("body-size", 1, 4096), default=32, show_default=True, metavar="MB",
-              help="What the body of a request may have.")  # fmt: skip
-@click.option("--body-timeout", type=Whole("body-timeout", 1, _DAY), default=30, show_default=True, metavar="SECONDS",
-              help="How long a body may take to come.")  # fmt: skip
-@click.option("--head-timeout", type=Whole("head-timeout", 1, _DAY), default=15, show_default=True, metavar="SECONDS",
-              help="How long the head of a request may take to come.")  # fmt: skip
-@click.option("--connections", type=Whole("connections", 4, 1 << 20), default=4096, show_default=True,
-              help="Connections at a time; a quarter of them from one address.")  # fmt: skip
-@click.option("--memory", type=Whole("memory", 16, 1 << 20), default=512, show_default=True, metavar="MB",
-              help="What a handler's context may use.")  # fmt: skip
-@click.option("--context-tasks", type=Whole("context-tasks", 1, 1 << 30), default=10_000, show_default=True,
-              help="Jobs after which a handler's context is replaced.")  # fmt: skip
+@number_option("--journal-size", 1, 1 << 20, 1024, "What may wait there while the database is away.", "MB")
+@number_option("--concurrency -c", 1, 1000, 8, "Batches of jobs that run at the same time.")
+@number_option(
+    "--retry-after", 1, _YEAR, 60, "When a job that failed is tried again; later pauses double.", metavar="SECONDS"
+)
+@number_option("--retry-most", 1, _YEAR, 3600, "The longest of these pauses.", "SECONDS")
+@number_option("--give-up-after", 1, _YEAR, _DAY, "After which a job is not tried again.", "SECONDS")
+@number_option("--run-timeout", 1, _YEAR, 3600, "How long a handler may take for one job.", "SECONDS")
+@number_option("--keep", 1, 10 * _YEAR, 7 * _DAY, "How long jobs that have ended are kept.", "SECONDS")
+@number_option("--body-size", 1, 4096, 32, "What the body of a request may have.", "MB")
+@number_option("--body-timeout", 1, _DAY, 30, "How long a body may take to come.", "SECONDS")
+@number_option("--head-timeout", 1, _DAY, 15, "How long the head of a request may take to come.", "SECONDS")
+@number_option("--connections", 4, 1 << 20, 4096, "Connections at a time; a quarter of them from one address.")
+@number_option("--memory", 16, 1 << 20, 512, "What a handler's context may use.", "MB")
+@number_option("--context-tasks", 1, 1 << 30, 10_000, "Jobs after which a handler's context is replaced.")
 @click.option("--handler-network", is_flag=True, help="Let handlers use this machine's network.")
 @click.option("--http-allow", multiple=True, metavar="HOST",
               help="A host that http handlers may reach: a name, *.name, an address or a network. Without any: every "

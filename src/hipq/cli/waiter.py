@@ -14,7 +14,7 @@ import click
 
 from hipq.cli.commands import asked, group, log_options
 from hipq.cli.complain import note, others
-from hipq.cli.inputs import Duration, Whole
+from hipq.cli.inputs import Duration, number_option
 from hipq.cli.show import say, some
 from hipq.cli.waiter_items import cancel, list_items, reschedule, send
 from hipq.cli.waiter_tables import check, create_table
@@ -138,10 +138,8 @@ def _supervised(target: Waiter, stop: threading.Event) -> None:
     json=False,
 )
 @click.option("-q", "--queues", metavar="A,B", help="Only these queues.")
-@click.option("-c", "--concurrency", type=Whole("concurrency", 1, 1_000), default=10, show_default=True,
-              help="Handlers at once, over all queues.")  # fmt: skip
-@click.option("--wait", type=Whole("wait", 0, 20), default=20, show_default=True,
-              help="Seconds that SQS waits for messages, and that a stop may take; less costs more.")  # fmt: skip
+@number_option("-c --concurrency", 1, 1_000, 10, "Handlers at once, over all queues.")
+@number_option("--wait", 0, 20, 20, "Seconds that SQS waits for messages, and that a stop may take; less costs more.")
 @click.option("--poller/--no-poller", default=True, show_default=True,
               help="Also hand messages from the tables to SQS, as `hipq waiter run` does.")  # fmt: skip
 @_delay_option

@@ -12,7 +12,7 @@ import click
 
 from hipq.cli.commands import command, together, yes_option
 from hipq.cli.complain import note
-from hipq.cli.inputs import Duration, Moment, Whole
+from hipq.cli.inputs import Duration, Moment, number_option
 from hipq.cli.progress import confirm
 from hipq.cli.show import next_page, say, say_table
 from hipq.cli.table import moment
@@ -42,8 +42,7 @@ _ATTRIBUTE: Final = re.compile(r"(?P<name>[^:=]+)(:(?P<type>[^=]+))?=(?P<value>.
     cls=WaiterCommand,
 )
 @queue_argument
-@click.option("--limit", "most", type=Whole("limit", 1, 10_000), default=100, show_default=True,
-              help="At most so many.")  # fmt: skip
+@number_option("--limit most", 1, 10_000, 100, "At most so many.")
 @click.option("--after", metavar="CURSOR", help="The next page: those after the last one of this.")
 def list_items(target: WaiterTarget, queue: str, most: int, after: str | None) -> None:
     """Messages for QUEUE that wait in its table, the next one first. Those within 15 minutes may be in SQS already."""

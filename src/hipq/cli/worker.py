@@ -18,7 +18,7 @@ from hipq import Hipq
 from hipq.answers.listening import Listener, listening
 from hipq.cli.commands import command, log_options
 from hipq.cli.complain import complain
-from hipq.cli.inputs import Duration, Whole
+from hipq.cli.inputs import Duration, number_option
 from hipq.cli.target import AppCommand, Target, announced
 from hipq.engine.loop import Engine
 from hipq.engine.timetable import LEASE
@@ -45,10 +45,8 @@ PAUSE: Final = 1.0
     json=False,
 )
 @click.option("-q", "--queues", metavar="A,B", help="Only these queues.")
-@click.option("-c", "--concurrency", type=Whole("concurrency", 1, 10_000), default=10, show_default=True,
-              help="Handlers at once, in each process.")  # fmt: skip
-@click.option("--processes", type=Whole("processes", 1, 1_000), default=1, show_default=True,
-              help="One that dies, or whose threads are all stuck, is replaced.")  # fmt: skip
+@number_option("-c --concurrency", 1, 10_000, 10, "Handlers at once, in each process.")
+@number_option("--processes", 1, 1_000, 1, "One that dies, or whose threads are all stuck, is replaced.")
 @click.option("--lease", type=Duration("lease", 0.1), default=LEASE, show_default=True,
               help="Seconds a process may be silent before its jobs are given to others.")  # fmt: skip
 @click.option("--wait", type=Duration("wait"), show_default="as long as it takes",

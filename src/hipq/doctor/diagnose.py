@@ -12,8 +12,7 @@ from hipq.doctor.database import database, schema
 from hipq.doctor.engines import engines
 from hipq.doctor.finding import OK, Finding, View, problem, warning
 from hipq.doctor.indexes import indexes
-from hipq.doctor.jobs import answers, jobs
-from hipq.doctor.rules import rules
+from hipq.doctor.jobs import answers, jobs, rules
 from hipq.doctor.storage import file, server_storage
 from hipq.errors import Invalid
 from hipq.stores.health.facts import Health
