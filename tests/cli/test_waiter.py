@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import pytest
 
-from hipq.cli.complete import WaiterQueueName
+from hipq.cli.complete import WAITER_QUEUE
 from hipq.signals import TOGETHER
 from tests.brokers.aws import CREDENTIALS, REGION, aws_endpoint
 from tests.cli.conftest import HipqCommand, eventually
@@ -251,7 +251,7 @@ def test_queues_are_completed(folder: Path, post: str, queue: str, monkeypatch: 
     def completed(app: str, incomplete: str) -> set[str]:
         context = click.Context(click.Command("list"))
         context.params = {"app": app}
-        found = WaiterQueueName().shell_complete(context, click.Argument(["queue"]), incomplete)
+        found = WAITER_QUEUE.shell_complete(context, click.Argument(["queue"]), incomplete)
         return {one.value for one in found}
 
     assert completed("", "") == {"of-the-file"}

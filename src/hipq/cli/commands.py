@@ -4,6 +4,7 @@ everywhere, and help ends with examples."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import click
@@ -51,6 +52,20 @@ def together(*options: Decorator) -> Decorator:
         for option in reversed(options):
             command = option(command)
         return command
+
+    return decorate
+
+
+def handed_as(parameter: str, kind: Any, *options: Decorator) -> Decorator:
+    """Options that a command gets as one named tuple."""
+
+    def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(command)
+        def with_tuple(**given: Any) -> Any:
+            value = kind(**{name: given.pop(name) for name in kind._fields})
+            return command(**{parameter: value}, **given)
+
+        return together(*options)(with_tuple)
 
     return decorate
 

@@ -35,47 +35,16 @@ class Known(NamedTuple):
 
 
 # -- where names are wanted ------------------------------------------------------------------------------------------
-class QueueName(click.types.StringParamType):
-    name = "queue"
+class Name(click.types.StringParamType):
+    """A name that a shell completes; with `several`, names with commas between them."""
+
+    def __init__(self, name: str, names: Callable[[click.Context], set[str]], *, several: bool = False) -> None:
+        self.name, self._names, self._several = name, names, several
 
     def shell_complete(self, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return _items(incomplete, known(ctx).queues)
-
-
-class QueueNames(click.types.StringParamType):
-    """Several, with commas between them."""
-
-    name = "queues"
-
-    def shell_complete(self, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        before, comma, _ = incomplete.rpartition(",")
-        rest = known(ctx).queues - set(before.split(","))
-        return _items(incomplete, {f"{before}{comma}{name}" for name in rest})
-
-
-class TypeName(click.types.StringParamType):
-    name = "type"
-
-    def shell_complete(self, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        return _items(incomplete, known(ctx).types)
-
-
-class WaiterQueueName(click.types.StringParamType):
-    """An SQS queue that hipq.toml or the source of a waiter names. AWS itself is not asked."""
-
-    name = "queue"
-
-    def shell_complete(self, ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        found: set[str] = set()
-        with suppress(Exception):
-            found.update(config.read().settings.waiter.queues or ())
-        with suppress(Exception):
-            found.update(_waiters_queues(ctx.params.get("app") or ""))
-        return _items(incomplete, found)
-
-
-def _items(incomplete: str, names: set[str]) -> list[CompletionItem]:
-    return [CompletionItem(name) for name in sorted(names) if name and name.startswith(incomplete)]
+        before, comma, _ = incomplete.rpartition(",") if self._several else ("", "", "")
+        found = sorted(f"{before}{comma}{name}" for name in self._names(ctx) - {"", *before.split(",")})
+        return [CompletionItem(name) for name in found if name.startswith(incomplete)]
 
 
 def complete_names(command: click.Command) -> None:
@@ -85,11 +54,11 @@ def complete_names(command: click.Command) -> None:
     for parameter in command.params:
         if parameter.type is click.STRING:
             if parameter.name == "queue" or parameter.metavar == "QUEUE":
-                parameter.type = QueueName()
+                parameter.type = Name("queue", lambda ctx: known(ctx).queues)
             elif parameter.name == "queues":
-                parameter.type = QueueNames()
+                parameter.type = Name("queues", lambda ctx: known(ctx).queues, several=True)
             elif parameter.name == "job_type":
-                parameter.type = TypeName()
+                parameter.type = Name("type", lambda ctx: known(ctx).types)
 
 
 # -- looking them up -------------------------------------------------------------------------------------------------
@@ -119,32 +88,52 @@ def _look(app: str, db: str, found: Known) -> None:
 def _read_source(app: str, found: Known) -> set[str]:
     """The names of instances in a module; its queues and job types are added to what is found."""
     instances: set[str] = set()
-    for node in ast.walk(ast.parse(_source(app.partition(":")[0]))):
-        if isinstance(node, ast.Call) and (text := _first_text(node)):
-            called = getattr(node.func, "attr", getattr(node.func, "id", ""))
-            into = {"Hipq": instances, "queue": found.queues, "job": found.types}.get(called)
-            if into is not None:
-                into.add(text)
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            for mark in node.decorator_list:
-                of = mark.func if isinstance(mark, ast.Call) else mark
-                named = isinstance(mark, ast.Call) and getattr(of, "attr", "") == "job" and _first_text(mark)
-                if getattr(of, "attr", "") in ("job", "cron") and not named:
-                    found.types.add(node.name)
+    for node, called in _calls(app):
+        into = {"Hipq": instances, "queue": found.queues, "job": found.types}.get(called)
+        if into is not None and (text := _first_text(node)):
+            into.add(text)
+    functions = [one for one in ast.walk(_parsed(app)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
+    for function in functions:
+        for mark in function.decorator_list:
+            of = mark.func if isinstance(mark, ast.Call) else mark
+            named = isinstance(mark, ast.Call) and getattr(of, "attr", "") == "job" and _first_text(mark)
+            if getattr(of, "attr", "") in ("job", "cron") and not named:
+                found.types.add(function.name)
     return instances
 
 
 def _waiters_queues(app: str) -> Iterator[str]:
     """What is given to `Waiter(...)` and to `@waiter.handle(...)`."""
-    for node in ast.walk(ast.parse(_source(app.partition(":")[0]))):
-        if not isinstance(node, ast.Call):
-            continue
-        called = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    for node, called in _calls(app):
         if called == "handle":
             yield _first_text(node)
         if called == "Waiter":
             lists = [*node.args[:1], *(one.value for one in node.keywords if one.arg == "queues")]
             yield from (text for one in lists for text in ast.literal_eval(one))
+
+
+def _of_waiters(ctx: click.Context) -> set[str]:
+    """The SQS queues that hipq.toml or the source of a waiter names. AWS itself is not asked."""
+    found: set[str] = set()
+    with suppress(Exception):
+        found.update(config.read().settings.waiter.queues or ())
+    with suppress(Exception):
+        found.update(_waiters_queues(ctx.params.get("app") or ""))
+    return found
+
+
+WAITER_QUEUE: Final = Name("queue", _of_waiters)
+
+
+def _calls(app: str) -> Iterator[tuple[ast.Call, str]]:
+    """The calls in a module's source, each with the name of what is called."""
+    for node in ast.walk(_parsed(app)):
+        if isinstance(node, ast.Call):
+            yield node, getattr(node.func, "attr", getattr(node.func, "id", ""))
+
+
+def _parsed(app: str) -> ast.Module:
+    return ast.parse(_source(app.partition(":")[0]))
 
 
 def _first_text(call: ast.Call) -> str:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import click
 
 from hipq import Hipq, Job
-from hipq.cli.commands import asked, quiet_option, together, yes_option
+from hipq.cli.commands import asked, handed_as, quiet_option, together, yes_option
 from hipq.cli.complain import note
 from hipq.cli.inputs import Duration, JobId, Moment
 from hipq.cli.progress import confirm, progress
@@ -34,7 +34,7 @@ class Chosen(NamedTuple):
     """The filters of a command line."""
 
     queue: str | None
-    type: str | None
+    job_type: str | None
     key: str | None
     state: str | None
     phase: str | None
@@ -52,13 +52,16 @@ class Chosen(NamedTuple):
 
     def wanted(self) -> JobFilters:
         """As the library takes them."""
-        found: Any = {name: value for name, value in self._asdict().items() if value is not None}
-        found.pop("queue", None)
+        found: Any = {name: value for name, value in self._asdict().items() if value is not None and name != "queue"}
+        if self.job_type is not None:
+            found["type"] = found.pop("job_type")
         wanted: JobFilters = found
         return wanted
 
 
-_filters = together(
+filters = handed_as(
+    "chosen",
+    Chosen,
     click.option("-q", "--queue", help="Only this queue."),
     click.option("--type", "job_type", help="Only this job type."),
     click.option("--key", help="Only this key."),
@@ -75,18 +78,7 @@ _filters = together(
     ),
     click.option("--older-than", type=Duration("older-than"), help="Added longer ago than this."),
 )
-
-
-def filters(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options that say which jobs, handed to the command as `chosen`."""
-
-    @wraps(command)
-    def with_chosen(**options: Any) -> Any:
-        options["type"] = options.pop("job_type")
-        given = Chosen(**{name: options.pop(name) for name in Chosen._fields})
-        return command(chosen=given, **options)
-
-    return _filters(with_chosen)
+"""The options that say which jobs, handed to the command as `chosen`."""
 
 
 # -- what is done to them --------------------------------------------------------------------------------------------

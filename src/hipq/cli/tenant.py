@@ -73,7 +73,7 @@ def add(
     with _written_to(token_file) as file:
         if name is not None:
             tenants.add(name, weight=weight, quotas=Quotas(**quotas), again=again)
-        _show_token(owner, *tenants.token(owner), file)
+        _show_token(owner, *tenants.token(owner), token_file, file)
 
 
 @tenant.command("list", "hipq tenant list", "hipq tenant list --json")
@@ -130,7 +130,7 @@ def token(name: str | None, admin: bool, note: str, token_file: str | None, db: 
     owner = _name(name, admin)
     tenants = _tenants(db)
     with _written_to(token_file) as file:
-        _show_token(owner, *tenants.token(owner, note), file)
+        _show_token(owner, *tenants.token(owner, note), token_file, file)
 
 
 @tenant.command("revoke", "hipq tenant revoke acme 5f3a9c01", "hipq tenant revoke --admin 5f3a9c01")
@@ -181,52 +181,39 @@ def _name(name: str | None, admin: bool) -> str:
     return name or ADMIN
 
 
-def _show_token(owner: str, made: Token, secret: str, file: TokenFile | None) -> None:
+def _show_token(owner: str, made: Token, secret: str, path: str | None, file: int | None) -> None:
     """The one time that a token is seen: alone on standard output, so that a script can take it; or in a file."""
-    if file:
-        file.write(secret)
+    if file is not None:
+        os.write(file, secret.encode() + b"\n")
+        os.fsync(file)
     tenant, whose = (None, "an admin") if owner == ADMIN else (owner, owner)
     if asked("json"):
-        shown_in = {"token_file": file.path} if file else {"token": secret}
+        shown_in = {"token_file": path} if path is not None else {"token": secret}
         print_json({"tenant": tenant, "id": made.id, **shown_in, "made": to_datetime(made.made)})
-    elif file:
-        note(f"token {made.id} of {whose} is in {file.path}")
+    elif path is not None:
+        note(f"token {made.id} of {whose} is in {path}")
     else:
         note(f"token {made.id} of {whose}, shown this once:")
         click.echo(secret)
 
 
-class TokenFile:
-    """A new file that nobody else can read, which is there before the token is: else a token could be lost."""
-
-    def __init__(self, path: str) -> None:
-        self.path = path
-        try:
-            self._descriptor = files.make(path, os.O_WRONLY | os.O_EXCL)
-        except FileExistsError:
-            raise Invalid(f"there is a file {path} already: a token gets a file of its own") from None
-        except (OSError, ValueError) as error:
-            raise Invalid(f"cannot write {path!r:.200}: {getattr(error, 'strerror', None) or error}") from None
-
-    def write(self, secret: str) -> None:
-        os.write(self._descriptor, secret.encode() + b"\n")
-        os.fsync(self._descriptor)
-
-    def close(self) -> None:
-        os.close(self._descriptor)
-
-
 @contextmanager
-def _written_to(path: str | None) -> Iterator[TokenFile | None]:
-    """The file, if one is wanted; removed if there is no token for it."""
+def _written_to(path: str | None) -> Iterator[int | None]:
+    """The descriptor of a new file that nobody else can read, if one is wanted. It is there before the token is, which
+    could be lost otherwise; and it is removed if there is no token for it."""
     if path is None:
         yield None
         return
-    file = TokenFile(path)
     try:
-        yield file
+        descriptor = files.make(path, os.O_WRONLY | os.O_EXCL)
+    except FileExistsError:
+        raise Invalid(f"there is a file {path} already: a token gets a file of its own") from None
+    except (OSError, ValueError) as error:
+        raise Invalid(f"cannot write {path!r:.200}: {getattr(error, 'strerror', None) or error}") from None
+    try:
+        yield descriptor
     except BaseException:
         os.unlink(path)
         raise
     finally:
-        file.close()
+        os.close(descriptor)

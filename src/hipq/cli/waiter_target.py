@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from hipq.cli.commands import is_typed
-from hipq.cli.complete import WaiterQueueName
+from hipq.cli.complete import WAITER_QUEUE
 from hipq.cli.target import AppCommand, load_any
 from hipq.errors import Invalid
 
@@ -80,5 +80,5 @@ class WaiterTarget:
         return load_any(self.app, Waiter)
 
 
-queue_argument = click.argument("queue", metavar="QUEUE", type=WaiterQueueName())
-queues_argument = click.argument("queues", metavar="[QUEUE]...", nargs=-1, type=WaiterQueueName())
+queue_argument = click.argument("queue", metavar="QUEUE", type=WAITER_QUEUE)
+queues_argument = click.argument("queues", metavar="[QUEUE]...", nargs=-1, type=WAITER_QUEUE)

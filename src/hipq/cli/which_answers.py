@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
 import click
 
 from hipq import Hipq
-from hipq.cli.commands import together
+from hipq.cli.commands import handed_as
 from hipq.cli.inputs import Duration, Whole
 from hipq.cli.show_answers import described
 from hipq.cli.target import Target
@@ -50,31 +49,25 @@ class Wanted(NamedTuple):
         }
 
 
-def which_answers(command: Callable[..., Any]) -> Callable[..., Any]:
-    """The options; the command gets what they say as `wanted`."""
-
-    @functools.wraps(command)
-    def with_wanted(**given: Any) -> Any:
-        wanted = Wanted(*(given.pop(name) for name in Wanted._fields))
-        _ = wanted.fields  # refuses before anything is opened
-        return command(wanted=wanted, **given)
-
-    return together(
-        click.option("-q", "--queue", help="Only to jobs of this queue."),
-        click.option("--type", "job_type", help="Only to jobs of this type."),
-        click.option("--key", help="Only to this key."),
-        click.option("--state", type=click.Choice(list(STATES)), help="`answers count` says what each means."),
-        click.option("--job", type=Whole("a job id", 1, (1 << 63) - 1), help="Only those that belong to this job."),
-        click.option("--tenant", help="Only to jobs of this tenant of a daemon."),
-        click.option("--older-than", type=Duration("older-than"), help="Only those that came so long ago: 90s, 30d."),
-    )(with_wanted)
+which_answers = handed_as(
+    "wanted",
+    Wanted,
+    click.option("-q", "--queue", help="Only to jobs of this queue."),
+    click.option("--type", "job_type", help="Only to jobs of this type."),
+    click.option("--key", help="Only to this key."),
+    click.option("--state", type=click.Choice(list(STATES)), help="`answers count` says what each means."),
+    click.option("--job", type=Whole("a job id", 1, (1 << 63) - 1), help="Only those that belong to this job."),
+    click.option("--tenant", help="Only to jobs of this tenant of a daemon."),
+    click.option("--older-than", type=Duration("older-than"), help="Only those that came so long ago: 90s, 30d."),
+)
+"""The options that say which answers, handed to the command as `wanted`."""
 
 
 def page(target: Target, wanted: Wanted, after: int, limit: int) -> list[tuple[Hipq, dict[str, Any]]]:
     """The first ones above a number, with their instance."""
-    found = []
+    found, fields = [], wanted.fields  # which refuses names before anything is opened
     for app, queue in target.queues(wanted.queue):
-        rows = _in_state(app, queue.name, wanted.state or "", after, limit, wanted.fields)
+        rows = _in_state(app, queue.name, wanted.state or "", after, limit, fields)
         if wanted.older_than is not None:  # they are in the order they came: what is too young is at the end
             before = to_datetime(app.store.now()) - timedelta(seconds=wanted.older_than)
             rows = [row for row in rows if row["arrived"] <= before]

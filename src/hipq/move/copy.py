@@ -64,32 +64,26 @@ class Snapshot(NamedTuple):
         ]
 
 
-class Sum(NamedTuple):
+class MovedTable(NamedTuple):
     """The number of a table's rows, and a checksum over all of them in order."""
 
+    name: str
     rows: int
     checksum: str
 
 
 class Summing:
-    def __init__(self) -> None:
-        self._rows = 0
-        self._hash = blake2b(digest_size=16)
+    """Sums up the rows of a table that pass through."""
+
+    def __init__(self, table: TableCopy) -> None:
+        self._name, self._rows, self._hash = table.table, 0, blake2b(digest_size=16)
 
     def through(self, pages: Iterable[Rows]) -> Iterator[Rows]:
-        """Pass pages on, and add them to the sum."""
         for page in pages:
             self._rows += len(page)
             self._hash.update(msgspec.msgpack.encode(page))
             yield page
 
     @property
-    def sum(self) -> Sum:
-        return Sum(self._rows, self._hash.hexdigest())
-
-
-def summed(pages: Iterable[Rows]) -> Sum:
-    summing = Summing()
-    for _ in summing.through(pages):
-        pass
-    return summing.sum
+    def sum(self) -> MovedTable:
+        return MovedTable(self._name, self._rows, self._hash.hexdigest())

@@ -31,7 +31,7 @@ class SqliteSource:
 
     def __init__(self, store: SqliteStore) -> None:
         self._store = store
-        self._sysid = 0
+        self._engine_id = 0
         self._locked: sqlite3.Connection | None = None
 
     def name(self) -> str:
@@ -44,18 +44,18 @@ class SqliteSource:
             conn.execute("INSERT INTO hipq_moving VALUES (?)", (name,))
         return name
 
-    def drain(self) -> dict[int, list[int]]:
-        """Keep engines from claiming, and return the jobs that each living engine still has. It must be called again
+    def drain(self) -> list[int]:
+        """Keep engines from claiming, and return the jobs that living engines still have. It must be called again
         regularly."""
-        if not self._sysid or not self._store.renew_lease(self._sysid, LEASE):
-            self._sysid = self._store.take_lease(LEASE, f"hipq move:{os.getpid()}", MOVING)
+        if not self._engine_id or not self._store.renew_lease(self._engine_id, LEASE):
+            self._engine_id = self._store.take_lease(LEASE, f"hipq move:{os.getpid()}", MOVING)
         with self._store._db.reading() as conn:
             return self._held(conn)
 
     def stay(self) -> None:
         """Cancel the move: engines may claim again."""
-        if self._sysid:
-            self._store.renew_lease(self._sysid, 0)
+        if self._engine_id:
+            self._store.renew_lease(self._engine_id, 0)
 
     @contextmanager
     def locked(self) -> Iterator[bool]:
@@ -68,14 +68,11 @@ class SqliteSource:
             finally:
                 self._locked = None
 
-    def _held(self, conn: sqlite3.Connection) -> dict[int, list[int]]:
-        found: dict[int, list[int]] = {}
+    def _held(self, conn: sqlite3.Connection) -> list[int]:
+        """The jobs of living engines: those of dead ones are rescued wherever they are."""
         alive = {engine.engine_id for engine in self._store._engines(conn)}
-        for queue in schema.registered(conn):
-            for owner, job_id in conn.execute(f"SELECT owner, id FROM {queue.table} WHERE owner <> 0 ORDER BY id"):
-                if owner in alive:  # other owners are dead, and their jobs are rescued wherever they are
-                    found.setdefault(owner, []).append(job_id)
-        return found
+        queries = [f"SELECT owner, id FROM {queue.table} WHERE owner <> 0" for queue in schema.registered(conn)]
+        return sorted(job_id for query in queries for owner, job_id in conn.execute(query) if owner in alive)
 
     # -- under the lock ----------------------------------------------------------------------------------------------
     def snapshot(self) -> Snapshot:
@@ -98,19 +95,21 @@ class SqliteSource:
     def leave(self, url: str, move: str) -> None:
         """Put up the signpost. The old tables stay, under other names, until somebody deletes the file."""
         conn = self._conn
-        queues = schema.registered(conn)
         conn.execute("PRAGMA legacy_alter_table = ON")  # otherwise views of other programs are checked and changed
-        for table in (*_TABLES, *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))):
+        for table in self._tables():
             conn.execute(f"ALTER TABLE {table} RENAME TO moved_{table}")
         conn.execute("CREATE TABLE hipq_moved (url TEXT NOT NULL, move TEXT NOT NULL)")
         conn.execute("INSERT INTO hipq_moved VALUES (?, ?)", (url, move))
 
     def others(self) -> list[str]:
         """Tables that are not hipq's: the file may be an application's own."""
-        queues = schema.registered(self._conn)
-        ours = {*_TABLES, "hipq_moving", *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))}
+        ours = {*self._tables(), "hipq_moving"}
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
         return [name for (name,) in self._conn.execute(query).fetchall() if name not in ours]
+
+    def _tables(self) -> list[str]:
+        queues = schema.registered(self._conn)
+        return [*_TABLES, *(name for queue in queues for name in (queue.table, f"{queue.table}_final"))]
 
     @property
     def _conn(self) -> sqlite3.Connection:

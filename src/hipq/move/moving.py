@@ -18,13 +18,12 @@ from __future__ import annotations
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from hipq.errors import Conflict, HipqError, Invalid, Moved
-from hipq.move.copy import Rows, Sum, Summing, summed
+from hipq.move.copy import MovedTable, Summing
 from hipq.stores.open import url_of, without_password
 
 if TYPE_CHECKING:
@@ -35,12 +34,6 @@ WAIT: Final = 60.0
 """Seconds that running handlers have to end."""
 _LOOK: Final = 0.1
 STEPS: Final = ("drain", "lock", "copy", "verify", "arrive", "leave", "open")
-
-
-class MovedTable(NamedTuple):
-    name: str
-    rows: int
-    checksum: str
 
 
 class MoveReport(NamedTuple):
@@ -149,7 +142,7 @@ def _moved(
 
 def _drain(origin: SqliteSource, wait: float, progress: MoveProgress) -> None:
     until = time.monotonic() + wait
-    while running := [job_id for ids in origin.drain().values() for job_id in ids]:
+    while running := origin.drain():
         progress.running(running)
         if time.monotonic() >= until:
             some = ", ".join(map(str, running[:5])) + (", ..." if len(running) > 5 else "")
@@ -168,32 +161,27 @@ def _carried(
     snapshot = origin.snapshot()
     steps.begin("copy")
     progress.total(2 * sum(origin.count(table) for table in snapshot.tables))
-    sums: dict[str, Sum] = {}
+    sent: list[MovedTable] = []
     with open_target(there) as destination:
         destination.clear(without_password(target), name)
         destination.build(snapshot, name)
         for table in snapshot.tables:
-            summing = Summing()
+            summing = Summing(table)
             destination.fill(table, summing.through(origin.rows(table)), progress.advance)
-            sums[table.table] = summing.sum
+            sent.append(summing.sum)
         steps.begin("verify")
-        for table in snapshot.tables:
-            found = summed(_telling(destination.rows(table), progress.advance))
-            if found != sums[table.table]:
-                sent = sums[table.table]
+        for table, one in zip(snapshot.tables, sent, strict=True):
+            summing = Summing(table)
+            for page in summing.through(destination.rows(table)):
+                progress.advance(len(page))
+            if (found := summing.sum) != one:
                 raise HipqError(
-                    f"{table.table} has arrived with {found.rows} rows ({found.checksum}), and {sent.rows} "
-                    f"({sent.checksum}) were sent: nothing was moved"
+                    f"{one.name} has arrived with {found.rows} rows ({found.checksum}), and {one.rows} "
+                    f"({one.checksum}) were sent: nothing was moved"
                 )
         destination.settle(snapshot)
         steps.begin("arrive")
-    return [MovedTable(name, *total) for name, total in sums.items()]
-
-
-def _telling(pages: Iterable[Rows], advance: Callable[[int], None]) -> Iterator[Rows]:
-    for page in pages:
-        yield page
-        advance(len(page))
+    return sent
 
 
 def _file(source: str) -> str:
