@@ -19,13 +19,12 @@ from hipq.cli.progress import confirm, progress
 from hipq.cli.show import next_page, print_json, say, say_table, some
 from hipq.cli.show_answers import described, print_answer, print_answers, replayed, replayed_text
 from hipq.cli.target import AppCommand, Target
-from hipq.cli.which_answers import Wanted, every, find_answer, number_of, page, which_answers
+from hipq.cli.which_answers import Chosen, Filters, answer_filters, every, find_answer, number_of, page
 from hipq.errors import Conflict, NotFound
 from hipq.job import names
 from hipq.job.answer import STATES, Answered
 
 T = TypeVar("T")
-Chosen = list[tuple[Hipq, dict[str, Any]]]
 
 _NUMBER = Whole("the number of an answer", 1, (1 << 63) - 1)
 _number_argument = click.argument("number", metavar="NUMBER", type=_NUMBER)
@@ -89,14 +88,14 @@ def answers() -> None:
     "hipq answers list shop:app --key order-17 --json",
     "hipq answers list --db sqlite:///shop.db --older-than 7d --limit 20",
 )
-@which_answers
+@answer_filters
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: numbers above it.")
 @number_option("--limit", 1, 10_000, 100, "At most so many.")
-def list_answers(target: Target, wanted: Wanted, after: int, limit: int) -> None:
+def list_answers(target: Target, queue: str | None, wanted: Filters, after: int, limit: int) -> None:
     """Answers in the order they came."""
-    found = [row for _, row in page(target, wanted, after, limit)]
+    found = [row for _, row in page(target, queue, wanted, after, limit)]
     say(found, lambda: print_answers(found))
-    if len(found) == limit and page(target, wanted, number_of(found[-1]), 1):
+    if len(found) == limit and page(target, queue, wanted, number_of(found[-1]), 1):
         next_page(number_of(found[-1]))
 
 
@@ -138,12 +137,12 @@ def listeners(target: Target) -> None:
 # -- changing --------------------------------------------------------------------------------------------------------
 @answers.command("replay", "hipq answers replay shop:app 12", "hipq answers replay shop:app --state late --type charge")
 @_numbers_argument
-@which_answers
+@answer_filters
 @yes_option
-def replay(target: Target, numbers: tuple[int, ...], wanted: Wanted) -> int:
+def replay(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: Filters) -> int:
     """Let unused answers come again: those with these NUMBERs, or all that the options name. Each is for the job that
     has its key now, and gets another number."""
-    chosen = _chosen(target, numbers, wanted)
+    chosen = _chosen(target, numbers, queue, wanted)
     if not numbers and chosen:
         confirm(f"Let {some(len(chosen), 'answer')} come again?")
     done, refused = _done_to(chosen, "replaying", lambda app, row: (app.answers.replay(number_of(row)), row))
@@ -178,9 +177,9 @@ def rekey(target: Target, number: int, key: str, job_type: str | None) -> None:
     "drop", "hipq answers drop shop:app 12", "hipq answers drop shop:app --state buffered --older-than 30d --yes"
 )
 @_numbers_argument
-@which_answers
+@answer_filters
 @yes_option
-def drop(target: Target, numbers: tuple[int, ...], wanted: Wanted) -> int:
+def drop(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: Filters) -> int:
     """Delete answers: those with these NUMBERs, or all that the options name. One that a job has, and has not looked at
     yet, stays. `answers list` with the same options shows them first."""
 
@@ -188,7 +187,7 @@ def drop(target: Target, numbers: tuple[int, ...], wanted: Wanted) -> int:
         app.answers.drop(number_of(row))
         return number_of(row)
 
-    chosen = _chosen(target, numbers, wanted)
+    chosen = _chosen(target, numbers, queue, wanted)
     if chosen:
         confirm(f"Delete {f'answer {numbers[0]}' if len(numbers) == 1 else some(len(chosen), 'answer')}?")
     dropped, refused = _done_to(chosen, "deleting", drop_one)
@@ -199,14 +198,14 @@ def drop(target: Target, numbers: tuple[int, ...], wanted: Wanted) -> int:
     return _refused(refused, numbers)
 
 
-def _chosen(target: Target, numbers: tuple[int, ...], wanted: Wanted) -> Chosen:
+def _chosen(target: Target, numbers: tuple[int, ...], queue: str | None, wanted: Filters) -> Chosen:
     """All that are meant, read before the first is changed: one that is replayed comes back with a higher number."""
-    if bool(numbers) == wanted.is_anything:
+    if bool(numbers) == (queue is not None or bool(wanted)):
         raise click.UsageError("say which answers: by their numbers, or by options like --state and --older-than")
     if not numbers:
-        return list(every(target, wanted))
+        return list(every(target, queue, wanted))
     found = [find_answer(target.apps, number) for number in dict.fromkeys(numbers)]
-    return [(app, row) for app, queue, answer in found for row in described(app, queue, [answer])]
+    return [(app, row) for app, name, answer in found for row in described(app, name, [answer])]
 
 
 def _done_to(chosen: Chosen, what: str, act: Callable[[Hipq, dict[str, Any]], T]) -> tuple[list[T], list[str]]:

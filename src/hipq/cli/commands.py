@@ -56,18 +56,21 @@ def together(*options: Decorator) -> Decorator:
     return decorate
 
 
-def handed_as(parameter: str, kind: Any, *options: Decorator) -> Decorator:
-    """Options that a command gets as one named tuple."""
+def filters(*options: Decorator) -> Decorator:
+    """--queue, and other options that say which jobs or answers are meant: a command gets the others as `wanted`, a
+    dictionary of those that were given."""
 
     def decorate(command: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(command)
-        def with_tuple(**given: Any) -> Any:
-            value = kind(**{name: given.pop(name) for name in kind._fields})
-            return command(**{parameter: value}, **given)
+        def filtered(**given: Any) -> Any:
+            found = {name: given.pop(name) for name in names}
+            return command(wanted={name: value for name, value in found.items() if value is not None}, **given)
 
-        return together(*options)(with_tuple)
+        made = together(*options)(filtered)
+        names = [one.name for one in made.__click_params__[-len(options) :]]  # type: ignore[attr-defined]
+        return made
 
-    return decorate
+    return together(click.option("-q", "--queue", help="Only this queue."), decorate)
 
 
 class Command(click.Command):

@@ -57,7 +57,7 @@ def complete_names(command: click.Command) -> None:
                 parameter.type = Name("queue", lambda ctx: known(ctx).queues)
             elif parameter.name == "queues":
                 parameter.type = Name("queues", lambda ctx: known(ctx).queues, several=True)
-            elif parameter.name == "job_type":
+            elif parameter.name in ("type", "job_type"):
                 parameter.type = Name("type", lambda ctx: known(ctx).types)
 
 

@@ -11,13 +11,14 @@ import click
 from hipq import Job
 from hipq.cli.commands import asked, group
 from hipq.cli.inputs import Duration, JobId, Moment, Whole, number_option
-from hipq.cli.many import Chosen, JobChange, changing, filters, whole_job
+from hipq.cli.many import JobChange, changing, job_filters, whole_job
 from hipq.cli.show import described, next_page, outlined, print_job, print_jobs, print_json_list, say
 from hipq.cli.show_answers import answers_of
 from hipq.cli.target import AppCommand, Target
 from hipq.errors import NotFound
 from hipq.job import names
 from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
+from hipq.jobs import JobFilters
 from hipq.observe.logs import escaped
 
 _id_argument = click.argument("job_id", metavar="ID", type=JobId())
@@ -50,16 +51,15 @@ def show(target: Target, job_id: int) -> None:
     "hipq job list shop:app --code error --error ConnectionError --newer-than 1h",
     "hipq job list --db postgresql://host/database --state final --limit 1000 --json",
 )
-@filters
+@job_filters
 @click.option("--after", type=Whole("after", 0, (1 << 63) - 1), default=0, help="The next page: ids above this one.")
 @number_option("--limit", 1, 9_999, 100, "How many a page.")
-def list_jobs(target: Target, chosen: Chosen, after: int, limit: int) -> None:
+def list_jobs(target: Target, queue: str | None, wanted: JobFilters, after: int, limit: int) -> None:
     """Jobs by id, live and final: those of one queue in the order they were added."""
-    wanted = chosen.wanted()
     found = [
-        (app.name, queue.name, job)
-        for app, queue in target.queues(chosen.queue)
-        for job in app.jobs(queue.name, after=after, limit=limit + 1, **wanted)
+        (app.name, each.name, job)
+        for app, each in target.queues(queue)
+        for job in app.jobs(each.name, after=after, limit=limit + 1, **wanted)
     ]
     found = sorted(found, key=lambda each: each[2].id)
     more, found = len(found) > limit, found[:limit]

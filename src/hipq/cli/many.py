@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime
 from functools import wraps
 from typing import Any, NamedTuple
 
 import click
 
 from hipq import Hipq, Job
-from hipq.cli.commands import asked, handed_as, quiet_option, together, yes_option
+from hipq.cli.commands import asked, filters, quiet_option, together, yes_option
 from hipq.cli.complain import note
 from hipq.cli.inputs import Duration, JobId, Moment
 from hipq.cli.progress import confirm, progress
@@ -30,40 +29,8 @@ _COUNTED = 1_000_000
 
 
 # -- which jobs ------------------------------------------------------------------------------------------------------
-class Chosen(NamedTuple):
-    """The filters of a command line."""
-
-    queue: str | None
-    job_type: str | None
-    key: str | None
-    state: str | None
-    phase: str | None
-    lane: str | None
-    tenant: str | None
-    code: str | None
-    error: str | None
-    since: datetime | None
-    before: datetime | None
-    newer_than: float | None
-    older_than: float | None
-
-    def __bool__(self) -> bool:
-        return any(value is not None for value in self)
-
-    def wanted(self) -> JobFilters:
-        """As the library takes them."""
-        found: Any = {name: value for name, value in self._asdict().items() if value is not None and name != "queue"}
-        if self.job_type is not None:
-            found["type"] = found.pop("job_type")
-        wanted: JobFilters = found
-        return wanted
-
-
-filters = handed_as(
-    "chosen",
-    Chosen,
-    click.option("-q", "--queue", help="Only this queue."),
-    click.option("--type", "job_type", help="Only this job type."),
+job_filters = filters(
+    click.option("--type", "type", help="Only this job type."),
     click.option("--key", help="Only this key."),
     click.option("--state", type=click.Choice(list(TRANSITIONS)), help="Only those in this state;"),
     click.option("--phase", type=click.Choice(_PHASES), help="or, more exactly, in this phase."),
@@ -78,7 +45,7 @@ filters = handed_as(
     ),
     click.option("--older-than", type=Duration("older-than"), help="Added longer ago than this."),
 )
-"""The options that say which jobs, handed to the command as `chosen`."""
+"""The options that say which jobs, as the library takes them."""
 
 
 # -- what is done to them --------------------------------------------------------------------------------------------
@@ -98,19 +65,19 @@ def changing(command: Callable[..., JobChange]) -> Callable[..., Any]:
     """A command that does something to jobs: takes ids or filters, and says what it does by what it returns."""
 
     @wraps(command)
-    def changes(target: Target, ids: tuple[int, ...], chosen: Chosen, **options: Any) -> int:
+    def changes(target: Target, ids: tuple[int, ...], queue: str | None, wanted: JobFilters, **options: Any) -> int:
         change = command(**options)
-        if bool(ids) == bool(chosen):
+        if bool(ids) == (queue is not None or bool(wanted)):
             said = (
                 "give ids or filters, not both" if ids else "say which jobs: ids, or filters like --queue and --state"
             )
             raise click.UsageError(said, click.get_current_context())
         if not ids:
-            return _to_found(target, chosen, change)
+            return _to_found(target, queue, wanted, change)
         return _to_one(target, ids[0], change) if len(ids) == 1 else _to_each(target, ids, change)
 
     ids_argument = click.argument("ids", metavar="[ID]...", nargs=-1, type=JobId())
-    return together(ids_argument, filters, yes_option, quiet_option)(changes)
+    return together(ids_argument, job_filters, yes_option, quiet_option)(changes)
 
 
 def whole_job(app: Hipq, job: Job[Any]) -> dict[str, Any]:
@@ -145,8 +112,8 @@ def _to_each(target: Target, ids: tuple[int, ...], change: JobChange) -> int:
     return 1 if failed else 0
 
 
-def _to_found(target: Target, chosen: Chosen, change: JobChange) -> int:
-    wanted, queues = chosen.wanted(), target.queues(chosen.queue)
+def _to_found(target: Target, queue_name: str | None, wanted: JobFilters, change: JobChange) -> int:
+    queues = target.queues(queue_name)
     now = max((to_datetime(app.store.now()) for app in target.apps), default=None)
     if now is not None:  # what is added while the question is on the screen is not meant
         wanted["before"] = min(now, wanted.get("before") or now)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import click
 
 from hipq import Hipq
-from hipq.cli.commands import handed_as
+from hipq.cli.commands import filters
 from hipq.cli.inputs import Duration, Whole
 from hipq.cli.show_answers import described
 from hipq.cli.target import Target
@@ -21,63 +21,40 @@ from hipq.stores.filters import AnswerFilter
 
 _PAGE: Final = 200
 Rows = list[dict[str, Any]]
+Filters = dict[str, Any]
+Chosen = list[tuple[Hipq, dict[str, Any]]]
 
 
-class Wanted(NamedTuple):
-    """What the options say; None where they say nothing."""
-
-    queue: str | None
-    job_type: str | None
-    key: str | None
-    state: str | None
-    job: int | None
-    tenant: str | None
-    older_than: float | None
-
-    @property
-    def is_anything(self) -> bool:
-        return any(value is not None for value in self)
-
-    @property
-    def fields(self) -> dict[str, Any]:
-        """As the inbox takes it; a name that is none is refused."""
-        return {
-            "type": names.job_type(self.job_type) if self.job_type is not None else "",
-            "key": names.key(self.key) if self.key is not None else "",
-            "job": self.job or 0,
-            "tenant": names.tenant(self.tenant) if self.tenant is not None else "",
-        }
-
-
-which_answers = handed_as(
-    "wanted",
-    Wanted,
-    click.option("-q", "--queue", help="Only to jobs of this queue."),
-    click.option("--type", "job_type", help="Only to jobs of this type."),
+answer_filters = filters(
+    click.option("--type", "type", help="Only to jobs of this type."),
     click.option("--key", help="Only to this key."),
     click.option("--state", type=click.Choice(list(STATES)), help="`answers count` says what each means."),
     click.option("--job", type=Whole("a job id", 1, (1 << 63) - 1), help="Only those that belong to this job."),
     click.option("--tenant", help="Only to jobs of this tenant of a daemon."),
     click.option("--older-than", type=Duration("older-than"), help="Only those that came so long ago: 90s, 30d."),
 )
-"""The options that say which answers, handed to the command as `wanted`."""
+"""The options that say which answers."""
+_CHECKS: Final[dict[str, Callable[[Any], Any]]] = {
+    "type": names.job_type, "key": names.key, "tenant": names.tenant, "job": int,
+}  # fmt: skip
 
 
-def page(target: Target, wanted: Wanted, after: int, limit: int) -> list[tuple[Hipq, dict[str, Any]]]:
+def page(target: Target, queue_name: str | None, wanted: Filters, after: int, limit: int) -> Chosen:
     """The first ones above a number, with their instance."""
-    found, fields = [], wanted.fields  # which refuses names before anything is opened
-    for app, queue in target.queues(wanted.queue):
-        rows = _in_state(app, queue.name, wanted.state or "", after, limit, fields)
-        if wanted.older_than is not None:  # they are in the order they came: what is too young is at the end
-            before = to_datetime(app.store.now()) - timedelta(seconds=wanted.older_than)
+    fields = {name: check(wanted[name]) for name, check in _CHECKS.items() if name in wanted}  # refuses bad names
+    found: Chosen = []
+    for app, queue in target.queues(queue_name):
+        rows = _in_state(app, queue.name, wanted.get("state", ""), after, limit, fields)
+        if "older_than" in wanted:  # they are in the order they came: what is too young is at the end
+            before = to_datetime(app.store.now()) - timedelta(seconds=wanted["older_than"])
             rows = [row for row in rows if row["arrived"] <= before]
         found += [(app, row) for row in rows]
     return sorted(found, key=lambda pair: number_of(pair[1]))[:limit]
 
 
-def every(target: Target, wanted: Wanted) -> Iterator[tuple[Hipq, dict[str, Any]]]:
+def every(target: Target, queue: str | None, wanted: Filters) -> Iterator[tuple[Hipq, dict[str, Any]]]:
     after = 0
-    while found := page(target, wanted, after, _PAGE):
+    while found := page(target, queue, wanted, after, _PAGE):
         yield from found
         after = number_of(found[-1][1])
 
