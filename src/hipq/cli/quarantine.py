@@ -16,7 +16,7 @@ from hipq.errors import HipqError, Invalid, NotFound
 from hipq.job.model import New, numbered
 from hipq.journal.directory import UNFINISHED
 from hipq.journal.folder import Folder
-from hipq.journal.quarantine import QUARANTINE, REFUSED, RefusedFile, kept_refused, open_quarantine
+from hipq.journal.quarantine import QUARANTINE, RefusedFile, kept_refused, open_quarantine
 from hipq.observe.logs import escaped
 from hipq.stores.open import open_store
 from hipq.stores.protocols import Store
@@ -46,7 +46,8 @@ def quarantine(folder: str, file: str | None) -> None:
     """List what was set aside from a journal: jobs that the database refused, and bytes that were damaged. With a FILE:
     print what is in it. It changes nothing, and may be run while a daemon writes."""
     with opened(folder) as found:
-        rows = [_described(found, name) for name in _names(found)]
+        refused = _refused(found)
+        rows = [_described(found, name, refused.get(name, [])) for name in _names(found)]
         if file is None:
             say_table(rows, "file", "what", "bytes", "jobs", "why", none="files")
             return
@@ -68,9 +69,7 @@ def repost(folder: str, files: tuple[str, ...], db: str | None) -> int:
     these. What is stored leaves quarantine. A file whose jobs are refused again stays, and the exit status is 1. It may
     be run while a daemon writes, and again if it was interrupted: no job is stored twice."""
     with opened(folder) as found:
-        by_file: dict[str, list[RefusedFile]] = {}
-        for one in kept_refused(found):
-            by_file.setdefault(one.finding.kept.removeprefix(f"{QUARANTINE}/"), []).append(one)
+        by_file = _refused(found)
         for file in files:
             if file not in by_file:
                 raise NotFound(f"there are no refused jobs in {file!r:.80}: see `hipq journal quarantine`")
@@ -125,20 +124,19 @@ def _names(folder: Folder) -> list[str]:
         return sorted(name for name in os.listdir(place.descriptor) if not name.endswith(UNFINISHED))
 
 
-def _described(folder: Folder, name: str) -> dict[str, Any]:
-    every = kept_refused(folder) if name.endswith(REFUSED) else []
-    refused = [one for one in every if one.finding.kept == f"{QUARANTINE}/{name}"]
+def _refused(folder: Folder) -> dict[str, list[RefusedFile]]:
+    """The refused jobs in quarantine, by their file."""
+    found: dict[str, list[RefusedFile]] = {}
+    for one in kept_refused(folder):
+        found.setdefault(one.finding.kept.removeprefix(f"{QUARANTINE}/"), []).append(one)
+    return found
+
+
+def _described(folder: Folder, name: str, refused: list[RefusedFile]) -> dict[str, Any]:
     jobs = sum(len(one.batch.payloads) for one in refused if one.batch)
-    why = refused[0].finding.why if refused else "damaged"
-    if len(refused) > 1:
-        why += f" (and {some(len(refused) - 1, 'other')})"
-    return {
-        "file": name,
-        "what": "refused" if refused else "damaged",
-        "bytes": len(_bytes(folder, name)),
-        "jobs": jobs,
-        "why": why,
-    }
+    what, why = ("refused", refused[0].finding.why) if refused else ("damaged", "damaged")
+    why += f" (and {some(len(refused) - 1, 'other')})" if len(refused) > 1 else ""
+    return {"file": name, "what": what, "bytes": len(_bytes(folder, name)), "jobs": jobs, "why": why}
 
 
 def _bytes(folder: Folder, name: str) -> bytes:

@@ -46,15 +46,13 @@ def queue() -> None:
 def list_queues(target: Target, after: int, most: int) -> None:
     """List queues: the job types that this program has code for, the limits in force, what is paused, whether jobs
     are ready now, and when the next start and the next time-out are due."""
-    found = [(each.number, one, each) for one, each in target.queues(None)]
-    found = sorted((one for one in found if one[0] > after), key=lambda one: one[0])
-    page = found[:most]
-    apps = {id(one): one for _, one, _ in page}.values()
-    rows = [row for one in apps for row in _rows(one, [each for _, of, each in page if of is one])]
-    rows.sort(key=lambda row: int(row["number"]))
+    found = sorted(each.number for _, each in target.queues(None) if each.number > after)
+    numbers = found[:most]
+    pages = [(app, [each for each in app.queues if each.number in numbers]) for app in target.apps]
+    rows = sorted((row for app, page in pages if page for row in _rows(app, page)), key=lambda row: int(row["number"]))
     say(rows, lambda: _print_queues(rows))
     if len(found) > most:
-        next_page(page[-1][0])
+        next_page(numbers[-1])
 
 
 def _print_queues(rows: list[dict[str, Any]]) -> None:

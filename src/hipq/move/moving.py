@@ -62,126 +62,119 @@ class MoveProgress:
         """Further rows are copied or read back."""
 
 
-class _Steps:
-    """Measures the time of each step."""
-
-    def __init__(self, progress: MoveProgress) -> None:
-        self._progress = progress
-        self.seconds: dict[str, float] = {}
-        self._began, self._name = time.monotonic(), ""
-
-    def begin(self, name: str) -> None:
-        self.end()
-        self._began, self._name = time.monotonic(), name
-        self._progress.step(name)
-
-    def end(self) -> None:
-        if self._name:
-            self.seconds[self._name] = round(time.monotonic() - self._began, 3)
-
-
 def move(source: str, target: str, *, wait: float = WAIT, progress: MoveProgress | None = None) -> MoveReport:
     """Move all jobs from a SQLite file to PostgreSQL; the module's docstring has the steps."""
-    progress = progress or MoveProgress()
     path, target = _file(source), url_of(target)
     if not target.startswith("postgres"):
         raise Invalid("jobs move to PostgreSQL: the target must be like postgresql://user@host/database")
     from hipq.stores.postgres.store import PostgresStore
     from hipq.stores.sqlite.moving import only_mover
 
-    steps, there = _Steps(progress), PostgresStore(target)
+    moving = _Move(path, target, PostgresStore(target), wait, progress or MoveProgress())
     try:
         with only_mover(path):
-            tables, others = _moved(path, target, there, wait, progress, steps)
+            tables, others = moving.run()
     finally:
-        there.close()
-    steps.end()
-    return MoveReport(f"sqlite:///{os.path.abspath(path)}", without_password(target), tables, steps.seconds, others)
+        moving.there.close()
+    moving.end()
+    return MoveReport(f"sqlite:///{os.path.abspath(path)}", moving.shown, tables, moving.seconds, others)
 
 
-def _moved(
-    path: str, target: str, there: PostgresStore, wait: float, progress: MoveProgress, steps: _Steps
-) -> tuple[list[MovedTable], list[str]]:
-    from hipq.move.from_sqlite import SqliteSource
-    from hipq.move.to_postgres import check
-    from hipq.stores.sqlite.store import SqliteStore
+class _Move:
+    """One move, and the seconds of its steps."""
 
-    try:
-        here = SqliteStore(path)
-    except Moved as moved:
-        if without_password(moved.url) != without_password(target):
-            raise Conflict(f"{path} has moved to {without_password(moved.url)} already") from None
-        steps.begin("open")
-        there.arrived(moved.move)
-        return [], []
-    origin = SqliteSource(here)
-    try:
-        name = origin.name()
-        check(there, without_password(target), name)  # before anybody has to wait
-        while True:
-            steps.begin("drain")
-            _drain(origin, wait, progress)
-            steps.begin("lock")
-            with origin.locked() as alone:
-                if alone:
-                    tables = _carried(origin, there, target, name, progress, steps)
-                    others = origin.others()
-                    steps.begin("leave")
-                    origin.leave(target, name)
-                    break
-    except BaseException:
-        with suppress(HipqError):
-            origin.stay()
-        raise
-    finally:
-        here.close()
-    steps.begin("open")
-    there.arrived(name)
-    return tables, others
+    def __init__(self, path: str, target: str, there: PostgresStore, wait: float, progress: MoveProgress) -> None:
+        self._path, self._target, self._wait, self._progress = path, target, wait, progress
+        self.there, self.shown = there, without_password(target)
+        self.seconds: dict[str, float] = {}
+        self._began, self._step = time.monotonic(), ""
 
+    def begin(self, step: str) -> None:
+        self.end()
+        self._began, self._step = time.monotonic(), step
+        self._progress.step(step)
 
-def _drain(origin: SqliteSource, wait: float, progress: MoveProgress) -> None:
-    until = time.monotonic() + wait
-    while running := origin.drain():
-        progress.running(running)
-        if time.monotonic() >= until:
-            some = ", ".join(map(str, running[:5])) + (", ..." if len(running) > 5 else "")
-            raise Conflict(
-                f"handlers of {len(running)} jobs are still running after {wait:g} s ({some}), and nothing was moved: "
-                "wait longer with --wait, or cancel them"
-            )
-        time.sleep(_LOOK)
+    def end(self) -> None:
+        if self._step:
+            self.seconds[self._step] = round(time.monotonic() - self._began, 3)
 
+    def run(self) -> tuple[list[MovedTable], list[str]]:
+        """The tables that were moved, and those of the file that are not hipq's."""
+        from hipq.move.from_sqlite import SqliteSource
+        from hipq.move.to_postgres import check
+        from hipq.stores.sqlite.store import SqliteStore
 
-def _carried(
-    origin: SqliteSource, there: PostgresStore, target: str, name: str, progress: MoveProgress, steps: _Steps
-) -> list[MovedTable]:
-    from hipq.move.to_postgres import open_target
+        try:
+            here = SqliteStore(self._path)
+        except Moved as moved:
+            if without_password(moved.url) != self.shown:
+                raise Conflict(f"{self._path} has moved to {without_password(moved.url)} already") from None
+            self.begin("open")
+            self.there.arrived(moved.move)
+            return [], []
+        origin = SqliteSource(here)
+        try:
+            name = origin.name()
+            check(self.there, self.shown, name)  # before anybody has to wait
+            while True:
+                self._drain(origin)
+                self.begin("lock")
+                with origin.locked() as alone:
+                    if alone:
+                        tables, others = self._copy(origin, name), origin.others()
+                        self.begin("leave")
+                        origin.leave(self._target, name)
+                        break
+        except BaseException:
+            with suppress(HipqError):
+                origin.stay()
+            raise
+        finally:
+            here.close()
+        self.begin("open")
+        self.there.arrived(name)
+        return tables, others
 
-    snapshot = origin.snapshot()
-    steps.begin("copy")
-    progress.total(2 * sum(origin.count(table) for table in snapshot.tables))
-    sent: list[MovedTable] = []
-    with open_target(there) as destination:
-        destination.clear(without_password(target), name)
-        destination.build(snapshot, name)
-        for table in snapshot.tables:
-            summing = Summing(table)
-            destination.fill(table, summing.through(origin.rows(table)), progress.advance)
-            sent.append(summing.sum)
-        steps.begin("verify")
-        for table, one in zip(snapshot.tables, sent, strict=True):
-            summing = Summing(table)
-            for page in summing.through(destination.rows(table)):
-                progress.advance(len(page))
-            if (found := summing.sum) != one:
-                raise HipqError(
-                    f"{one.name} has arrived with {found.rows} rows ({found.checksum}), and {one.rows} "
-                    f"({one.checksum}) were sent: nothing was moved"
+    def _drain(self, origin: SqliteSource) -> None:
+        self.begin("drain")
+        until = time.monotonic() + self._wait
+        while running := origin.drain():
+            self._progress.running(running)
+            if time.monotonic() >= until:
+                some = ", ".join(map(str, running[:5])) + (", ..." if len(running) > 5 else "")
+                raise Conflict(
+                    f"handlers of {len(running)} jobs are still running after {self._wait:g} s ({some}), and nothing "
+                    "was moved: wait longer with --wait, or cancel them"
                 )
-        destination.settle(snapshot)
-        steps.begin("arrive")
-    return sent
+            time.sleep(_LOOK)
+
+    def _copy(self, origin: SqliteSource, name: str) -> list[MovedTable]:
+        from hipq.move.to_postgres import open_target
+
+        snapshot, advance = origin.snapshot(), self._progress.advance
+        self.begin("copy")
+        self._progress.total(2 * sum(origin.count(table) for table in snapshot.tables))
+        sent: list[MovedTable] = []
+        with open_target(self.there) as destination:
+            destination.clear(self.shown, name)
+            destination.build(snapshot, name)
+            for table in snapshot.tables:
+                summing = Summing(table)
+                destination.fill(table, summing.through(origin.rows(table)), advance)
+                sent.append(summing.sum)
+            self.begin("verify")
+            for table, one in zip(snapshot.tables, sent, strict=True):
+                summing = Summing(table)
+                for page in summing.through(destination.rows(table)):
+                    advance(len(page))
+                if (found := summing.sum) != one:
+                    raise HipqError(
+                        f"{one.name} has arrived with {found.rows} rows ({found.checksum}), and {one.rows} "
+                        f"({one.checksum}) were sent: nothing was moved"
+                    )
+            destination.settle(snapshot)
+            self.begin("arrive")
+        return sent
 
 
 def _file(source: str) -> str:
