@@ -62,6 +62,9 @@ class AppCommand(Command):
     colon in it.
     """
 
+    too_much = "an application is given as MODULE:APP, like shop:app"
+    """What is said of a word too much, which may have been meant for MODULE:APP; "" = nothing but click's own words."""
+
     def __init__(self, name: str, *, params: Sequence[click.Parameter] = (), db: bool = True, **more: Any) -> None:
         first = click.Argument(["app"], metavar="[MODULE:APP]")
         super().__init__(name, params=[first, *params, *([_DB] if db else ())], **more)
@@ -81,9 +84,6 @@ class AppCommand(Command):
                 said = f"{without_password(first)!r:.60} is too much; {self.too_much}"
                 raise click.UsageError(said, ctx) from None
             raise
-
-    too_much = "an application is given as MODULE:APP, like shop:app"
-    """What is said of a word too much: it may have been meant for MODULE:APP."""
 
     def usual(self, *, asks_nothing: bool) -> str:
         """What stands in for MODULE:APP."""
