@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import builtins
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -146,21 +146,17 @@ class Jobs:
     def census(self, tenant: str) -> Census:
         return Census(self._app.store, self._queue.number, tenant)
 
-    def lanes(self, tenant: str = "") -> builtins.list[WaitingLane]:
-        """The types of which jobs wait, and how many jobs, up to a thousand each."""
+    def lanes(self) -> builtins.list[WaitingLane]:
+        """The types of which jobs wait, of all tenants, and how many jobs, up to a thousand each."""
         found: builtins.list[WaitingLane] = []
-        for name in [tenant] if tenant else self._waiting_tenants():
-            before = TOP
-            while some := self._app.store.lanes(self._queue.number, {name: before}, LANES, COUNTED):
-                found += some
-                before = some[-1].lane
+        tenant = TOP
+        while tenants := self._app.store.tenants(self._queue.number, tenant, LANES):
+            for tenant in tenants:
+                before = TOP
+                while some := self._app.store.lanes(self._queue.number, {tenant: before}, LANES, COUNTED):
+                    found += some
+                    before = some[-1].lane
         return sorted(found)
-
-    def _waiting_tenants(self) -> Iterator[str]:
-        before = TOP
-        while some := self._app.store.tenants(self._queue.number, before, LANES):
-            yield from some
-            before = some[-1]
 
     def usage(self, tenants: Sequence[str] | None = None) -> dict[str, tuple[int, int]]:
         """Jobs and bytes that are not final: of these tenants, or of all."""
