@@ -131,8 +131,9 @@ class QueueWatch:
         return [Change(row, transitions.to_next_window(row, order, now), (), JobEvent.WINDOW_CLOSED) for row in shut]
 
 
-class LockedQueues:
-    """Queues whose tables somebody has locked, with an ALTER TABLE perhaps: left out of turns until that is over.
+class LockedQueues(dict[int, int]):
+    """Queues whose tables somebody has locked, with an ALTER TABLE perhaps: left out of turns until that is over. For
+    each the moment, on the steady clock, of the next look whether the lock is gone.
 
     A statement that meets such a lock waits for it, and all that is done in the same statement or transaction waits
     too. So after the first such wait the queue is left out, and the store is asked now and then whether the lock is
@@ -141,50 +142,33 @@ class LockedQueues:
     """
 
     def __init__(self, store: Store, queues: Iterable[int]) -> None:
+        super().__init__()
         self._store = store
         self._queues = list(queues)
-        self._look_at: dict[int, int] = {}
         self._rests: dict[int, tuple[int, int]] = {}
         """How long each queue was left out at least, the last time, and when that was over."""
 
-    def __contains__(self, queue: object) -> bool:
-        return queue in self._look_at
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._look_at)
-
-    def __bool__(self) -> bool:
-        return bool(self._look_at)
-
-    @property
-    def next_look(self) -> int:
-        """When to look next, on the steady clock. There must be a locked queue."""
-        return min(self._look_at.values())
-
-    def others(self) -> list[int]:
-        return [queue for queue in self._queues if queue not in self._look_at]
-
     def found(self, steady: int) -> list[int]:
         """Something stood in the way of a statement: the locked queues that were not known to be locked."""
-        new = sorted(self._store.locked(self.others()))
+        new = sorted(self._store.locked([queue for queue in self._queues if queue not in self]))
         for queue in new:
             rest, over = self._rests.get(queue, (0, 0))
             rest = min(2 * rest, LONGEST) if rest and steady - over < QUIET else LOOK
             self._rests[queue] = rest, steady
-            self._look_at[queue] = steady + rest
+            self[queue] = steady + rest
         return new
 
     def freed(self, steady: Callable[[], int]) -> list[int]:
         """The queues that are not locked any more. They are left out until `take_back`."""
-        due = [queue for queue, at in self._look_at.items() if steady() >= at]
+        due = [queue for queue, at in self.items() if steady() >= at]
         if not due:
             return []
         still = self._store.locked(due)
-        self._look_at |= dict.fromkeys(due, steady() + LOOK)
+        self.update(dict.fromkeys(due, steady() + LOOK))
         return [queue for queue in due if queue not in still]
 
     def take_back(self, queue: int, steady: int) -> None:
-        del self._look_at[queue]
+        del self[queue]
         self._rests[queue] = self._rests[queue][0], steady
 
 

@@ -32,6 +32,7 @@ from hipq.job.run_result import (
 )
 from hipq.job.spec import Spec
 from hipq.job.states import ANSWERED, CANCELLING, ERROR, EXECUTING, FINAL, INITIAL, RETRY
+from hipq.job.waiting import Waiting
 from hipq.job.when import later
 from hipq.stores.claims import Turned
 from hipq.stores.protocols import Store
@@ -101,10 +102,12 @@ def _rerun(execution: Execution, result: Rerun, order: Order, now: int) -> _Sett
 
 
 def _waits(execution: Execution, result: Waits, now: int) -> _Settled:
-    row, life = execution.row, _life(execution)
+    row = execution.row
     latest = row.deadline if row.phase == EXECUTING else waiting.load(row.wait).until
-    is_final = execution.spec.answered is None and not result.is_answer_read
-    wait = waiting.begun(result, latest, waiting.since(row), life, is_final, now)
+    until = later(now, result.timeout) if result.timeout else latest
+    is_direct = execution.spec.answered is None and not result.is_answer_read
+    since, life = waiting.since(row), _life(execution)
+    wait = Waiting(until, result.heartbeat, result.on_timeout, is_direct, life=life, since=since)
     return _Settled(wait_transitions.waits(row, wait, now, result.key), JobEvent.WAITS)
 
 

@@ -204,7 +204,7 @@ class Turn:
         if has_room and (ask := self._watches.next_ask()):
             times.append(ask - steady)
         if self._watches.locked:
-            times.append(self._watches.locked.next_look - steady)
+            times.append(min(self._watches.locked.values()) - steady)
         return max(min(times) / 1e6, 0.0)
 
     def ahead(self) -> tuple[int, int]:

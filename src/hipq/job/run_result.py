@@ -116,19 +116,7 @@ class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
     started: bool
 
 
-RunResult = (
-    Succeeded
-    | FailedRun
-    | Rerun
-    | Waits
-    | Progressed
-    | Errored
-    | Decided
-    | AnswerHandlerFailed
-    | CancelHandled
-    | Crashed
-    | GivenBack
-)
+RunResult = Chosen | Waits | Progressed | Errored | Decided | AnswerHandlerFailed | CancelHandled | Crashed | GivenBack
 
 
 Write = Callable[[Any, str], str]

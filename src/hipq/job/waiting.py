@@ -6,7 +6,7 @@ import msgspec
 
 from hipq.job.fault import Fault
 from hipq.job.model import Row
-from hipq.job.run_result import Chosen, Waits
+from hipq.job.run_result import Chosen
 from hipq.job.states import EXECUTING
 from hipq.job.when import SECOND, later
 
@@ -53,9 +53,3 @@ def load(text: str) -> Waiting:
 def since(row: Row) -> int:
     """When the job was claimed for the attempt that sends or has sent its request; 0 = it has never waited."""
     return row.deadline - round(row.timeout * SECOND) if row.phase == EXECUTING else load(row.wait).since
-
-
-def begun(waits: Waits, latest: int, since: int, life: int, direct: bool, now: int) -> Waiting:
-    """A wait that begins now. `latest`: the time-out of the job, for a wait that has none."""
-    until = later(now, waits.timeout) if waits.timeout else latest
-    return Waiting(until, waits.heartbeat, waits.on_timeout, direct, life=life, since=since)
