@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hipq.daemon.tenancy.authenticator import Authenticator
+from hipq.daemon.tenancy.authenticator import LOOKUP_SECONDS, Authenticator
 from hipq.daemon.tenancy.tenants import ADMIN, Tenants
 from hipq.errors import StoreUnavailable
 from hipq.stores.open import open_store
@@ -119,9 +119,25 @@ def test_while_the_store_is_away_tokens_known_last_are_good(store: Store) -> Non
         tenants.away = True
         now[0] += 60
         assert await door.caller(bearer(secret))
-        assert await door.caller(bearer("other")) is None
+        with pytest.raises(StoreUnavailable, match="this token cannot be checked"):
+            await door.caller(bearer("other"))  # it may be good: 401 would be untrue
 
     asyncio.run(ask())
+
+
+def test_a_new_token_is_good_however_slow_the_store_is(store: Store) -> None:
+    tenants, other = Counting(store), Tenants(store)
+    tenants.add("acme")
+    door = Authenticator(tenants)
+
+    async def ask() -> Any:
+        await door.caller(b"")
+        tenants.slow = threading.Event()
+        _, secret = other.token("acme")
+        asyncio.get_running_loop().call_later(2 * LOOKUP_SECONDS, tenants.slow.set)
+        return await door.caller(bearer(secret))
+
+    assert asyncio.run(ask()).tenant == "acme"
 
 
 def test_a_store_that_does_not_answer_holds_nobody_up(store: Store) -> None:

@@ -93,7 +93,7 @@ def test_a_daemon_starts_and_accepts_while_the_database_is_away(tmp_path: Path) 
         got = again.call("GET", "/ready")
         assert (got.status, got.json["accepts"], got.json["stores"], got.json["runs"]) == (503, True, False, False)
         assert again.call("GET", "/health").status == 200
-        assert again.call("GET", f"/v1/{mine.name}/jobs", token="hipq_nobodys").status == 401
+        assert again.call("GET", f"/v1/{mine.name}/jobs", token="hipq_nobodys").status == 503
         proxy.heal()
         assert mine.ended(job_id).body == b"while it was away"
         eventually(lambda: again.call("GET", "/ready").status == 200)

@@ -1,4 +1,5 @@
-"""From a request's Authorization to the tenant it speaks for. What is not known is 401, whatever is wrong with it.
+"""From a request's Authorization to the tenant it speaks for. A token that the store does not have is 401; one that
+is not known here while the store does not answer is 503, since it may be good.
 
 Looking up a token is a dictionary's work and needs no thread. Once a second somebody asks the store in a thread what
 has changed; while the store is away, the tokens that were good last are good still, since jobs are accepted then too.
@@ -22,6 +23,8 @@ LOOKUP_SECONDS: Final = 0.5
 """Seconds a request waits for the store to say what has changed; then it goes by what was known."""
 AGAIN: Final = 0.2
 """Seconds between two looks for tokens that nobody knows: rubbish is not to keep the store busy."""
+UNKNOWN_SECONDS: Final = 5.0
+"""Seconds a request with a token that nobody knows waits for the store: the token may be a moment old."""
 LONGEST: Final = 200
 """Bytes of an Authorization that are worth a hash."""
 
@@ -36,7 +39,8 @@ class Authenticator:
         self._tokens = tokens
         self._anybody = Caller(ADMIN, "", b"")
         self._looking: asyncio.Task[Any] | None = None
-        self._began = 0.0
+        self._began = self._answered = 0.0
+        """When the last look began, and when the last one began to which the store replied."""
         self._told = 0.0
         self._one = CapacityLimiter(1)
 
@@ -51,7 +55,7 @@ class Authenticator:
         return known is self._tenants.latest and (self._tenants.is_fresh or not self._tokens)
 
     async def caller(self, authorization: bytes) -> Caller | None:
-        """The caller; None if nobody has this token. StoreUnavailable if nothing is known yet."""
+        """The caller; None if nobody has this token. StoreUnavailable if that cannot be known now."""
         if not self._tokens:
             return self._anybody
         if not self._tenants.is_fresh:
@@ -60,8 +64,11 @@ class Authenticator:
             raise StoreUnavailable("the database cannot be reached, so no token can be checked yet; try again")
         found = self._found(authorization)
         if found is None and _token(authorization) is not None:  # it may have been made this very moment
-            await self._look_again()
+            wanted = time.monotonic()
+            await self._look_again(wanted)
             found = self._found(authorization)
+            if found is None and self._answered < wanted:
+                raise StoreUnavailable("the database does not answer, so this token cannot be checked; try again")
         return found
 
     def may_act_for(self, caller: Caller, tenant: str) -> bool:
@@ -94,23 +101,24 @@ class Authenticator:
         if left > 0 or never:
             await asyncio.wait([self._looking], timeout=None if never else left)
 
-    async def _look_again(self) -> None:
-        """A look that began after this moment, or nearly."""
-        wanted = time.monotonic()
-        while self._began < wanted:
-            pause = self._began + AGAIN - time.monotonic()
-            if pause > 0:
-                await asyncio.sleep(pause)
+    async def _look_again(self, wanted: float) -> None:
+        """Wait for a look that began after this moment to end, but not for ever."""
+        until = wanted + UNKNOWN_SECONDS
+        while (left := until - time.monotonic()) > 0:
             if self._looking is not None and not self._looking.done():
-                await asyncio.wait([self._looking], timeout=LOOKUP_SECONDS)
-                if not self._looking.done():
-                    return  # the store is away
-                continue
-            await self._look()
+                await asyncio.wait([self._looking], timeout=left)
+            elif self._began >= wanted:
+                return
+            elif (pause := self._began + AGAIN - time.monotonic()) > 0:
+                await asyncio.sleep(pause)
+            else:
+                await self._look()
 
     async def _ask(self) -> None:
+        began = self._began
         try:
             await to_thread.run_sync(self._tenants.look, limiter=self._one)
+            self._answered = began
         except HipqError as error:
             if time.monotonic() - self._told >= 10:
                 self._told = time.monotonic()
