@@ -20,6 +20,7 @@ from hipq.cli.inputs import Duration
 from hipq.cli.show import say
 from hipq.cli.target import announced, shown
 from hipq.errors import Invalid
+from hipq.job.answer import BUFFERED
 from hipq.job.states import FINAL
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def _print_check(check: dict[str, Any], width: int, about: str) -> None:
 def _print_so_far(report: dict[str, Any]) -> None:
     _heading(f"After {report['seconds']:.1f} s:")
     bank = report["bank"]
-    answers = {"early" if word == "buffered" else word: count for word, count in report["answers"].items()}
+    answers = {"early" if word == BUFFERED else word: count for word, count in report["answers"].items()}
     click.echo("  jobs      " + _said(report["jobs"]))
     click.echo("  answers   " + _said(answers))
     click.echo(

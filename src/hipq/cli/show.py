@@ -18,6 +18,7 @@ from hipq import Job
 from hipq.cli.commands import asked
 from hipq.cli.complain import is_terminal, note
 from hipq.cli.table import laid_out, text_of
+from hipq.job.event_names import JobEvent
 from hipq.job.retries import in_words
 from hipq.job.states import NONE
 from hipq.job.windows import describe
@@ -204,7 +205,7 @@ def print_job(job: dict[str, Any]) -> None:
 
 
 def timeline(job: dict[str, Any]) -> list[tuple[datetime, str]]:
-    found = [(job["create_time"], "added")]
+    found = [(job["create_time"], JobEvent.ADDED)]
     for entry in job["history"]:
         details = " ".join(f"{k}={_whole(v)}" for k, v in entry.items() if k not in ("at", "event"))
         found.append((entry["at"], escaped(f"{entry['event']} {details}".strip())))

@@ -95,7 +95,7 @@ def _jobs(facts: DemoFacts) -> Iterator[Check]:
     yield Check(
         "jobs",
         f"{len(every)} in the database = {facts.added} added by the shop + {len(receipts)} by other jobs",
-        len(every) == facts.added + len(receipts) == facts.events["added"] == len({job.id for job in every}),
+        len(every) == facts.added + len(receipts) == facts.events[JobEvent.ADDED] == len({job.id for job in every}),
     )
     yield Check(
         "jobs",
@@ -134,7 +134,7 @@ def _single(facts: DemoFacts) -> Iterator[Check]:
     yield Check(
         "crashed",
         "the job that killed its process ran again, apart, and succeeded",
-        ends["reconcile"] == [("ok", 200, 2, 1)] and facts.events["crashed"] == 1,
+        ends["reconcile"] == [("ok", 200, 2, 1)] and facts.events[JobEvent.CRASHED] == 1,
     )
 
 
@@ -152,7 +152,7 @@ def _requests(facts: DemoFacts) -> Iterator[Check]:
 
 def _answers(facts: DemoFacts) -> Iterator[Check]:
     bank, words = facts.bank, {word: facts.words.get(word, 0) for word in WORDS}
-    said = {"early" if word == "buffered" else word: count for word, count in words.items()}
+    said = {"early" if word == BUFFERED else word: count for word, count in words.items()}
     kept, unused = sum(facts.inbox.values()), facts.inbox.get(BUFFERED, 0) + facts.inbox.get(MATCHED, 0)
     yield Check(
         "answers",

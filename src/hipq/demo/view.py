@@ -20,9 +20,10 @@ from hipq.demo.news import Item, News
 from hipq.demo.shop import CAPS, MAILS, SHARES, Shop
 from hipq.demo.story import ORDERS, Story
 from hipq.demo.tally import PHASES, WORDS, Tally
+from hipq.job.answer import BUFFERED
 from hipq.job.states import DONE, READY, WAITING
 
-EARLY: Final = {"buffered": "early"}
+EARLY: Final = {BUFFERED: "early"}
 """hipq's words that have a plainer one for newcomers."""
 _REDRAWN: Final = 8
 """Redraws a second."""

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 
 from hipq.doctor.finding import NOTE, PROBLEM, WARNING, Finding, View, at, lasting, note, ok, several, warning
 from hipq.engine.why import why
+from hipq.job.answer import BUFFERED
 from hipq.job.states import PARKED, READY, SCHEDULED, WAITING
 from hipq.job.units import number
 from hipq.job.when import SECOND
@@ -50,7 +51,7 @@ def answers(health: Health, view: View) -> Iterator[Finding]:
             continue  # another instance's queue
         name, age = names[one.queue], (health.now - one.oldest) / SECOND
         came = f"{several(one.answers, 'answer')} came for jobs that are not there, the oldest {lasting(age)} ago"
-        look = view.command("answers list", "--state", "buffered", "-q", name.partition(".")[2])
+        look = view.command("answers list", "--state", BUFFERED, "-q", name.partition(".")[2])
         advice = f"see whether their keys are those of jobs: {look}; then rekey or drop them"
         level, facts = warning if one.answers >= MANY_ANSWERS else note, {"answers": one.answers, "oldest_seconds": age}
         yield level(f"{came}; the first is deleted at {at(one.first_forgotten)}", advice, name, facts)

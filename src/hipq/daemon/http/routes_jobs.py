@@ -29,6 +29,7 @@ from hipq.daemon.http.strict_json import strict
 from hipq.daemon.jobs import Page
 from hipq.errors import Invalid
 from hipq.job import names
+from hipq.job.answer import BUFFERED, CONFLICT, DUPLICATE, LATE, MATCHED
 from hipq.job.model import Row
 from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.job.states import FINAL, PHASES
@@ -149,11 +150,11 @@ async def retry(call: Call) -> Reply:
 
 
 _ANSWERS: Final = {
-    "matched": (200, ""),
-    "duplicate": (200, ""),
-    "buffered": (202, ""),
-    "conflict": (409, "another answer has come for this job already"),
-    "late": (410, "the job this answers has ended already"),
+    MATCHED: (200, ""),
+    DUPLICATE: (200, ""),
+    BUFFERED: (202, ""),
+    CONFLICT: (409, "another answer has come for this job already"),
+    LATE: (410, "the job this answers has ended already"),
 }
 """For each outcome of an answer its status, and why it is not taken."""
 
