@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hipq.events import ALL_EVENTS, ENGINE_EVENTS, LISTENER_EVENTS, Event, Events
@@ -23,11 +24,15 @@ from hipq.job.answer import Answered
 from hipq.job.event_names import EngineEvent, JobEvent, ListenerEvent
 from hipq.job.fault import Fault
 from hipq.job.states import NONE
-from hipq.observe.repeated import Repeated
 
 LOGGER: Final = logging.getLogger("hipq")
 ERROR_LIMIT: Final = 300
 """Characters of an error in a line; the job has the whole error."""
+FEW: Final = 5
+"""Lines of one event of one tenant that are written as they happen, within SECONDS."""
+SECONDS: Final = 60.0
+SHOWN: Final = ("type", "error")
+"""The fields of the last event that a line with a count shows."""
 
 _WARNINGS: Final = frozenset({
     JobEvent.FAILED, JobEvent.ERROR, JobEvent.GAVE_UP, JobEvent.TIMED_OUT, JobEvent.RESCUED, JobEvent.CRASHED,
@@ -109,6 +114,59 @@ def _value(value: Any) -> str:
     if text and not set(text) & set(" =\"'\\"):
         return text
     return '"' + text.replace('"', '\\"') + '"'
+
+
+class _Kind:
+    """One event of one tenant, since a moment."""
+
+    __slots__ = ("count", "last", "since")
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.count = 0
+        self.last: Mapping[str, Any] = {}
+
+
+class Repeated:
+    """Repeated warnings about tenants: a few lines of each kind in a minute, and then one with a count. Twenty thousand
+    jobs without a handler are one thing to know, and no tenant fills a daemon's log. Thread-safe."""
+
+    def __init__(self, write: Callable[[str, Mapping[str, Any]], None]) -> None:
+        self._write = write
+        self._lock = threading.Lock()
+        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._timer: threading.Timer | None = None
+
+    def tell(self, event: str, fields: Mapping[str, Any]) -> None:
+        """Write this line now, or count it."""
+        with self._lock:
+            now, key = time.monotonic(), (event, fields["tenant"])
+            kind = self._kinds.get(key)
+            if kind is None:
+                kind = self._kinds[key] = _Kind(now)
+            kind.count += 1
+            kind.last = fields
+            is_written = kind.count <= FEW
+            if self._timer is None:
+                self._timer = threading.Timer(SECONDS, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
+        if is_written:
+            self._write(event, fields)
+
+    def flush(self) -> None:
+        """Write the counted lines."""
+        with self._lock:
+            kinds, self._kinds = self._kinds, {}
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = None
+        now = time.monotonic()
+        for (event, tenant), kind in kinds.items():
+            if kind.count > FEW:
+                shown = {name: kind.last[name] for name in SHOWN if name in kind.last}
+                more = {"tenant": tenant, "count": kind.count - FEW, "seconds": round(now - kind.since)}
+                self._write(event, more | shown)
 
 
 class Formatter(logging.Formatter):
