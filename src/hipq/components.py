@@ -185,7 +185,7 @@ class Store:
         rows = [self._held.pop(job_id) for job_id in ids if job_id in self._held]
         changes = [Change(row, _released(row, how, now), (), how) for row in rows]
         lost = self._store.turn(self._state.sysid, changes, [], now).lost if changes else frozenset[int]()
-        self._store.notify()
+        self._store.waker.notify()
         return len(changes) - len(lost)
 
 

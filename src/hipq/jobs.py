@@ -17,6 +17,7 @@ from hipq.job.view import Job
 from hipq.job.when import later, moment, seconds
 from hipq.job.why import Why
 from hipq.stores.filters import Filter
+from hipq.stores.values import EARLIEST
 
 if TYPE_CHECKING:
     from hipq.app import Hipq
@@ -215,10 +216,8 @@ class Jobs:
         most = None if keep is None else whole(keep, "keep", 0, (1 << 31) - 1)
         total = 0
         for one in [self._app.find_queue(queue)] if queue else self._app.queues:
-            ends = [] if age is None else [(self._app.store.now() - age, 0)]
-            if most is not None and (last := self._app.store.newest(one.number, most)):
-                ends.append((last[0], last[1] + 1))
-            for count in prune(self._app.store, one.number, max(ends), *only) if ends else ():
+            before = EARLIEST if age is None else (self._app.store.now() - age, 0)
+            for count in prune(self._app.store, one.number, before, *only, keep=most):
                 total += count
                 progress(count)
                 if count:

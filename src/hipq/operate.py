@@ -105,7 +105,7 @@ class Operator:
                 return
             change = Change(row, after, (), event)
             if not self._store.turn(0, [change], [], now).lost:
-                self._store.notify()
+                self._store.waker.notify()
                 self._tell(change, now)
                 return
         raise Conflict(f"job {job_id} moved on while it was being changed; look at it again")
@@ -138,7 +138,7 @@ class Operator:
             done = Changed(len(made), skipped)
             for job_id in {*turned.lost, *blocked}:  # they moved meanwhile: each by itself
                 done += self._once_more(job_id, move, event)
-            self._store.notify()
+            self._store.waker.notify()
             yield done
 
     def all_again(self, wanted: Filter) -> Iterator[Changed]:

@@ -8,7 +8,6 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hipq.engine.executor import LocalExecutor
@@ -55,8 +54,11 @@ def make_engine(
     )
     try:
         served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
-        notify_done = partial(app.store.notify, done=True)
-        executor = LocalExecutor(fork_server, launcher, concurrency, notify_done, app.store.clear)
+        store = app.store
+        # The waker is looked up each time: a fork, or a move of the jobs, makes it another one.
+        executor = LocalExecutor(
+            fork_server, launcher, concurrency, lambda: store.waker.notify(done=True), lambda: store.waker.clear()
+        )
     except BaseException:
         fork_server.close()
         raise

@@ -20,16 +20,16 @@ READ: Final = "        candidates = read_candidates(inbox, _one_of_each_key(left
 
 POSTGRES_ANSWER: Final = (
     (
-        "stores/postgres/inbox.py",
-        "                lock_keys(conn, self._statements, [*before, *(one.whole_key for one in answers)])\n",
+        "stores/sql/answers.py",
+        "            self._lock_keys(sql, [*_key_of(sql, instead_of), *(one.whole_key for one in answers)])\n",
         "",
     ),
     (
-        "stores/postgres/inbox.py",
-        "                return deliver(inbox, answers, now, instead_of), inbox.changed\n",
-        "                keys = [*before, *(one.whole_key for one in answers)]\n"
-        "                inbox.lock = lambda: lock_keys(conn, self._statements, keys)\n"
-        "                return deliver(inbox, answers, now, instead_of), inbox.changed\n",
+        "stores/sql/answers.py",
+        "            return deliver(inbox, answers, now, instead_of), inbox.changed\n",
+        "            keys = [*_key_of(sql, instead_of), *(one.whole_key for one in answers)]\n"
+        "            inbox.lock = lambda: self._lock_keys(sql, keys)\n"
+        "            return deliver(inbox, answers, now, instead_of), inbox.changed\n",
     ),
     (
         "stores/inbox_transaction.py",
@@ -39,33 +39,28 @@ POSTGRES_ANSWER: Final = (
 )
 POSTGRES_WAIT: Final = (
     (
-        "stores/postgres/store.py",
-        "                if keys := keys_to_lock(changes):  # keys, then jobs, then answers: so do all\n"
-        "                    lock_keys(conn, self._statements, keys)\n"
-        "                    self._settle.lock(conn, {change.before.id for change in changes})\n",
+        "stores/sql/turn.py",
+        "        self._lock_keys(sql, keys_to_lock(changes), changes)\n",
         "",
     ),
     (
-        "stores/postgres/store.py",
-        "                matched = match_waiting(inbox, changes, now)\n",
-        "                matched = match_waiting(inbox, changes, now)\n"
-        "                lock_keys(conn, self._statements, keys_to_lock(changes))\n",
+        "stores/sql/turn.py",
+        "        matched = match_waiting(inbox, changes, now)\n",
+        "        matched = match_waiting(inbox, changes, now)\n        self._lock_keys(sql, keys_to_lock(changes))\n",
     ),
 )
 SQLITE_ANSWER: Final = (
     (
-        "stores/sqlite/inbox.py",
-        "        with self._db.writing() as conn:\n"
-        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
-        "            delivered = deliver(inbox, answers, now, instead_of)\n",
-        "        with self._db.reading() as conn:\n"
-        "            from hipq.stores.inbox_transaction import read_candidates\n"
-        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
-        "            seen = read_candidates(inbox, dict(enumerate(answers)), now)\n"
-        "        with self._db.writing() as conn:\n"
-        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
-        "            inbox.seen = seen\n"
-        "            delivered = deliver(inbox, answers, now, instead_of)\n",
+        "stores/sql/answers.py",
+        "        if not answers:\n            return []\n",
+        "        from hipq.stores.inbox_transaction import read_candidates\n"
+        "        with self._reading() as sql:\n"
+        "            seen = read_candidates(self._inbox(sql), dict(enumerate(answers)), now)\n",
+    ),
+    (
+        "stores/sql/answers.py",
+        "            return deliver(inbox, answers, now, instead_of), inbox.changed\n",
+        "            inbox.seen = seen\n            return deliver(inbox, answers, now, instead_of), inbox.changed\n",
     ),
     (
         "stores/inbox_transaction.py",
@@ -76,13 +71,16 @@ SQLITE_ANSWER: Final = (
 SQLITE_WAIT: Final = (
     (
         "stores/sqlite/store.py",
-        "        with self._db.writing() as conn:\n"
-        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
-        "            matched = match_waiting(inbox, changes, now)\n",
-        "        with self._db.reading() as conn:\n"
-        "            matched = match_waiting(SqliteInbox(conn, self._statements, self._settle), changes, now)\n"
-        "        with self._db.writing() as conn:\n"
-        "            inbox = SqliteInbox(conn, self._statements, self._settle)\n",
+        "        with self._writing() as sql:\n            turned, _ = self._settled(sql, changes, now)\n",
+        "        from hipq.stores.inbox_transaction import match_waiting\n"
+        "        with self._reading() as sql:\n"
+        "            self.seen = match_waiting(self._inbox(sql), changes, now)\n"
+        "        with self._writing() as sql:\n            turned, _ = self._settled(sql, changes, now)\n",
+    ),
+    (
+        "stores/sql/turn.py",
+        "        matched = match_waiting(inbox, changes, now)\n",
+        "        matched = self.seen\n",
     ),
 )
 POSTGRES_NO_LOCK: Final = POSTGRES_ANSWER[:1]

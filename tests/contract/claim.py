@@ -37,7 +37,7 @@ from tests.contract.rules import set_rules
 
 def quiet(store: Store) -> None:
     """Hear all the news there is."""
-    while store.wait(0.05):
+    while store.waker.wait(0.05):
         pass
 
 
@@ -143,7 +143,7 @@ class TestClaim:
             assert [row.rank for row in won] == [ranked(one) for one in range(n, n + 100)]
 
         def first() -> int:
-            assert store.wait(5)
+            assert store.waker.wait(5)
             (won,) = claim(store, engine, queue.number, types=types, limit=1, now=LATER)
             quiet(store)
             return won.id

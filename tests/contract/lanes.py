@@ -184,10 +184,11 @@ class TestWhatIsKept:
         ended = [row for row in everything(store, queue.number) if row.tenant == "acme" and row.state == "final"]
         sizes = [len(row.job_data) + len(row.result) + len(row.history) for row in ended]
         assert len(sizes) == 3
-        assert store.usage_ended(queue.number, "acme", 0, 10) == (Usage(3, sum(sizes)), 0)
-        assert store.usage_ended(queue.number, "acme", 0, 2) == (Usage(2, sum(sizes[:2])), ended[1].id)
-        assert store.usage_ended(queue.number, "acme", ended[1].id, 2) == (Usage(1, sizes[2]), 0)
-        assert store.usage_ended(queue.number, "nobody", 0, 2) == (Usage(0, 0), 0)
+        kind = ("charge", "final", "done")
+        assert store.census(queue.number, "acme", "sizes", 0, 10) == ([(*kind, 3, sum(sizes))], 0)
+        assert store.census(queue.number, "acme", "sizes", 0, 2) == ([(*kind, 2, sum(sizes[:2]))], ended[1].id)
+        assert store.census(queue.number, "acme", "sizes", ended[1].id, 2) == ([(*kind, 1, sizes[2])], 0)
+        assert store.census(queue.number, "nobody", "sizes", 0, 2) == ([], 0)
 
 
 class TestIngest:

@@ -14,7 +14,7 @@ from hipq.job.when import SECOND
 from hipq.stores.claims import Peek
 from hipq.stores.filters import Filter
 from hipq.stores.protocols import Store
-from hipq.stores.values import QueueTables
+from hipq.stores.values import Counted, QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import (
     FAULT,
@@ -135,7 +135,7 @@ class TestFind:
             for place in PLACES:
                 bring(store, engine, queue.number, place, key=place, job_type=f"{place}-{tenant}", tenant=tenant)
         found, more = store.census(queue.number, "acme", "live", 0, 100)
-        assert ("executing-acme", "running", "executing", 1) in found
+        assert Counted("executing-acme", "running", "executing", 1) in found
         assert (sum(one.jobs for one in found), more) == (
             store.count(Filter(queue.number, tenant="acme", table="live")),
             0,
@@ -157,7 +157,7 @@ class TestFind:
         save(store, given_back, transitions.given_back(given_back, "no slot was free", False, NOW))
         save(store, asked_again, transitions.asked_again(asked_again, Rerun(FAULT), ORDER, NOW))
         found, _ = store.census(queue.number, "acme", "live", 0, 100)
-        assert sorted(found) == [(TYPE, "initial", "ready", 1), (TYPE, "retry", "ready", 1)]
+        assert sorted(found) == [Counted(TYPE, "initial", "ready", 1), Counted(TYPE, "retry", "ready", 1)]
 
     def test_a_filter_is_text_and_never_a_pattern(self, store: Store, queue: QueueTables) -> None:
         add(store, [new(queue.number, "abc"), new(queue.number, "100%")])

@@ -383,10 +383,10 @@ class TestRules:
         turned = store.turn(engine, [], [Claim(queue.number, ("charge",), 9)], NOW)
         assert [row.id for row in turned.won] == [able]
         assert turned.closed == {queue.number: frozenset({SHUT})}
-        found = store.ready_outside_window(queue.number, ("charge",), (SHUT,), 10)
+        found = store.due(queue.number, "ready", NOW, 10, ("charge",), (SHUT,))
         assert sorted(row.id for row in found) == shut
-        assert len(store.ready_outside_window(queue.number, ("charge",), (SHUT,), 1)) == 1
-        assert store.ready_outside_window(queue.number, ("mail",), (SHUT,), 10) == []
+        assert len(store.due(queue.number, "ready", NOW, 1, ("charge",), (SHUT,))) == 1
+        assert store.due(queue.number, "ready", NOW, 10, ("mail",), (SHUT,)) == []
 
 
 def _bar_mails(store: Store, engine: int, queue: int) -> None:

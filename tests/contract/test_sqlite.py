@@ -102,8 +102,8 @@ class TestSqlite:
         with pytest.raises(Invalid, match="conn"):
             store.enqueue([new(queue.number)], conn=conn)
         conn.close()
-        store.notify()
-        store.wait(5)
+        store.waker.notify()
+        store.waker.wait(5)
         store.close()
 
     def test_a_forked_child_may_go_on_with_the_store(

@@ -25,7 +25,7 @@ PROMPT: Final = 15.0
 def slept(store: Store, until: Callable[[], bool]) -> float:
     """Seconds until something is true, when a wait is all that is done about it. Waking for nothing is allowed."""
     started = time.monotonic()
-    while not until() and store.wait(LONG):
+    while not until() and store.waker.wait(LONG):
         pass
     return time.monotonic() - started
 
@@ -44,14 +44,14 @@ class TestWaking:
         store.peek([(queue.number, (TYPE,))])
         for _ in range(5):  # the first may end early: what happened before counts as news
             started = time.monotonic()
-            woken = store.wait(0.1)
+            woken = store.waker.wait(0.1)
             lasted = time.monotonic() - started
         assert not woken
         assert 0.09 <= lasted < PROMPT
 
     def test_a_wait_of_no_time_returns_at_once(self, store: Store) -> None:
         started = time.monotonic()
-        store.wait(0)
+        store.waker.wait(0)
         assert time.monotonic() - started < PROMPT
 
     def test_another_process_wakes_us_by_adding_a_job(
@@ -78,7 +78,7 @@ class TestWaking:
             store.peek([(queue.number, (TYPE,))])
             other.enqueue([new(queue.number)])
             started = time.monotonic()
-            assert store.wait(LONG)
+            assert store.waker.wait(LONG)
             assert time.monotonic() - started < PROMPT
 
     def test_the_users_commit_wakes_us(self, store: Store, queue: QueueTables, database: Database) -> None:
@@ -105,7 +105,7 @@ class TestWaking:
 
         def act() -> None:
             rung.set()
-            store.notify()
+            store.waker.notify()
 
         for _ in range(2):
             rung.clear()
@@ -113,20 +113,20 @@ class TestWaking:
                 assert slept(store, rung.is_set) < PROMPT
 
     def test_a_ring_before_the_wait_is_not_lost(self, store: Store) -> None:
-        store.wait(0)
+        store.waker.wait(0)
         for _ in range(3):
-            store.notify()
+            store.waker.notify()
             started = time.monotonic()
-            assert store.wait(LONG)
+            assert store.waker.wait(LONG)
             assert time.monotonic() - started < PROMPT
 
     def test_a_ring_beside_other_news_is_not_lost(self, store: Store, queue: QueueTables) -> None:
-        store.wait(0)
+        store.waker.wait(0)
         for _ in range(5):
             store.enqueue([new(queue.number)])  # our own write: no news to us
-            store.notify()
+            store.waker.notify()
             started = time.monotonic()
-            assert store.wait(LONG)
+            assert store.waker.wait(LONG)
             assert time.monotonic() - started < PROMPT
 
     def test_a_ring_from_a_signal_handler_wakes_us(self, store: Store) -> None:
@@ -134,7 +134,7 @@ class TestWaking:
 
         def handler(number: int, _: object) -> None:
             rung.append(number)
-            store.notify()
+            store.waker.notify()
 
         before = signal.signal(signal.SIGALRM, handler)
         try:

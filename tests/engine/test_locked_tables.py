@@ -218,7 +218,7 @@ def test_jobs_of_a_freed_queue_are_adopted_before_anybody_may_rescue_them(
         time.sleep(0.01)
         return False
 
-    monkeypatch.setattr(engine.setup.store, "wait", wait)
+    monkeypatch.setattr(engine.setup.store.waker, "wait", wait)
     engine.run(until_empty=True)
     assert number not in engine.watches.locked
     engine.executor.close()
@@ -256,7 +256,7 @@ def test_a_stop_waits_for_a_job_that_cannot_be_saved_for_a_moment(
         return False
 
     monkeypatch.setattr(engine.setup.store, "turn", busy)
-    monkeypatch.setattr(engine.setup.store, "wait", wait)
+    monkeypatch.setattr(engine.setup.store.waker, "wait", wait)
     engine.run()
     engine.executor.close()
     assert (app.job(job_id).code, app.job(job_id).attempt, engine.stopping) == ("ok", 1, 1)

@@ -8,7 +8,7 @@ AWAITING = "job/wait_transitions.py"
 RULES = "job/matching.py"
 MATCHING = "stores/inbox_transaction.py"
 STORE = "stores/sqlite/store.py"
-INBOX = "stores/sqlite/inbox.py"
+ANSWERS = "stores/sql/answers.py"
 SQL_INBOX = "stores/sql/inbox.py"
 SETTLE = "engine/settle.py"
 TURN = "stores/sqlite/turn.py"
@@ -17,8 +17,7 @@ ENDED = "stores/sqlite/sql/answer_ended.sql"
 TAKEN = "phase=ANSWERED, owner=0, error=NONE,"
 
 DELIVER = (
-    "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
-    "            delivered = deliver(inbox, answers, now, instead_of)\n"
+    "        delivered, _ = self._transaction(work, patient=patient, ready=lambda done: dict.fromkeys(done[1], TOP))\n"
 )
 
 ANSWER_BUGS = (
@@ -44,13 +43,16 @@ ANSWER_BUGS = (
         (
             (
                 STORE,
-                "        with self._db.writing() as conn:\n"
-                "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
-                "            matched = match_waiting(inbox, changes, now)\n",
-                "        with self._db.reading() as conn:\n"
-                "            inbox = SqliteInbox(conn, self._statements, self._settle)\n"
-                "            matched = match_waiting(inbox, changes, now)\n"
-                "        with self._db.writing() as conn:\n",
+                "        with self._writing() as sql:\n            turned, _ = self._settled(sql, changes, now)\n",
+                "        from hipq.stores.inbox_transaction import match_waiting\n"
+                "        with self._reading() as sql:\n"
+                "            self.seen = match_waiting(self._inbox(sql), changes, now)\n"
+                "        with self._writing() as sql:\n            turned, _ = self._settled(sql, changes, now)\n",
+            ),
+            (
+                "stores/sql/turn.py",
+                "        matched = match_waiting(inbox, changes, now)\n",
+                "        matched = self.seen\n",
             ),
         ),
     ),
@@ -59,13 +61,18 @@ ANSWER_BUGS = (
         "answer lost|duplicate",
         (
             (
-                INBOX,
-                f"        with self._db.writing() as conn:\n{DELIVER}",
+                ANSWERS,
+                DELIVER,
                 "        from hipq.errors import StoreError\n"
+                "        told = []\n"
+                "        deliver_all = work\n"
+                "        def work(sql: Sql) -> tuple[list[Delivered], set[int]]:\n"
+                "            told.append(deliver_all(sql))\n"
+                "            return told[-1]\n"
                 "        try:\n"
-                f"          with self._db.writing() as conn:\n{DELIVER}"
+                f"    {DELIVER}"
                 "        except StoreError:\n"
-                "            pass\n",
+                "            delivered, _ = told[-1]\n",
             ),
         ),
     ),
@@ -216,12 +223,12 @@ ANSWER_BUGS = (
     Bug(
         "an answer that its job has is dropped",
         "I15",
-        ((INBOX, "WHERE id = ? AND state <> 'matched'\"", "WHERE id = ? AND state <> '?'\""),),
+        ((ANSWERS, "[state for state in STATES if state != MATCHED]", "list(STATES)"),),
     ),
     Bug(
         "an answer that its job has is pruned",
         "answer lost",
-        ((INBOX, "keep_until < ? AND state <> 'matched' ORDER", "keep_until < ? AND state <> '?' ORDER"),),
+        (("stores/sqlite/sql/answer_prune.sql", " AND state <> {MATCHED}", ""),),
     ),
     Bug(
         "progress prolongs nothing",
@@ -245,10 +252,10 @@ ANSWER_BUGS = (
         (
             (
                 TURN,
-                '        todo = self._pick(conn, "pick_todo", claim.queue, deciding, (claim.limit,))\n'
-                "        ready = self._ready(conn, claim, claim.limit - len(todo), now)\n",
-                "        ready = self._ready(conn, claim, claim.limit, now)\n"
-                '        todo = self._pick(conn, "pick_todo", claim.queue, deciding, (claim.limit - len(ready.ids),))\n',  # noqa: E501
+                '        todo = self._pick(sql.conn, "pick_todo", claim.queue, deciding, (claim.limit,))\n'
+                "        ready = self._ready(sql, claim, claim.limit - len(todo), now)\n",
+                "        ready = self._ready(sql, claim, claim.limit, now)\n"
+                '        todo = self._pick(sql.conn, "pick_todo", claim.queue, deciding, (claim.limit - len(ready.ids),))\n',  # noqa: E501
             ),
         ),
     ),

@@ -73,17 +73,13 @@ BUGS = (
     Bug(
         "claim without a lease",
         "I7",
-        ((SQLITE, "if claims and self._alive(conn, engine_id):", "if claims:"),),
+        ((SQLITE, "if claims and self._alive(sql, engine_id):", "if claims:"),),
     ),
     Bug(
         "an expired lease is renewed",
         "I7",
         (
-            (
-                SQLITE,
-                "WHERE engine_id = ? AND lease_until > ? AND boot = ?\"\n            return",
-                "WHERE engine_id = ? AND ? > 0 AND boot = ?\"\n            return",
-            ),
+            ("stores/sqlite/sql/renew_lease.sql", "AND lease_until > :steady AND", "AND"),
         ),
     ),
     Bug(

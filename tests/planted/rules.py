@@ -11,15 +11,16 @@ ADMISSION = "limits/admission.py"
 CLAIM_GROUPS = "stores/claim_groups.py"
 TICK = "engine/tick.py"
 MOVES = "job/transitions.py"
-HELD = 'return Held.of(_held.decode(self._read("held", {})))'
+SHARED_READER = "stores/sql/rule_claims.py"
+HELD = 'return Held.of(self.sql.found("held", self.queue))'
 
 RULE_BUGS = (
     Bug(
         "a limit compared with memory, not with rows",
         "I9",
         (
-            (READER, HELD, 'return _known.setdefault(self.conn, Held.of(_held.decode(self._read("held", {}))))'),
-            (READER, "class Rulebook:", "_known = {}\n\n\nclass Rulebook:"),
+            (SHARED_READER, HELD, HELD.replace("Held.of(", "_known.setdefault(self.sql.conn, Held.of(") + ")"),
+            (SHARED_READER, "class Rulebook(ABC):", "_known = {}\n\n\nclass Rulebook(ABC):"),
         ),
     ),
     Bug(
@@ -43,10 +44,10 @@ RULE_BUGS = (
         "a changed limit is not heard of",
         "I9|I11",
         (
-            (READER, "return load(rules), memory",
-             "found = load(rules)\n        limits = found.in_force and _known.setdefault(conn, found.in_force)\n"
-             "        return msgspec.structs.replace(found, changed=limits), memory"),
-            (READER, "class Rulebook:", "_known = {}\n\n\nclass Rulebook:"),
+            (READER, "return Ruled(load(rules), memory)",
+             "found = load(rules)\n        limits = found.in_force and _known.setdefault(sql.conn, found.in_force)\n"
+             "        return Ruled(msgspec.structs.replace(found, changed=limits), memory)"),
+            (READER, "class SqliteRulebook(Rulebook):", "_known = {}\n\n\nclass SqliteRulebook(Rulebook):"),
         ),
     ),
     Bug(
@@ -110,7 +111,7 @@ RULE_BUGS = (
     Bug(
         "a tick does not look at the last one",
         "cron",
-        (("stores/sqlite/sql/tick.sql", "AND name = :name AND last = :last", "AND name = :name AND :last > 0"),),
+        (("stores/sql/sql/tick.sql", "AND name = :name AND last = :last", "AND name = :name AND :last > 0"),),
     ),
     Bug(
         "ticks come early",
@@ -125,12 +126,12 @@ RULE_BUGS = (
     Bug(
         "a claim does not look at its ticket",
         "throttler",
-        ((STORE, "if not claim.ticket or self._tickets.used(conn, claim.queue, claim.ticket, engine_id):", "if True:"),),  # noqa: E501
+        ((STORE, "if not claim.ticket or self._is_held(sql, claim, engine_id):", "if True:"),),
     ),
     Bug(
         "two engines ask at a time",
         "throttler",
-        (("stores/sqlite/tickets.py", "engine_id NOT IN (0, ?) AND until > ?", "0 = ? AND until > ?"),),
+        (("stores/sqlite/sql/take_ticket.sql", "WHERE engine_id IN (0,", "WHERE true OR engine_id IN (0,"),),
     ),
     Bug(
         "a rejected job is charged an attempt",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hipq.errors import StoreUnavailable
 from hipq.stores.forwarding import Forwarding
-from hipq.stores.protocols import VERBS
+from hipq.stores.protocols import VERBS, Waking
 
 if TYPE_CHECKING:
     from tests.simulation.life import Life
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 SPARED = {
     "close": "nobody calls a store that is closed",
     "now": "the clock of a SQLite file is the machine's, which does not fail",
-    "wait": "the world puts engines to sleep",
-    "notify": "touches no database, and the world decides which calls are heard",
-    "clear": "touches no database",
 }
 """Verbs that see no faults, and why."""
 assert SPARED.keys() <= VERBS
@@ -62,6 +59,10 @@ class FaultyStore(Forwarding):
         return self._world.store.url
 
     @property
+    def waker(self) -> Waking:
+        return self._world.store.waker
+
+    @property
     def at_once(self) -> int:
         return self._world.store.at_once
 
@@ -74,7 +75,7 @@ class FaultyStore(Forwarding):
             return getattr(self._world.store, verb)(*given, **more)
         world = self._world
         fault = world.draw_fault(verb, self._life is not None)
-        world.trace(self._life, f"{verb}{' (' + fault + ')' if fault else ''}")
+        world.trace(self._life, f"{verb}{' ' + given[1] if verb == 'due' else ''}{' (' + fault + ')' if fault else ''}")
         if fault == "crash before":
             raise Crash
         if fault == "away":

@@ -94,10 +94,10 @@ def test_by_a_url_of_its_own_it_listens(
     monkeypatch.setenv("HIPQ_LISTEN_URL", direct)
     app.migrate()
     store = app.store
-    until(lambda: store.wait(0.01) or store._listener._conn is not None)  # type: ignore[attr-defined]
+    until(lambda: store.waker.wait(0.01) or store._listener._conn is not None)  # type: ignore[attr-defined]
     with psycopg.connect(direct, autocommit=True) as other:
         other.execute("SELECT pg_notify('hipq', '1:1:1')")
-        until(lambda: store.wait(1))
+        until(lambda: store.waker.wait(1))
     assert "cannot LISTEN" not in caplog.text
 
 

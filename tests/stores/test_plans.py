@@ -26,6 +26,7 @@ from hipq.limits.rules import Rules
 from hipq.stores.claims import Claim
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.protocols import Store
+from hipq.stores.values import EARLIEST
 from tests.contract.jobs import LATER, NOW, answer, new, ranked, waits
 from tests.servers import fresh_database
 from tests.stores.watched import Recorder, Seen, Watch, WatchedPostgres, WatchedSqlite
@@ -130,7 +131,7 @@ class Scene:
         self.save(won, lambda row: transitions.succeeded(row, "null", 0, NOW))
 
     def ready_outside_window(self) -> None:
-        assert len(self.store.ready_outside_window(self.ruled, TYPES, [SHUT], WANTED)) == WANTED
+        assert len(self.store.due(self.ruled, "ready", NOW, WANTED, TYPES, [SHUT])) == WANTED
 
     def answers(self) -> None:
         """Some come while their jobs execute, some while they wait; some again, some too late."""
@@ -157,10 +158,10 @@ class Scene:
         (row, *_) = won = self.claim(self.plain, TYPES[:1])
         self.store.answer([answer(self.plain, row.job_key)], NOW)
         self.save(won, lambda row: transitions.succeeded(row, "null", 200, NOW))
-        assert self.store.late_answers([self.plain], WANTED) == 1
+        assert self.store.prune_answers([self.plain], NOW, WANTED)[0] == 1
         old = [replace(answer(self.plain, f"old {n}"), keep_until=NOW - 1) for n in range(WANTED)]
         self.store.answer(old, NOW)
-        assert self.store.prune_answers(NOW, WANTED) == WANTED
+        assert self.store.prune_answers([], NOW, WANTED)[1] == WANTED
 
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
@@ -175,7 +176,7 @@ class Scene:
         passed = self.store.prune(self.plain, (NOW + 1, 0), WANTED, code="failed")
         assert (passed.deleted, passed.last and passed.last[0]) == (0, NOW)
         assert self.store.prune(self.plain, (NOW + 1, 0), WANTED // 2).deleted == WANTED // 2
-        assert self.store.newest(self.plain, WANTED // 4)
+        assert self.store.prune(self.plain, EARLIEST, 1, keep=WANTED // 4).deleted == 1
 
     def pass_time(self) -> None:
         assert self.store.stage(self.ruled, SCHEDULED, NOW, WANTED) == WANTED

@@ -98,19 +98,19 @@ def test_a_forked_child_opens_a_connection_of_its_own(tmp_path: Path) -> None:
 
 def test_a_forked_child_has_a_bell_and_a_watch_of_its_own(tmp_path: Path) -> None:
     store = SqliteStore(f"{tmp_path}/a.db")
-    store.wait(0)
-    waker, watch = store._waker, store._watch
+    store.waker.wait(0)
+    waker, watch = store.waker, store.waker._watch
     pid = os.fork()
     if pid == 0:
         status = 1
         try:
-            store.wait(0)
-            if store._waker is not waker and store._watch is not watch and not store.wait(0):
+            store.waker.wait(0)
+            if store.waker is not waker and store.waker._watch is not watch and not store.waker.wait(0):
                 status = 0
         finally:
             os._exit(status)
     assert os.waitpid(pid, 0)[1] == 0
-    assert (store._waker, store._watch) == (waker, watch)
+    assert (store.waker, store.waker._watch) == (waker, watch)
     store.close()
 
 
@@ -234,21 +234,22 @@ def test_each_look_has_its_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     queue = store.queue("shop", "orders", "shop_orders").number
     plans: list[str] = []
 
-    def explained(conn: sqlite3.Connection, query: str, values: Any) -> list[Any]:
-        plans.append(" ".join(row[3] for row in conn.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()))
+    def explained(conn: sqlite3.Connection, query: str, values: Any, _kind: Any) -> list[Any]:
+        steps = conn.execute(f"EXPLAIN QUERY PLAN {query}", values).fetchall()
+        plans.append(" ".join([*(row[3] for row in steps), query]))
         return []
 
-    monkeypatch.setattr("hipq.stores.sqlite.store.read", explained)
+    monkeypatch.setattr("hipq.stores.sqlite.dialect.read", explained)
     store.find(Filter(queue, job_key="a"))
     store.find(Filter(queue, job_key="a", job_type="b", after=5))
     for plan in plans:
-        assert "shop_orders USING INDEX shop_orders_key (job_key=?" in plan
-        assert "shop_orders_final USING INDEX shop_orders_final_key (job_key=?" in plan
+        assert "USING INDEX shop_orders_key (job_key=?" in plan
+        assert "USING INDEX shop_orders_final_key (job_key=?" in plan
     plans.clear()
     for wanted in (Filter(queue, state="final"), Filter(queue, phase="done", job_key="a")):
         store.find(wanted)
-        assert "shop_orders_final" in plans[-1]
-        assert "shop_orders " not in plans[-1]
+        assert "FROM shop_orders_final" in plans[-1]
+        assert "FROM shop_orders " not in plans[-1]
     store.find(Filter(queue, state="retry"))
     assert "_final" not in plans[-1]
     assert store.find(Filter(queue, state="final", phase="ready")) == []

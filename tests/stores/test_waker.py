@@ -30,9 +30,9 @@ class RungLate(Waker):
 
 def test_a_ring_at_the_end_of_a_wait_is_heard_by_the_next() -> None:
     waker = RungLate()
-    assert waker.wait(0) == (False, [])
-    assert waker.wait(60) == (True, [])
-    assert waker.wait(0) == (False, [])
+    assert waker.sleep(0) == (False, [])
+    assert waker.sleep(60) == (True, [])
+    assert waker.sleep(0) == (False, [])
     waker.close()
 
 
@@ -40,11 +40,11 @@ def test_a_nudge_ends_a_wait_and_is_no_news() -> None:
     waker = Waker()
     threading.Timer(0.05, lambda: waker.notify(done=True)).start()
     began = time.monotonic()
-    assert waker.wait(60) == (False, [])
+    assert waker.sleep(60) == (False, [])
     assert time.monotonic() - began < 30
     waker.notify(done=True)
-    assert waker.wait(60) == (False, [])
-    assert waker.wait(0) == (False, [])
+    assert waker.sleep(60) == (False, [])
+    assert waker.sleep(0) == (False, [])
     waker.close()
 
 
@@ -53,7 +53,7 @@ def test_a_nudge_that_was_heard_otherwise_does_not_end_a_wait() -> None:
     waker.notify(done=True)
     waker.clear()
     began = time.monotonic()
-    assert waker.wait(0.05) == (False, [])
+    assert waker.sleep(0.05) == (False, [])
     assert time.monotonic() - began >= 0.045
     waker.close()
 
@@ -63,7 +63,7 @@ def test_a_ring_beside_a_nudge_is_news_and_is_not_hushed() -> None:
     waker.notify()
     waker.notify(done=True)
     waker.clear()
-    assert waker.wait(60) == (True, [])
+    assert waker.sleep(60) == (True, [])
     waker.close()
 
 
@@ -72,9 +72,9 @@ def test_a_nudge_beside_other_news_is_seen_by_who_looks_at_those() -> None:
     reading, writing = os.pipe()
     os.write(writing, b"!")
     waker.notify(done=True)
-    assert waker.wait(60, (reading,)) == (False, [reading])
+    assert waker.sleep(60, (reading,)) == (False, [reading])
     assert waker.nudged
-    assert waker.wait(60) == (False, [])
+    assert waker.sleep(60) == (False, [])
     assert not waker.nudged
     waker.close()
     os.close(reading)

@@ -95,12 +95,12 @@ class WatchedSqlite:
         """It has no such beliefs."""
 
     def pattern(self, name: str, queue: int) -> str:
-        text = re.escape(self.store._statements.of(name, queue))
-        return text.replace(r"\{types\}", "[?, ]+").replace(r"VALUES\ \)", r"VALUES [(),? ]+\)")
+        text = re.escape(str(self.store._statements.of(name, queue)))
+        return text.replace(r"\{types\}", "[?, ]+").replace(r"\{rows\}", "VALUES [(),? ]+")
 
     def look_at_others(self, claim: Claim) -> None:
-        with self.store._db.reading() as conn:
-            assert self.store._rulebook.is_plain(conn, claim, NO_RULES)
+        with self.store._reading() as sql:
+            assert self.store._rulebook.is_plain(sql, claim, NO_RULES)
 
     def during(self, call: Callable[[], object]) -> list[Seen]:
         Recorder.ran.clear()
@@ -167,9 +167,7 @@ class WatchedPostgres:
 
     def pattern(self, name: str, queue: int) -> str:
         statements = self.store._statements
-        if name.endswith("_ticket"):
-            text = statements.plain(name)
-        elif name.startswith("pick_"):
+        if name.startswith("pick_"):
             text = statements.of("claim", queue, pick=name)
         elif name == "admission":
             text = statements.of(name, queue, lock="FOR UPDATE", current="version")
@@ -178,8 +176,8 @@ class WatchedPostgres:
         return re.sub(r"%(\\\(\w+\\\))?s", r"\\$\\d+", re.escape(text.decode()))
 
     def look_at_others(self, claim: Claim) -> None:
-        with self.store._db.using() as conn:
-            assert self.store._rulebook.still_plain(conn, claim)
+        with self.store._reading() as sql:
+            assert self.store._rulebook.still_plain(sql, claim)
 
     def during(self, call: Callable[[], object]) -> list[Seen]:
         self._plans.clear()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
+from typing import Final, Literal
 
 from hipq.job.states import ERROR, FINAL, RETRY, RUNNING, SCHEDULED, WAITING
 from hipq.stores.protocols import Store
@@ -25,7 +25,7 @@ class Census:
         self.more = False
         """There are more jobs than were counted."""
         self._store, self._queue, self._tenant = store, queue, tenant
-        self._tables = ["live", "final"]
+        self._tables: list[Literal["live", "final"]] = ["live", "final"]
         """Those that are not counted yet;"""
         self._after = self._seen = 0
         """of the first one, how far: the last id, and how many jobs."""

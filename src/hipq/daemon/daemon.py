@@ -149,7 +149,7 @@ class Daemon:
         launcher = Launcher(now, self.app.database.steady, _no_chain)
         hands = SandboxExecutor(
             self.contexts, self.handlers.get, launcher, self.ids, now, self.app.database.steady,
-            partial(store.notify, done=True), store.clear, options.concurrency,
+            lambda: store.waker.notify(done=True), lambda: store.waker.clear(), options.concurrency,
             Chained(self.tenants, self.backlog, self.ended),
         )  # fmt: skip
         return Engine(Setup(
@@ -161,7 +161,7 @@ class Daemon:
         """Jobs were added here: whoever watches hears of it before a job is claimed, and the engine need not look."""
         self.app.added(news, stored)
         self.engine.notice(self.queue.number, {(new.job_type, new.lane) for new in news if new.phase == READY})
-        self.store.notify()
+        self.store.waker.notify()
 
     def warm(self) -> set[str]:
         """The lanes for which a context is at hand: the runner's hint, heard by the scheduler."""

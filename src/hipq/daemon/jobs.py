@@ -177,8 +177,8 @@ class Jobs:
         for name in tenants:
             jobs = size = after = 0
             while True:
-                one, after = self._app.store.usage_ended(self._queue.number, name, after, COUNTED)
-                jobs, size = jobs + one.jobs, size + one.size
+                some, after = self._app.store.census(self._queue.number, name, "sizes", after, COUNTED)
+                jobs, size = jobs + sum(one.jobs for one in some), size + sum(one.size for one in some)
                 if not after:
                     break
             found[name] = (jobs, size)

@@ -15,10 +15,12 @@ from hipq.engine.setup import Setup
 from hipq.engine.stage import STEP, rank, stage
 from hipq.engine.timetable import Timetable
 from hipq.errors import Conflict, NotFound, StoreBusy, StoreRefused
+from hipq.job.answer import NEW
 from hipq.job.event_names import JobEvent
 from hipq.job.model import Change
 from hipq.job.states import PARKED
 from hipq.stores.claims import Peek
+from hipq.stores.filters import AnswerFilter
 
 if TYPE_CHECKING:
     from hipq.engine.tick import Ticks
@@ -112,7 +114,8 @@ class Due:
         """Match answers that other programs wrote in plain SQL (docs/tables.md)."""
         assert self._setup.bring
         self._timetable.bring = self._timetable.after_poll(steady)
-        found = self._setup.store.brought([watch.queue.number for watch in self._watches.served()], BROUGHT)
+        served = tuple(watch.queue.number for watch in self._watches.served())
+        found = self._setup.store.answers(AnswerFilter(state=NEW, queues=served, limit=BROUGHT)) if served else []
         busy = 0
         for one in found:
             try:

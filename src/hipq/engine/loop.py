@@ -87,7 +87,7 @@ class Engine:
     def stop(self) -> None:
         """Ask to stop; ask twice to stop at once. Any thread, any signal handler."""
         self.stop_requests.asked += 1
-        self.setup.store.notify()
+        self.setup.store.waker.notify()
 
     def run(self, until_empty: bool = False) -> None:
         """Turn after turn, until asked to stop (or, with `until_empty`, until nothing is due and nothing executes)."""
@@ -172,7 +172,7 @@ class _Run:
                 pause = self._back_off(error)
                 if self._is_hopeless(is_late):
                     return False  # nobody waits: the lease will run out
-            if pause > 0 and self._descriptors.intact and self._setup.store.wait(pause):
+            if pause > 0 and self._descriptors.intact and self._setup.store.waker.wait(pause):
                 self._engine.wake()
         return True
 

@@ -14,21 +14,22 @@ STEP: Final = 1_000
 
 
 def prune(
-    store: Store, queue: int, before: EndPlace, job_type: str = "", code: str = "", tenant: str = ""
-) -> Iterator[int]:
-    """Delete final jobs that ended before a place, of one job_type, code or tenant if such are given; yields the count
-    of each step. What is not to be deleted is passed once, and not looked at again."""
+    store: Store, queue: int, before: EndPlace, job_type: str = "", code: str = "", tenant: str = "",
+    keep: int | None = None,
+) -> Iterator[int]:  # fmt: skip
+    """Delete final jobs that ended before a place, and all but the last `keep`, of one job_type, code or tenant if such
+    are given; yields the count of each step. What is not to be deleted is passed once, and not looked at again."""
     place: EndPlace | None = EARLIEST
     while place is not None:
-        deleted, place = store.prune(queue, before, STEP, place, job_type, code, tenant)
+        deleted, place, before = store.prune(queue, before, STEP, place, job_type, code, tenant, keep)
+        keep = None
         yield deleted
 
 
 def answers(store: Store, queues: Iterable[int], events: Events, now: int) -> bool:
     """One step: answers whose job ended before it waited for them are late, and those that need not be kept any longer
     go; whether there may be more."""
-    late = store.late_answers(list(queues), STEP)
-    count = store.prune_answers(now, STEP)
+    late, count = store.prune_answers(list(queues), now, STEP)
     if count:
         events.emit(InboxEvent.ANSWERS_PRUNED, now, count=count)
     return max(late, count) >= STEP

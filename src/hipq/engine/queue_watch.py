@@ -123,7 +123,7 @@ class QueueWatch:
     def roll(self, store: Store, step: int, now: int) -> list[Change]:
         """Jobs that did not start before their window closed are scheduled for its next opening, up to a step."""
         types, windows = tuple(self.closed_types), tuple(self.closed)
-        rows = store.ready_outside_window(self.queue.number, types, windows, step)
+        rows = store.due(self.queue.number, READY, now, step, types, windows)
         shut = [row for row in rows if not is_open(row.time_windows, now)]
         if len(shut) < step:
             self.closed, self.closed_types = frozenset(), set()

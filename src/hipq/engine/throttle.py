@@ -184,7 +184,7 @@ class Throttling:
         except BaseException as error:
             answer.append(error)
         self._hung.discard(asked.ticket)
-        self._store.notify()
+        self._store.waker.notify()
 
     def answered(self, room: int, now: int, steady: int) -> tuple[list[Claim], list[Change]]:
         """What its answer comes to, once it is there: what to claim, and what to write."""

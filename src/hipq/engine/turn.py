@@ -83,7 +83,7 @@ class Turn:
             self._announce(saved, now)
             self._launch(saved, now)
             if is_full:
-                self._setup.store.notify()  # more have ended than one transaction can save: the next turn has them
+                self._setup.store.waker.notify()  # more have ended than one transaction saves: the next turn has them
             if saved.changes or saved.turned.won:  # peek at once if that was perhaps all
                 self._timetable.peek_soon(steady + LINGER if self._batch.in_flight else 0)
         return self._until_next(now, steady)

@@ -70,7 +70,7 @@ class SqliteSource:
 
     def _held(self, conn: sqlite3.Connection) -> list[int]:
         """The jobs of living engines: those of dead ones are rescued wherever they are."""
-        alive = {engine.engine_id for engine in self._store._engines(conn)}
+        alive = {engine.engine_id for engine in self._store.engines()}
         queries = [f"SELECT owner, id FROM {queue.table} WHERE owner <> 0" for queue in schema.registered(conn)]
         return sorted(job_id for query in queries for owner, job_id in conn.execute(query) if owner in alive)
 

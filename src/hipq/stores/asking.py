@@ -43,6 +43,9 @@ def asked(ticket: int, read: Read, picked: Picked, types: Sequence[str], rules: 
     return Asked(ticket, due, read.running, last, len(read.ready) == read.ready_page, picked.again, shut)
 
 
-def late(engine_id: int) -> str:
-    """What to say of a throttler whose ticket ran out."""
-    return f"engine {engine_id} asked it and had no answer in time"
+def ticket_note(found: Sequence[tuple[str, int, bool]]) -> str:
+    """Why a queue's throttler could not be asked the last time, or that its answer is overdue; "" if it could be.
+    `found`: the note on the queue's ticket, if it has one, the engine that has the ticket, and whether it is over."""
+    for note, engine_id, is_over in found:
+        return f"engine {engine_id} asked it and had no answer in time" if is_over else str(note)
+    return ""

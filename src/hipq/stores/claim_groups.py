@@ -11,15 +11,18 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hipq.errors import Invalid
 from hipq.job import windows
+from hipq.job.order import BEHIND
 from hipq.limits.admission import Admission
 from hipq.limits.rules import Rules
 
 RankPosition = tuple[str, int]
 """A job's rank and id: where it stands in its queue."""
+TOP: Final[RankPosition] = (BEHIND, 0)
+"""Behind the places of all jobs."""
 
 
 class ClaimGroup(NamedTuple):

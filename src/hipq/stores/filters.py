@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from hipq.job.answer import NEW
 from hipq.job.states import DONE, FINAL
 
 
@@ -39,16 +40,16 @@ class Filter(NamedTuple):
         final = {value == last for value, last in wanted if value}
         return [table for table, is_final in (("live", False), ("final", True)) if final <= {is_final}]
 
-    def condition(self, mark: str, contains: str) -> str:
-        """Its fields as SQL. `mark` is how a parameter looks, `contains` how the search in a text does."""
+    def condition(self) -> str:
+        """Its fields as SQL."""
         columns = ("job_type", "job_key", "state", "phase", "tenant", "lane", "code")
-        found = [f"{name} = {mark.format(name)}" for name in columns if getattr(self, name)]
+        found = [f"{name} = :{name}" for name in columns if getattr(self, name)]
         found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
-        found += [contains.format("error", mark.format("error"))] if self.error else []
-        found += [f"create_time >= {mark.format('since')}"] if self.since else []
-        found += [f"create_time < {mark.format('before')}"] if self.before is not None else []
-        found += [f"id > {mark.format('after')}"] if self.after else []
-        found += [f"id <= {mark.format('until')}"] if self.until else []
+        found += ["{contains}(error, :error) > 0"] if self.error else []
+        found += ["create_time >= :since"] if self.since else []
+        found += ["create_time < :before"] if self.before is not None else []
+        found += ["id > :after"] if self.after else []
+        found += ["id <= :until"] if self.until else []
         return " AND ".join(found) or "true"
 
 
@@ -65,15 +66,16 @@ class AnswerFilter(NamedTuple):
     """Numbers above this one only: the next page."""
     limit: int = 100
     tenant: str = ""
+    queues: tuple[int, ...] = ()
+    """Answers to jobs of any of these queues, from the first on."""
 
-    @property
-    def given(self) -> dict[str, Any]:
-        """Column and value of each that filters for one."""
+    def condition(self) -> str:
+        """Its fields as SQL, spelled so that the index for each is found."""
         columns = ("queue", "job_type", "job_key", "state", "job", "id", "tenant")
-        return {name: getattr(self, name) for name in columns if getattr(self, name)}
-
-    def condition(self, column: str, mark: str) -> str:
-        """That a column has its value; spelled so that the index for it is found. `mark` is how a parameter looks."""
-        wanted = f"{column} = {mark.format(column)}"
-        beside = {"job": " AND job <> 0", "tenant": " AND tenant <> ''"}
-        return wanted + beside.get(column, "")
+        given = [name for name in columns if getattr(self, name)]
+        found = [f"{name} = :{name}" for name in given if (name, self.state) != ("state", NEW)]
+        found += [f"state = '{NEW}'"] if self.state == NEW else []  # plans are made without the values
+        found += ["job <> 0"] if self.job else []
+        found += ["tenant <> ''"] if self.tenant else []
+        found += ["queue {in queues}"] if self.queues else ["id > :after"]
+        return " AND ".join(found)

@@ -137,12 +137,3 @@ def check_version(found: int, accepts: int, known: list[Migration], url: str) ->
             f"{url} is at schema {found} and takes programs of schema {accepts} or later; this one is {mine}: "
             "upgrade hipq here"
         )
-
-
-def sql(package: str) -> dict[str, str]:
-    """The statements of a store, by the name of their file; the comments that open a file stay behind."""
-    return {
-        file.name.removesuffix(".sql"): re.sub(r"^--.*\n", "", file.read_text("utf-8"), flags=re.MULTILINE).strip()
-        for file in files(package).joinpath("sql").iterdir()
-        if file.name.endswith(".sql")
-    }

@@ -43,6 +43,21 @@ class Clocked(Protocol):
         """The time of jobs: the store's clock where it has one of its own."""
 
 
+class Waking(Protocol):
+    """The sleep of one engine, and what ends it."""
+
+    def wait(self, seconds: float) -> bool:
+        """Sleep until something may have changed or `notify` is called (True), or a handler has ended or the time is
+        over (False)."""
+
+    def notify(self, *, done: bool = False) -> None:
+        """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
+        Any thread and any signal handler may call it."""
+
+    def clear(self) -> None:
+        """The handlers that have ended until now are known: they need not end the next wait."""
+
+
 class SetupStore(Protocol):
     """The schema and the registry of queues: what programs need that begin, and operators."""
 
@@ -112,13 +127,11 @@ class JobStore(Protocol):
 
     def prune(
         self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
-        code: str = "", tenant: str = "",
+        code: str = "", tenant: str = "", keep: int | None = None,
     ) -> Pruned:  # fmt: skip
-        """Look at final jobs from one place on and up to another, oldest first, not more than so many, and delete
-        those that have this job_type, this code and this tenant, if such are given."""
-
-    def newest(self, queue: int, count: int) -> EndPlace | None:
-        """The place of the final job that so many are newer than; None = there are no more than those."""
+        """Look at final jobs from one place on and up to another, oldest first, not more than `limit`, and delete
+        those that have this job_type, this code and this tenant, if such are given. `keep`: go on up to the last
+        `keep` jobs, if those begin later than `before`; the result says where that is, for the next step."""
 
 
 class EngineStore(Protocol):
@@ -127,18 +140,22 @@ class EngineStore(Protocol):
     changes_at_once: int
     """How many changes one `turn` may be given: it locks the keys of their jobs."""
 
+    @property
+    def waker(self) -> Waking:
+        """The sleep of this process's engines. A fork, or a move of the jobs, makes it another one."""
+
     def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
         """Make jobs ready that are scheduled and due, earliest first, or that are parked; how many."""
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         """Save what stopped and claim what is next, in one transaction. Without a live lease nothing is claimed."""
 
-    def due(self, queue: int, phase: str, now: int, limit: int) -> list[Row]:
-        """Jobs that are due and wait for an engine's decision, earliest first: waiting jobs whose deadline has passed,
-        or scheduled jobs that were added in plain SQL and have no rank yet, which `stage` leaves alone."""
-
-    def ready_outside_window(self, queue: int, types: Sequence[str], windows: Sequence[str], limit: int) -> list[Row]:
-        """Ready jobs of these types that have one of these windows."""
+    def due(
+        self, queue: int, phase: str, now: int, limit: int, types: Sequence[str] = (), windows: Sequence[str] = ()
+    ) -> list[Row]:
+        """Jobs of a phase that wait for an engine's decision, earliest first: waiting jobs whose deadline has passed;
+        scheduled jobs that were added in plain SQL and have no rank yet, which `stage` leaves alone; or ready jobs of
+        these types that have one of these windows, which has closed."""
 
     def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
         """What there is to do in each queue for an engine that has these types, and these registered retry strategies:
@@ -187,24 +204,18 @@ class AnswerStore(Protocol):
         lock: StoreBusy."""
 
     def answers(self, wanted: AnswerFilter) -> list[Kept]:
-        """Answers by filter, in the order they came."""
+        """Answers by filter, in the order they came. Those in the state "new" are answers in plain SQL that nobody has
+        looked at yet: `answer` with `instead_of` does."""
 
     def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
         """How many answers there are in each state, and how often in all they came: of one tenant, if it is named."""
 
-    def brought(self, queues: Sequence[int], limit: int) -> list[Kept]:
-        """Answers in plain SQL that nobody has looked at yet, in the order they came: `answer` with `instead_of`
-        does."""
-
     def drop_answer(self, answer_id: int) -> bool:
         """Delete an answer, unless a job has it and has not looked at it yet; whether it is gone."""
 
-    def late_answers(self, queues: Sequence[int], limit: int) -> int:
-        """Answers that were kept for jobs which ended and never waited for them are late; how many. Up to so many a
-        queue, and of queues that have none only one question for all of them."""
-
-    def prune_answers(self, now: int, limit: int) -> int:
-        """Delete answers that need not be kept any longer; how many."""
+    def prune_answers(self, queues: Sequence[int], now: int, limit: int) -> tuple[int, int]:
+        """Mark answers as late that were kept for jobs of these queues which ended and never waited for them, up to
+        `limit` a queue; and delete answers that need not be kept any longer, up to `limit`. How many of each."""
 
 
 class RuleStore(Protocol):
@@ -251,14 +262,12 @@ class TenantStore(Protocol):
         of answers, those that no job has taken: early, late, contradicting or unreadable ones. It reads every row that
         it counts, so it is not to be asked often."""
 
-    def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
-        """What a tenant's final jobs take, payload, result and history: of so many that come behind an id, and the id
-        behind which there are more; 0 = there are none."""
-
-    def census(self, queue: int, tenant: str, table: str, after: int, rows: int) -> tuple[list[Counted], int]:
-        """How many jobs of a tenant there are, by type, state and phase (one that was only given back is initial): of
-        so many of the table ("live" or "final") that come behind an id, and the id behind which there are more; 0 =
-        there are none."""
+    def census(
+        self, queue: int, tenant: str, table: Literal["live", "final", "sizes"], after: int, rows: int
+    ) -> tuple[list[Counted], int]:
+        """How many jobs of a tenant there are, by type, state and phase (a job that was only given back is initial): of
+        the next `rows` jobs behind an id, and the id behind which there are more; 0 = there are none. "sizes": of final
+        jobs, with what they take, which has to read them."""
 
 
 class NoteStore(Protocol):
@@ -272,21 +281,6 @@ class NoteStore(Protocol):
         """Read, change and write a note; a note that is not there is "". `change` is pure, and may be called again."""
 
 
-class Waking(Protocol):
-    """The sleep of one engine, and what ends it."""
-
-    def wait(self, seconds: float) -> bool:
-        """Sleep until something may have changed or `notify` is called (True), or a handler has ended or the time is
-        over (False)."""
-
-    def notify(self, *, done: bool = False) -> None:
-        """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
-        Any thread and any signal handler may call it."""
-
-    def clear(self) -> None:
-        """The handlers that have ended until now are known: they need not end the next wait."""
-
-
 class Store(
     Clocked,
     SetupStore,
@@ -297,7 +291,6 @@ class Store(
     RuleStore,
     TenantStore,
     NoteStore,
-    Waking,
     Protocol,
 ):
     """All that hipq asks of a database."""

@@ -72,7 +72,7 @@ class Following(Forwarding):
             if self._store is store and not self._closed:
                 self._store, found = found, store
         if found is store:
-            store.notify()  # who waits there waits in vain
+            store.waker.notify()  # who waits there waits in vain
         else:
             found.close()  # another thread was first
 

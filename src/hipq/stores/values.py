@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -98,12 +98,8 @@ class Counted(NamedTuple):
     state: str
     phase: str
     jobs: int
-
-
-def counted(found: Sequence[tuple[Any, ...]], rows: int) -> tuple[list[Counted], int]:
-    """What a census of so many rows says, of groups with their highest id."""
-    more = sum(one[3] for one in found) == rows
-    return [Counted(*one[:4]) for one in found], max((one[4] for one in found), default=0) if more else 0
+    size: int = 0
+    """Bytes of their payloads, results and histories, if those were asked for."""
 
 
 class EngineSeen(NamedTuple):
@@ -155,3 +151,5 @@ class Pruned(NamedTuple):
     deleted: int
     last: EndPlace | None
     """Where it has come to; None = there is nothing more to look at."""
+    before: EndPlace
+    """Up to where the next steps go."""

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from hipq.job.model import New
+from hipq.job.states import READY
+from hipq.job.when import SECOND
+from hipq.stores.claim_groups import RankPosition
+from hipq.stores.values import Stored
+
+SOON: Final = 120 * SECOND
+"""A job due later than this is found by the engines' own looking, which is once a minute at least."""
 
 
 class Waker:
@@ -45,7 +55,7 @@ class Waker:
         except OSError:
             pass  # the pipe is full of rings nobody has heard yet; or a handler closed it, which the engine notices
 
-    def wait(self, seconds: float, also: Sequence[int] = ()) -> tuple[bool, list[int]]:
+    def sleep(self, seconds: float, also: Sequence[int] = ()) -> tuple[bool, list[int]]:
         """Sleep, until a ring or a nudge; whether the bell rang, and those of the other descriptors that have something
         to read."""
         self._sleeping = True  # before looking at the flags: a ring from here on writes to the pipe
@@ -66,6 +76,10 @@ class Waker:
             self._nudged = False
         return rang, ready
 
+    def wait(self, seconds: float) -> bool:
+        """Sleep until something may have changed (True), or a handler has ended or the time is over (False)."""
+        return self.sleep(seconds)[0]
+
     def close(self) -> None:
         os.close(self._reading)
         os.close(self._writing)
@@ -76,3 +90,23 @@ def _readable(descriptors: list[int], seconds: float) -> list[int]:
     for descriptor in descriptors:
         poll.register(descriptor, select.POLLIN)
     return [descriptor for descriptor, _ in poll.poll(seconds * 1000)]
+
+
+def soon(jobs: Iterable[New], stored: Iterable[Stored]) -> Iterator[tuple[int, RankPosition]]:
+    """The queues and places of those that were added and are due soon."""
+    for job, (job_id, duplicate) in zip(jobs, stored, strict=True):
+        if not duplicate and is_soon(job):
+            yield job.queue, (job.rank, job_id)
+
+
+def is_soon(job: New) -> bool:
+    return job.phase == READY or job.scheduled_run_time <= job.create_time + SOON
+
+
+def lowest(places: Iterable[tuple[int, RankPosition]]) -> dict[int, RankPosition]:
+    """The first place of each queue."""
+    found: dict[int, RankPosition] = {}
+    for queue, place in places:
+        if queue not in found or place < found[queue]:
+            found[queue] = place
+    return found

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import psycopg
 
-from hipq.stores.asking import late
+from hipq.stores.asking import ticket_note
 from hipq.stores.health.facts import POSTGRESQL, EngineHealth, Health, Level
 from hipq.stores.health.reading import Reading, noted
 from hipq.stores.postgres import schema
@@ -95,6 +95,4 @@ class _Look:
 
     def _note(self, queue: int) -> str:
         query = "SELECT note, engine_id, engine_id <> 0 AND until <= now() FROM hipq_tickets WHERE queue = :queue"
-        for note, engine_id, over in self._ask(query, {"queue": queue}):
-            return late(engine_id) if over else str(note)
-        return ""
+        return ticket_note(self._ask(query, {"queue": queue}))

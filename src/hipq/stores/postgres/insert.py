@@ -13,8 +13,8 @@ from hipq.errors import DuplicateKey, StoreUnavailable
 from hipq.job.model import New, numbered
 from hipq.stores import large
 from hipq.stores.postgres.session import Session
-from hipq.stores.postgres.statements import Statements
 from hipq.stores.refusals import renamed, taken
+from hipq.stores.sql.statements import Statements
 from hipq.stores.values import Stored
 
 COPY_FROM: Final = 200
@@ -54,7 +54,7 @@ def keep(conn: AnyConnection, payloads: Iterable[tuple[int, str]]) -> None:
 
 
 class Insert:
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Statements[bytes]) -> None:
         self._statements = statements
 
     def one(self, conn: AnyConnection, job: New, all_or_nothing: bool, notify: bool) -> Stored:

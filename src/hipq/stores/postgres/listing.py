@@ -17,31 +17,27 @@ from hipq.stores.postgres.connection import Connection
 _LAST: Final = (1 << 63) - 1
 
 
-def condition(wanted: Filter) -> str:
-    return wanted.condition("%({})s", "strpos({}, {}) > 0")
-
-
 def page(wanted: Filter, table: str) -> dict[str, str]:
     """Condition, order and limit of a page from the "live" or the "final" table."""
     if not wanted.tenant:
-        return {"where": condition(wanted), "order": "id", "limit": "%(limit)s"}
+        return {"where": wanted.condition(), "order": "id", "limit": ":limit", "by": ""}
     if wanted.job_key and table == "live":
         return _live_by_key(wanted)
     index = ("tenant", "job_key") if wanted.job_key else ("tenant",)  # the index _named, or _tenant
-    order, start = ", ".join(index), ", ".join(f"%({name})s" for name in index)
-    end = "%(until)s" if wanted.until else _LAST
-    within = f"({order}, id) > ({start}, %(after)s) AND ({order}, id) <= ({start}, {end}) AND tenant <> ''"
-    rest = condition(wanted._replace(tenant="", job_key="", after=0, until=0))
-    return {"where": f"{within} AND {rest}", "order": f"{order}, id", "limit": "%(limit)s"}
+    order, start = ", ".join(index), ", ".join(f":{name}" for name in index)
+    end = ":until" if wanted.until else _LAST
+    within = f"({order}, id) > ({start}, :after) AND ({order}, id) <= ({start}, {end}) AND tenant <> ''"
+    rest = wanted._replace(tenant="", job_key="", after=0, until=0).condition()
+    return {"where": f"{within} AND {rest}", "order": f"{order}, id", "limit": ":limit", "by": ""}
 
 
 def _live_by_key(wanted: Filter) -> dict[str, str]:
     """By the index _key. They do not come in the order of their ids, so all are read: of each type one at most."""
-    start = "(%(job_key)s, %(job_type)s)"
-    end = f"(job_key, job_type) <= {start}" if wanted.job_type else "job_key <= %(job_key)s"
-    rest = condition(wanted._replace(job_key="", job_type=""))
+    start = "(:job_key, :job_type)"
+    end = f"(job_key, job_type) <= {start}" if wanted.job_type else "job_key <= :job_key"
+    rest = wanted._replace(job_key="", job_type="").condition()
     where = f"(job_key, job_type) >= {start} AND {end} AND {rest}"
-    return {"where": where, "order": "job_key, job_type", "limit": "ALL"}
+    return {"where": where, "order": "job_key, job_type", "limit": "ALL", "by": ""}
 
 
 @contextmanager

@@ -17,11 +17,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Final
 
-from hipq.job.order import BEHIND
-from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claim_groups import TOP, RankPosition
 
 BOTTOM: Final[RankPosition] = ("", 0)
-TOP: Final[RankPosition] = (BEHIND, 0)
 WORTH: Final = 1000
 """Rows claimed before floors are kept: fewer dead ones cost nothing to read, and the order is exact without floors."""
 SHARE: Final = 20

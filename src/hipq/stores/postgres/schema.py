@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Final
 
@@ -11,7 +12,6 @@ import psycopg
 from hipq.errors import NameClash, SchemaError
 from hipq.stores import migrations
 from hipq.stores.postgres.connection import CALLER_SECONDS, Connection
-from hipq.stores.postgres.statements import PACKAGE
 from hipq.stores.values import EngineSeen, QueueTables
 
 OLDEST_SERVER: Final = 13
@@ -120,25 +120,18 @@ def complete_now(conn: Connection, known: list[migrations.Migration], app: str, 
     return queue
 
 
-def engines(conn: Connection) -> list[EngineSeen]:
-    query = (
-        b"SELECT engine_id, label, serves FROM hipq_engines WHERE lease_until > clock_timestamp() ORDER BY engine_id"
-    )
-    return [EngineSeen.of(*row) for row in conn.execute(query).fetchall()]
-
-
-def drop(conn: Connection, number: int) -> None:
+def drop(conn: Connection, number: int, engines: Callable[[], Iterable[EngineSeen]]) -> None:
     """Remove a queue and all that is filed under its number, in the open transaction.
 
     Its tables are locked before anything is read: who is adding a job or bringing an answer ends first, or fails."""
     lock(conn)
     queue = migrations.numbered(registered(conn), number)
-    migrations.check_left(queue, engines(conn), set())  # before an engine at work has to wait for us
+    migrations.check_left(queue, engines(), set())  # before an engine at work has to wait for us
     live, final = queue.table, f"{queue.table}_final"
     conn.execute(f"SET LOCAL lock_timeout = '{CALLER_SECONDS}s'".encode())  # everybody else waits behind us
     conn.execute(f"LOCK TABLE {live}, {final} IN ACCESS EXCLUSIVE MODE".encode())
     owners = conn.execute(f"SELECT DISTINCT owner FROM {live} WHERE owner <> 0".encode()).fetchall()
-    migrations.check_left(queue, engines(conn), {owner for (owner,) in owners})
+    migrations.check_left(queue, engines(), {owner for (owner,) in owners})
     for table in (live, final):
         conn.execute(f"DELETE FROM hipq_payloads WHERE id IN (SELECT id FROM {table})".encode())
         conn.execute(f"DROP TABLE {table}".encode())
@@ -160,16 +153,16 @@ def _script(conn: Connection, text: str) -> None:
 
 
 def known() -> list[migrations.Migration]:
-    return migrations.migrations(PACKAGE)
+    return migrations.migrations("hipq.stores.postgres")
 
 
-def restored(conn: Connection, margin: int) -> None:
+def restored(conn: Connection, margin: int, engines: Callable[[], Iterable[EngineSeen]]) -> None:
     """Move on whatever counts, in the open transaction."""
     lock(conn)
     note_place(conn)
     if not margin:
         return
-    migrations.check_stopped(engines(conn))
+    migrations.check_stopped(engines())
     conn.execute("DELETE FROM hipq_engines")
     queues = registered(conn)
     own = "SELECT pg_get_serial_sequence(%s, %s)"

@@ -6,25 +6,24 @@ names its token, and claims pass over rows that others have locked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, Literal, overload
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any, TypeVar
 from weakref import WeakSet
 
-import msgspec
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from hipq.errors import Invalid, SchemaError, StoreUnavailable
-from hipq.job.event_names import JobEvent
-from hipq.job.model import LISTED, Brief, Change, New, Row, queue_of
-from hipq.job.states import ANSWERED, PARKED, WAITING
+from hipq.job.model import Change, New, Row, queue_of
+from hipq.job.states import PARKED
 from hipq.stores import large, migrations
-from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claim_groups import TOP, RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
-from hipq.stores.inbox_transaction import KEYS_AT_ONCE, close_out, keys_to_lock, match_waiting
+from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
 from hipq.stores.postgres.connection import (
@@ -36,25 +35,35 @@ from hipq.stores.postgres.connection import (
     patiently,
     translated,
 )
-from hipq.stores.postgres.dialect import PostgresDialect
-from hipq.stores.postgres.inbox import AnswerVerbs, PostgresInbox, given, lock_keys
+from hipq.stores.postgres.dialect import PostgresSql, statements
+from hipq.stores.postgres.inbox import PostgresInbox
 from hipq.stores.postgres.insert import Insert, cursor
-from hipq.stores.postgres.listing import condition, page, planned
+from hipq.stores.postgres.listing import page, planned
 from hipq.stores.postgres.moment import DatabaseClock
-from hipq.stores.postgres.rule_claims import Rulebook
-from hipq.stores.postgres.rules import RuleVerbs
-from hipq.stores.postgres.scan_floor import BOTTOM, TOP, ScanFloor
+from hipq.stores.postgres.rule_claims import PostgresRulebook
+from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS, MIGRATION_SECONDS
-from hipq.stores.postgres.statements import READ, Statements
-from hipq.stores.postgres.turn import Settle, Take, freed, listed, ready, rows
-from hipq.stores.postgres.wake import LATEST_ID, Listener, Notices, is_soon, lowest, notify, soon
+from hipq.stores.postgres.turn import Settle, Take, freed, ready
+from hipq.stores.postgres.wake import LATEST_ID, Listener, ListeningWaker, Notices, notify
+from hipq.stores.refusals import Given, refusals
 from hipq.stores.rule_claims import Picked
-from hipq.stores.sql.settle import Saved
-from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned, QueueTables, Stored
-from hipq.stores.waker import Waker
+from hipq.stores.sql.answers import AnswerVerbs
+from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.jobs import JobVerbs
+from hipq.stores.sql.rules import RuleVerbs
+from hipq.stores.sql.settle import Saved, claimed_entry
+from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
+from hipq.stores.sql.turn import TurnVerbs
+from hipq.stores.values import EndPlace, QueueTables, Stored
+from hipq.stores.waker import is_soon, lowest, soon
+
+T = TypeVar("T")
 
 
-class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
+class PostgresStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs):
+    _insert: Insert
+    _settle: Settle
+    _rulebook: PostgresRulebook
     at_once = POOL_SIZE
     changes_at_once = KEYS_AT_ONCE
 
@@ -80,7 +89,7 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
         self._clock = clock
         self._known = schema.known()
         self._identity = ""
-        self._statements = Statements(self.queues)
+        self._statements = statements(self.queues)
         self._insert = Insert(self._statements)
         self._settle = Settle(self._statements, self._insert)
         self._notices = Notices()
@@ -90,13 +99,18 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
 
     def _start(self) -> None:
         """What a child has of its own after a fork: descriptors, and locks that may have been held at that moment."""
-        self._waker = Waker()
         self._database_clock = DatabaseClock(self._db)
         self._floors = ScanFloor()
-        self._rulebook = Rulebook(self._statements, self.now)
+        self._rulebook = PostgresRulebook(self.now)
         self._take = Take(self._statements, self._floors, self._rulebook)
         self._listener = Listener(self._db.connect_to_listen, self._db.is_own, self._floors.lower, self._unheard)
         self._listeners.append(self._listener)  # a child keeps its parent's, and does not touch it
+        self._waker = ListeningWaker(self._listener)
+
+    @property
+    def waker(self) -> ListeningWaker:
+        self._db.check_fork()
+        return self._waker
 
     def now(self) -> int:
         if self._clock:
@@ -109,6 +123,63 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
         self._listener.close()
         self._db.close()
         self._waker.close()
+
+    # -- how PostgreSQL does what all stores do ---------------------------------------------------------------------
+    @contextmanager
+    def _reading(self, *, long: bool = False, patient: bool = True) -> Iterator[Sql]:
+        began = time.monotonic()
+        try:
+            with self._using(LONG_SECONDS if long else 0) as conn:
+                yield PostgresSql(conn, self._statements)
+        except StoreUnavailable as error:
+            if not patient:
+                self._db.in_vain(error, began)
+            raise
+
+    def _writing(self) -> AbstractContextManager[Sql]:
+        return self._reading()
+
+    def _transaction(
+        self,
+        work: Callable[[Sql], T],
+        *,
+        patient: bool = True,
+        ready: Callable[[T], Mapping[int, RankPosition]] = lambda _: {},
+    ) -> T:
+        with self._using() as conn:
+            sql = PostgresSql(conn, self._statements)
+            result = (patiently if patient else in_transaction)(conn, lambda: work(sql))
+            self._announce(conn, ready(result))
+        return result
+
+    def _lease_time(self) -> Mapping[str, Any]:
+        return {}
+
+    def _lock_note(self, sql: Sql, kind: str, name: str) -> str:
+        """There is always a row to lock, and it is never deleted: else two who find none would both write one."""
+        sql.changed("make_note", kind=kind, name=name)
+        ((value,),) = sql.found("lock_note", kind=kind, name=name)
+        return str(value)
+
+    def _lock_keys(self, sql: Sql, keys: Sequence[Key], changes: Sequence[Change] = ()) -> None:
+        if numbers := sorted({lock_number(key) for key in keys}):
+            sql.changed("answer_lock", numbers=numbers)
+            self._settle.lock(sql.conn, {change.before.id for change in changes})
+
+    def _inbox(self, sql: Sql) -> PostgresInbox:
+        return PostgresInbox(sql, self._settle)
+
+    def _page(self, wanted: Filter, table: str) -> Mapping[str, str]:
+        return page(wanted, table)
+
+    @contextmanager
+    def _listing(self, wanted: Filter) -> Iterator[Sql]:
+        with self._reading(long=True) as sql, planned(sql.conn, wanted):
+            yield sql
+
+    def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
+        with self._writing() as sql:
+            return sql.changed(name, queue, **values)
 
     # -- setting up -------------------------------------------------------------------------------------------------
     def migrate(self) -> list[str]:
@@ -174,15 +245,14 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
 
     def drop_queue(self, number: int) -> None:
         with self._using(LONG_SECONDS) as conn:
-            in_transaction(conn, lambda: schema.drop(conn, number))
+            sql = PostgresSql(conn, self._statements)
+            in_transaction(conn, lambda: schema.drop(conn, number, lambda: self._engines(sql)))
         self._statements.forget(number)
 
     def restored(self, margin: int) -> None:
         with self._using(MIGRATION_SECONDS) as conn:
-            in_transaction(conn, lambda: schema.restored(conn, margin))
-
-    def _table(self, queue: int) -> str:
-        return self._statements.table(queue)
+            sql = PostgresSql(conn, self._statements)
+            in_transaction(conn, lambda: schema.restored(conn, margin, lambda: self._engines(sql)))
 
     # -- adding -----------------------------------------------------------------------------------------------------
     def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
@@ -192,7 +262,7 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
             return self._insert_in(conn, jobs, all_or_nothing)
         with self._using() as own:
             stored = self._added(own, jobs, all_or_nothing)
-        self.notify()
+        self.waker.notify()
         return stored
 
     def _added(self, conn: Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
@@ -256,112 +326,73 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
                 except psycopg.Error:
                     pass  # the jobs are stored: that must not look like a failure, and engines look by themselves
 
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        with self._using() as conn:
+
+            def put(some: Given) -> None:
+                with conn.transaction():
+                    self._insert.given(conn, some)
+
+            def work() -> dict[int, str]:
+                with conn.transaction(force_rollback=True):
+                    return refusals(jobs, put, translated)
+
+            return patiently(conn, work)
+
     # -- the turn ---------------------------------------------------------------------------------------------------
     def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
-        with self._using() as conn:
-            query = self._statements.of("unpark" if phase == PARKED else "stage", queue)
-            staged = conn.execute(query, {"now": now, "limit": limit}, binary=True).fetchall()
-            self._announce(conn, lowest((queue, (rank, job_id)) for rank, job_id in staged))
+        with self._writing() as sql:
+            staged = sql.found("unpark" if phase == PARKED else "stage", queue, now=now, limit=limit)
+            self._announce(sql.conn, lowest((queue, (rank, job_id)) for rank, job_id in staged))
         return len(staged)
 
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
-        entry = msgspec.json.encode({"at": now, "event": JobEvent.CLAIMED, "by": engine_id}).decode()
-        values = {"engine_id": engine_id, "now": now, "entry": entry}
-        with self._using() as conn:
+        values = {"engine_id": engine_id, "now": now, "entry": claimed_entry(engine_id, now)}
+        with self._writing() as sql:
             if self._listener.hear():
-                self.notify()  # what was heard now, no later wait hears
-
-            def work() -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
-                if keys := keys_to_lock(changes):  # keys, then jobs, then answers: so do all
-                    lock_keys(conn, self._statements, keys)
-                    self._settle.lock(conn, {change.before.id for change in changes})
-                inbox = PostgresInbox(conn, self._statements, self._settle)
-                matched = match_waiting(inbox, changes, now)
-                saved = self._settle.save(conn, matched.changes)
-                placed = close_out(inbox, saved.changes, matched, now)
-                by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
-                turned = Turned(
-                    saved.lost, [*won], saved.children, answered=matched.answered(saved.lost), placed=placed
-                )
-                return turned, saved, {n: self._take.claim(conn, claims[n], values) for n in by_queue}
-
+                self._waker.notify()  # what was heard now, no later wait hears
             try:
+                won: list[Row] = []
                 if not changes and len(claims) == 1:
                     # One statement that writes needs no transaction around it.
-                    won, picked = self._take.freely(conn, claims[0], values)
+                    won, picked = self._take.freely(sql, claims[0], values)
                     if picked:
                         turned = Turned(frozenset(), [])
                         turned.add(claims[0].queue, won, picked)
-                        return self._with_answers(conn, turned)
+                        return self._with_answers(sql, turned)
                     claims = [claims[0]._replace(limit=claims[0].limit - len(won))]
-                else:
-                    won = []
-                turned, saved, found = in_transaction(conn, work)
+                turned, saved, found = in_transaction(sql.conn, lambda: self._turned(sql, changes, claims, values))
             except BaseException:
                 for claim in claims:
                     self._floors.lower(claim.queue, BOTTOM)  # what it claimed is ready as before
                 raise
-            due = ready(saved)
-            self._announce(conn, due)
-            for queue in freed(saved) - due.keys():
-                if self._rulebook.limited(queue) and self._rulebook.shared(queue):
-                    self._announce(conn, {queue: TOP})  # others may have waited for that
-            taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, engine_id)}
-            self._announce(conn, dict.fromkeys(taken - due.keys(), TOP))  # whose handlers need not go on
+            turned.won.extend(won)
+            self._tell(sql.conn, engine_id, changes, saved)
             for n, claim in enumerate(claims):
                 turned.add(claim.queue, *found[n])
-            return self._with_answers(conn, turned)
+            return self._with_answers(sql, turned)
 
-    def _with_answers(self, conn: Connection, turned: Turned) -> Turned:
-        """After the claim is committed: what a job has to look at is its own, and stays so."""
-        turned.answers.update(given(conn, self._statements, [row.id for row in turned.won if row.phase == ANSWERED]))
-        return turned
+    def _turned(
+        self, sql: Sql, changes: Sequence[Change], claims: Sequence[Claim], values: dict[str, Any]
+    ) -> tuple[Turned, Saved, dict[int, tuple[list[Row], Picked]]]:
+        turned, saved = self._settled(sql, changes, values["now"])
+        by_queue = sorted(range(len(claims)), key=lambda n: claims[n].queue)  # so that nobody deadlocks
+        return turned, saved, {n: self._take.claim(sql, claims[n], values) for n in by_queue}
 
-    def due(self, queue: int, phase: str, now: int, limit: int) -> list[Row]:
-        name = "overdue" if phase == WAITING else "unranked"
-        return self._select(self._statements.of(name, queue), {"now": now, "limit": limit})
+    def _tell(self, conn: Connection, engine_id: int, changes: Sequence[Change], saved: Saved) -> None:
+        """Tell engines elsewhere what the changes of a turn mean for them."""
+        due = ready(saved)
+        self._announce(conn, due)
+        for queue in freed(saved) - due.keys():
+            if self._rulebook.limited(queue) and self._rulebook.shared(queue):
+                self._announce(conn, {queue: TOP})  # others may have waited for that
+        taken = {queue_of(change.before.id) for change in changes if change.before.owner not in (0, engine_id)}
+        self._announce(conn, dict.fromkeys(taken - due.keys(), TOP))  # whose handlers need not go on
 
-    def prune(
-        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
-        code: str = "", tenant: str = "",
-    ) -> Pruned:  # fmt: skip
-        values = {
-            "before_time": before[0], "before_id": before[1], "after_time": after[0], "after_id": after[1],
-            "limit": limit, "job_type": job_type, "code": code, "tenant": tenant,
-        }  # fmt: skip
-        with self._using(LONG_SECONDS) as conn:
-            found = conn.execute(self._statements.of("prune", queue), values).fetchone()
-        return Pruned(found[0], (found[1], found[2])) if found else Pruned(0, None)
-
-    def newest(self, queue: int, count: int) -> EndPlace | None:
-        with self._using(LONG_SECONDS) as conn:
-            found: EndPlace | None = conn.execute(self._statements.of("newest", queue), {"count": count}).fetchone()
-        return found
-
-    # -- engines and their leases -----------------------------------------------------------------------------------
-    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
-        ((engine_id,),) = self._lease("take_lease", seconds=seconds, label=label, serves=serves)
-        return int(engine_id)
-
-    def renew_lease(self, engine_id: int, seconds: float) -> bool:
-        found = self._lease("renew_lease" if seconds else "drop_lease", seconds=seconds, engine_id=engine_id)
-        return bool(found and seconds)
-
-    def _lease(self, name: str, **values: Any) -> list[tuple[Any, ...]]:
-        with self._using() as conn:
-            return conn.execute(self._statements.plain(name), values).fetchall()
-
-    def engines(self) -> list[EngineSeen]:
-        with self._using() as conn:
-            return schema.engines(conn)
-
-    def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
-        if not queues:
-            return []
-        name, values = ("orphans" if engine_id is None else "owned"), {"engine_id": engine_id, "limit": limit}
-        query = b" UNION ALL ".join(b"(%s)" % self._statements.of(name, queue) for queue in queues)
-        with self._using() as conn:
-            return rows(conn, query, values)
+    def _prune(self, queue: int, **values: Any) -> tuple[int, EndPlace | None]:
+        with self._reading(long=True) as sql:
+            found = sql.found("prune", queue, **values)
+        return (found[0][0], (found[0][1], found[0][2])) if found else (0, None)
 
     # -- looking ----------------------------------------------------------------------------------------------------
     def peek(self, queues: Sequence[tuple[int, tuple[str, ...]]], strategies: tuple[str, ...] = ()) -> list[Peek]:
@@ -375,91 +406,15 @@ class PostgresStore(PostgresDialect, RuleVerbs, AnswerVerbs):
         self._database_clock.heard(found[-1][-1])
         return [Peek(*row[:-1]) for row in found]
 
-    def get(self, job_id: int) -> Row | None:
-        if not -(1 << 63) <= job_id < 1 << 63 or not self._statements.knows(queue_of(job_id)):
-            return None
-        found = self._select(self._statements.of("get", queue_of(job_id)), {"id": job_id})
-        return found[0] if found else None
-
-    @overload
-    def find(self, wanted: Filter, *, brief: Literal[True]) -> list[Brief]: ...
-    @overload
-    def find(self, wanted: Filter) -> list[Row]: ...
-    def find(self, wanted: Filter, *, brief: bool = False) -> list[Brief] | list[Row]:
-        query = self._page(wanted, ", ".join(LISTED) if brief else READ)
-        if not query:
-            return []
-        with self._using(LONG_SECONDS) as conn, planned(conn, wanted):
-            if brief:
-                return listed(conn, query, wanted._asdict())
-            return rows(conn, query, wanted._asdict(), prepare=False)
-
-    def reach(self, wanted: Filter, rows: int) -> int:
-        only = Filter(wanted.queue, tenant=wanted.tenant, job_key=wanted.job_key, after=wanted.after)
-        tables = [table for table in wanted.tables if not (wanted.job_key and table == "live")]  # there are but a few
-        last = {"columns": "id", "limit": "1 OFFSET %(rows)s - 1"}
-        found = self._of_tables("find", wanted.queue, {table: page(only, table) | last for table in tables})
-        if not found:
-            return 0
-        query = b"SELECT coalesce(min(id), 0) FROM (%s) AS found" % found
-        with self._using(LONG_SECONDS) as conn, planned(conn, only):
-            ((last_id,),) = conn.execute(query, only._asdict() | {"rows": rows}, prepare=False).fetchall()
-        return int(last_id)
-
-    def _page(self, wanted: Filter, columns: str) -> bytes:
-        parts = {table: page(wanted, table) | {"columns": columns} for table in wanted.tables}
-        found = self._of_tables("find", wanted.queue, parts)
-        return b"SELECT * FROM (%s) AS found ORDER BY id LIMIT %%(limit)s" % found if found else b""
-
-    def count(self, wanted: Filter) -> int:
-        found = self._of_tables("count", wanted.queue, {table: {"where": condition(wanted)} for table in wanted.tables})
-        if not found:
-            return 0
-        query = b"SELECT count(*) FROM (SELECT 1 FROM (%s) AS found LIMIT %%(limit)s) AS counted" % found
-        with self._using(LONG_SECONDS) as conn:
-            ((count,),) = conn.execute(query, wanted._asdict(), prepare=False).fetchall()
-        return int(count)
-
-    def _of_tables(self, name: str, queue: int, parts: Mapping[str, Mapping[str, str]]) -> bytes:
-        """A file's statement for each of these tables, with its parts; b"" if there is none."""
-        found = [self._statements.of(name, queue, table=f"{{{table}}}", **more) for table, more in parts.items()]
-        return b" UNION ALL ".join(b"(%s)" % one for one in found)
-
     def locked(self, queues: Sequence[int]) -> set[int]:
-        tables = [self._table(queue) for queue in queues]
-        with self._using() as conn:
-            found = conn.execute(self._statements.plain("locked"), {"queues": list(queues), "tables": tables})
-            return {queue for (queue,) in found.fetchall()}
+        tables = [self._statements.table(queue) for queue in queues]
+        with self._reading() as sql:
+            return {queue for (queue,) in sql.found("locked", queues=list(queues), tables=tables)}
 
-    def tokens(self, ids: Sequence[int]) -> dict[int, int]:
-        if not ids:
-            return {}
-        query = b" UNION ALL ".join(self._statements.of("tokens", queue) for queue in sorted(set(map(queue_of, ids))))
-        with self._using() as conn:
-            return dict(conn.execute(query, {"ids": list(ids)}).fetchall())
-
-    def _select(self, query: bytes, values: Any) -> list[Row]:
-        with self._using() as conn:
-            return rows(conn, query, values)
-
-    # -- waking -----------------------------------------------------------------------------------------------------
     def _unheard(self) -> None:
         """Anything may have happened: nobody listened."""
         self._floors.forget()
-        self.notify()
-
-    def notify(self, *, done: bool = False) -> None:
-        self._waker.notify(done=done)
-
-    def clear(self) -> None:
-        self._waker.clear()
-
-    def wait(self, seconds: float) -> bool:
-        self._db.check_fork()
-        descriptor = self._listener.fileno()
-        rang, news = self._waker.wait(seconds, () if descriptor < 0 else (descriptor,))
-        heard = bool(news) and self._listener.hear()
-        return rang or heard
+        self._waker.notify()
 
 
 def _may_not_create(whose: str, error: psycopg.Error) -> SchemaError:

@@ -10,23 +10,18 @@ import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 import psycopg
 
-from hipq.job.model import New
-from hipq.job.states import READY
-from hipq.job.when import SECOND
 from hipq.stores.claim_groups import RankPosition
 from hipq.stores.postgres.connection import CannotListen
 from hipq.stores.postgres.insert import cursor
 from hipq.stores.postgres.session import Session
-from hipq.stores.values import Stored
+from hipq.stores.waker import Waker
 
 CHANNEL: Final = "hipq"
-SOON: Final = 120 * SECOND
-"""A job due later than this is found by the engines' own looking, which is once a minute at least."""
 QUIET_SECONDS: Final = 0.01
 """NOTIFY takes a lock of the whole cluster when it commits: on average at most one a queue in this time."""
 BURST: Final = 3
@@ -41,26 +36,6 @@ _NO_LISTEN: Final = (
 )
 _NOT_THERE: Final = "%s; this engine looks for jobs once a second instead, and tries again"
 _NOTIFY: Final = f"SELECT pg_notify('{CHANNEL}', %s)".encode()
-
-
-def soon(jobs: Iterable[New], stored: Iterable[Stored]) -> Iterator[tuple[int, RankPosition]]:
-    """The queues and places of those that were added and are due soon."""
-    for job, (job_id, duplicate) in zip(jobs, stored, strict=True):
-        if not duplicate and is_soon(job):
-            yield job.queue, (job.rank, job_id)
-
-
-def is_soon(job: New) -> bool:
-    return job.phase == READY or job.scheduled_run_time <= job.create_time + SOON
-
-
-def lowest(places: Iterable[tuple[int, RankPosition]]) -> dict[int, RankPosition]:
-    """The first place of each queue."""
-    found: dict[int, RankPosition] = {}
-    for queue, place in places:
-        if queue not in found or place < found[queue]:
-            found[queue] = place
-    return found
 
 
 def notify(conn: psycopg.Connection[Any], queue: int, place: RankPosition) -> None:
@@ -174,3 +149,17 @@ class Listener:
         with self._lock:
             self._closed = True
         self.reopen()
+
+
+class ListeningWaker(Waker):
+    """Wakes an engine when another process tells of something to do."""
+
+    def __init__(self, listener: Listener) -> None:
+        super().__init__()
+        self._listener = listener
+
+    def wait(self, seconds: float) -> bool:
+        descriptor = self._listener.fileno()
+        rang, news = self.sleep(seconds, () if descriptor < 0 else (descriptor,))
+        heard = bool(news) and self._listener.hear()
+        return rang or heard

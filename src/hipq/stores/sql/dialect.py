@@ -1,28 +1,62 @@
-"""What the verbs that all SQL stores share need of one database."""
+"""What one database must be able to do, so that the verbs that all SQL stores share run on it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from hipq.job.model import New
+from hipq.job.answer import Kept
+from hipq.job.model import Brief, Change, New, Row
+from hipq.stores.claim_groups import RankPosition
+from hipq.stores.filters import Filter
+from hipq.stores.sql.statements import Statements
 from hipq.stores.values import Stored
+from hipq.stores.waker import Waker
+
+if TYPE_CHECKING:
+    from hipq.stores.sql.inbox import SqlInbox
+    from hipq.stores.sql.settle import Settling
 
 T = TypeVar("T")
+Read = TypeVar("Read", Row, Brief, Kept)
 
 
-class SqlConnection(Protocol):
-    def execute(self, query: Any, values: Any = ..., /) -> Any: ...
+class Sql(ABC):
+    """A connection, and the statements of a store: each a file, by its name, for one queue or for none."""
 
+    def __init__(self, conn: Any, statements: Statements[Any]) -> None:
+        self.conn = conn
+        self.statements = statements
 
-class Statements(Protocol):
-    def of(self, name: str, queue: int) -> Any:
-        """The SQL of a file, for one queue."""
+    @abstractmethod
+    def run(self, query: Any, values: Mapping[str, Any], *, once: bool = False) -> list[Any]:
+        """What a statement finds, as tuples or lists. `once`: the statement is not worth preparing."""
 
-    def plain(self, name: str) -> Any:
-        """The SQL of a file that is about no queue."""
+    def found(self, name: str, queue: int = 0, /, **values: Any) -> list[Any]:
+        """What the statement of a file finds."""
+        return self.run(self.statements.of(name, queue), values)
+
+    @abstractmethod
+    def changed(self, name: str, queue: int = 0, /, **values: Any) -> int:
+        """How many rows the statement of a file changed."""
+
+    def rows(self, name: str, queue: int = 0, /, **values: Any) -> list[Row]:
+        """The jobs that the statement of a file finds, with their payloads."""
+        return self.read(Row, self.statements.of(name, queue), values)
+
+    def kept(self, name: str, /, **values: Any) -> list[Kept]:
+        """The answers that the statement of a file finds."""
+        return self.read(Kept, self.statements.of(name), values)
+
+    @abstractmethod
+    def read(self, kind: type[Read], query: Any, values: Mapping[str, Any], *, once: bool = False) -> list[Read]:
+        """What a statement finds, as values of this kind."""
+
+    @abstractmethod
+    def of_each(self, name: str, queues: Sequence[int]) -> list[Any]:
+        """The statement of a file for all of these queues at once, in as few parts as the database allows."""
 
 
 class Inserting(Protocol):
@@ -36,28 +70,55 @@ class Inserting(Protocol):
 class Dialect(ABC):
     """A store in SQL: where its statements are, and how it runs them."""
 
-    _statements: Statements
+    _statements: Statements[Any]
     _insert: Inserting
+    _settle: Settling
+
+    @property
+    @abstractmethod
+    def waker(self) -> Waker: ...
 
     @abstractmethod
-    def _found(self, name: str, queue: int = 0, *, long: bool = False, **values: Any) -> list[Any]:
-        """The rows that the SQL of a file finds. `long`: the statement reads a lot, and may take its time."""
+    def _reading(self, *, long: bool = False, patient: bool = True) -> AbstractContextManager[Sql]:
+        """For statements that read. `long`: they read a lot, and may take their time. Not `patient`: StoreBusy if
+        another thread's work is in the way."""
 
     @abstractmethod
-    def _writing(self) -> AbstractContextManager[SqlConnection]:
-        """A connection for statements that write and need no transaction around them."""
+    def _writing(self) -> AbstractContextManager[Sql]:
+        """For one statement that writes, or for some that need no transaction around them."""
 
     @abstractmethod
-    def _transaction(self, work: Callable[[Any], T]) -> T:
-        """Do it in a transaction of a program that is no engine, and may wait for somebody's lock."""
+    def _transaction(
+        self,
+        work: Callable[[Sql], T],
+        *,
+        patient: bool = True,
+        ready: Callable[[T], Mapping[int, RankPosition]] = lambda _: {},
+    ) -> T:
+        """Do it in a transaction. `patient`: the caller is no engine, and may wait for somebody's lock. After the
+        commit, engines elsewhere are told of the queues that have something to do, each with its first place."""
 
     @abstractmethod
-    def _adding(
-        self, work: Callable[[Any], list[Stored] | None], jobs: Sequence[New], *, patient: bool = False
-    ) -> list[Stored] | None:
-        """Do it in a transaction and tell engines of the jobs that it has added, in the order of `jobs`; None = it has
-        added none of them. `patient`: the caller is no engine, and may wait for somebody's lock."""
+    def _lease_time(self) -> Mapping[str, Any]:
+        """What statements about leases must be told of the time; the database's own clock needs nothing."""
 
     @abstractmethod
-    def _lock_note(self, conn: Any, kind: str, name: str) -> str:
+    def _lock_note(self, sql: Sql, kind: str, name: str) -> str:
         """In a transaction: a note that nobody else changes before its end."""
+
+    @abstractmethod
+    def _lock_keys(self, sql: Sql, keys: Sequence[tuple[int, str, str, str]], changes: Sequence[Change] = ()) -> None:
+        """First in a transaction: nobody else matches answers to jobs with these keys until its end. Then the rows of
+        these changes are locked: keys, then jobs, then answers, in an order that all share."""
+
+    @abstractmethod
+    def _inbox(self, sql: Sql) -> SqlInbox:
+        """The inbox in a transaction that has locked the keys."""
+
+    @abstractmethod
+    def _page(self, wanted: Filter, table: str) -> Mapping[str, str]:
+        """How a page is found in the "live" or the "final" table: the parts of find.sql but for its columns."""
+
+    @abstractmethod
+    def _listing(self, wanted: Filter) -> AbstractContextManager[Sql]:
+        """While a page is asked for."""

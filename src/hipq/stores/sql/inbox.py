@@ -8,9 +8,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from hipq.job.answer import Kept
 from hipq.job.matching import Ended, Pending, Placed
-from hipq.job.model import Row, queue_of
+from hipq.job.model import Change, Row, queue_of
 from hipq.stores.inbox_transaction import LOOKED_AT, NONE_APPLIED, Applied, Numbered
+from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.settle import Settling
 
 T = TypeVar("T")
 
@@ -57,15 +60,41 @@ class Gone(msgspec.Struct):
 
 
 class SqlInbox(ABC):
-    """What `InboxTransaction` reads and writes by statements of the same shape in every store."""
+    """An `InboxTransaction` over the statements of a store."""
+
+    def __init__(self, sql: Sql, settle: Settling) -> None:
+        self._sql = sql
+        self._settle = settle
+        self.changed: set[int] = set()
+        """The queues whose jobs were changed, so that engines have something to do there."""
 
     @abstractmethod
-    def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> Iterable[Sequence[Any]]:
-        """The rows that a file's SELECT finds for these rows, which it is given as a JSON array; none for none."""
-
+    def live(self, answers: Numbered) -> dict[int, Row]: ...
     @abstractmethod
-    def _update(self, name: str, rows: Sequence[Any], **values: int) -> Iterable[Sequence[Any]]:
-        """The rows that a file's UPDATE returns for these rows; none for none."""
+    def insert(self, answers: Sequence[Kept]) -> list[int]: ...
+
+    def job(self, job_id: int) -> Row | None:
+        found = self._sql.rows("get", queue_of(job_id), id=job_id)
+        return found[0] if found else None
+
+    def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> list[Any]:
+        """What a statement finds for these rows; nothing for none."""
+        return self._sql.found(name, queue, rows=_text(rows), **values) if rows else []
+
+    def withdraw(self, answer_id: int, states: Sequence[str]) -> str:
+        if self._sql.changed("answer_withdraw", id=answer_id, states=list(states)):
+            return ""
+        found = self._sql.kept("answer", id=answer_id)
+        return found[0].state if found else "none"
+
+    def count_copies(self, ids: Sequence[int]) -> None:
+        if ids:
+            self._sql.changed("answer_copied", ids=list(ids))
+
+    def save(self, changes: Sequence[Change]) -> None:
+        if self._settle.save(self._sql.conn, changes).lost:
+            raise AssertionError("a job that was locked has moved on")
+        self.changed |= {queue_of(change.before.id) for change in changes}
 
     def holders(self, rows: Sequence[Row]) -> dict[int, int]:
         found: dict[int, int] = {}
@@ -110,13 +139,19 @@ class SqlInbox(ABC):
         return {job: sorted(some)[:LOOKED_AT] for job, some in found.items()}
 
     def place(self, placed: Sequence[Placed]) -> None:
-        self._update("answer_place", placed)
+        if placed:
+            self._sql.changed("answer_place", rows=_text(placed))
 
     def mark_used(self, placed: Sequence[Placed], now: int) -> None:
-        self._update("answer_used", placed, now=now)
+        if placed:
+            self._sql.changed("answer_used", rows=_text(placed), now=now)
 
     def place_leftovers(self, jobs: Sequence[tuple[int, int]]) -> list[Placed]:
-        return [Placed(*row) for row in self._update("answer_left", [Gone(*one) for one in jobs])]
+        return [Placed(*row) for row in self._find("answer_left", [Gone(*one) for one in jobs])]
+
+
+def _text(rows: Sequence[Any]) -> str:
+    return msgspec.json.encode(rows).decode()
 
 
 def by_queue(answers: Numbered) -> Iterator[tuple[int, Numbered]]:

@@ -4,11 +4,49 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
+import msgspec
+
+from hipq.job.event_names import JobEvent
 from hipq.job.model import Change, New
+from hipq.stores import large
 from hipq.stores.sql.dialect import Inserting
 from hipq.stores.values import Stored
+
+FINISHED: Final = (
+    "id", "token", "job_data", "priority", "scheduled_run_time", "attempt", "failures", "crashes", "error", "code",
+    "exitcode", "result", "history", "update_time",
+)  # fmt: skip
+"""What finish.sql is given of a job that ended."""
+MOVED: Final = (
+    "id", "token", "job_data", "state", "phase", "rank", "priority", "held", "scheduled_run_time", "deadline", "wait",
+    "wait_key", "attempt", "failures", "crashes", "owner", "error", "code", "exitcode", "result", "history",
+    "update_time",
+)  # fmt: skip
+"""What update.sql is given of a job that stays live."""
+
+
+def claimed_entry(engine_id: int, now: int) -> str:
+    """What the history of a job says of its claim."""
+    return msgspec.json.encode({"at": now, "event": JobEvent.CLAIMED, "by": engine_id}).decode()
+
+
+def finished(change: Change) -> tuple[Any, ...]:
+    row = change.after
+    return (
+        row.id, change.before.token, large.rewritten(change), row.priority, row.scheduled_run_time, row.attempt,
+        row.failures, row.crashes, row.error, row.code, row.exitcode, row.result, row.history, row.update_time,
+    )  # fmt: skip
+
+
+def moved(change: Change) -> tuple[Any, ...]:
+    row = change.after
+    return (
+        row.id, change.before.token, large.inline(row.job_data), row.state, row.phase, row.rank, row.priority, row.held,
+        row.scheduled_run_time, row.deadline, row.wait, row.wait_key, row.attempt, row.failures, row.crashes, row.owner,
+        row.error, row.code, row.exitcode, row.result, row.history, row.update_time,
+    )  # fmt: skip
 
 
 class Saved(NamedTuple):

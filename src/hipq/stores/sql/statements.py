@@ -1,27 +1,77 @@
-"""The registered queues as far as a store knows them: their tables are the names that its SQL needs."""
+"""The SQL of a store: a file a statement, with the tables of its queue and the names of states filled in."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
+from importlib.resources import files
+from typing import Final, Generic, TypeVar
 
 from hipq.errors import NotFound
+from hipq.job import answer, states
 from hipq.stores import migrations
 from hipq.stores.values import QueueTables
 
+T = TypeVar("T")
+_WORDS: Final = {
+    f"{{{name}}}": f"'{value}'"
+    for module in (states, answer)
+    for name, value in vars(module).items()
+    if name.isupper() and isinstance(value, str)
+} | {"{TODO}": f"phase IN ('{states.DECIDING}', '{states.ANSWERED}', '{states.CANCELLING}') AND owner = 0"}
+"""What files write as `{READY}`; and `{TODO}`: a job waits for user code other than its handler (index _todo)."""
 
-class SqlFiles:
-    """SQL by the name of its file. `look` reads the registry: another process may have registered a queue."""
 
-    def __init__(self, package: str, look: Callable[[], Iterable[QueueTables]]) -> None:
-        self.files = migrations.sql(package)
+def read(package: str) -> dict[str, str]:
+    """The files of a package, by name; the comments that open a file stay behind."""
+    return {
+        file.name.removesuffix(".sql"): re.sub(r"^--.*\n", "", file.read_text("utf-8"), flags=re.MULTILINE).strip()
+        for file in files(package).joinpath("sql").iterdir()
+        if file.name.endswith(".sql")
+    }
+
+
+class Statements(Generic[T]):
+    """Statements as a database takes them. `look` reads the registry of queues, since another process may have
+    registered one. `spell` brings a text to the form that the database takes. `parts` are the same in all files."""
+
+    def __init__(
+        self, package: str, look: Callable[[], Iterable[QueueTables]], spell: Callable[[str], T], **parts: str
+    ) -> None:
+        self.files = read("hipq.stores.sql") | read(package)
+        for name, text in self.files.items():
+            for part, value in [*((f"{{{part}}}", value) for part, value in parts.items()), *_WORDS.items()]:
+                text = text.replace(part, value)
+            self.files[name] = text
+        self.columns = parts["columns"]
+        """The columns of a job with its payload, from a table called l."""
         self._look = look
+        self.spell = spell
         self._queues: dict[int, QueueTables] = {}
+        self._cache: dict[tuple[str | int, ...], T] = {}
 
+    def of(self, name: str, queue: int = 0, **parts: str) -> T:
+        """The SQL of a file, for one queue if it is about one. A part of it is text, or the name of another file."""
+        key: tuple[str | int, ...] = (name, queue, *parts.values())
+        found = self._cache.get(key)
+        if found is None:
+            found = self._cache[key] = self.spell(self.text(name, queue, **parts))
+        return found
+
+    def text(self, name: str, queue: int = 0, **parts: str) -> str:
+        """The same before it is spelled for the database."""
+        text = self.files[name]
+        for part, value in parts.items():
+            text = text.replace(f"{{{part}}}", self.files.get(value, value))
+        return migrations.tables(text, self.tables(queue)) if queue else text
+
+    # -- the registered queues, as far as this store knows them -----------------------------------------------------
     def learn(self, queues: Iterable[QueueTables]) -> None:
         self._queues.update((queue.number, queue) for queue in queues)
 
     def forget(self, queue: int) -> None:
         self._queues.pop(queue, None)
+        self._cache = {key: text for key, text in self._cache.items() if key[1] != queue}
 
     def knows(self, queue: int) -> bool:
         if queue not in self._queues:

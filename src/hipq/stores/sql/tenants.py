@@ -1,18 +1,20 @@
-"""The verbs of engines that go round lanes by a plan of their own, and of the journal in front of them."""
+"""The verbs of engines that go round lanes by a plan of their own, of schedules, notes, and the journal."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from hipq.job.model import New
-from hipq.stores.sql.notes import NoteVerbs
-from hipq.stores.values import JOURNALS, Counted, Stored, Usage, WaitingLane, counted
+from hipq.stores.claim_groups import RankPosition
+from hipq.stores.sql.dialect import Dialect, Sql
+from hipq.stores.values import JOURNALS, LAST, NEXT, Counted, Stored, Usage, WaitingLane
+from hipq.stores.waker import lowest, soon
 
 
-class TenantVerbs(NoteVerbs):
+class TenantVerbs(Dialect):
     def tenants(self, queue: int, before: str, most: int) -> list[str]:
         return [name for (name,) in self._found("tenants", queue, before=before, most=most)]
 
@@ -30,19 +32,69 @@ class TenantVerbs(NoteVerbs):
         found = self._found(name, queue, long=True, tenants=list(tenants or ()))
         return {tenant: Usage(count, size) for tenant, count, size in found}
 
-    def usage_ended(self, queue: int, tenant: str, after: int, rows: int) -> tuple[Usage, int]:
-        ((jobs, size, last),) = self._found("usage_ended", queue, long=True, tenant=tenant, after=after, rows=rows)
-        return Usage(jobs, size), last if jobs == rows else 0
+    def census(
+        self, queue: int, tenant: str, table: Literal["live", "final", "sizes"], after: int, rows: int
+    ) -> tuple[list[Counted], int]:
+        found = self._found(f"census_{table}", queue, long=True, tenant=tenant, after=after, rows=rows)
+        counted = [Counted(*one[:4], *one[5:]) for one in found]
+        more = sum(one.jobs for one in counted) == rows
+        return counted, max((one[4] for one in found), default=0) if more else 0
 
-    def census(self, queue: int, tenant: str, table: str, after: int, rows: int) -> tuple[list[Counted], int]:
-        return counted(self._found(f"census_{table}", queue, tenant=tenant, after=after, rows=rows), rows)
+    def _found(self, name: str, queue: int = 0, *, long: bool = False, **values: Any) -> list[Any]:
+        with self._reading(long=long) as sql:
+            return sql.found(name, queue, **values)
+
+
+class CronVerbs(Dialect):
+    def cron(self, queue: int, name: str, now: int) -> int:
+        with self._writing() as sql:
+            sql.changed("add_cron", queue, name=name, now=now)
+            ((last,),) = sql.found("last_tick", queue, name=name)
+        return int(last)
+
+    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
+        def work(sql: Sql) -> list[Stored] | None:
+            if sql.changed("tick", queue, name=name, last=last, tick=tick) == 0:
+                return None
+            return self._insert.many(sql.conn, jobs, all_or_nothing=False)
+
+        return self._adding(work, jobs, patient=False)
+
+    def _adding(
+        self, work: Callable[[Sql], list[Stored] | None], jobs: Sequence[New], *, patient: bool
+    ) -> list[Stored] | None:
+        """Do it in a transaction, and tell engines of the jobs that it has added; None = it has added none of them."""
+
+        def ready(stored: list[Stored] | None) -> Mapping[int, RankPosition]:
+            return lowest(soon(jobs, stored)) if stored else {}
+
+        stored = self._transaction(work, patient=patient, ready=ready)
+        if stored is not None:
+            self.waker.notify()
+        return stored
+
+
+class NoteVerbs(CronVerbs):
+    def notes(self, kind: str, start: str = "", *, exact: bool = False) -> dict[str, str]:
+        with self._reading() as sql:
+            return dict(sql.found("notes", kind=kind, start=start, end=start + (NEXT if exact else LAST)))
+
+    def change_note(self, kind: str, name: str, change: Callable[[str], str]) -> str:
+        def work(sql: Sql) -> str:
+            before = self._lock_note(sql, kind, name)
+            after = change(before)
+            if after != before:
+                sql.changed("write_note", kind=kind, name=name, value=after)
+            return after
+
+        return self._transaction(work)
 
     def ingest(self, jobs: Sequence[tuple[int, New]], journal: str, before: str, after: str) -> bool:
-        def work(conn: Any) -> list[Stored] | None:
-            if self._lock_note(conn, JOURNALS, journal) != before:
+        def work(sql: Sql) -> list[Stored] | None:
+            if self._lock_note(sql, JOURNALS, journal) != before:
                 return None
-            self._insert.given(conn, jobs)
-            self._write_note(conn, JOURNALS, journal, after)
+            self._insert.given(sql.conn, jobs)
+            sql.changed("write_note", kind=JOURNALS, name=journal, value=after)
             return [Stored(job_id) for job_id, _ in jobs]
 
         return self._adding(work, [job for _, job in jobs], patient=True) is not None

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from hipq.errors import StoreRefused
-from hipq.job.model import COLUMNS, LISTED, Brief, Row
+from hipq.job.answer import Kept
+from hipq.job.model import COLUMNS, Brief, Row
 from hipq.stores import large
 
 T = TypeVar("T")
@@ -22,8 +24,14 @@ _TIMEOUT: Final = "json(printf('%!.17g', timeout))"
 """SQLite writes 15 digits of a number as JSON; a float has up to 17."""
 _CHUNKS: Final = (256, 64, 16, 4, 1)
 """Rows a statement takes: few sizes, so that prepared statements are found again."""
-_rows = msgspec.json.Decoder(list[Row])
-_listed = msgspec.json.Decoder(list[Brief])
+_KINDS: Final = {
+    kind: (
+        ", ".join(_TIMEOUT if name == "timeout" else name for name in kind.__struct_fields__),
+        msgspec.json.Decoder(list[kind]),  # type: ignore[valid-type]
+    )
+    for kind in (Row, Brief, Kept)
+}
+"""The columns of each kind, as JSON has them exactly, and what reads them."""
 _ids = msgspec.json.Decoder(list[int])
 
 
@@ -35,7 +43,13 @@ def chunks(items: Sequence[T]) -> Iterator[Sequence[T]]:
             start += size
 
 
-def in_json(values: Sequence[int]) -> str:
+@cache
+def values_of(rows: int, columns: int) -> str:
+    """So many VALUES of so many columns, as the part `rows` of a statement."""
+    return f"VALUES {', '.join(['(' + ', '.join('?' * columns) + ')'] * rows)}"
+
+
+def in_json(values: Sequence[Any]) -> str:
     return msgspec.json.encode(values).decode()
 
 
@@ -58,21 +72,12 @@ def keep(conn: sqlite3.Connection, payloads: Any) -> None:
         conn.execute("INSERT OR REPLACE INTO hipq_payloads (id, data) VALUES (?, ?)", (job_id, data))
 
 
-def _gathered(conn: sqlite3.Connection, query: str, values: Any, columns: Sequence[str]) -> str:
-    exact = ", ".join(_TIMEOUT if name == "timeout" else name for name in columns)
-    found: str = conn.execute(f"SELECT json_group_array(json_array({exact})) FROM ({query})", values).fetchone()[0]
-    return found
-
-
-def read_listed(conn: sqlite3.Connection, query: str, values: Any) -> list[Brief]:
-    """What a query finds, as lists have it."""
-    return _listed.decode(_gathered(conn, query, values, LISTED))
-
-
-def read(conn: sqlite3.Connection, query: str, values: Any) -> list[Row]:
-    """What a query finds, as rows with their payloads."""
-    rows = _rows.decode(_gathered(conn, query, values, COLUMNS))
-    if missing := large.absent(rows):
+def read(conn: sqlite3.Connection, query: str, values: Any, kind: type[Any] = Row) -> list[Any]:
+    """What a query finds: jobs with their payloads, jobs as lists have them, or answers."""
+    columns, decoder = _KINDS[kind]
+    (text,) = conn.execute(f"SELECT json_group_array(json_array({columns})) FROM ({query})", values).fetchone()
+    found = decoder.decode(text)
+    if kind is Row and (missing := large.absent(found)):
         query = "SELECT id, data FROM hipq_payloads WHERE id IN (SELECT value FROM json_each(?))"
-        rows = large.filled(rows, dict(conn.execute(query, (in_json(missing),)).fetchall()))
-    return rows
+        found = large.filled(found, dict(conn.execute(query, (in_json(missing),)).fetchall()))
+    return found

@@ -1,77 +1,60 @@
-"""How SQLite runs what all SQL stores share."""
+"""How SQLite runs the statements that all SQL stores share."""
 
 from __future__ import annotations
 
+import re
 import sqlite3
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from hipq.job.model import New
-from hipq.stores.refusals import Given, refusals
-from hipq.stores.sql.crons import CronVerbs
-from hipq.stores.sql.tenants import TenantVerbs
-from hipq.stores.sqlite.connection import Connection, translated
-from hipq.stores.sqlite.insert import Insert, savepoint
-from hipq.stores.sqlite.statements import Statements
-from hipq.stores.values import Stored
+from hipq.job.answer import KEPT
+from hipq.stores.sql.dialect import Read, Sql
+from hipq.stores.sql.statements import Statements
+from hipq.stores.sqlite.batch import NAMES, read
+from hipq.stores.values import QueueTables
 
-T = TypeVar("T")
-GATHERED = "gathered"
+_GATHERED: Final = "gathered"
 """The column of a statement that gives all its rows as one JSON array, in one step: see batch.py."""
+_MANY_QUEUES: Final = 100
+"""SQLite joins at most 500 SELECTs in one statement."""
+_rows = msgspec.json.Decoder(list[Any])
 
 
-class SqliteDialect(TenantVerbs, CronVerbs):
-    _db: Connection
-    _statements: Statements
-    _insert: Insert
+def statements(look: Callable[[], Iterable[QueueTables]]) -> Statements[str]:
+    return Statements(
+        "hipq.stores.sqlite", look, spelled, columns=NAMES, kept=", ".join(KEPT),
+        by_early=" INDEXED BY hipq_answers_early",
+        strategy="coalesce(CASE WHEN phase = {DECIDING} THEN json_extract(meta, '$.retry.registered') END, '')",
+    )  # fmt: skip
 
-    @abstractmethod
-    def notify(self, *, done: bool = False) -> None: ...
 
-    def _found(self, name: str, queue: int = 0, *, long: bool = False, **values: Any) -> list[Any]:  # noqa: ARG002
-        query = self._statements.of(name, queue) if queue else self._statements.plain(name)
-        given = {key: msgspec.json.encode(v).decode() if isinstance(v, list) else v for key, v in values.items()}
-        with self._db.reading() as conn:
-            cursor = conn.execute(query, given)
-            found = cursor.fetchall()
-        return msgspec.json.decode(found[0][0], type=list) if cursor.description[0][0] == GATHERED else found
+def spelled(text: str) -> str:
+    """SQLite has no arrays: a list is one JSON parameter."""
+    return re.sub(
+        r"\{in (?:text )?(\w+)\}", r"IN (SELECT value FROM json_each(:\1))", text.replace("{contains}", "instr")
+    )
 
-    def _writing(self) -> AbstractContextManager[sqlite3.Connection]:
-        return self._db.writing()
 
-    def _transaction(self, work: Callable[[Any], T]) -> T:
-        with self._db.writing() as conn:
-            return work(conn)
+def given(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: msgspec.json.encode(one).decode() if isinstance(one, list) else one for key, one in values.items()}
 
-    def _adding(
-        self,
-        work: Callable[[Any], list[Stored] | None],
-        jobs: Sequence[New],  # noqa: ARG002 - engines look at the file by themselves
-        *,
-        patient: bool = False,  # noqa: ARG002 - there is one lock, and everybody waits for it as long
-    ) -> list[Stored] | None:
-        with self._db.writing() as conn:
-            stored = work(conn)
-        if stored is not None:
-            self.notify()
-        return stored
 
-    def _lock_note(self, conn: sqlite3.Connection, kind: str, name: str) -> str:
-        found = conn.execute("SELECT value FROM hipq_notes WHERE kind = ? AND name = ?", (kind, name)).fetchone()
-        return str(found[0]) if found else ""
+class SqliteSql(Sql):
+    conn: sqlite3.Connection
 
-    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
-        with self._db.writing() as conn:
+    def run(self, query: str, values: Mapping[str, Any], *, once: bool = False) -> list[Any]:  # noqa: ARG002
+        cursor = self.conn.execute(query, given(values))
+        found = cursor.fetchall()
+        return _rows.decode(found[0][0]) if cursor.description[0][0] == _GATHERED else found
 
-            def put(some: Given) -> None:
-                with savepoint(conn):
-                    self._insert.given(conn, some)
+    def changed(self, name: str, queue: int = 0, /, **values: Any) -> int:
+        return self.conn.execute(self.statements.of(name, queue), given(values)).rowcount
 
-            conn.execute("SAVEPOINT hipq_tried")
-            found = refusals(jobs, put, translated)
-            conn.execute("ROLLBACK TO hipq_tried")
-        return found
+    def read(self, kind: type[Read], query: str, values: Mapping[str, Any], *, once: bool = False) -> list[Read]:  # noqa: ARG002
+        return read(self.conn, query, given(values), kind)
+
+    def of_each(self, name: str, queues: Sequence[int]) -> list[str]:
+        parts = [f"SELECT * FROM ({self.statements.of(name, queue)})" for queue in queues]
+        return [" UNION ALL ".join(parts[n : n + _MANY_QUEUES]) for n in range(0, len(parts), _MANY_QUEUES)]

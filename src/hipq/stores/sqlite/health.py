@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
+from hipq.stores.asking import ticket_note
 from hipq.stores.clock import SystemClock, boot_id
 from hipq.stores.health.facts import SQLITE, EngineHealth, Health, Level, PagesHealth, Part
 from hipq.stores.health.reading import Reading, noted
@@ -21,7 +22,6 @@ from hipq.stores.sqlite import schema
 from hipq.stores.sqlite.connection import BUSY_SECONDS, signpost
 from hipq.stores.sqlite.health_file import holding, look
 from hipq.stores.sqlite.place import place
-from hipq.stores.sqlite.tickets import Tickets
 from hipq.stores.values import EngineSeen
 
 DAMAGE: Final = 20
@@ -88,8 +88,7 @@ class _Look:
             return
         found.engines = part("engines", self._engines, [])
         found.noted_place = part("database", lambda: noted(self._ask("SELECT place FROM hipq_place", {})), {})
-        tickets = Tickets(self._clock, self._boot)
-        self._reading.queues(known, lambda queue: tickets.note(self._conn, queue))
+        self._reading.queues(known, self._note)
         found.found = part("indexes", self._parts, [])
 
     def _pages(self, deep: bool) -> PagesHealth:
@@ -111,6 +110,10 @@ class _Look:
             left = (until - steady) / 1e6 if boot == self._boot else None
             found.append(EngineHealth(EngineSeen.of(engine_id, label, serves), left is not None and left > 0, left))
         return found
+
+    def _note(self, queue: int) -> str:
+        query = "SELECT note, engine_id, engine_id <> 0 AND until <= :steady FROM hipq_tickets WHERE queue = :queue"
+        return ticket_note(self._ask(query, {"queue": queue, "steady": self._clock.steady()}))
 
     def _parts(self) -> list[Part]:
         wanted = {part.name: part for part in self._found.expected}

@@ -12,14 +12,14 @@ from hipq.errors import DuplicateKey, Invalid
 from hipq.job.model import New, numbered
 from hipq.stores import large
 from hipq.stores.refusals import renamed, taken
-from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul
+from hipq.stores.sql.statements import Statements
+from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul, values_of
 from hipq.stores.sqlite.connection import translated
-from hipq.stores.sqlite.statements import Statements
 from hipq.stores.values import Stored
 
 
 class Insert:
-    def __init__(self, statements: Statements) -> None:
+    def __init__(self, statements: Statements[str]) -> None:
         self._statements = statements
 
     def inside(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
@@ -92,7 +92,7 @@ class Insert:
                     job.scheduled_run_time, job.create_time, job.create_time, job.meta,
                 )  # fmt: skip
             no_nul(values)
-            added += conn.execute(self._statements.of("insert", queue, len(chunk), 16), values).rowcount
+            added += conn.execute(self._statements.of("insert", queue, rows=values_of(len(chunk), 16)), values).rowcount
         wanted = {job_id for job_id, _ in jobs}
         if added < len(jobs):
             query = f"SELECT id FROM {self._statements.table(queue)} WHERE id BETWEEN ? AND ?"

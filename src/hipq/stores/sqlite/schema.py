@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from hipq.errors import NameClash
 from hipq.stores import migrations
 from hipq.stores.sqlite.place import place
-from hipq.stores.values import QueueTables
+from hipq.stores.values import EngineSeen, QueueTables
 
 PACKAGE: Final = "hipq.stores.sqlite"
 
@@ -89,8 +90,11 @@ def complete_now(
     return queue
 
 
-def drop(conn: sqlite3.Connection, queue: QueueTables) -> None:
+def drop(conn: sqlite3.Connection, number: int, engines: Sequence[EngineSeen]) -> None:
     """Remove a queue and all that is filed under its number, in the open transaction."""
+    queue = migrations.numbered(registered(conn), number)
+    owners = conn.execute(f"SELECT DISTINCT owner FROM {queue.table} WHERE owner <> 0").fetchall()
+    migrations.check_left(queue, engines, {owner for (owner,) in owners})
     for table in (queue.table, f"{queue.table}_final"):
         conn.execute(f"DELETE FROM hipq_payloads WHERE id IN (SELECT id FROM {table})")
         conn.execute(f"DROP TABLE {table}")
@@ -98,6 +102,20 @@ def drop(conn: sqlite3.Connection, queue: QueueTables) -> None:
         conn.execute(f"DELETE FROM {table} WHERE queue = ?", (queue.number,))
     conn.execute("DELETE FROM hipq_queues WHERE number = ?", (queue.number,))
     conn.execute("UPDATE hipq_dropped SET highest = max(highest, ?)", (queue.number,))
+
+
+def move_on(conn: sqlite3.Connection, margin: int) -> None:
+    """Move whatever counts on by so many, in the open transaction of a database that has no engines."""
+    conn.execute("DELETE FROM hipq_engines")
+    conn.execute("UPDATE hipq_queues SET last_id = last_id + ?", (margin,))
+    for table in ("hipq_engines", "hipq_answers"):
+        query = "UPDATE sqlite_sequence SET seq = seq + ? WHERE name = ?"
+        if conn.execute(query, (margin, table)).rowcount == 0:
+            conn.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (table, margin))
+    for queue in registered(conn):
+        conn.execute(f"UPDATE {queue.table} SET token = token + ?", (margin,))
+    used = "max(highest, coalesce((SELECT max(number) FROM hipq_queues), 0))"
+    conn.execute(f"UPDATE hipq_dropped SET highest = ? + {used}", (migrations.QUEUES_LOST,))
 
 
 def _extend(conn: sqlite3.Connection, some: list[migrations.Migration], queue: QueueTables) -> None:

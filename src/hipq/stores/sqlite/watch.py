@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from typing import Final
+
+from hipq.stores.sqlite.connection import Connection
+from hipq.stores.waker import Waker
+
+SYNC_SECONDS: Final = 1.0
+"""The longest a commit is waited for whose pages were seen to be written."""
 
 _IN_MODIFY: Final = 0x2
 _IN_CREATE: Final = 0x100
@@ -40,3 +47,57 @@ class Watch:
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
+
+
+class FileWaker(Waker):
+    """Wakes an engine when another process has committed something to the file."""
+
+    def __init__(self, db: Connection) -> None:
+        super().__init__()
+        self._db = db
+        self._watch: Watch | None = None
+        self._version_seen = 0
+
+    def wait(self, seconds: float) -> bool:
+        if self._watch is None and self._db.path:
+            self._watch = Watch(self._db.path)
+            self._version_seen = self._version()
+            return True  # what was written between the caller's last look and this moment would not show: look again
+        if self._watch is None or self._watch.fd < 0:
+            return super().wait(seconds)
+        self._watch.heard()  # our own writes; whatever another process wrote meanwhile shows in the version
+        if self._changed():
+            return True
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            rang, news = self.sleep(left, (self._watch.fd,))
+            if not news:
+                return rang
+            if rang or (self._watch.heard() and self._committed(min(left, SYNC_SECONDS))):
+                return True
+        return False
+
+    def _version(self) -> int:
+        with self._db.reading() as conn:
+            return int(conn.execute("PRAGMA data_version").fetchone()[0])
+
+    def _changed(self) -> bool:
+        version = self._version()
+        changed = version != self._version_seen
+        self._version_seen = version
+        return changed
+
+    def _committed(self, seconds: float) -> bool:
+        """The kernel reports the write before SQLite shows the commit, which comes after the disk's sync: look again
+        soon, and less often the longer it takes; but a handler that ended need not wait for that."""
+        began = time.monotonic()
+        while (passed := time.monotonic() - began) < seconds and not self.nudged:
+            if self._changed() or self.rung:  # a write of our own comes with a ring, not with a new version
+                return True
+            time.sleep(min(max(0.0002, passed / 5), 0.005))
+        return False
+
+    def close(self) -> None:
+        super().close()
+        if self._watch:
+            self._watch.close()

@@ -4,6 +4,6 @@
 -- it is now, which may be a later one than that of these rules. And whether there are other engines.
 SELECT rules, admission, version, EXISTS (
   SELECT FROM {live}
-  WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0 AND job_type = ANY (%(types)s::text[])
-    AND coalesce(CASE WHEN phase = 'deciding' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%(strategies)s::text[])
+  WHERE {TODO} AND job_type = ANY (:types::text[])
+    AND {strategy} = ANY (:strategies::text[])
 ), {current}, (SELECT count(*) > 1 FROM hipq_engines) FROM hipq_queues WHERE number = {number} {lock}

@@ -1,3 +1,3 @@
 -- Jobs a throttler admitted, in order, those of them that can still start (primary key).
 SELECT job_type, lane, time_windows, throttle_factor, rank, id FROM {live}
-WHERE id = ANY (%(ids)s::bigint[]) AND phase IN ('ready', 'parked') AND scheduled_run_time <= %(now)s ORDER BY rank, id
+WHERE id = ANY (:ids::bigint[]) AND phase IN ({READY}, {PARKED}) AND scheduled_run_time <= :now ORDER BY rank, id

@@ -4,11 +4,11 @@
 SELECT wanted.position, f.id,
   coalesce((
     SELECT min(a.id + 0) FROM hipq_answers a
-    WHERE a.job = f.id AND a.job <> 0 AND a.state IN ('settled', 'applied') AND a.hash = wanted.hash
+    WHERE a.job = f.id AND a.job <> 0 AND a.state IN ({SETTLED}, {APPLIED}) AND a.hash = wanted.hash
       AND a.job_key = wanted.job_key
   ), 0),
-  (SELECT true FROM hipq_answers a WHERE a.job = f.id AND a.job <> 0 AND a.state = 'settled' LIMIT 1) IS NOT NULL
-FROM json_to_recordset(%(rows)s) AS wanted (
+  (SELECT true FROM hipq_answers a WHERE a.job = f.id AND a.job <> 0 AND a.state = {SETTLED} LIMIT 1) IS NOT NULL
+FROM json_to_recordset(:rows) AS wanted (
   position INTEGER, tenant TEXT, job_type TEXT, job_key TEXT, since BIGINT, hash TEXT
 ) CROSS JOIN LATERAL (
   SELECT id, update_time FROM (

@@ -2,8 +2,7 @@
 -- any more, so their keys need not be locked. The state is compared again so that no index but the primary key fits.
 WITH old AS MATERIALIZED (
   SELECT a.id FROM hipq_answers a
-  WHERE a.state = 'buffered' AND a.job <> 0 AND a.queue = {number} AND (SELECT true FROM {final} f WHERE f.id = a.job)
-  ORDER BY a.job LIMIT %(limit)s
+  WHERE a.state = {BUFFERED} AND a.job <> 0 AND a.queue = {number} AND (SELECT true FROM {final} f WHERE f.id = a.job)
+  ORDER BY a.job LIMIT :limit
 )
-UPDATE hipq_answers SET state = 'late' WHERE id = ANY (ARRAY(SELECT id FROM old)) AND state || '' = 'buffered'
-RETURNING id
+UPDATE hipq_answers SET state = {LATE} WHERE id = ANY (ARRAY(SELECT id FROM old)) AND state || '' = {BUFFERED}

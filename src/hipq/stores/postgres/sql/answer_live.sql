@@ -10,7 +10,7 @@ WITH wanted AS MATERIALIZED (
     SELECT l.id FROM {live} l
     WHERE l.wait_key = wanted.job_key AND l.job_type = wanted.job_type AND l.tenant = wanted.tenant AND l.wait_key <> ''
   )) AS found
-  FROM json_to_recordset(%(rows)s) AS wanted (position INTEGER, tenant TEXT, job_type TEXT, job_key TEXT)
+  FROM json_to_recordset(:rows) AS wanted (position INTEGER, tenant TEXT, job_type TEXT, job_key TEXT)
 )
 SELECT wanted.position, {columns}
 FROM wanted JOIN {live} l ON l.id = ANY (ARRAY[found]) AND of_key IN (job_key, wait_key)

@@ -1,13 +1,13 @@
 -- Move rows that became final to the final table. Each names its token: no row matched = the claim was lost, and its id
 -- does not come back. One probe of the primary key a row, in the order of the ids given (ANY: see `_SETTINGS`).
 WITH done AS (
-  SELECT * FROM json_to_recordset(%(rows)s) AS done (
+  SELECT * FROM json_to_recordset(:rows) AS done (
     id BIGINT, token BIGINT, job_data TEXT, priority BIGINT, scheduled_run_time BIGINT, attempt BIGINT, failures BIGINT, crashes BIGINT, error TEXT, code TEXT,
     exitcode BIGINT, result TEXT, history TEXT, update_time BIGINT
   )
 ), gone AS (
   DELETE FROM {live} l USING done WHERE l.id = ANY (ARRAY[done.id]) AND l.token = done.token
-  RETURNING l.id, l.tenant, l.lane, l.job_type, l.job_key, coalesce(done.job_data, l.job_data), 'final', 'done', l.rank,
+  RETURNING l.id, l.tenant, l.lane, l.job_type, l.job_key, coalesce(done.job_data, l.job_data), {FINAL}, {DONE}, l.rank,
     done.priority, l.throttle_factor, 0, l.time_windows, l.timeout, done.scheduled_run_time, l.deadline, '', l.wait_key, done.attempt,
     done.failures, done.crashes, 0, l.token + 1, done.error, done.code, done.exitcode, done.result, l.meta, done.history,
     l.create_time,

@@ -4,7 +4,7 @@ INSERT INTO {live} (
   id, tenant, lane, job_type, job_key, job_data, phase, rank, priority, throttle_factor, time_windows, timeout,
   scheduled_run_time, create_time, update_time, meta
 )
-SELECT * FROM json_to_recordset(%(rows)s) AS new (
+SELECT * FROM json_to_recordset(:rows) AS new (
   id BIGINT, tenant TEXT, lane TEXT, job_type TEXT, job_key TEXT, job_data TEXT, phase TEXT, rank TEXT,
   priority BIGINT, throttle_factor BIGINT, time_windows TEXT, timeout DOUBLE PRECISION, scheduled_run_time BIGINT,
   create_time BIGINT, update_time BIGINT, meta TEXT

@@ -7,4 +7,4 @@ SELECT wanted.position, coalesce((
   SELECT l.id FROM {live} l
   WHERE l.wait_key = wanted.job_key AND l.job_type = wanted.job_type AND l.tenant = wanted.tenant AND l.wait_key <> ''
 ), 0)
-FROM json_to_recordset(%(rows)s) AS wanted (position BIGINT, tenant TEXT, job_type TEXT, job_key TEXT)
+FROM json_to_recordset(:rows) AS wanted (position BIGINT, tenant TEXT, job_type TEXT, job_key TEXT)

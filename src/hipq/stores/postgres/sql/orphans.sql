@@ -7,4 +7,4 @@ WITH lost AS MATERIALIZED (
     SELECT FROM hipq_engines e WHERE e.engine_id = l.owner AND e.lease_until > statement_timestamp()
   )
 )
-SELECT {columns} FROM {live} l WHERE id = ANY (ARRAY(SELECT id FROM lost ORDER BY id LIMIT %(limit)s)) ORDER BY id
+SELECT {columns} FROM {live} l WHERE id = ANY (ARRAY(SELECT id FROM lost ORDER BY id LIMIT :limit)) ORDER BY id

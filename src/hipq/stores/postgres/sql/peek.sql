@@ -1,17 +1,17 @@
 -- What there is to do in one queue; one such SELECT a queue, in one statement. Each part is one index probe (_ready,
 -- _todo, _stage, _wait, _owner).
 SELECT {number},
-  EXISTS (SELECT FROM {live} WHERE phase = 'ready' AND job_type = ANY (%s))
+  EXISTS (SELECT FROM {live} WHERE phase = {READY} AND job_type = ANY (%s))
     OR EXISTS (
       SELECT FROM {live}
-      WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0 AND job_type = ANY (%s)
-        AND coalesce(CASE WHEN phase = 'deciding' THEN meta::jsonb #>> '{retry,registered}' END, '') = ANY (%s)
+      WHERE {TODO} AND job_type = ANY (%s)
+        AND {strategy} = ANY (%s)
     ) OR (%s AND coalesce(
-      (SELECT min(job_type) FROM {live} WHERE phase = 'ready'),
-      (SELECT min(job_type) FROM {live} WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0)
+      (SELECT min(job_type) FROM {live} WHERE phase = {READY}),
+      (SELECT min(job_type) FROM {live} WHERE {TODO})
     ) IS NOT NULL),
-  coalesce((SELECT min(scheduled_run_time) FROM {live} WHERE phase = 'scheduled'), 0),
-  coalesce((SELECT min(deadline) FROM {live} WHERE phase = 'waiting'), 0),
+  coalesce((SELECT min(scheduled_run_time) FROM {live} WHERE phase = {SCHEDULED}), 0),
+  coalesce((SELECT min(deadline) FROM {live} WHERE phase = {WAITING}), 0),
   EXISTS (SELECT FROM {live} WHERE owner > 0),
-  EXISTS (SELECT FROM {live} WHERE phase = 'parked'),
+  EXISTS (SELECT FROM {live} WHERE phase = {PARKED}),
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint

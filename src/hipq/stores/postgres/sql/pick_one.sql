@@ -3,14 +3,14 @@
 -- jobs, before it. The time is compared once
 -- more: a clock that was set back since a job was staged must not start it early.
 SELECT id FROM {live}
-  WHERE phase = 'ready' AND job_type = %(type)s AND lane = %(lane)s AND time_windows = %(windows)s
-    AND throttle_factor = %(factor)s AND (rank, id) >= (%(rank)s, %(id)s) AND scheduled_run_time <= %(now)s
-    AND (SELECT hipq_version({number})) = %(version)s
-    AND (%(known)s OR NOT EXISTS (
-      SELECT FROM {live} WHERE phase = 'ready' AND job_type = %(type)s
+  WHERE phase = {READY} AND job_type = :type AND lane = :lane AND time_windows = :windows
+    AND throttle_factor = :factor AND (rank, id) >= (:rank, :id) AND scheduled_run_time <= :now
+    AND (SELECT hipq_version({number})) = :version
+    AND (:known OR NOT EXISTS (
+      SELECT FROM {live} WHERE phase = {READY} AND job_type = :type
         AND (lane, time_windows, throttle_factor) > ('', '[]', 1000)
     ) AND NOT EXISTS (
-      SELECT FROM {live} WHERE phase = 'ready' AND job_type = %(type)s
+      SELECT FROM {live} WHERE phase = {READY} AND job_type = :type
         AND lane = '' AND time_windows = '[]' AND throttle_factor < 1000
     ))
-  ORDER BY rank, id LIMIT %(limit)s - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED
+  ORDER BY rank, id LIMIT :limit - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED

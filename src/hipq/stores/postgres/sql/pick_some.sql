@@ -3,28 +3,28 @@
 -- than are wanted, since each other engine may have locked as many. The phase is compared again for rows that were
 -- claimed in between; spelled so that no index but the primary key fits.
 WITH wanted AS MATERIALIZED (
-    SELECT %(limit)s * (1 + least(count(*), 8)) AS heads FROM hipq_engines
+    SELECT :limit * (1 + least(count(*), 8)) AS heads FROM hipq_engines
   )
   SELECT id FROM {live}
-  WHERE phase || '' = 'ready' AND id = ANY (ARRAY(
-    SELECT head.id FROM unnest(%(types)s::text[]) AS type (name) CROSS JOIN LATERAL (
+  WHERE phase || '' = {READY} AND id = ANY (ARRAY(
+    SELECT head.id FROM unnest(:types::text[]) AS type (name) CROSS JOIN LATERAL (
       SELECT id, rank FROM {live}
-      WHERE phase = 'ready' AND job_type = type.name AND lane = '' AND time_windows = '[]' AND throttle_factor = 1000
-        AND (rank, id) >= (%(rank)s, %(id)s) AND scheduled_run_time <= %(now)s
+      WHERE phase = {READY} AND job_type = type.name AND lane = '' AND time_windows = '[]' AND throttle_factor = 1000
+        AND (rank, id) >= (:rank, :id) AND scheduled_run_time <= :now
       ORDER BY rank, id LIMIT (SELECT heads FROM wanted)
     ) AS head ORDER BY head.rank, head.id LIMIT (SELECT heads FROM wanted)
   ))
-    AND (SELECT hipq_version({number})) = %(version)s
+    AND (SELECT hipq_version({number})) = :version
     AND NOT EXISTS (
-      SELECT FROM unnest(%(types)s::text[]) AS type (name) CROSS JOIN LATERAL (
-        SELECT FROM {live} WHERE phase = 'ready' AND job_type = type.name
+      SELECT FROM unnest(:types::text[]) AS type (name) CROSS JOIN LATERAL (
+        SELECT FROM {live} WHERE phase = {READY} AND job_type = type.name
           AND (lane, time_windows, throttle_factor) > ('', '[]', 1000) LIMIT 1
       ) AS other
     )
     AND NOT EXISTS (
-      SELECT FROM unnest(%(types)s::text[]) AS type (name) CROSS JOIN LATERAL (
-        SELECT FROM {live} WHERE phase = 'ready' AND job_type = type.name
+      SELECT FROM unnest(:types::text[]) AS type (name) CROSS JOIN LATERAL (
+        SELECT FROM {live} WHERE phase = {READY} AND job_type = type.name
           AND lane = '' AND time_windows = '[]' AND throttle_factor < 1000 LIMIT 1
       ) AS lighter
     )
-  ORDER BY rank, id LIMIT %(limit)s - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED
+  ORDER BY rank, id LIMIT :limit - (SELECT count(*) FROM todo) FOR UPDATE SKIP LOCKED

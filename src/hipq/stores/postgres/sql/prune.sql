@@ -2,13 +2,13 @@
 -- Rows another prune has locked are left to it. How many went, and the last place of all that were looked at.
 WITH old AS MATERIALIZED (
   SELECT id, update_time, job_type, code, tenant FROM {final}
-  WHERE update_time >= %(after_time)s AND (update_time, id) > (%(after_time)s, %(after_id)s)
-    AND update_time <= %(before_time)s AND (update_time, id) < (%(before_time)s, %(before_id)s)
-  ORDER BY update_time, id LIMIT %(limit)s
+  WHERE update_time >= :after_time AND (update_time, id) > (:after_time, :after_id)
+    AND update_time <= :before_time AND (update_time, id) < (:before_time, :before_id)
+  ORDER BY update_time, id LIMIT :limit
 ), chosen AS MATERIALIZED (
   SELECT id FROM {final} WHERE id = ANY (ARRAY(
-    SELECT id FROM old WHERE (%(job_type)s = '' OR job_type = %(job_type)s) AND (%(code)s = '' OR code = %(code)s)
-      AND (%(tenant)s = '' OR tenant = %(tenant)s)
+    SELECT id FROM old WHERE (:job_type = '' OR job_type = :job_type) AND (:code = '' OR code = :code)
+      AND (:tenant = '' OR tenant = :tenant)
   )) FOR UPDATE SKIP LOCKED
 ), payloads AS (
   DELETE FROM hipq_payloads WHERE id = ANY (ARRAY(SELECT id FROM chosen))

@@ -6,4 +6,4 @@ WITH old AS MATERIALIZED (
   DELETE FROM hipq_engines WHERE engine_id = ANY (ARRAY(SELECT engine_id FROM old))
 )
 INSERT INTO hipq_engines (lease_until, label, serves)
-VALUES (clock_timestamp() + make_interval(secs => %(seconds)s), %(label)s, %(serves)s) RETURNING engine_id
+VALUES (clock_timestamp() + make_interval(secs => :seconds), :label, :serves) RETURNING engine_id

@@ -4,14 +4,14 @@
 WITH RECURSIVE place AS (
   (
     SELECT tenant, 1 AS depth FROM {live}
-    WHERE phase = 'ready' AND tenant <> '' AND tenant < %(before)s
+    WHERE phase = {READY} AND tenant <> '' AND tenant < :before
     ORDER BY tenant DESC, lane DESC, rank DESC LIMIT 1
   )
   UNION ALL
   SELECT head.tenant, p.depth + 1 FROM place p CROSS JOIN LATERAL (
     SELECT tenant FROM {live}
-    WHERE phase = 'ready' AND tenant <> '' AND tenant < p.tenant
+    WHERE phase = {READY} AND tenant <> '' AND tenant < p.tenant
     ORDER BY tenant DESC, lane DESC, rank DESC LIMIT 1
-  ) AS head WHERE p.depth < %(most)s
+  ) AS head WHERE p.depth < :most
 )
 SELECT tenant FROM place

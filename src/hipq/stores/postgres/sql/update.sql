@@ -6,7 +6,7 @@ UPDATE {live} l SET token = moved.token + 1, job_data = moved.job_data, state = 
   attempt = moved.attempt, failures = moved.failures, crashes = moved.crashes, owner = moved.owner, error = moved.error,
   code = moved.code, exitcode = moved.exitcode, result = moved.result, history = moved.history,
   update_time = moved.update_time
-FROM json_to_recordset(%(rows)s) AS moved (
+FROM json_to_recordset(:rows) AS moved (
   id BIGINT, token BIGINT, job_data TEXT, state TEXT, phase TEXT, rank TEXT, priority BIGINT, held BIGINT,
   scheduled_run_time BIGINT, deadline BIGINT, wait TEXT, wait_key TEXT, attempt BIGINT, failures BIGINT,
   crashes BIGINT, owner BIGINT, error TEXT, code TEXT, exitcode BIGINT, result TEXT, history TEXT, update_time BIGINT

@@ -1,3 +1,3 @@
 -- Hand the ticket in, if it is still held (primary key).
 UPDATE hipq_tickets SET engine_id = 0, note = ''
-WHERE queue = %(queue)s AND number = %(ticket)s AND engine_id = %(engine_id)s AND until > clock_timestamp() RETURNING queue
+WHERE queue = {number} AND number = :ticket AND engine_id = :engine_id AND until > clock_timestamp()

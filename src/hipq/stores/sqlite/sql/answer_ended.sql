@@ -4,11 +4,11 @@
 SELECT json_group_array(json_array(json_extract(wanted.value, '$.position'), f.id,
   coalesce((
     SELECT min(a.id) FROM hipq_answers a INDEXED BY hipq_answers_job WHERE a.job = f.id AND a.job <> 0
-      AND a.state IN ('settled', 'applied') AND a.hash = json_extract(wanted.value, '$.hash')
+      AND a.state IN ({SETTLED}, {APPLIED}) AND a.hash = json_extract(wanted.value, '$.hash')
       AND a.job_key = json_extract(wanted.value, '$.job_key')
   ), 0),
-  EXISTS (SELECT 1 FROM hipq_answers a INDEXED BY hipq_answers_job WHERE a.job = f.id AND a.job <> 0 AND a.state = 'settled')
-))
+  EXISTS (SELECT 1 FROM hipq_answers a INDEXED BY hipq_answers_job WHERE a.job = f.id AND a.job <> 0 AND a.state = {SETTLED})
+)) AS gathered
 FROM json_each(:rows) AS wanted CROSS JOIN {final} f
 WHERE f.id = (
     SELECT id FROM (

@@ -5,12 +5,12 @@ SELECT json_group_array(json_array(
   json_extract(wanted.value, '$.job'), a.id, a.job, a.attempt, json(iif(a.answer_id = '' AND (a.hash, a.job_key) = (
     SELECT had.hash, had.job_key FROM hipq_answers had WHERE had.id = json_extract(wanted.value, '$.applied')
   ), 'true', 'false'))
-))
+)) AS gathered
 FROM json_each(:rows) AS wanted CROSS JOIN hipq_answers a
 WHERE a.id IN (
   SELECT id FROM (
     SELECT b.id FROM hipq_answers b INDEXED BY hipq_answers_early
-    WHERE b.queue = {number} AND b.job = json_extract(wanted.value, '$.job') AND b.job <> 0 AND b.state = 'buffered'
+    WHERE b.queue = {number} AND b.job = json_extract(wanted.value, '$.job') AND b.job <> 0 AND b.state = {BUFFERED}
       AND b.keep_until > :now AND b.id > :after
     ORDER BY b.id LIMIT :looked_at
   )
@@ -19,7 +19,7 @@ WHERE a.id IN (
     SELECT b.id
     FROM json_each(json_extract(wanted.value, '$.keys')) AS name CROSS JOIN hipq_answers b INDEXED BY hipq_answers_open
     WHERE b.job_key = name.value AND b.job_type = json_extract(wanted.value, '$.job_type') AND b.queue = {number}
-      AND b.tenant = json_extract(wanted.value, '$.tenant') AND b.state = 'buffered' AND b.keep_until > :now AND b.id > :after
+      AND b.tenant = json_extract(wanted.value, '$.tenant') AND b.state = {BUFFERED} AND b.keep_until > :now AND b.id > :after
       AND b.job = 0 AND b.early_until >= json_extract(wanted.value, '$.create_time') AND b.arrived > max(coalesce((
         SELECT f.update_time FROM {final} f INDEXED BY {final}_key
         WHERE f.job_key = name.value AND f.job_type = json_extract(wanted.value, '$.job_type')

@@ -5,19 +5,19 @@
 WITH RECURSIVE claim_group (id, depth) AS (
   SELECT (
     SELECT id FROM {live} l
-    WHERE phase = 'ready' AND job_type = type.value
+    WHERE phase = {READY} AND job_type = type.value
       AND (lane, time_windows, throttle_factor) > (:lane, :windows, :factor) AND scheduled_run_time <= :now
     ORDER BY lane, time_windows, throttle_factor, rank, id LIMIT 1
   ), 1 FROM json_each(:types) AS type
   UNION ALL
   SELECT (
     SELECT id FROM {live} l
-    WHERE phase = 'ready' AND job_type = s.job_type
+    WHERE phase = {READY} AND job_type = s.job_type
       AND (lane, time_windows, throttle_factor, rank)
         > (+s.lane, +s.time_windows, +s.throttle_factor, '~')
       AND scheduled_run_time <= :now
     ORDER BY lane, time_windows, throttle_factor, rank, id LIMIT 1
   ), depth + 1 FROM claim_group JOIN {live} s USING (id) WHERE depth < :depth
 )
-SELECT json_group_array(json_array(json_array(job_type, lane, time_windows, throttle_factor), json_array(rank, id)))
+SELECT json_group_array(json_array(job_type, lane, time_windows, throttle_factor, rank, id)) AS gathered
 FROM claim_group CROSS JOIN {live} USING (id)

@@ -6,7 +6,7 @@ INSERT INTO {final} (
   scheduled_run_time, deadline, wait, wait_key, attempt, failures, crashes, owner, token, error, code, exitcode, result, meta, history, create_time,
   update_time
 )
-SELECT l.id, l.tenant, l.lane, l.job_type, l.job_key, coalesce(done.job_data, l.job_data), 'final', 'done', l.rank,
+SELECT l.id, l.tenant, l.lane, l.job_type, l.job_key, coalesce(done.job_data, l.job_data), {FINAL}, {DONE}, l.rank,
   done.priority, l.throttle_factor, 0, l.time_windows, l.timeout, done.scheduled_run_time, l.deadline, '', l.wait_key, done.attempt,
   done.failures, done.crashes, 0, l.token + 1, done.error, done.code, done.exitcode, done.result, l.meta, done.history,
   l.create_time, done.update_time

@@ -4,5 +4,5 @@ INSERT INTO {live} (
   scheduled_run_time, create_time, update_time, meta,
   state, held, deadline, wait, attempt, failures, crashes, owner, token, error, code, exitcode, result, history
 )
-SELECT *, 'initial', 0, 0, '', 0, 0, 0, 0, 0, 'NONE', 'NONE', 0, '', '[]' FROM ({rows}) WHERE true
+SELECT *, {INITIAL}, 0, 0, '', 0, 0, 0, 0, 0, {NONE}, {NONE}, 0, '', '[]' FROM ({rows}) WHERE true
 ON CONFLICT (tenant, job_type, job_key) DO NOTHING

@@ -8,5 +8,5 @@ SELECT json_group_array(json_array(json_extract(wanted.value, '$.position'), coa
   SELECT l.id FROM {live} l INDEXED BY {live}_waited
   WHERE l.wait_key = json_extract(wanted.value, '$.job_key') AND l.job_type = json_extract(wanted.value, '$.job_type')
     AND l.tenant = json_extract(wanted.value, '$.tenant') AND l.wait_key <> ''
-), 0)))
+), 0))) AS gathered
 FROM json_each(:rows) AS wanted

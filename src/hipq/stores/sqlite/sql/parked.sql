@@ -4,12 +4,12 @@ SELECT {columns} FROM {live} WHERE id IN (
   SELECT id FROM (
     SELECT id, rank FROM (
       SELECT id, rank FROM {live} INDEXED BY {live}_parked
-      WHERE phase = 'parked' AND rank = :rank AND id > :id ORDER BY id LIMIT :page
+      WHERE phase = {PARKED} AND rank = :rank AND id > :id ORDER BY id LIMIT :page
     )
     UNION ALL
     SELECT id, rank FROM (
       SELECT id, rank FROM {live} INDEXED BY {live}_parked
-      WHERE phase = 'parked' AND rank > :rank ORDER BY rank, id LIMIT :page
+      WHERE phase = {PARKED} AND rank > :rank ORDER BY rank, id LIMIT :page
     )
   ) ORDER BY rank, id LIMIT :page
 ) ORDER BY rank, id

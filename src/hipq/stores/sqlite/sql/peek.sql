@@ -4,20 +4,20 @@
 SELECT {number},
   EXISTS (
     SELECT 1 FROM {live} INDEXED BY {live}_ready
-    WHERE phase = 'ready' AND job_type IN (SELECT value FROM json_each(?)) AND scheduled_run_time <= ?
+    WHERE phase = {READY} AND job_type IN (SELECT value FROM json_each(?)) AND scheduled_run_time <= ?
   ) OR EXISTS (
     SELECT 1 FROM {live} INDEXED BY {live}_todo
-    WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0
+    WHERE {TODO}
       AND job_type IN (SELECT value FROM json_each(?))
-      AND coalesce(CASE WHEN phase = 'deciding' THEN json_extract(meta, '$.retry.registered') END, '')
+      AND {strategy}
         IN (SELECT value FROM json_each(?))
   ) OR (? AND (
-    EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_ready WHERE phase = 'ready' AND scheduled_run_time <= ?) OR EXISTS (
+    EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_ready WHERE phase = {READY} AND scheduled_run_time <= ?) OR EXISTS (
       SELECT 1 FROM {live} INDEXED BY {live}_todo
-      WHERE phase IN ('deciding', 'answered', 'cancelling') AND owner = 0
+      WHERE {TODO}
     )
   )),
-  coalesce((SELECT min(scheduled_run_time) FROM {live} INDEXED BY {live}_stage WHERE phase = 'scheduled'), 0),
-  coalesce((SELECT min(deadline) FROM {live} INDEXED BY {live}_wait WHERE phase = 'waiting'), 0),
+  coalesce((SELECT min(scheduled_run_time) FROM {live} INDEXED BY {live}_stage WHERE phase = {SCHEDULED}), 0),
+  coalesce((SELECT min(deadline) FROM {live} INDEXED BY {live}_wait WHERE phase = {WAITING}), 0),
   EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_owner WHERE owner <> 0 AND owner > 0),
-  EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_parked WHERE phase = 'parked')
+  EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_parked WHERE phase = {PARKED})

@@ -2,4 +2,4 @@
 SELECT w.value, count(*), sum(length(CAST(a.data AS BLOB)))
 FROM json_each(:tenants) w CROSS JOIN hipq_answers a INDEXED BY hipq_answers_tenant
   ON a.tenant = w.value AND a.tenant <> ''
-WHERE a.queue = {number} AND a.state IN ('new', 'buffered', 'duplicate', 'conflict', 'late', 'unreadable') GROUP BY w.value
+WHERE a.queue = {number} AND a.state IN ({NEW}, {BUFFERED}, {DUPLICATE}, {CONFLICT}, {LATE}, {UNREADABLE}) GROUP BY w.value

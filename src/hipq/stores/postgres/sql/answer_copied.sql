@@ -1,2 +1,0 @@
--- They came once more (primary key).
-UPDATE hipq_answers SET copies = copies + 1 WHERE id = ANY (%(ids)s::bigint[])

@@ -1,0 +1,2 @@
+-- The engines whose lease is alive.
+SELECT engine_id, label, serves FROM hipq_engines WHERE lease_until > clock_timestamp() ORDER BY engine_id

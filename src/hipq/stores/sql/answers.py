@@ -1,0 +1,78 @@
+"""The verbs about answers: all that programs and engines ask of the inbox."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, Final
+
+from hipq.job.answer import KEPT, MATCHED, STATES, Kept, NewAnswer
+from hipq.stores.claim_groups import TOP
+from hipq.stores.filters import AnswerFilter
+from hipq.stores.inbox_transaction import Key, deliver
+from hipq.stores.sql.dialect import Dialect, Sql
+from hipq.stores.values import Delivered
+
+_DROPPABLE: Final = [state for state in STATES if state != MATCHED]
+
+
+class AnswerVerbs(Dialect):
+    def answer(
+        self, answers: Sequence[NewAnswer], now: int, *, instead_of: int = 0, patient: bool = True
+    ) -> list[Delivered]:
+        for queue in {one.queue for one in answers}:
+            self._statements.table(queue)  # before a lock is held: it may have to read the registry
+
+        def work(sql: Sql) -> tuple[list[Delivered], set[int]]:
+            self._lock_keys(sql, [*_key_of(sql, instead_of), *(one.whole_key for one in answers)])
+            inbox = self._inbox(sql)
+            return deliver(inbox, answers, now, instead_of), inbox.changed
+
+        if not answers:
+            return []
+        delivered, _ = self._transaction(work, patient=patient, ready=lambda done: dict.fromkeys(done[1], TOP))
+        self.waker.notify()
+        return delivered
+
+    def answers(self, wanted: AnswerFilter) -> list[Kept]:
+        query = f"SELECT {', '.join(KEPT)} FROM hipq_answers WHERE {wanted.condition()} ORDER BY id LIMIT :limit"
+        with self._reading(long=not wanted.queues) as sql:
+            return sql.read(Kept, self._statements.spell(query), _values(wanted))
+
+    def count_answers(self, queue: int, tenant: str = "") -> dict[str, tuple[int, int]]:
+        wanted = AnswerFilter(queue, tenant=tenant)
+        query = (
+            "SELECT state, count(*), CAST(sum(copies) AS BIGINT) FROM hipq_answers "
+            f"WHERE {wanted.condition()} GROUP BY state ORDER BY state"
+        )
+        with self._reading(long=True) as sql:
+            found = sql.run(self._statements.spell(query), _values(wanted))
+        return {state: (count, copies) for state, count, copies in found}
+
+    def drop_answer(self, answer_id: int) -> bool:
+        def work(sql: Sql) -> bool:
+            # Without the lock the answer might be deleted after a job has looked, and before the job is given it.
+            self._lock_keys(sql, _key_of(sql, answer_id))
+            return sql.changed("answer_withdraw", id=answer_id, states=_DROPPABLE) == 1
+
+        return self._transaction(work)
+
+    def prune_answers(self, queues: Sequence[int], now: int, limit: int) -> tuple[int, int]:
+        with self._reading() as sql:
+            some = {queue for (queue,) in sql.found("early_queues")} if queues else set()
+        late = sum(self._changed_if_any("answer_late", queue, limit=limit) for queue in sorted(some & set(queues)))
+        return late, self._changed_if_any("answer_prune", now=now, limit=limit)
+
+    @abstractmethod
+    def _changed_if_any(self, name: str, queue: int = 0, **values: Any) -> int:
+        """How many rows the statement of a file changed. Mostly there are none, and then nobody waits for a lock."""
+
+
+def _key_of(sql: Sql, answer_id: int) -> list[Key]:
+    """The key of an answer, to be locked: a job that is about to be given the answer holds that lock."""
+    found = sql.kept("answer", id=answer_id) if answer_id else []
+    return [(one.queue, one.tenant, one.job_type, one.job_key) for one in found]
+
+
+def _values(wanted: AnswerFilter) -> dict[str, Any]:
+    return {name: list(value) if name == "queues" else value for name, value in wanted._asdict().items()}

@@ -1,0 +1,153 @@
+"""The verbs that read jobs, prune them, and keep the leases of engines."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, overload
+
+from hipq.job.model import LISTED, Brief, Row, queue_of
+from hipq.job.states import READY, WAITING
+from hipq.job.when import LATEST
+from hipq.stores.filters import Filter
+from hipq.stores.rule_claims import ALL, START
+from hipq.stores.sql.dialect import Dialect, Sql
+from hipq.stores.sql.rule_claims import Rulebook
+from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned
+
+
+class JobVerbs(Dialect):
+    _rulebook: Rulebook
+
+    # -- jobs by their ids ------------------------------------------------------------------------------------------
+    def get(self, job_id: int) -> Row | None:
+        if not 0 < job_id < 1 << 63 or not self._statements.knows(queue_of(job_id)):
+            return None
+        with self._reading() as sql:
+            found = sql.rows("get", queue_of(job_id), id=job_id)
+        return found[0] if found else None
+
+    def ended(self, ids: Sequence[int]) -> list[Row]:
+        return self._rows_of_each("ended", sorted({queue_of(job_id) for job_id in ids}), ids=list(ids))
+
+    def tokens(self, ids: Sequence[int]) -> dict[int, int]:
+        found: dict[int, int] = {}
+        with self._reading() as sql:
+            for query in sql.of_each("tokens", sorted({queue_of(job_id) for job_id in ids})):
+                found |= dict(sql.run(query, {"ids": list(ids)}))
+        return found
+
+    def owned(self, queues: Sequence[int], engine_id: int | None, limit: int = 1 << 62) -> list[Row]:
+        if engine_id is not None:
+            return self._rows_of_each("owned", queues, engine_id=engine_id, limit=limit)
+        found = self._rows_of_each("orphans", queues, limit=limit, **self._lease_time())
+        return sorted(found, key=lambda row: row.id)
+
+    def _rows_of_each(self, name: str, queues: Sequence[int], **values: Any) -> list[Row]:
+        if not queues:
+            return []
+        with self._reading() as sql:
+            return [row for query in sql.of_each(name, queues) for row in sql.read(Row, query, values)]
+
+    # -- jobs by filter ---------------------------------------------------------------------------------------------
+    @overload
+    def find(self, wanted: Filter, *, brief: Literal[True]) -> list[Brief]: ...
+    @overload
+    def find(self, wanted: Filter) -> list[Row]: ...
+    def find(self, wanted: Filter, *, brief: bool = False) -> list[Brief] | list[Row]:
+        selected = ", ".join(LISTED) if brief else self._statements.columns
+        pages = {table: {**self._page(wanted, table), "selected": selected} for table in wanted.tables}
+        if not pages:
+            return []
+        query = self._of_tables("find", wanted.queue, pages, "SELECT * FROM ({}) AS found ORDER BY id LIMIT :limit")
+        with self._listing(wanted) as sql:
+            return sql.read(Brief if brief else Row, query, wanted._asdict(), once=True)
+
+    def reach(self, wanted: Filter, rows: int) -> int:
+        only = Filter(wanted.queue, tenant=wanted.tenant, job_key=wanted.job_key, after=wanted.after)
+        pages = {table: self._page(only, table) for table in wanted.tables}
+        last = {"selected": "id", "limit": "1 OFFSET :rows - 1"}
+        some = {table: {**page, **last} for table, page in pages.items() if page["limit"] != "ALL"}  # those are few
+        if not some:
+            return 0
+        query = self._of_tables("find", wanted.queue, some, "SELECT coalesce(min(id), 0) FROM ({}) AS found")
+        with self._listing(only) as sql:
+            ((last_id,),) = sql.run(query, only._asdict() | {"rows": rows}, once=True)
+        return int(last_id)
+
+    def count(self, wanted: Filter) -> int:
+        pages = {table: {"by": "", **self._page(wanted, table), "where": wanted.condition()} for table in wanted.tables}
+        if not pages:
+            return 0
+        around = "SELECT count(*) FROM (SELECT 1 FROM ({}) AS found LIMIT :limit) AS counted"
+        query = self._of_tables("count", wanted.queue, pages, around)
+        with self._reading(long=True) as sql:
+            ((count,),) = sql.run(query, wanted._asdict(), once=True)
+        return int(count)
+
+    def _of_tables(self, name: str, queue: int, pages: Mapping[str, Mapping[str, str]], around: str) -> Any:
+        """A file's statement for each of these tables, and a statement around them all."""
+        found = [self._statements.text(name, queue, table=f"{{{table}}}", **page) for table, page in pages.items()]
+        parts = " UNION ALL ".join(f"SELECT * FROM ({one}) AS one" for one in found)
+        return self._statements.spell(around.format(parts))
+
+    # -- what an engine has to decide on ----------------------------------------------------------------------------
+    def due(
+        self, queue: int, phase: str, now: int, limit: int, types: Sequence[str] = (), windows: Sequence[str] = ()
+    ) -> list[Row]:
+        with self._reading() as sql:
+            if phase == READY:
+                return self._outside_window(sql, queue, types, windows, limit)
+            return sql.rows("overdue" if phase == WAITING else "unranked", queue, now=now, limit=limit)
+
+    def _outside_window(
+        self, sql: Sql, queue: int, types: Sequence[str], windows: Sequence[str], limit: int
+    ) -> list[Row]:
+        found: list[Row] = []
+        heads = self._rulebook.reader(sql, queue, LATEST).heads(types, START, ALL)
+        for job_type, lane, shut, _ in {h.group._replace(factor=0) for h in heads if h.group.time_windows in windows}:
+            left = limit - len(found)
+            found += sql.rows("ready_outside_window", queue, type=job_type, lane=lane, windows=shut, limit=left)
+        return found
+
+    def prune(
+        self, queue: int, before: EndPlace, limit: int, after: EndPlace = EARLIEST, job_type: str = "",
+        code: str = "", tenant: str = "", keep: int | None = None,
+    ) -> Pruned:  # fmt: skip
+        if keep is not None:
+            with self._reading(long=True) as sql:
+                for ended_at, job_id in sql.found("newest", queue, count=keep):
+                    before = max(before, (ended_at, job_id + 1))
+        deleted, last = self._prune(
+            queue, before_time=before[0], before_id=before[1], after_time=after[0], after_id=after[1], limit=limit,
+            job_type=job_type, code=code, tenant=tenant,
+        )  # fmt: skip
+        return Pruned(deleted, last, before)
+
+    @abstractmethod
+    def _prune(self, queue: int, **values: Any) -> tuple[int, EndPlace | None]:
+        """One step of a prune: how many jobs were deleted, and the last place that was looked at."""
+
+    # -- engines and their leases -----------------------------------------------------------------------------------
+    def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
+        with self._writing() as sql:
+            self._forget_leases(sql)
+            ((engine_id,),) = sql.found("take_lease", seconds=seconds, label=label, serves=serves, **self._lease_time())
+        return int(engine_id)
+
+    def _forget_leases(self, sql: Sql) -> None:
+        """Delete the leases that are over, where take_lease.sql does not."""
+
+    def renew_lease(self, engine_id: int, seconds: float) -> bool:
+        with self._writing() as sql:
+            if not seconds:
+                sql.changed("drop_lease", engine_id=engine_id)
+                return False
+            return sql.changed("renew_lease", engine_id=engine_id, seconds=seconds, **self._lease_time()) == 1
+
+    def engines(self) -> list[EngineSeen]:
+        with self._reading() as sql:
+            return self._engines(sql)
+
+    def _engines(self, sql: Sql) -> list[EngineSeen]:
+        return [EngineSeen.of(*row) for row in sql.found("engines", **self._lease_time())]

@@ -1,0 +1,102 @@
+"""What the rules of a queue let start: read, decided and remembered in the transaction of the claim."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from hipq.limits.rules import Rules
+from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
+from hipq.stores.claims import Claim
+from hipq.stores.rule_claims import Admit, After, Held, Past, Picked, reading, unasked
+from hipq.stores.sql.dialect import Sql
+
+
+class Ruled(NamedTuple):
+    """A queue as its row in the registry says."""
+
+    rules: Rules
+    memory: str
+    """What its limits remember."""
+    todo: bool = False
+    """Jobs of the asked types wait for user code other than their handler."""
+
+
+@dataclass(slots=True)
+class QueueReader(ABC):
+    sql: Sql
+    queue: int
+    now: int
+
+    def held(self) -> Held:
+        return Held.of(self.sql.found("held", self.queue))
+
+    def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
+        lane, windows, factor = after
+        found = self.sql.found(
+            "claim_groups", self.queue, types=list(types), lane=lane, windows=windows, factor=factor, depth=depth,
+            now=self.now,
+        )  # fmt: skip
+        return [_head(row) for row in found]
+
+    @abstractmethod
+    def more(self, lines: Sequence[tuple[ClaimGroup, RankPosition]], count: int) -> list[list[RankPosition]]: ...
+
+    def these(self, ids: Sequence[int]) -> list[Head]:
+        return [_head(row) for row in self.sql.found("admitted", self.queue, ids=list(ids), now=self.now)]
+
+
+def _head(row: Sequence[Any]) -> Head:
+    job_type, lane, windows, factor, rank, job_id = row
+    return Head(ClaimGroup(job_type, lane, windows, factor), (rank, job_id))
+
+
+class Rulebook(ABC):
+    """The rules of queues, and what they let start. `clock`: the time as it is under the lock."""
+
+    def __init__(self, clock: Callable[[], int]) -> None:
+        self._clock = clock
+        self._past: dict[int, Past] = {}
+
+    @abstractmethod
+    def read(self, sql: Sql, queue: int) -> Ruled:
+        """The rules of a queue as they are now."""
+
+    @abstractmethod
+    def locked(self, sql: Sql, claim: Claim) -> Ruled:
+        """In a transaction, which has the admission lock of the queue from here on if the queue has limits."""
+
+    @abstractmethod
+    def change(self, sql: Sql, queue: int, change: Callable[[Rules], Rules]) -> Rules:
+        """In a transaction: change the rules of a queue, and tell engines elsewhere; the rules as they are then."""
+
+    @abstractmethod
+    def reader(self, sql: Sql, queue: int, now: int) -> QueueReader: ...
+
+    def pick(self, sql: Sql, claim: Claim, want: int, found: Ruled, now: int) -> Picked:
+        """In the transaction of `locked`, which found this: the first jobs that may start, up to so many. The ticket,
+        if the claim has one, has been handed in."""
+        is_asked = found.rules.throttled and claim.ticket
+        if found.rules.throttled and not is_asked:
+            claim = unasked(claim)
+        admit = self._admit(sql, claim, want, found.rules, found.memory, now)
+        return self._remembered(sql, claim, found, admit.pick_of(claim.admitted) if is_asked else admit.pick())
+
+    def first(self, sql: Sql, claim: Claim, found: Ruled | None, want: int, now: int) -> tuple[Picked, Rules]:
+        """In a transaction: the first jobs that could start if a throttler had no say, and the rules of their queue.
+        `found`: what `locked` found; without it, nothing is written."""
+        rules, memory, _ = found or self.read(sql, claim.queue)
+        picked = self._admit(sql, claim, want, rules, memory, now).look()
+        return self._remembered(sql, claim, found, picked) if found else picked, rules
+
+    def _remembered(self, sql: Sql, claim: Claim, found: Ruled, picked: Picked) -> Picked:
+        if found.rules.in_force and picked.memory != found.memory:  # without limits the row is not locked
+            sql.changed("remember", claim.queue, memory=picked.memory)
+        return picked
+
+    def _admit(self, sql: Sql, claim: Claim, want: int, rules: Rules, memory: str, now: int) -> Admit:
+        reader = reading(self.reader(sql, claim.queue, now), claim.lane)
+        past = self._past.setdefault(claim.queue, Past())
+        return Admit(claim.types, claim.critical, want, rules, memory, now, reader, self._clock, past, claim.hands)

@@ -1,0 +1,2 @@
+-- One answer (primary key).
+SELECT {kept} FROM hipq_answers WHERE id = :id

@@ -1,0 +1,2 @@
+-- End the lease of an engine that leaves (primary key).
+DELETE FROM hipq_engines WHERE engine_id = :engine_id

@@ -1,0 +1,29 @@
+"""The part of a turn that all SQL stores share: saving what stopped, and reading the answers of what was claimed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hipq.job.model import Change
+from hipq.job.states import ANSWERED
+from hipq.stores.claims import Turned
+from hipq.stores.inbox_transaction import close_out, keys_to_lock, match_waiting
+from hipq.stores.sql.dialect import Dialect, Sql
+from hipq.stores.sql.settle import Saved
+
+
+class TurnVerbs(Dialect):
+    def _settled(self, sql: Sql, changes: Sequence[Change], now: int) -> tuple[Turned, Saved]:
+        """The first half of a turn, in its transaction: save what stopped, and what that means for the inbox."""
+        self._lock_keys(sql, keys_to_lock(changes), changes)
+        inbox = self._inbox(sql)
+        matched = match_waiting(inbox, changes, now)
+        saved = self._settle.save(sql.conn, matched.changes)
+        placed = close_out(inbox, saved.changes, matched, now)
+        return Turned(saved.lost, [], saved.children, answered=matched.answered(saved.lost), placed=placed), saved
+
+    def _with_answers(self, sql: Sql, turned: Turned) -> Turned:
+        """What a job has to look at is its own from its claim on, and stays so."""
+        if jobs := [row.id for row in turned.won if row.phase == ANSWERED]:
+            turned.answers.update((one.job, one) for one in sql.kept("answer_given", jobs=jobs))
+        return turned

@@ -1,0 +1,3 @@
+-- Prolong a lease that is alive (primary key). One that is over stays over: its jobs may be somebody else's by now.
+UPDATE hipq_engines SET lease_until = :steady + CAST(round(:seconds * 1000000) AS INTEGER)
+WHERE engine_id = :engine_id AND lease_until > :steady AND boot = :boot
