@@ -42,6 +42,9 @@ class JobOptions(TypedDict, total=False):
     retry: Strategy | str | None
 
 
+_OPTIONS: Final = JobOptions.__annotations__.keys() | {"key"}
+
+
 class JobType:
     """A kind of job: its code and its defaults. Calling it calls the function, plain and undecorated."""
 
@@ -199,6 +202,7 @@ class JobType:
         queue.add_schedule(Schedule(named, cron(expression, tz), missed, make))
 
     def _new(self, data: Any, trace: str = "", /, **options: Any) -> New:
+        _check_options(options)
         queue = self.queue
         return accept(
             queue.number, queue.order, self.spec, data, self._app.store.now(), lane_by=queue.lane_by,
@@ -206,6 +210,7 @@ class JobType:
         )  # fmt: skip
 
     def _many(self, data: Iterable[Any], keys: Sequence[str] | None, trace: str, options: JobOptions) -> list[New]:
+        _check_options(options)
         now, queue = self._app.store.now(), self.queue
         items = list(data)
         if keys is not None and len(keys) != len(items):
@@ -247,6 +252,11 @@ def plain(handler: AnswerHandler) -> AnswerHandler:
     if inspect.iscoroutinefunction(ends(handler, "on_late", "job, answer")):
         raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
     return handler
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    if unknown := options.keys() - _OPTIONS:
+        raise TypeError(f"enqueue has no option {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
 
 
 def _check_tick_options(options: Mapping[str, Any]) -> None:

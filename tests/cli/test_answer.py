@@ -26,7 +26,7 @@ def test_an_answer_comes_and_an_engine_with_the_code_looks_at_it(
 def test_without_an_answer_handler_whoever_brings_it_ends_the_job(hipq: HipqCommand, program: Hipq, url: str) -> None:
     first, second = (waiting(program, "mails", "mail", key) for key in "ab")
     assert hipq("answer", "shop:app", "mails", "mail", "a", "[1]", "--json").json == {
-        "outcome": "matched", "queue": "mails", "type": "mail", "key": "a"
+        "outcome": "matched", "queue": "mails", "type": "mail", "key": "a", "tenant": ""
     }  # fmt: skip
     assert (program.job(first).code, program.job(first).result) == ("ok", [1])
     assert hipq("answer", "--db", url, "mails", "mail", "b", "[2]").out == "matched\n"

@@ -128,6 +128,19 @@ def test_enqueue_many_stores_all_or_nothing(app: Hipq, queue: Queue) -> None:
     assert work.enqueue_many([]) == []
 
 
+@pytest.mark.parametrize("option", ["dely", "rules", "trace", "lane_by"])
+def test_an_option_that_there_is_not_is_refused_with_those_that_there_are(queue: Queue, option: str) -> None:
+    work, given = queue.job("work")(lambda _: None), {option: None}
+    for add in (
+        lambda: work.enqueue(1, **given),  # type: ignore[arg-type]
+        lambda: work.enqueue_many([1], **given),  # type: ignore[arg-type]
+        lambda: queue.enqueue("work", 1, **given),
+        lambda: asyncio.run(work.aenqueue(1, **given)),  # type: ignore[arg-type]
+    ):
+        with pytest.raises(TypeError, match=f"no option {option}; there are at, delay, key"):
+            add()
+
+
 def test_a_bad_one_among_many_stores_none(app: Hipq, queue: Queue) -> None:
     with pytest.raises(Invalid, match=r"NaN|nan"):
         queue.enqueue_many("work", [1, 2, float("nan")])

@@ -67,7 +67,8 @@ def answer(
     outcome = app.answer(
         found.name, job_type, key, value, answer_id=answer_id, error=error, attempt=attempt, tenant=tenant
     )
-    say({"outcome": outcome, "queue": found.name, "type": job_type, "key": key}, str(outcome))
+    said = {"outcome": outcome, "queue": found.name, "type": job_type, "key": key, "tenant": tenant or ""}
+    say(said, str(outcome))
 
 
 @group(

@@ -59,7 +59,7 @@ class Batch:
         """Move to `stopped` what ended, what overran its time, and what waited too long for a free hand."""
         executor = self._setup.executor
         ended = executor.stopped(max(self._setup.store.changes_at_once - len(self.stopped), 0))
-        self.prefetch.measure([execution.run.stopped - execution.run.started for execution in ended])
+        self.prefetch.measure([one.run.stopped - one.run.started for one in ended if one.run.started])
         self.stopped += ended
         if executor.broken:
             self._stop.retire("no child process can be started any more")
