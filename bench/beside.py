@@ -68,10 +68,10 @@ class Beside:
         self._bench = bench
         self._store = bench.app.store
         self._blocked = blocked
-        self._sysid = 0
+        self._engine_id = 0
 
     def lines(self) -> Iterator[Line]:
-        self._sysid = self._store.take_lease(86_400, "bench")
+        self._engine_id = self._store.take_lease(86_400, "bench")
         full_lane = Rules(limits=(PerLane(WANTED),))
         queues = self._pair(lane="busy")
         self._set(queues, full_lane)
@@ -88,7 +88,7 @@ class Beside:
         queues = self._pair(phase="parked")
         self._set(queues, Rules(throttled=True))
         yield self._line("a throttler refused", queues, self._ask_and_claim, asked=True)
-        self._store.renew_lease(self._sysid, 0)
+        self._store.renew_lease(self._engine_id, 0)
 
     # -- what is there ----------------------------------------------------------------------------------------------
     def _pair(self, **blocked: Any) -> tuple[Queue, Queue]:
@@ -147,17 +147,17 @@ class Beside:
         return empty, full
 
     def _claim(self, queue: Queue) -> list[Row]:
-        return self._store.turn(self._sysid, [], [Claim(queue.number, TYPES, WANTED)], self._store.now()).won
+        return self._store.turn(self._engine_id, [], [Claim(queue.number, TYPES, WANTED)], self._store.now()).won
 
     def _ask_and_claim(self, queue: Queue) -> list[Row]:
         now = self._store.now()
         claim = Claim(queue.number, TYPES, 10)
-        asked = self._store.ask(self._sysid, claim, HEAD, 60.0, PAGE, now)
+        asked = self._store.ask(self._engine_id, claim, HEAD, 60.0, PAGE, now)
         assert asked is not None
         fresh = tuple(row.id for row in asked.due if row.phase == "ready")
-        return self._store.turn(self._sysid, [], [claim._replace(ticket=asked.ticket, admitted=fresh)], now).won
+        return self._store.turn(self._engine_id, [], [claim._replace(ticket=asked.ticket, admitted=fresh)], now).won
 
     def _finish(self, rows: list[Row]) -> None:
         now = self._store.now()
         changes = [Change(row, transitions.succeeded(row, "null", 0, now)) for row in rows]
-        assert not self._store.turn(self._sysid, changes, [], now).lost
+        assert not self._store.turn(self._engine_id, changes, [], now).lost

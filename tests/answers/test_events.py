@@ -133,7 +133,7 @@ def test_what_was_kept_for_a_job_that_ended_is_announced(
 
 @pytest.mark.parametrize("fails", [True, False])
 @pytest.mark.parametrize("cause", ["time-out", "cancel"])
-def test_calling_off_is_announced(
+def test_cancelling_is_announced(
     app: Hipq, charge: JobType, run: Run, clock: HandClock, bank: Bank, heard: list[Event], cause: str, fails: bool
 ) -> None:
     bank.cancelled(charge)

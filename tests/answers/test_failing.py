@@ -34,27 +34,27 @@ class ByHand:
         self._store = app.store
         self._app = app
         self._charge = charge
-        self._sysid = app.store.take_lease(60, "by hand")
+        self._engine_id = app.store.take_lease(60, "by hand")
 
     def claim(self) -> Row:
         claims = [Claim(self._charge.queue.number, ("charge",), 1)]
-        (row,) = self._store.turn(self._sysid, [], claims, self._store.now()).won
+        (row,) = self._store.turn(self._engine_id, [], claims, self._store.now()).won
         return row
 
     def look_again(self) -> None:
         """Waiting jobs whose moment has come."""
         queue, now = self._charge.queue, self._store.now()
         changes = rescue.overdue(self._store, queue.number, queue.order, now)
-        assert not self._store.turn(self._sysid, changes, [], now).lost
+        assert not self._store.turn(self._engine_id, changes, [], now).lost
 
     def die(self) -> None:
-        self._store.renew_lease(self._sysid, 0)
+        self._store.renew_lease(self._engine_id, 0)
 
     def end(self, row: Row, ending: RunResult) -> None:
         answer = next((one._row for one in self._app.answers.list(state="matched")), None)
         running = Execution(row, self._charge.spec, 0, answer).ended(ending)
         change = settle(running, self._charge.queue.order, self._store.now())
-        assert not self._store.turn(self._sysid, [change], [], self._store.now()).lost
+        assert not self._store.turn(self._engine_id, [change], [], self._store.now()).lost
 
 
 def names(app: Hipq) -> list[str]:

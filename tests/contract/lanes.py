@@ -66,7 +66,7 @@ class TestLanes:
         assert sorted(store.lanes(queue.number, {"a": "a/y", "b": "b/y"}, 2, 2)) == [x]
         assert store.lanes(queue.number, {}, 10, 10) == []
 
-    def test_strands_of_one_lane_are_one_lane(self, store: Store, queue: QueueTables) -> None:
+    def test_claim_groups_of_one_lane_are_one_lane(self, store: Store, queue: QueueTables) -> None:
         add(store, of(queue, "a", "x/a", 2, tenant="x") + of(queue, "a", "x/a", 1, tenant="x", throttle_factor=3))
         assert store.lanes(queue.number, {"x": TOP}, 10, 10) == [WaitingLane("a", "x/a", 3)]
 
@@ -111,7 +111,7 @@ class TestLaneClaims:
         assert lane_claim(store, engine, queue, "a", "x", 2) == []
         assert row_of(store, late).attempt == 1
 
-    def test_many_strands_of_one_lane_are_all_seen(self, store: Store, engine: int, queue: QueueTables) -> None:
+    def test_many_claim_groups_of_one_lane_are_all_seen(self, store: Store, engine: int, queue: QueueTables) -> None:
         ids = [job_id for factor in range(1, 21) for job_id in add(store, of(queue, "a", "x", throttle_factor=factor))]
         add(store, of(queue, "a", "y", 5))
         assert sorted(lane_claim(store, engine, queue, "a", "x", 100)) == ids

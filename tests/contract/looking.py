@@ -170,7 +170,7 @@ class TestFind:
         assert [row.id for row in store.find(Filter(queue2.number))] == ids[1:]
 
 
-class TestGlance:
+class TestPeek:
     def test_an_engine_may_know_very_many_types(self, store: Store, queue: QueueTables) -> None:
         types = tuple(f"type_{n}" for n in range(600))
         add_one(store, new(queue.number, job_type="type_599"))

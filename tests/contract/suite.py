@@ -22,7 +22,7 @@ from tests.contract.lanes import (
     TestWhatIsKept,
 )
 from tests.contract.leases import TestLeases, TestOrphans, TestOwned
-from tests.contract.looking import TestFind, TestGet, TestGlance, TestNow, TestOverdue, TestPrune
+from tests.contract.looking import TestFind, TestGet, TestNow, TestOverdue, TestPeek, TestPrune
 from tests.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, TestNotes
 from tests.contract.payloads import TestLargePayloads
 from tests.contract.registry import TestDroppedQueues, TestQueues, shop
@@ -49,7 +49,6 @@ __all__ = [
     "TestEnqueue",
     "TestFind",
     "TestGet",
-    "TestGlance",
     "TestInbox",
     "TestIngest",
     "TestKeys",
@@ -66,6 +65,7 @@ __all__ = [
     "TestOverdue",
     "TestOwned",
     "TestPages",
+    "TestPeek",
     "TestProcesses",
     "TestPrune",
     "TestQueues",

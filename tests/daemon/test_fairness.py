@@ -48,7 +48,7 @@ class Engine:
         self._store = store
         self._scheduler = FairShare()
         self.round = Round(store, queue, self._scheduler)
-        self._sysid = store.take_lease(3600, "test")
+        self._engine_id = store.take_lease(3600, "test")
         self.slowest = 0.0
 
     def turn(self, room: int) -> list[Row]:
@@ -56,13 +56,13 @@ class Engine:
         self.round.stale()  # as if something came in all the time
         claims = self.round.claims(room, room)
         now = self._store.now()
-        won = self._store.turn(self._sysid, [], claims, now).won
+        won = self._store.turn(self._engine_id, [], claims, now).won
         self.slowest = max(self.slowest, time.perf_counter() - began)
         for claim in claims:
             self.round.fed(claim, sum(row.lane == claim.lane for row in won))
         for row in won:
             self._scheduler.jobs_started(row.lane, 1)
-        self._store.turn(self._sysid, [Change(row, succeeded(row, "null", 200, now)) for row in won], [], now)
+        self._store.turn(self._engine_id, [Change(row, succeeded(row, "null", 200, now)) for row in won], [], now)
         for row in won:
             self._scheduler.jobs_stopped(row.lane, 1)
         return won

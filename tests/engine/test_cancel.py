@@ -151,7 +151,7 @@ def test_a_cancel_that_is_noticed_with_a_new_lease_is_a_cancel(
         monkeypatch.setattr(engine.lease, "part_with_cancelled", lambda _now, _steady: None)
         until(says(told, "process-began"))
         with monkeypatch.context() as lost:
-            lost.setattr(app.store, "renew_lease", lambda _sysid, _seconds: False)
+            lost.setattr(app.store, "renew_lease", lambda _engine_id, _seconds: False)
             app.cancel(job_id)
             until(says(told, "process-ended"))
     assert names == ["told to stop"]

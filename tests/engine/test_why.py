@@ -162,7 +162,7 @@ def test_waiting_says_until_when(app: Hipq, queue: Queue, clock: HandClock) -> N
     assert late.sentence.startswith("no answer came before its time-out at 2027-01-15 09:00:00 UTC: no engine")
 
 
-def test_judging_names_who_could_ask_its_retry_handler(
+def test_deciding_names_who_could_ask_its_retry_handler(
     app: Hipq, make_app: Callable[[], Hipq], queue: Queue, clock: HandClock
 ) -> None:
     ask = queue.job("ask", timeout=60, retry=fixed(10))(lambda _: Wait())
@@ -354,7 +354,7 @@ def test_an_answer_that_is_being_looked_at_names_the_engine(
     assert f"engine {engine.engine_id} had it since" in app.why(first).sentence
 
 
-def test_calling_off_says_why_and_names_who_could_run_its_code(app: Hipq, queue: Queue) -> None:
+def test_cancelling_says_why_and_names_who_could_run_its_code(app: Hipq, queue: Queue) -> None:
     ask = asking(queue)
     ask.cancelled(idle)
     job_id = asked(app, ask)
@@ -369,7 +369,7 @@ def test_calling_off_says_why_and_names_who_could_run_its_code(app: Hipq, queue:
     assert f"that is for engine {friend} (friend) to do (why: " in app.why(job_id).sentence
 
 
-def test_calling_off_after_a_time_out_that_nobody_has_the_code_for(
+def test_cancelling_after_a_time_out_that_nobody_has_the_code_for(
     app: Hipq, make_app: Callable[[], Hipq], queue: Queue, clock: HandClock
 ) -> None:
     ask = asking(queue)
@@ -386,7 +386,7 @@ def test_calling_off_after_a_time_out_that_nobody_has_the_code_for(
     )
 
 
-def test_calling_off_in_hands_names_the_engine(app: Hipq, queue: Queue, work: Work, gate: threading.Event) -> None:
+def test_cancelling_in_hands_names_the_engine(app: Hipq, queue: Queue, work: Work, gate: threading.Event) -> None:
     ask = asking(queue)
     called = threading.Event()
 

@@ -70,7 +70,7 @@ class Workbench:
         self.token = secrets.token_hex(6)
         self.app = bench_app(url, self.token)
         self._interruption = interruption
-        self._sysid = 0
+        self._engine_id = 0
         self._renewed = 0.0
         self._made = False
         """Whether there may be something to remove."""
@@ -129,10 +129,10 @@ class Workbench:
     def renew(self) -> None:
         """Renew the run's lease: a commit of one small row, the smallest there is."""
         store, self._renewed = self.app.store, time.monotonic()
-        if not self._sysid or not store.renew_lease(self._sysid, LEASE):
+        if not self._engine_id or not store.renew_lease(self._engine_id, LEASE):
             serves: dict[str, list[str]] = {str(queue.number): [] for queue in self.app.queues}
             label = f"hipq bench on {socket.gethostname()}:{os.getpid()}"
-            self._sysid = store.take_lease(LEASE, label, msgspec.json.encode(serves).decode())
+            self._engine_id = store.take_lease(LEASE, label, msgspec.json.encode(serves).decode())
 
     def _remove(self) -> None:
         """Remove the run's queues and the leases of its engines, none of which runs any more."""

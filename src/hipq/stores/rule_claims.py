@@ -20,7 +20,7 @@ After = tuple[str, str, int]
 START: Final[After] = ("", "", 0)
 ALL: Final = 1 << 30
 LANES_AT_ONCE: Final = 64
-"""Strands a type that a fair claim looks at: to list all of 10,000 lanes takes some 70 ms."""
+"""Claim groups of each type that a fair claim reads at a time: to list all of 10,000 lanes takes some 70 ms."""
 _BEHIND: Final = "~"
 """Sorts behind every list of windows."""
 _REST: Final = 20
@@ -153,8 +153,8 @@ class Admit:
         ids, found = self._first(admission)
         return self._picked(ids, found, admission, admission.memory())
 
-    def pick_strand(self) -> Picked:
-        """The same where there are no limits; if only one claim group may start, that."""
+    def pick_group(self) -> Picked:
+        """The first jobs that may start where there are no limits; if all are of one claim group, its head."""
         if self.rules.paused or self.rules.lanes == "fair":
             return self.pick()
         found = seen(self.reader.heads(self.types, START, ALL), self.rules, self.now)

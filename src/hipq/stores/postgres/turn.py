@@ -109,7 +109,7 @@ class Take:
             return self._plainly(sql, claim, values)
         picked = self._rulebook.pick_freely(sql, claim, rules, values["now"])
         if picked.group:
-            won = self._of_strand(sql, claim, picked.group, values | {"known": True})
+            won = self._of_group(sql, claim, picked.group, values | {"known": True})
         else:
             won, picked = self._taken(sql, claim, picked, rules, values)
         return won, picked if won else None
@@ -161,7 +161,7 @@ class Take:
         with self._floors.reading(claim.queue, claim.types, bottom=bottom) as reading:
             if len(claim.types) == 1:
                 plain = Head(ClaimGroup(claim.types[0], "", ALWAYS, UNIT), reading.floor)
-                won = self._of_strand(sql, claim, plain, values | {"known": False})
+                won = self._of_group(sql, claim, plain, values | {"known": False})
             else:
                 rank, job_id = reading.floor
                 won = self._first(sql, claim, "pick_some", values | {"rank": rank, "id": job_id})
@@ -170,7 +170,7 @@ class Take:
                 reading.claimed = sum(row.phase == EXECUTING for row in won)
         return won, reading.floor != BOTTOM
 
-    def _of_strand(self, sql: Sql, claim: Claim, head: Head, values: dict[str, Any]) -> list[Row]:
+    def _of_group(self, sql: Sql, claim: Claim, head: Head, values: dict[str, Any]) -> list[Row]:
         (job_type, lane, windows, factor), (rank, job_id) = head
         group = {"type": job_type, "lane": lane, "windows": windows, "factor": factor, "rank": rank, "id": job_id}
         return self._first(sql, claim, "pick_one", values | group)
