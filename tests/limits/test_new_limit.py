@@ -1,4 +1,5 @@
-"""A new kind of limit takes one file: here is one, and nothing else in hipq has heard of it."""
+"""A new kind of limit is counted, explained and listed from one file: nothing else in hipq has heard of this one. To be
+stored, it would have to be in `AnyLimit` as well."""
 
 from __future__ import annotations
 

@@ -62,18 +62,19 @@ class Lease:
         """A third of a lease later; engines spread out."""
         return steady + round(self._setup.lease / 3 * 1e6 * self._setup.chance.uniform(0.8, 1.0))
 
-    def _take(self, now: int, freed: Sequence[Execution] = ()) -> None:
-        """The lease ran out, so our jobs may be somebody else's; their tokens say which. What nobody took goes on under
-        a new lease; the rest is dropped. `freed`: jobs of an older lease still, whose queue was locked when that ended.
-        They need another lease, too: in one that we have, rows whose adoption was not confirmed look unstarted."""
+    def _take(self, now: int, left_behind: Sequence[Execution] = ()) -> None:
+        """Take a lease: the first one, or a new one after ours ran out. Then our jobs may be somebody else's, and their
+        tokens say which: what nobody took goes on under the new lease, the rest is dropped. `left_behind`: jobs that an
+        earlier lease of ours still owns, because their queue was locked when that lease ended. They need a new lease
+        even if ours is alive: under that one, rows whose adoption was not confirmed would look unstarted."""
         served = {str(watch.queue.number): watch.queue.published for watch in self._watches}
         serves = msgspec.json.encode(served | {STRATEGIES: self._watches.strategies}).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"
         expired, engine_id = self.engine_id, self._setup.store.take_lease(self._setup.lease, label, serves)
-        held = [*self._batch.reachable(), *freed]  # those that have ended too: else they look like a dead engine's
+        held = [*self._batch.reachable(), *left_behind]  # also what has ended: else it looks like a dead engine's
         lost = self._adopt(held, engine_id, now)
         self.engine_id = engine_id  # not before: rows whose adoption was not confirmed must not look unstarted to us
-        if expired and not freed:
+        if expired and not left_behind:
             self._setup.events.emit(EngineEvent.LEASE_LOST, now, engine_id=expired, jobs=len(held))
         self._part(lost, now)
 
@@ -111,8 +112,9 @@ class Lease:
         self._part(gone, now, tokens)
 
     def _part(self, gone: Sequence[Execution], now: int, tokens: Mapping[int, int] | None = None) -> None:
-        """Drop jobs whose rows are not ours any more. A job that is not live was cancelled: its handler is told, and
-        may tidy up. A job that is live is another engine's by now. `tokens`: the tokens of the live jobs."""
+        """Drop jobs whose rows are not ours any more. A job that is not live was cancelled, or another engine has
+        finished it: its handler is told, and may tidy up. A job that is live is another engine's by now. `tokens`: the
+        tokens of the live jobs."""
         if tokens is None:
             tokens = self._setup.store.tokens([one.row.id for one in gone]) if gone else {}
         for execution in gone:

@@ -1,7 +1,9 @@
 """What every limit of a queue says about itself, so that claims, `why` and the command line need not know its kind.
 
 A limit is one file: a subclass of `BaseLimit` and the function by which users make one. `AnyLimit` in
-`hipq.limits.rules` lists the limits that can be stored. All counts here are whole thousandths of units.
+`hipq.limits.rules` lists the limits that can be stored. A limit tells jobs apart by their lanes only, since that is how
+stores sum up what jobs hold: one that goes by anything else needs changes to `held.sql`, `Usage` and `Admission`. All
+counts here are whole thousandths of units.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class BaseLimit(msgspec.Struct, frozen=True):
     reason: ClassVar[str] = Reason.LANE_FULL
     """The `reason` in `why` of a job for which this limit has no room."""
     of_whole_queue: ClassVar[bool] = False
-    """All jobs of the queue count in one pool, whatever their lane: `applies` is not asked."""
+    """All jobs of the queue count in one pool, whatever their lane. `applies` must be True for every lane: claims do
+    not ask it."""
     counts_starts: ClassVar[bool] = False
     """Jobs take units when they start, and do not give them back when they end."""
     set_by_daemon: ClassVar[bool] = False
@@ -55,7 +58,8 @@ class BaseLimit(msgspec.Struct, frozen=True):
         return True
 
     def pool_name(self, lane: str) -> str:
-        """The pool in which jobs of this lane count. Lanes of the same name share a pool; queues store the name."""
+        """The name of the pool in which jobs of this lane count. Lanes for which the name is the same share a pool. No
+        other kind of limit may use the name, and it must stay the same from claim to claim: queues store it."""
         raise NotImplementedError
 
     def cap(self, lane: str, whole: int) -> int:

@@ -275,6 +275,6 @@ def close_out(inbox: InboxTransaction, saved: Sequence[Change], matched: Matched
     inbox.mark_used([Placed(one.change.answer, one.used) for one in verdicts if one.used], now)
     placed = [placed for one in verdicts for placed in one.placed]
     inbox.place(placed)
-    # Of the jobs that never waited, which are most, `Store.late_answers` takes care: a statement here costs every turn.
+    # Jobs that never waited, which are most, are left to `Store.prune_answers`: a statement here costs every turn.
     ended = [(one.before.id, one.answer) for one in saved if one.after.state == FINAL and one.before.wait]
     return [one for one in placed if one.state != BUFFERED] + inbox.place_leftovers(ended)

@@ -205,6 +205,8 @@ def open_store(db: str | Mapping[str, Any], clock: Clock | None = None) -> Store
         return SqliteStore("", clock)
     if url.startswith("sqlite:///"):
         return _file(url.removeprefix("sqlite:///"), clock)
+    if not _POSTGRES.fullmatch(url):
+        raise _refusal(url)
     with _psycopg():
         from hipq.stores.postgres.store import PostgresStore
     return PostgresStore(url, clock, listen_url=os.environ.get("HIPQ_LISTEN_URL", ""), answer_seconds=_answer_seconds())

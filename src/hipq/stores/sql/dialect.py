@@ -1,4 +1,21 @@
-"""What one database must be able to do, so that the verbs that all SQL stores share run on it."""
+"""What one database must be able to do, so that the verbs that all SQL stores share run on it.
+
+The shared verbs, and the files of SQL that they share, take for granted that
+
+- text is compared byte by byte, which for UTF-8 is how Python compares it too: ranks, lanes and names are compared in
+  SQL and in Python;
+- a statement sees what was committed while the statement before it waited for a lock: of two transactions that lock the
+  same key or queue, the second sees what the first has done;
+- a lock lasts until its transaction ends, and no longer;
+- a write can return rows (RETURNING), and the database says how many rows it changed;
+- integers have 64 bits, and `LIMIT`, `OFFSET`, `UNION ALL` and `ON CONFLICT DO NOTHING` mean what they mean in SQLite
+  and PostgreSQL.
+
+Besides `Sql` and `Dialect`, a store defines what inserts jobs (`Inserting`), what saves changes (`Settling._write` in
+settle.py), an inbox (`live` and `insert` of `SqlInbox` in inbox.py), a rulebook and its reader (`Rulebook` and
+`QueueReader.more` in rule_claims.py), `_prune` (jobs.py) and `_changed_if_any` (answers.py). It may override
+`_forget_leases` (jobs.py) and `_take_ticket` (rules.py).
+"""
 
 from __future__ import annotations
 

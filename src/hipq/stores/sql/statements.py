@@ -1,4 +1,19 @@
-"""The SQL of a store: a file a statement, with the tables of its queue and the names of states filled in."""
+"""The SQL of a store: a file a statement, with the tables of its queue and the names of states filled in.
+
+All stores share the files in `hipq/stores/sql/sql`; a file of the same name in a store's own `sql/` replaces the shared
+one. In a file,
+
+- `:name` is a value that the statement is run with;
+- `{live}`, `{final}` and `{number}` are the tables and the number of the queue that the statement is for;
+- `{READY}`, `{MATCHED}` and the like are constants of `hipq.job.states` and `hipq.job.answer`, and `{TODO}` is a
+  condition that is made of some of them;
+- `{columns}`, `{kept}`, `{by_early}` and `{strategy}` are the parts that a store gives once for all files: the columns
+  of a job with its payload, from a table called l; the columns of an answer; the hint, if the database needs one, to
+  use the index _early; and the name of the registered retry strategy that a job in phase deciding is to ask, or '';
+- `{in ids}` and `{in text states}` test whether a number, or a text, is in the list that is the value of that name, and
+  `{contains}` names the function that finds one text in another: a store's `spell` writes these as its database does;
+- any other word in braces is a part that the caller of `of` or `text` gives: SQL, or the name of another file.
+"""
 
 from __future__ import annotations
 
@@ -32,8 +47,9 @@ def read(package: str) -> dict[str, str]:
 
 
 class Statements(Generic[T]):
-    """Statements as a database takes them. `look` reads the registry of queues, since another process may have
-    registered one. `spell` brings a text to the form that the database takes. `parts` are the same in all files."""
+    """Statements as a database takes them. `package` has the store's own files. `look` reads the registry of queues,
+    since another process may have registered one. `spell` brings a text to the form that the database takes. `parts`
+    are the same in all files: `columns`, `kept`, `by_early` and `strategy`."""
 
     def __init__(
         self, package: str, look: Callable[[], Iterable[QueueTables]], spell: Callable[[str], T], **parts: str
