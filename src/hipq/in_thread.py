@@ -6,7 +6,6 @@ import asyncio
 import contextvars
 import threading
 from collections.abc import Callable
-from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -15,15 +14,28 @@ T = TypeVar("T")
 async def in_thread(work: Callable[[], T]) -> T:
     """Wait for code that runs in a thread of its own, and is left alone if nobody waits any more. A pool of threads
     could be filled by slow code, and would be waited for at the end."""
-    future: Future[T] = Future()
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[T] = loop.create_future()
     inside = contextvars.copy_context()  # the span that the caller belongs to is in there
 
+    def end(value: T | None, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)  # type: ignore[arg-type]
+        else:
+            future.set_exception(error)
+
     def run() -> None:
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(inside.run(work))
-            except BaseException as error:
-                future.set_exception(error)
+        value, raised = None, None
+        try:
+            value = inside.run(work)
+        except BaseException as error:
+            raised = error
+        try:
+            loop.call_soon_threadsafe(end, value, raised)
+        except RuntimeError:
+            pass  # the loop is closed: nobody waits any more
 
     threading.Thread(target=run, name="hipq-beside-loop", daemon=True).start()
-    return await asyncio.wrap_future(future)
+    return await future

@@ -191,6 +191,8 @@ class JobType:
         if missed == "all" and not overlap:
             raise Invalid('missed="all" adds several jobs at once: it needs overlap=True')
         _check_tick_options(options)
+        if options.get("windows") is not None:
+            options["windows"] = list(options["windows"])  # for each tick: it may be an iterator
         queue = self.queue
 
         def make(tick: int) -> New:

@@ -128,6 +128,12 @@ def test_enqueue_many_stores_all_or_nothing(app: Hipq, queue: Queue) -> None:
     assert work.enqueue_many([]) == []
 
 
+def test_to_add_no_jobs_at_all_returns_at_once(queue: Queue) -> None:
+    work = queue.job("work")(lambda _: None)
+    assert work.enqueue_many([]) == []
+    assert asyncio.run(asyncio.wait_for(work.aenqueue_many([]), 30)) == []
+
+
 @pytest.mark.parametrize("option", ["dely", "rules", "trace", "lane_by"])
 def test_an_option_that_there_is_not_is_refused_with_those_that_there_are(queue: Queue, option: str) -> None:
     work, given = queue.job("work")(lambda _: None), {option: None}

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from hipq import Hipq, Invalid, Job, Queue
+from hipq import Hipq, Invalid, Job, Queue, window
 from hipq.errors import StoreUnavailable
 from hipq.events import Event
 from hipq.testing.clock import HandClock
@@ -67,6 +67,16 @@ def test_a_type_can_have_several_schedules_with_their_own_data_and_options(
     clock.advance(minutes=10)
     run()
     assert sorted(seen) == [("five", 7, ""), ("six", 100, "east")]
+
+
+def test_every_tick_has_the_windows_of_its_schedule(app: Hipq, queue: Queue, clock: HandClock, run: Run) -> None:
+    work = queue.job("work")(lambda _: None)
+    work.cron("0 0 * * *", windows=iter([window("22:00", "23:00")]), overlap=True)
+    run()
+    for _ in range(2):
+        clock.advance(hours=24)
+        run()
+    assert [job.time_windows for job in app.jobs("orders")] == [[{"start": "22:00", "end": "23:00"}]] * 2
 
 
 @pytest.mark.parametrize(

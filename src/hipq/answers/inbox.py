@@ -77,7 +77,7 @@ class Inbox:
             new = queue.arrived("unknown", "unknown", clean(kept.data))
             given = f"it came as answer_id {shown(kept.answer_id)} for the key {shown(kept.job_key)}"
             new = replace(new, job_type=clean(kept.job_type), job_key="", unreadable=f"{error}; {given}")
-        self.deliver([replace(new, tenant=clean(kept.tenant))], instead_of=kept.id, hooks=False)
+        self.deliver([replace(new, tenant=clean(kept.tenant), shows_late=False)], instead_of=kept.id, hooks=False)
 
     def _announce(self, new: NewAnswer, delivered: Delivered, now: int) -> None:
         queue, change = self._queues[new.queue], delivered.change

@@ -189,10 +189,8 @@ class Coalescer:
 
     def _store_batch(self, batch: list[_Made], all_or_nothing: bool = False) -> None:
         jobs = [job for some, _, _ in batch for job in some]
-        if not jobs:
-            return
         try:
-            stored = self._store.enqueue(jobs, all_or_nothing=all_or_nothing)
+            stored = self._store.enqueue(jobs, all_or_nothing=all_or_nothing) if jobs else []
             self._stored(jobs, stored)
         except Exception as error:
             _resolve([(future, error) for _, _, future in batch])

@@ -94,8 +94,8 @@ class InboxTransaction(Protocol):
     def save(self, changes: Sequence[Change]) -> None:
         """Save the changes of jobs that are locked."""
 
-    def job(self, job_id: int) -> Row | None:
-        """A job, live or final."""
+    def final_jobs(self, ids: Sequence[int]) -> dict[int, Row]:
+        """The jobs that have ended of those with these ids: one statement for all of them."""
 
 
 def lock_number(key: Key) -> int:
@@ -196,12 +196,13 @@ def _write(
     fresh = {number: one for number, one in verdicts.items() if not one.same}
     rows = {number: kept(answers[number], one.state, one.job, one.note) for number, one in fresh.items()}
     ids = dict(zip(fresh, inbox.insert(list(rows.values())), strict=True))
-    late: dict[int, tuple[Row, Kept]] = {}
-    for number, one in fresh.items():
-        if one.outcome == Answered.LATE and one.job and answers[number].shows_late:
-            job = candidates[number].row or inbox.job(one.job)
-            if job is not None:
-                late[number] = job, replace(rows[number], id=ids[number])
+    shown = {n: one.job for n, one in fresh.items() if one.outcome == Answered.LATE and answers[n].shows_late}
+    final = inbox.final_jobs([job for number, job in shown.items() if not candidates[number].row])
+    late = {
+        number: (row, replace(rows[number], id=ids[number]))
+        for number, job in shown.items()
+        if (row := candidates[number].row or final.get(job))
+    }
     inbox.count_copies([one.same for one in verdicts.values() if one.same])
     inbox.place([placed for one in verdicts.values() for placed in one.placed])
     inbox.save([one.change for one in verdicts.values() if one.change])

@@ -73,9 +73,10 @@ class SqlInbox(ABC):
     @abstractmethod
     def insert(self, answers: Sequence[Kept]) -> list[int]: ...
 
-    def job(self, job_id: int) -> Row | None:
-        found = self._sql.rows("get", queue_of(job_id), id=job_id)
-        return found[0] if found else None
+    def final_jobs(self, ids: Sequence[int]) -> dict[int, Row]:
+        queues = sorted({queue_of(job_id) for job_id in ids})
+        found = [self._sql.read(Row, query, {"ids": list(ids)}) for query in self._sql.of_each("ended", queues)]
+        return {row.id: row for rows in found for row in rows}
 
     def _find(self, name: str, rows: Sequence[Any], queue: int = 0, **values: int) -> list[Any]:
         """What a statement finds for these rows; nothing for none."""

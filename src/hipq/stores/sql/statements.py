@@ -87,7 +87,7 @@ class Statements(Generic[T]):
 
     def forget(self, queue: int) -> None:
         self._queues.pop(queue, None)
-        self._cache = {key: text for key, text in self._cache.items() if key[1] != queue}
+        self._cache = {key: text for key, text in list(self._cache.items()) if key[1] != queue}
 
     def knows(self, queue: int) -> bool:
         if queue not in self._queues:
