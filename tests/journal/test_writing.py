@@ -92,6 +92,19 @@ def test_what_gathers_during_a_sync_shares_the_next_one(folder: Path, gate: Gate
         assert [one.first for one in drain(journal)] == list(range(1, 502)), "in the order they were written"
 
 
+def test_what_the_journals_thread_was_called_for_is_not_written_by_a_thread_that_others_wait_for(folder: Path) -> None:
+    wrote: list[str] = []
+    with opened(folder) as journal:
+        for number in range(1, 100, 2):
+            synced = threading.Event()
+            large = batch(number, bytes(100_000))
+            journal.write(large, lambda _: wrote.append(threading.current_thread().name))
+            journal.write(batch(number + 1), lambda _, synced=synced: synced.set(), wake=False)  # type: ignore[misc]
+            journal.write_here()
+            assert synced.wait(WAIT)
+    assert set(wrote) == {"hipq-journal"}
+
+
 def test_hundreds_of_writers_share_syncs_and_all_are_acknowledged_once(folder: Path) -> None:
     writers, each = 200, 10
     answers = Answers()

@@ -48,7 +48,9 @@ def ready(daemon: Daemon) -> Ready:
     running = {
         "the engine ended: no job runs": daemon.failed,
         "the store is away: no job can be claimed": away,
-        "the sandbox cannot start, so no handler in code runs": daemon.sandbox_refuses(),
+        "the sandbox cannot start, so no handler in code runs": (
+            not daemon.failed and not away and daemon.sandbox_refuses()
+        ),
     }
     noticed = {
         "the journal is damaged: jobs that were accepted may be lost; see `hipq journal check`": (

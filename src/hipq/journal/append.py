@@ -48,6 +48,9 @@ class Appender:
         self._gathered: deque[Entry] = deque()
         self._writing = threading.Lock()
         """Held while a group of entries is written, by whichever thread that does."""
+        self._is_called = False
+        """Whether the journal's thread was called to write: what it was called for may be large, and is not for a
+        thread that others wait for."""
         self._is_writing = self._is_to_tidy = self._is_closing = False
         self._before: Exception | None = None  # the error of the group written last
         self._thread = threading.Thread(target=self._run, name="hipq-journal", daemon=True)
@@ -65,11 +68,13 @@ class Appender:
             self._gathered.append(Entry(batch, done, size, self._is_writing))
             self.gathered_bytes += size
             if wake:
+                self._is_called = True
                 self._gather.notify()
 
     def write_here(self) -> None:
-        """Write the collected batches in this thread, unless another thread is writing: then the journal's own does."""
-        if self._writing.acquire(blocking=False):
+        """Write the collected batches in this thread, unless another thread writes or the journal's own was called:
+        then that one does."""
+        if not self._is_called and self._writing.acquire(blocking=False):
             try:
                 self._write_gathered()
             finally:
@@ -110,7 +115,7 @@ class Appender:
     def _write_gathered(self) -> None:
         with self._gather:
             group, self._gathered = self._gathered, deque()
-            self._is_writing = True  # together with taking the group: who comes later is behind it
+            self._is_called, self._is_writing = False, True  # with taking the group: who comes later is behind it
         failed: Exception | None = None
         while group:
             part: list[Entry] = []

@@ -98,8 +98,8 @@ class KinesisSource(aws.AwsSource):
         limit = min(10_000, most // max(1, len(due)))
         found: list[Message] = []
         problem: Exception | None = None
-        answers = self._each(lambda shard: self._records(shard, limit), due)
-        for shard, answer in zip(due, (one.result() for one in answers), strict=True):
+        answers = [one.result() for one in self._each(lambda shard: self._records(shard, limit), due)]
+        for shard, answer in zip(due, answers, strict=True):  # no shard goes on before all have answered
             if isinstance(answer, Exception):
                 problem = self._failed(shard, answer) or problem
                 continue
