@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +13,10 @@ from hipq.daemon import job_factory
 from hipq.stores.filters import Filter
 
 
-def steps(store: object, wanted: Filter, url: Path) -> int:
+def steps(store: Any, wanted: Filter, url: Path) -> int:
     """Of SQLite's machine, about, for the page that the store asks for."""
-    query = store._page(wanted, "id")  # type: ignore[attr-defined]
+    pages = {table: {**store._page(wanted, table), "selected": "id"} for table in wanted.tables}
+    query = store._of_tables("find", wanted.queue, pages, "{} ORDER BY id LIMIT :limit")
     count = 0
 
     def one() -> None:

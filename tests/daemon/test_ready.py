@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 import psycopg
@@ -71,9 +72,10 @@ def test_ready_says_whether_it_accepts_stores_and_runs_and_why_not(
 
 
 def test_a_daemon_starts_and_accepts_while_the_database_is_away(tmp_path: Path) -> None:
-    with fresh_database() as real, Proxy("127.0.0.1", 5432) as proxy:
-        through = real.replace(":5432", f":{proxy.port}")
-        assert str(proxy.port) in through
+    with fresh_database() as real, ExitStack() as stack:
+        server = urlsplit(real)
+        proxy = stack.enter_context(Proxy(server.hostname or "", server.port or 5432))
+        through = urlunsplit(server._replace(netloc=f"{server.username}@127.0.0.1:{proxy.port}"))
         site = Site(real, tmp_path)
         daemon = Served(tmp_path, through)
         site.daemons.append(daemon)

@@ -20,7 +20,7 @@ SHOWS_IT = {
     "django/results.py": "a Django task result, for people",
     "testing/expect.py": "the message of a test that failed",
 }
-WRITES_IT = {"stores/sqlite/turn.py", "stores/postgres/turn.py"}
+WRITES_IT = {"stores/sql/settle.py"}
 
 
 def reads(path: Path) -> list[int]:

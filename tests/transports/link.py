@@ -44,6 +44,8 @@ class Link:
     """The checkpoints of a source in another process."""
     gone: ClassVar[str] = r"nobody listens at 127\.0\.0\.1:\d+ \(connection refused\)$"
     """What a sender says of a server that was stopped."""
+    drops_odd_headers: ClassVar[bool] = False
+    """Whether some servers keep a message with odd headers, and drop the headers."""
     broke: ClassVar[str] = r"the connection to 127\.0\.0\.1:\d+ broke"
     """What a source says of a server that was stopped."""
     first_lag: ClassVar[int | None] = 0
