@@ -66,23 +66,22 @@ class Adding:
         """The route that requests on the short way are counted as."""
         self._most = min(api.limits.body, SMALL)
 
-    def _put(self, tenant: str, wanted: Wanted, done: Done) -> None:
-        """Write jobs that were let in to the journal. If this raises, `done` is never called."""
-        count, size = len(wanted.payloads), wanted.size
-
-        def written(outcome: list[int] | Exception) -> None:
-            if isinstance(outcome, Exception):
-                self._api.gate.leave(tenant, count, size)
-            else:
-                self._api.gate.kept(tenant, count, size)
-                self._api.counts.added(tenant, count, size)
-            done(outcome)
-
+    def _put(self, tenant: str, wanted: Wanted, size: int, done: Done) -> None:
+        """Write jobs that were let in to the journal. `done` must begin with `_settle`. If this raises, `done` is never
+        called."""
         try:
-            self._api.jobs.put(tenant, wanted.type, wanted.payloads, wanted.options, written)
+            self._api.jobs.put(tenant, wanted.type, wanted.payloads, wanted.options, done)
         except BaseException:
-            self._api.gate.leave(tenant, count, size)
+            self._api.gate.leave(tenant, len(wanted.payloads), size)
             raise
+
+    def _settle(self, tenant: str, count: int, size: int, outcome: list[int] | Exception) -> None:
+        """Tell the quotas what became of jobs that were let in."""
+        if isinstance(outcome, Exception):
+            self._api.gate.leave(tenant, count, size)
+        else:
+            self._api.gate.kept(tenant, count, size)
+            self._api.counts.added(tenant, count, size)
 
     # -- any request ------------------------------------------------------------------------------------------------
     async def from_call(self, call: Call) -> Reply:
@@ -117,15 +116,17 @@ class Adding:
         if wanted.options.key:
             add = partial(self._api.jobs.add_to_store, tenant, wanted.type, wanted.payloads, wanted.options)
             return await self._store(tenant, [wanted], add)
-        await self._api.gate.enter(tenant, len(wanted.payloads), wanted.size)
+        count, size = len(wanted.payloads), wanted.size
+        await self._api.gate.enter(tenant, count, size)
         future: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
 
         def done(outcome: list[int] | Exception) -> None:
+            self._settle(tenant, count, size, outcome)
             if future.done():
                 return
             future.set_exception(outcome) if isinstance(outcome, Exception) else future.set_result(outcome)
 
-        self._put(tenant, wanted, done)
+        self._put(tenant, wanted, size, done)
         return await future
 
     async def _add_once(self, tenant: str, wanted: Sequence[Wanted], key: bytes, text: bytes) -> list[int]:
@@ -171,6 +172,7 @@ class Adding:
             return False  # its token may have been revoked
 
         def done(outcome: list[int] | Exception) -> None:
+            self._settle(tenant, count, size, outcome)
             api.held.give(tenant, len(body))
             said = api.refused(self._route, outcome) if isinstance(outcome, Exception) else added(outcome)
             api.count(self._route, tenant, said)
@@ -178,12 +180,13 @@ class Adding:
 
         try:
             wanted = Wanted(head.jobtype, PLAIN, payloads(head.kind, body, api.limits.jobs))
+            count, size = len(wanted.payloads), wanted.size
             api.held.take(tenant, len(body))  # until it is on disk
         except Exception:
             return False
         try:
-            if api.gate.enter_now(tenant, len(wanted.payloads), wanted.size):
-                self._put(tenant, wanted, done)
+            if api.gate.enter_now(tenant, count, size):
+                self._put(tenant, wanted, size, done)
                 return True
         except Exception:
             pass
