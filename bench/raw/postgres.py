@@ -75,7 +75,7 @@ class RawPostgres:
             ids = [one[0] for one in cursor.fetchall()]
             names = keys or [""] * len(payloads)
             cursor.execute(f"CREATE TEMP TABLE raw_load (LIKE {self._table}) ON COMMIT DROP")
-            with cursor.copy("COPY raw_load FROM STDIN") as copy:
+            with cursor.copy(f"COPY raw_load ({_NAMES}) FROM STDIN") as copy:
                 for job_id, key, data in zip(ids, names, payloads, strict=True):
                     copy.write_row(row(job_id, key, data, now))
             cursor.execute(
@@ -139,7 +139,7 @@ class RawPostgres:
         )
         finish = (
             f"WITH d AS (DELETE FROM {table} WHERE job_type = 'ask' AND job_key = ANY (%s) RETURNING *) "
-            f"INSERT INTO {table}_final SELECT {kept} FROM d"
+            f"INSERT INTO {table}_final ({_NAMES}) SELECT {kept} FROM d"
         )
         for start in range(0, len(keys), batch):
             some = sorted(keys[start : start + batch])
@@ -177,7 +177,8 @@ class RawPostgres:
         values = {"state": "'final'", "phase": "'done'", "result": "'null'"}
         self._conn.execute(
             f"WITH d AS (DELETE FROM {self._table} l USING unnest(%s::bigint[]) t(id) WHERE l.id = t.id RETURNING l.*) "
-            f"INSERT INTO {self._table}_final SELECT {', '.join(values.get(name, name) for name in COLUMNS)} FROM d",
+            f"INSERT INTO {self._table}_final ({_NAMES}) "
+            f"SELECT {', '.join(values.get(name, name) for name in COLUMNS)} FROM d",
             (ids,),
         )
 

@@ -9,17 +9,22 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from hipq.job.answer import KEPT
+from hipq.job.meta import PLAIN
 from hipq.job.model import COLUMNS
+from hipq.job.order import order
+from hipq.job.states import INITIAL, READY
+from hipq.job.windows import ALWAYS
 from hipq.stores.sqlite.connection import PAGES_IN_LOG
 
+_ORDER = order("time", 1.0)
 _NAMES = ", ".join(COLUMNS)
 _MARKS = ", ".join("?" * len(COLUMNS))
 
 
-def row(job_id: int, key: str, data: str, now: int, phase: str = "ready") -> tuple[Any, ...]:
+def row(job_id: int, key: str, data: str, now: int, phase: str = READY) -> tuple[Any, ...]:
     return (
-        job_id, "", "", "work", key or str(job_id), data, "initial", phase, now // 1_000_000 << 15 | 100, 100, 1, 0,
-        "[]", 86400.0, now, 0, "", 0, 0, 0, 0, 0, "NONE", "NONE", 0, "", "[]", now, now,
+        job_id, "", "", "work", key or str(job_id), INITIAL, phase, _ORDER.rank(now, 100), 100, 1000, 0, ALWAYS,
+        86400.0, now, 0, "", "", 0, 0, 0, 0, 0, "NONE", "NONE", 0, now, now, data, "", PLAIN, "[]",
     )  # fmt: skip
 
 
@@ -57,7 +62,7 @@ class RawSqlite:
         for data in payloads:
             self._conn.execute("BEGIN IMMEDIATE")
             (job_id,) = self._ids(1)
-            query = f"INSERT INTO {self._table} VALUES ({_MARKS})"
+            query = f"INSERT INTO {self._table} ({_NAMES}) VALUES ({_MARKS})"
             self._conn.execute(query, row(job_id, "", data, time.time_ns() // 1000))
             self._conn.execute("COMMIT")
 
@@ -68,7 +73,9 @@ class RawSqlite:
         ids = self._ids(len(payloads))
         rows = [row(job_id, key, data, now) for job_id, key, data in zip(ids, names, payloads, strict=True)]
         self._conn.executemany(
-            f"INSERT INTO {self._table} VALUES ({_MARKS}) ON CONFLICT (tenant, job_type, job_key) DO NOTHING", rows
+            f"INSERT INTO {self._table} ({_NAMES}) VALUES ({_MARKS}) "
+            "ON CONFLICT (tenant, job_type, job_key) DO NOTHING",
+            rows,
         )
         self._conn.execute("COMMIT")
 
@@ -128,7 +135,9 @@ class RawSqlite:
                 f"'{{}}', 0, 0, 'settled', id, {now}, {now}, {now}, {now}, 1, '' FROM {table} WHERE id IN {which}",
                 (some,),
             )
-            conn.execute(f"INSERT INTO {table}_final SELECT {finished} FROM {table} WHERE id IN {which}", (some,))
+            conn.execute(
+                f"INSERT INTO {table}_final ({_NAMES}) SELECT {finished} FROM {table} WHERE id IN {which}", (some,)
+            )
             conn.execute(f"DELETE FROM {table} WHERE id IN {which}", (some,))
             conn.execute("COMMIT")
 
@@ -170,7 +179,7 @@ class RawSqlite:
         table = self._table
         finished = _NAMES.replace("state", "'final'").replace("phase", "'done'").replace("result", "'null'")
         which = "id IN (SELECT value FROM json_each(?))"
-        self._conn.execute(f"INSERT INTO {table}_final SELECT {finished} FROM {table} WHERE {which}", (ids,))
+        self._conn.execute(f"INSERT INTO {table}_final ({_NAMES}) SELECT {finished} FROM {table} WHERE {which}", (ids,))
         self._conn.execute(f"DELETE FROM {table} WHERE {which}", (ids,))
 
     def _wait(self, ids: str) -> None:
