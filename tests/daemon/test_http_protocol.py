@@ -154,6 +154,15 @@ def test_a_head_that_is_too_large_is_431(server: Server, lines: Head) -> None:
         assert "head may have" in said["error"]
 
 
+@pytest.mark.parametrize("begins", [b"0\r\nX: ", b"0\r\n", b"3;"])
+def test_what_comes_behind_a_body_without_an_end_is_hung_up_on(server: Server, begins: bytes) -> None:
+    head = b"POST /small HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n"
+    with server.connect() as link:
+        link.sendall(head + begins)
+        with pytest.raises(ConnectionError):
+            link.sendall(b"y" * (64 << 20))
+
+
 def test_a_path_that_is_too_long_is_431(server: Server) -> None:
     ((status, said),) = server.replies(head("Connection: close", path="/" + "a" * HEAD_BYTES, method="GET"))
     assert status == 431

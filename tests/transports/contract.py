@@ -171,7 +171,8 @@ class StreamContract:
         link, server = own
         one, out = link.listening(), link.sender()
         sent = fill(out, 5)
-        kept = held(one, 2, most=2)
+        kept = drained(one, 2, most=2, done=False)  # three, if the first of two batches has one
+        assert len(kept) >= 2
         one.done(kept)
         server.stop()
         for call in (lambda: drained(one, 20), *link.calls_that_break(one, kept)):  # what it has already may come first
@@ -194,7 +195,7 @@ class StreamContract:
             found += bodies(drained(again, 1, seconds=1))
             if link.durable and not link.ordered_again:  # the others may come later
                 found += bodies(drained(again, 3, seconds=5))
-        expected = [*(sent[2:] if link.durable else []), b"after"]
+        expected = [*(body for body in sent if link.durable and body not in bodies(kept)), b"after"]
         if link.ordered_again:
             assert [body for body in found if body in expected] == expected
         assert {*found} >= {*expected}

@@ -142,6 +142,7 @@ class AtOnceProtocol(BoundedProtocol):
         if self._head is None:
             super().on_body(body)
         else:
+            self._has_come()
             self._body.append(body)
 
     def on_message_complete(self) -> None:

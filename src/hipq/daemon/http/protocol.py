@@ -68,8 +68,11 @@ class BoundedProtocol(HttpToolsProtocol):
         super().__init__(*arguments, **options)
         self._room = HEAD_BYTES
         self._came = 0
-        """Bytes of a head so far: the parser tells of a header only when it is whole."""
+        """Bytes of a head so far, or of what is neither head nor body (chunk sizes, trailers) since a body's last part:
+        the parser tells of a header only when it is whole, and joins its parts again and again until then."""
         self._in_head = False
+        self._is_body = False
+        """Whether the last data had a part of a body."""
         self._heads = 0
         self._cycles: list[RequestResponseCycle] = []
         """The cycles of requests without a reply: uvicorn itself knows only the last of those that came together."""
@@ -131,10 +134,11 @@ class BoundedProtocol(HttpToolsProtocol):
             return  # what else it sends is not wanted
         heads = self._heads
         was_in_head = self._in_head
+        self._is_body = False
         super().data_received(data)
         if self._refused or self.transport.is_closing():
             return
-        if self._in_head and was_in_head and heads == self._heads:  # all of it is of this head
+        if self._in_head == was_in_head and heads == self._heads and not self._is_body:  # all of it is of one kind
             self._came += len(data)
             if self._came > HEAD_BYTES:
                 self._refuse(431, f"a request's head may have {HEAD_BYTES:,} bytes, and this one has more")
@@ -185,8 +189,12 @@ class BoundedProtocol(HttpToolsProtocol):
             self.cycle.transport = OneWrite(self.transport)  # type: ignore[assignment]
 
     def on_body(self, body: bytes) -> None:
+        self._has_come()
         if not self._refused:
             super().on_body(body)
+
+    def _has_come(self) -> None:
+        self._is_body, self._came = True, 0
 
     def on_message_complete(self) -> None:
         if not self._refused:
