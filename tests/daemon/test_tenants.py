@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -114,6 +115,32 @@ def test_what_is_known_is_looked_up_once_a_second(store: Store) -> None:
     assert set(daemon.known().tenants) == {"acme"}
     now[0] += 0.2
     assert set(daemon.known().tenants) == {"acme", "bob"}
+
+
+def test_a_slow_look_does_not_replace_what_a_later_one_has_found(
+    store: Store, tenants: Tenants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A tenant that was known and is not any more would have no quotas for a while."""
+    notes, has_read, go_on = store.notes, threading.Event(), threading.Event()
+
+    def slow_notes(kind: str) -> dict[str, str]:
+        found = notes(kind)
+        if threading.current_thread() is first:
+            has_read.set()
+            assert go_on.wait(20)
+        return found
+
+    monkeypatch.setattr(store, "notes", slow_notes)
+    first, second = (threading.Thread(target=tenants.look) for _ in range(2))
+    first.start()
+    assert has_read.wait(20)
+    Tenants(store).add("acme", quotas=Quotas(waiting=5))
+    second.start()
+    second.join(0.2)  # it may have to wait for the first
+    go_on.set()
+    for thread in (first, second):
+        thread.join()
+    assert tenants.latest.tenants["acme"].quotas == Quotas(waiting=5)
 
 
 def test_an_admins_token_is_no_tenants(tenants: Tenants) -> None:

@@ -7,6 +7,7 @@ The entry "*" is nobody's: its tokens may act for every tenant.
 from __future__ import annotations
 
 import re
+import threading
 import time
 from collections.abc import Callable, Mapping
 from hashlib import sha256
@@ -130,6 +131,9 @@ class Tenants:
     def __init__(self, store: Store, steady: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._steady = steady
+        self._lock = threading.Lock()
+        """Held while the store is asked: an older view must not replace a newer one, without whose tenants their quotas
+        would not count."""
         self.latest = Known({}, {})
         """What was found last, however long ago."""
         self.texts: Mapping[str, str] = {}
@@ -198,10 +202,11 @@ class Tenants:
         return self._change(tenant_name(name), lambda before: replace(_there(before, name), tokens=(), removed=removed))
 
     def _change(self, name: str, change: Callable[[Tenant | None], Tenant]) -> Tenant:
-        text = self._store.change_note(
-            KIND, name, lambda before: msgspec.json.encode(change(_load(before) if before else None)).decode()
-        )
-        self.looked = -1e9  # what is known here is not true any more
+        with self._lock:
+            text = self._store.change_note(
+                KIND, name, lambda before: msgspec.json.encode(change(_load(before) if before else None)).decode()
+            )
+            self.looked = -1e9  # what is known here is not true any more
         return _load(text)
 
     # -- looking ----------------------------------------------------------------------------------------------------
@@ -216,11 +221,12 @@ class Tenants:
 
     def look(self) -> Known:
         """Ask the store."""
-        began = self._steady()
-        self.texts = self._store.notes(KIND)
-        self.recall(self.texts)
-        self.looked = began
-        return self.latest
+        with self._lock:
+            began = self._steady()
+            self.texts = self._store.notes(KIND)
+            self.recall(self.texts)
+            self.looked = began
+            return self.latest
 
     def recall(self, texts: Mapping[str, str]) -> None:
         """These are as the store had them: what counts until it is asked."""
