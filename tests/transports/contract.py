@@ -298,6 +298,7 @@ class LagContract:
         assert one.lag() == link.first_lag
         fill(out, 5)
         some = drained(one, 3, most=3, done=False)  # more, if the first of two batches has fewer than three
+        assert len(some) >= 3
         eventually(one.lag, 5)
         one.done(some)
         eventually(one.lag, 5 - len(some))
