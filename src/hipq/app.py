@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Unpack
 
 from hipq.database import Database
+from hipq.declared import DeclaredQueues
 from hipq.engine.accept import UNTRACED, Adding, LaneBy
 from hipq.engine.timetable import LEASE, POLL
 from hipq.errors import Invalid, shown
@@ -16,7 +17,7 @@ from hipq.events import Events
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Answered, Keeping
 from hipq.job.event_names import JobEvent
-from hipq.job.model import New, blank, queue_of
+from hipq.job.model import New, blank
 from hipq.job.names import TableNaming, default_table_naming
 from hipq.job.order import Aged
 from hipq.job.order import order as _order
@@ -72,10 +73,8 @@ class Hipq:
         """The retry strategies that `retry_strategy` registered."""
         self.traces: Traces | None = None
         """What traces the jobs of this instance: see `hipq.observe.traces`."""
-        self._naming = table_naming or default_table_naming
-        self._queues: dict[str, Queue] = {}
-        self._tables: dict[str, str] = {}
-        """The tables of the queues that were declared."""
+        naming = table_naming or default_table_naming
+        self.declared = DeclaredQueues(lambda queue: naming(self.name, queue))
         self._callback_url = callback_url
         self.database = Database(self, db, clock)
         self.is_elsewhere = False
@@ -112,27 +111,14 @@ class Hipq:
         Answers that nobody has used are kept for `answer_ttl`; the ids of used ones are known for `answer_memory`. An
         answer may come `early_window` before its job is added; and one that comes so long after a job's end is late.
         """
-        from hipq.stores.migrations import check_apart  # with a second queue, and then the store needs it, too
-
-        if name in self._queues:
-            raise Invalid(f"queue {name} is declared already")
         if throttler is not None:
             takes(throttler, "throttler", "due, running, now")
         if lane_by is not None:
             takes(lane_by, "lane_by", "job")
         names.one_of(lanes, "choice for lanes", ("ordered", "fair"))
-        keeping = Keeping(
-            seconds(answer_ttl, "answer_ttl", least=1),
-            seconds(early_window, "early_window"),
-            seconds(answer_memory, "answer_memory"),
-        )
-        table = self.table(name)
-        for other, their_table in self._tables.items():
-            check_apart(name, table, other, their_table)
+        keeping = Keeping.of(answer_ttl, early_window, answer_memory)
         declared = Rules(checked(limits, throttle_limit), lanes=lanes, throttled=throttler is not None, keeping=keeping)
-        self._queues[name] = Queue(self, name, _order(order, grain), declared, throttler, lane_by)
-        self._tables[name] = table
-        return self._queues[name]
+        return self.declared.declare(Queue(self, name, _order(order, grain), declared, throttler, lane_by))
 
     def retry_strategy(self, name: str) -> Callable[[RetryHandler], RetryHandler]:
         """Decorator: this function decides what becomes of failed jobs that were added with `retry=name`. It gets a
@@ -239,7 +225,7 @@ class Hipq:
         `tenant`: the tenant of a daemon whose job is meant; without it, a job that has no tenant.
         """
         options = {"answer_id": answer_id, "error": error, "attempt": attempt, "tenant": tenant}
-        return self.answers.deliver([self.find_queue(queue).arrived(type, key, data, **options)])[0].outcome
+        return self.answers.deliver([self.declared.find(queue).arrived(type, key, data, **options)])[0].outcome
 
     def answer_many(self, answers: Iterable[Mapping[str, Any]]) -> list[Answered]:
         """Bring many answers, each with the names and values that `answer` takes: a thousand at a time in one
@@ -247,7 +233,7 @@ class Hipq:
         """
         from hipq.answers.arrive import arrive_many  # most programs bring one at a time
 
-        news = arrive_many(answers, self.find_queue)
+        news = arrive_many(answers, self.declared.find)
         return [delivered.outcome for delivered in self.answers.deliver(news)]
 
     @property
@@ -281,7 +267,11 @@ class Hipq:
     # -- jobs and queues ----------------------------------------------------------------------------------------------
     @property
     def queues(self) -> list[Queue]:
-        return list(self._queues.values())
+        return list(self.declared)
+
+    def known(self, name: str) -> Queue:
+        """A queue that the database has and no code here declares: to look at, and to change."""
+        return self.declared.add(Queue(self, name, None))
 
     def job(self, job_id: int) -> Job[Any]:
         """A job by its id, live or final."""
@@ -341,22 +331,6 @@ class Hipq:
         self.database.close()
 
     # -- for the parts ------------------------------------------------------------------------------------------------
-    def find_queue(self, name: str) -> Queue:
-        if not isinstance(name, str) or name not in self._queues:
-            raise Invalid(f"no such queue: {shown(name)}; there are {', '.join(self._queues) or 'none'}")
-        return self._queues[name]
-
-    def queue_for(self, job_id: int) -> Queue:
-        return next(queue for queue in self.queues if queue.number == queue_of(job_id))
-
-    def known(self, name: str) -> Queue:
-        """A queue that the database has and no code here declares: to look at, and to change."""
-        self._queues[name] = Queue(self, name, None)
-        return self._queues[name]
-
-    def table(self, queue: str) -> str:
-        return names.table(self._naming(self.name, queue))
-
     def adding(self, job_type: JobType, key: str | None = None) -> Adding:
         """To be entered while jobs are added."""
         return UNTRACED if self.traces is None else self.traces.adding(job_type.queue.name, job_type.name, key)
@@ -365,7 +339,7 @@ class Hipq:
         if self.events.wanted(JobEvent.ADDED):
             for new, one in zip(news, stored, strict=True):
                 if not one.duplicate:
-                    queue = self.queue_for(one.id)
+                    queue = self.declared.of_job(one.id)
                     self.events.emit(JobEvent.ADDED, new.create_time, queue.name, blank(new, one.id))
 
     def __repr__(self) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from hipq.engine.prune import prune
 from hipq.errors import Invalid, NotFound, shown
@@ -50,42 +52,35 @@ class JobFilters(TypedDict, total=False):
     """Added not longer ago than this."""
 
 
+_TEXTS: Final[Mapping[str, tuple[str, Callable[[str], str]]]] = {
+    "error": ("error", str), "key": ("job_key", names.key), "lane": ("lane", names.lane), "tenant": ("tenant", str),
+    "type": ("job_type", names.job_type), "state": ("state", partial(names.one_of, what="state", known=TRANSITIONS)),
+    "phase": ("phase", partial(names.one_of, what="phase", known=[*chain(*PHASES.values())])),
+    "code": ("code", partial(names.one_of, what="code", known=CODES[1:])),
+}  # fmt: skip
+"""The filters that are texts: the column that each is about, and what checks it."""
+
+
 def as_filter(queue: int, now: int, wanted: JobFilters) -> Filter:
     if unknown := wanted.keys() - JobFilters.__annotations__.keys():
         raise Invalid(
             f"jobs have no {', '.join(sorted(unknown))} to filter by: there are {', '.join(JobFilters.__annotations__)}"
         )
-    for name in ("error", "key", "lane", "tenant", "type", "state", "phase", "code"):
-        if name in wanted and not (isinstance(wanted.get(name), str) and wanted.get(name)):
-            raise Invalid(f"{name} must be a text that is not empty, not {shown(wanted.get(name))}; or leave it out")
-    choices = {
-        "state": list(TRANSITIONS),
-        "phase": [name for some in PHASES.values() for name in some],
-        "code": CODES[1:],
-    }
-    for name, allowed in choices.items():
-        if value := wanted.get(name):
-            names.one_of(str(value), name, allowed)
-    before = moment(at, "before") if (at := wanted.get("before")) is not None else None
-    if (age := wanted.get("older_than")) is not None:
-        oldest = now - round(seconds(age, "older_than") * 1e6)
-        before = oldest if before is None else min(before, oldest)
-    since = moment(at, "since") if (at := wanted.get("since")) is not None else 0
-    if (age := wanted.get("newer_than")) is not None:
-        since = max(since, now - round(seconds(age, "newer_than") * 1e6))
-    return Filter(
-        queue,
-        job_type=names.job_type(value) if (value := wanted.get("type")) else "",
-        job_key=names.key(value) if (value := wanted.get("key")) else "",
-        state=wanted.get("state", ""),
-        phase=wanted.get("phase", ""),
-        lane=names.lane(value) if (value := wanted.get("lane")) else "",
-        tenant=wanted.get("tenant", ""),
-        code=wanted.get("code", ""),
-        error=wanted.get("error", ""),
-        since=since,
-        before=before,
-    )
+    texts = dict[str, Any]()
+    for name, (column, checked) in _TEXTS.items():
+        if name in wanted:
+            value = wanted.get(name)
+            if not isinstance(value, str) or not value:
+                raise Invalid(f"{name} must be a text that is not empty, not {shown(value)}; or leave it out")
+            texts[column] = checked(value)
+    before = _moments(now, "before", wanted.get("before"), "older_than", wanted.get("older_than"))
+    since = _moments(now, "since", wanted.get("since"), "newer_than", wanted.get("newer_than"))
+    return Filter(queue, since=max([0, *since]), before=min(before, default=None), **texts)
+
+
+def _moments(now: int, name: str, at: datetime | None, ago: str, age: float | timedelta | None) -> list[int]:
+    found = [] if at is None else [moment(at, name)]
+    return found if age is None else [*found, now - round(seconds(age, ago) * 1e6)]
 
 
 class Jobs:
@@ -123,7 +118,7 @@ class Jobs:
         """See `Hipq.why`."""
         from hipq.engine.why import passed, why  # a program that only adds jobs need not load it
 
-        store, queue = self._app.store, self._app.queue_for(self.row(job_id).id)
+        store, queue = self._app.store, self._app.declared.of_job(self.row(job_id).id)
         limits, engines = store.limits(queue.number), store.engines()
         row = self.row(job_id)  # read last: a job that was claimed meanwhile would be found to stand in its own way
         heavy = [found for other in passed(row, limits) if (found := store.get(other))]
@@ -215,7 +210,7 @@ class Jobs:
         age = None if older_than is None else round(seconds(older_than, "older_than") * 1e6)
         most = None if keep is None else whole(keep, "keep", 0, (1 << 31) - 1)
         total = 0
-        for one in [self._app.find_queue(queue)] if queue else self._app.queues:
+        for one in [self._app.declared.find(queue)] if queue else self._app.queues:
             before = EARLIEST if age is None else (self._app.store.now() - age, 0)
             for count in prune(self._app.store, one.number, before, *only, keep=most):
                 total += count
@@ -225,7 +220,7 @@ class Jobs:
         return total
 
     def _filter(self, queue: str, after: int = 0, limit: int = 100, **wanted: Unpack[JobFilters]) -> Filter:
-        number = self._app.find_queue(queue).number
+        number = self._app.declared.find(queue).number
         return as_filter(number, self._app.store.now(), wanted)._replace(after=after, limit=limit)
 
     @property

@@ -77,7 +77,7 @@ class Operator:
         if not is_open(row.time_windows, now):
             opens = to_datetime(opening(row.time_windows, now)).isoformat()
             raise Conflict(f"job {row.id} may not start now: its window opens at {opens}")
-        return transitions.run_now(row, self._app.queue_for(row.id).order, now)
+        return transitions.run_now(row, self._app.declared.of_job(row.id).order, now)
 
     def change(self, at: int | None, priority: int | None) -> Move:
         """It has not started, and is to start at another time, or before or after others."""
@@ -87,7 +87,7 @@ class Operator:
                 raise Conflict(
                     f"job {row.id} is {row.state} ({row.phase}); time and priority are changed before a job starts"
                 )
-            return transitions.changed(row, self._app.queue_for(row.id).order, now, at=at, priority=priority)
+            return transitions.changed(row, self._app.declared.of_job(row.id).order, now, at=at, priority=priority)
 
         return changed
 
@@ -171,7 +171,7 @@ class Operator:
         return Changed(1, 0)
 
     def _like(self, row: Row) -> New:
-        queue, now = self._app.queue_for(row.id), self._store.now()
+        queue, now = self._app.declared.of_job(row.id), self._store.now()
         at = opening(row.time_windows, now)
         return New(
             queue=queue.number, job_type=row.job_type, job_key="" if row.job_key == str(row.id) else row.job_key,
@@ -182,7 +182,7 @@ class Operator:
 
     def _tell(self, change: Change, now: int) -> None:
         name = CANCELLING if change.after.phase == CANCELLING else change.event
-        self._app.events.emit(name, now, self._app.queue_for(change.before.id).name, change.after)
+        self._app.events.emit(name, now, self._app.declared.of_job(change.before.id).name, change.after)
 
     def _row(self, job_id: int) -> Row:
         row = self._store.get(job_id)

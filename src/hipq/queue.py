@@ -76,7 +76,7 @@ class Queue:
     def number(self) -> int:
         """The number the database knows it by. Its tables are made at the first use, not at the declaration."""
         if not self._number:
-            self._number = self.app.store.queue(self.app.name, self.name, self.app.table(self.name)).number
+            self._number = self.app.store.queue(self.app.name, self.name, self.app.declared.table(self.name)).number
         return self._number
 
     def recall(self, number: int) -> None:

@@ -31,7 +31,7 @@ class QueueRules:
         """Change a queue's limits while it runs: a number replaces its `limit`, "none" removes that, and both leave the
         others; a list replaces them all, None goes back to what the code says. Every engine's next claim
         goes by the new limits."""
-        declared = self._app.find_queue(queue).declared.limits
+        declared = self._app.declared.find(queue).declared.limits
 
         def change(rules: Rules) -> Rules:
             if to is None:
@@ -56,7 +56,7 @@ class QueueRules:
     def set_paused(self, queue: str, lane: str | None, job_type: str | None, paused: bool) -> None:
         """Pause or resume a queue, one of its lanes, or one job type; see `Hipq.pause`."""
         if job_type is not None and lane is None:
-            found = self._app.find_queue(queue)
+            found = self._app.declared.find(queue)
             if paused or job_type not in self._app.store.rules(found.number).paused_types:
                 _check_known(found, job_type)
         self._change(queue, lambda rules: _paused(rules, lane, job_type, paused))
@@ -67,7 +67,7 @@ class QueueRules:
         from hipq.limits.code import DryRun, verdict
 
         whole(limit, "limit", 1, 10_000)
-        chosen, now = self._app.find_queue(queue), self._app.store.now()
+        chosen, now = self._app.declared.find(queue), self._app.store.now()
         critical = tuple(one.name for one in chosen.job_types if one.spec.critical)
         claim = Claim(chosen.number, tuple(one.name for one in chosen.job_types), limit, critical)
         asked = self._app.store.ask(0, claim, HEAD, 0, limit, now)
@@ -76,7 +76,7 @@ class QueueRules:
         return DryRun.of(verdict(throttler, asked.due, asked.running, specs, now), len(asked.running))
 
     def _change(self, queue: str, change: Callable[[Rules], Rules]) -> None:
-        changed = self._app.find_queue(queue)
+        changed = self._app.declared.find(queue)
         changed.learn(self._app.store.change_rules(changed.number, change))
         self._app.events.emit(EngineEvent.RULES_CHANGED, self._app.store.now(), queue)
 

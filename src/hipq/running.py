@@ -33,24 +33,19 @@ def make_engine(
     drain: float | timedelta | None,
 ) -> Engine:
     """An engine over some queues of an instance, or all of them."""
-    if unknown := set(queues or ()) - {queue.name for queue in app.queues}:
-        there = ", ".join(queue.name for queue in app.queues) or "none"
-        raise Invalid(f"no such queue: {', '.join(sorted(unknown))}; there are {there}")
-    chosen = [queue for queue in app.queues if queues is None or queue.name in queues]
     whole(concurrency, "concurrency", 1, 10_000)
     poll, lease = seconds(poll, "poll"), seconds(lease, "lease", least=0.1)
     if not 0.01 <= poll <= 60:
         raise Invalid("poll must be between 0.01 and 60 seconds")
-    if not chosen:
-        raise Invalid("there is no queue to work on: declare one with app.queue(...)")
+    chosen, find = app.declared.chosen(queues), app.declared.find
     launcher = Launcher(
         lambda: app.store.now(),
         app.database.steady,
-        lambda queue: app.find_queue(queue).chained,
+        lambda queue: find(queue).chained,
         app.traces.around if app.traces else bare,
     )
     fork_server = ForkServer(
-        lambda job, is_told: launcher.serve(job, is_told, lambda queue, job_type: app.find_queue(queue).spec(job_type))
+        lambda job, is_told: launcher.serve(job, is_told, lambda queue, job_type: find(queue).spec(job_type))
     )
     try:
         served = [queue.for_engine() for queue in chosen]  # opens the store, whose threads must not be forked
@@ -62,20 +57,11 @@ def make_engine(
     except BaseException:
         fork_server.close()
         raise
-    setup = Setup(
-        app.store,
-        served,
-        executor,
-        app.events,
-        app.database.steady,
-        concurrency=concurrency,
-        poll=poll,
-        lease=lease,
-        drain=None if drain is None else seconds(drain, "drain"),
-        added=app.added,
+    return Engine(Setup(
+        store, served, executor, app.events, app.database.steady, concurrency=concurrency, poll=poll, lease=lease,
+        drain=None if drain is None else seconds(drain, "drain"), added=app.added,
         bring=lambda kept: app.answers.deliver_inserted(kept),
-    )
-    return Engine(setup)
+    ))  # fmt: skip
 
 
 def run(engine: Engine, listening: AbstractContextManager[None], until_empty: bool) -> None:

@@ -44,7 +44,7 @@ class Streams:
 
         app = self._app
         queue, job_type = (to.queue.name, to.name) if isinstance(to, JobType) else _pair(to)
-        reader = Reader(app.find_queue(queue), job_type, **reading)
+        reader = Reader(app.declared.find(queue), job_type, **reading)
         where = address(url)
         check(where)
         name = f"{queue}.{job_type}"

@@ -16,7 +16,7 @@ import pytest
 from hipq.daemon import joblog as module
 from hipq.daemon.joblog import COMPLETES, ENTERS, RUNS, JobLog
 from hipq.errors import Invalid
-from hipq.events import JOB_EVENTS, Event
+from hipq.events import JOB_EVENTS, Event, Events
 from tests.daemon.working import add, daemon, ended, python
 
 
@@ -59,7 +59,7 @@ def test_its_bytes_are_the_payloads(tmp_path: Path, payload: bytes) -> None:
 
 def test_all_its_events_exist_and_an_event_without_a_job_is_none_of_its_business(tmp_path: Path) -> None:
     assert {*ENTERS, *RUNS, *COMPLETES} <= set(JOB_EVENTS)
-    log = JobLog(str(tmp_path / "log"))
+    log = JobLog(str(tmp_path / "log"), Events())
     log._write(Event("staged", 1))
     log.close()
     assert lines(tmp_path / "log") == []
@@ -79,7 +79,7 @@ def test_it_is_rotated_and_only_so_much_is_kept(tmp_path: Path, monkeypatch: pyt
 
 def test_a_file_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Invalid, match="cannot be written"):
-        JobLog(str(tmp_path))
+        JobLog(str(tmp_path), Events())
 
 
 def test_a_log_that_cannot_be_written_any_more_stops_no_work_and_is_told_once(
@@ -122,7 +122,7 @@ def test_the_log_and_its_older_parts_are_for_their_owner_or_a_group_that_is_name
     try:
         for group, mode in (("", 0o600), (str(os.getgid()), 0o660)):
             monkeypatch.setenv("HIPQ_GROUP", group)
-            log = JobLog(str(tmp_path / f"jobs{group}.jsonl"))
+            log = JobLog(str(tmp_path / f"jobs{group}.jsonl"), Events())
             for _ in range(3):
                 log._file.handle(record)
             log.close()
@@ -135,5 +135,5 @@ def test_the_log_and_its_older_parts_are_for_their_owner_or_a_group_that_is_name
     old = tmp_path / "old.jsonl"
     old.touch()
     old.chmod(0o644)
-    JobLog(str(old)).close()
+    JobLog(str(old), Events()).close()
     assert f"may open the log of jobs {old} (0644)" in caplog.text

@@ -116,7 +116,7 @@ class Bench:
     def turns(self, most: int = 400) -> int:
         """Until it would rest; how many that took."""
         for turn in range(1, most + 1):
-            if self.engine.turn() > 0 and not self.hands.ended:  # else a hand would have nudged it
+            if self.engine.turn() > 0 and not self.hands.ended:  # else a handler would have notified it
                 return turn
         pytest.fail(f"it still did not rest after {most} turns: {self.store.asked}")
 

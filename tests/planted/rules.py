@@ -137,7 +137,7 @@ RULE_BUGS = (
         "a rejected job is charged an attempt",
         "I5",
         (
-            (MOVES, 'return _ended(row, Fault(FaultKind.REJECTED, reason), "failed"',
+            (MOVES, 'return _ended(row, Fault(FaultKind.REJECTED, reason), Code.FAILED',
              'return _ended(replace(row, attempt=row.attempt + 1), Fault(FaultKind.REJECTED, reason), "failed"'),
         ),
     ),

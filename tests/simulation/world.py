@@ -246,7 +246,7 @@ class World:
             life.scheduler.check(life.engine.in_flight.values())
         life.wake_at = self.clock.steady() + round(pause * SECOND)
         end = life.hands.next_end()
-        if end and end < life.wake_at:  # a handler that ends rings the bell
+        if end and end < life.wake_at:  # a handler that ends notifies
             life.wake_at, life.woken = max(end, self.clock.steady()), True
         engine = life.engine
         if engine.stopping and engine.is_empty:

@@ -16,7 +16,7 @@ from typing import Any, Final
 from hipq.errors import JobFailed, NotFound, StoreUnavailable
 from hipq.events import Event, Events
 from hipq.job.model import Row
-from hipq.job.states import FINAL
+from hipq.job.states import FINAL, Code
 from hipq.job.view import Job
 from hipq.stores.protocols import Store
 
@@ -182,7 +182,7 @@ class Results:
 
 def _result(row: Row) -> Any:
     job: Job[Any] = Job(row)
-    if job.code != "ok":
+    if job.code != Code.OK:
         raise JobFailed(job)
     return job.result
 

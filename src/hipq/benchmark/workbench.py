@@ -20,7 +20,7 @@ from hipq import Answer, Hipq, Job, Ok, Queue, Wait
 from hipq.benchmark.interruption import Interruption
 from hipq.engine.prune import prune
 from hipq.errors import Conflict, HipqError, NameClash, NotFound
-from hipq.job.states import FINAL
+from hipq.job.states import FINAL, Code
 from hipq.job.when import SECOND
 from hipq.stores.values import QueueTables
 
@@ -173,7 +173,7 @@ class Workbench:
     def check_done(self, name: str, count: int) -> None:
         """Check that all jobs have succeeded and none is left, and delete them."""
         store, number = self.app.store, self.queue(name).number
-        failed = [job for job in self.app.jobs(name, state=FINAL) if job.code != "ok"]
+        failed = [job for job in self.app.jobs(name, state=FINAL) if job.code != Code.OK]
         ended = sum(prune(store, number, (store.now() + 3600 * SECOND, 0)))
         left = self.app.jobs(name, limit=1)
         if failed or left or ended != count:

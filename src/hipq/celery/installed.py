@@ -19,6 +19,7 @@ from hipq.celery.publisher import Publisher
 from hipq.celery.worker import step
 from hipq.errors import Invalid, shown
 from hipq.job.when import seconds
+from hipq.job_type import JobType
 
 FURTHER_THAN: Final = 900.0
 """Seconds: half of the shortest time after which brokers usually redeliver (SQS and RabbitMQ: 30 minutes)."""
@@ -68,22 +69,27 @@ def install(
                 raise Invalid("hipq is installed in this Celery app already, with other settings: uninstall it first")
             return found.hipq
         hipq, publisher = Hipq(name, db), Publisher(app)
-        queue = hipq.queue("eta")
-
-        @queue.job(retry=backoff(attempts=1_000_000, cap=60), run_timeout=PUBLISH_SECONDS)
-        def publish(job: Job[Any]) -> None:
-            publisher.publish(convert(job.data, TaskMessage))
-
-        @queue.cron("17 * * * *")
-        def forget(_job: Job[Any]) -> dict[str, int]:
-            return {"forgotten": hipq.jobs.prune(history, "eta")}
-
-        keeper = Keeper(app, hipq, publish, settings[1])
+        keeper = Keeper(app, hipq, _kept(hipq, publisher, history), settings[1])
         beside = step(hipq) if in_workers else None
         if beside:
             app.steps["worker"].add(beside)
         _installed[app] = Installed(settings, hipq, keeper, publisher, beside, _hooked_into(app, keeper))
         return hipq
+
+
+def _kept(hipq: Hipq, publisher: Publisher, history: float | timedelta) -> JobType:
+    """The job type of tasks that are kept."""
+    queue = hipq.queue("eta")
+
+    @queue.job(retry=backoff(attempts=1_000_000, cap=60), run_timeout=PUBLISH_SECONDS)
+    def publish(job: Job[Any]) -> None:
+        publisher.publish(convert(job.data, TaskMessage))
+
+    @queue.cron("17 * * * *")
+    def forget(_job: Job[Any]) -> dict[str, int]:
+        return {"forgotten": hipq.jobs.prune(history, "eta")}
+
+    return publish
 
 
 def uninstall(app: Any) -> None:

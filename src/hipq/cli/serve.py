@@ -2,37 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import logging
-import os
-import signal
-import socket
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 import click
 
-from hipq.cli.callbacks import BACKLOG, announce_address, bound
+from hipq.cli.callbacks import announce_address, bound
 from hipq.cli.commands import command, log_options
 from hipq.cli.complain import note
 from hipq.cli.inputs import number_option
 from hipq.cli.target import daemon_database, daemon_db_option, shown
-from hipq.errors import HipqError, Invalid
+from hipq.errors import Invalid
 from hipq.observe import logs
-from hipq.signals import each_meant
 
-if TYPE_CHECKING:
-    from hipq.daemon.daemon import Daemon, Options
-    from hipq.daemon.http.request import Limits
-
-STOP_SECONDS: Final = 10
-"""How long requests under way may take when it is to stop."""
-WATCH_SECONDS: Final = 0.5
 LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
 _DAY: Final = 86_400
 _YEAR: Final = 365 * _DAY
-
-_log = logging.getLogger("hipq")
 
 
 @command(
@@ -82,125 +66,63 @@ def serve(
     Tenants and their tokens are made with `hipq tenant`. Several daemons may share one PostgreSQL database. It speaks
     plain HTTP: put what speaks HTTPS in front of it.
     """
-    daemon = _daemon_module()
-    if no_tokens and host not in LOOPBACK:
-        raise Invalid(f"--no-tokens lets everybody do everything, so it needs a loopback address, not {host!r:.80}")
-    if no_tokens and handler_network:
-        raise Invalid(
-            "--no-tokens with --handler-network lets every handler do everything at this daemon, as it reaches the "
-            "loopback address: leave out one of them"
-        )
-    url = daemon_database(db)
+    _check_installed()
+    from hipq.daemon.daemon import Daemon, Options
+    from hipq.daemon.http.request import Limits
+    from hipq.daemon.http.serving import Serving
     from hipq.sandbox import ContextSettings
 
+    if no_tokens:
+        _check_open(host, handler_network)
+    url = daemon_database(db)
     contexts = ContextSettings(
         trust=trust_handlers, memory=memory << 20, network=handler_network, http_allow=http_allow or ("public",),
         most_tasks=context_tasks, most_contexts=max(32, 2 * concurrency),
     )  # fmt: skip
-    options = daemon.Options(
+    options = Options(
         db=url, journal=folder, journal_bytes=journal_size << 20, concurrency=concurrency, retry_after=retry_after,
-        retry_most=retry_most,
-        give_up_after=give_up_after, run_timeout=run_timeout, keep=keep, job_log=job_log or "", contexts=contexts,
+        retry_most=retry_most, give_up_after=give_up_after, run_timeout=run_timeout, keep=keep, job_log=job_log or "",
+        contexts=contexts,
     )  # fmt: skip
-    from hipq.daemon.http.connections import raise_descriptors
-    from hipq.daemon.http.request import Limits
-
     limits = Limits(
         body=body_size << 20, body_seconds=body_timeout, head_seconds=head_timeout,
-        connections=raise_descriptors(connections),
+        connections=_allowed(connections),
     )  # fmt: skip
-    if limits.connections < connections:
-        note(f"this process may have so few descriptors that {limits.connections} connections are allowed, not "
-             f"{connections}: raise `ulimit -n`")  # fmt: skip
     listening = bound(host, port)
     logs.configure(log_level, log_format)
-    logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers
     note(f"database: {shown(url)}")
-    run(daemon.Daemon, options, listening, limits, tokens=not no_tokens)
-
-
-def run(make: Any, options: Options, listening: socket.socket, limits: Limits, *, tokens: bool) -> None:
-    """Until it is told to stop, or cannot go on."""
-    import uvicorn
-
-    from hipq.daemon.http.api import app
-    from hipq.daemon.http.connections import Connections
-    from hipq.daemon.http.fast_protocol import AtOnceProtocol
-
-    served: Daemon = make(options)
+    served = Daemon(options)
     logs.subscribe(served.app.events)
-    api = app(served, tokens=tokens, limits=limits)
-    protocol = AtOnceProtocol.within(limits.head_seconds, Connections(limits.connections))
-    config = uvicorn.Config(
-        api, access_log=False, log_config=None, log_level="warning", server_header=False, proxy_headers=False,
-        ws="none", http=protocol, timeout_graceful_shutdown=STOP_SECONDS, timeout_keep_alive=75, backlog=BACKLOG,
-    )  # fmt: skip
-    server = uvicorn.Server(config)
-    gc.freeze()  # what was loaded stays: to look through it again and again took a tenth of the time of small posts
-    gc.set_threshold(20_000, 20, 20)
-    told = 0
-
-    def stop() -> None:
-        nonlocal told
-        told += 1
-        if told == 1:
-            api.stop()
-            server.should_exit = True
-            served.stop()
-        else:
-            served.stop_now()
-
-    heard = each_meant(stop)
-
-    async def watch() -> None:
-        """A journal that cannot be synced, an engine that ended: nothing more may be acknowledged."""
-        while not server.should_exit:
-            await asyncio.sleep(WATCH_SECONDS)
-            if served.health() == "broken":
-                stop()
-
-    async def serving() -> None:
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, heard)
-        watching = asyncio.ensure_future(watch())
-        await server._serve([listening])
-        watching.cancel()
-
-    signal.signal(signal.SIGHUP, _heard_hangup)
-    served.start()
-    announce_address(listening)
-    try:
-        asyncio.run(serving()) if os.environ.get("HIPQ_NO_UVLOOP") else _run_fast(serving())
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):  # the loop heard them until now; what runs may take an hour
-            signal.signal(number, heard)
-        served.stop()
-        served.close()
-    if served.failed or served.journal.broken:
-        raise HipqError(str(served.failed or served.journal.broken))
+    Serving(served, listening, limits, tokens=not no_tokens).run(lambda: announce_address(listening))
 
 
-def _heard_hangup(_number: int, _frame: Any) -> None:
-    """A terminal that closes must not end a daemon that accepts jobs; and there is no configuration to read again."""
-    _log.info("SIGHUP: there is nothing to read again, and the daemon goes on")
+def _check_open(host: str, handler_network: bool) -> None:
+    """Whoever can connect may do everything: Invalid if that is more than this machine's users."""
+    if host not in LOOPBACK:
+        raise Invalid(f"--no-tokens lets everybody do everything, so it needs a loopback address, not {host!r:.80}")
+    if handler_network:
+        raise Invalid(
+            "--no-tokens with --handler-network lets every handler do everything at this daemon, as it reaches the "
+            "loopback address: leave out one of them"
+        )
 
 
-def _run_fast(main: Any) -> None:
-    try:
-        import uvloop
-    except ModuleNotFoundError:
-        asyncio.run(main)
-    else:
-        uvloop.run(main)
+def _allowed(connections: int) -> int:
+    """As many of these as the process may have descriptors for."""
+    from hipq.daemon.http.connections import raise_descriptors
+
+    allowed = raise_descriptors(connections)
+    if allowed < connections:
+        note(f"this process may have so few descriptors that {allowed} connections are allowed, not {connections}: "
+             "raise `ulimit -n`")  # fmt: skip
+    return allowed
 
 
-def _daemon_module() -> Any:
+def _check_installed() -> None:
     try:
         import starlette  # noqa: F401 - only this command needs them
         import uvicorn  # noqa: F401
 
-        from hipq.daemon import daemon
+        from hipq.daemon import daemon  # noqa: F401
     except ModuleNotFoundError as error:
         raise Invalid(f"hipq serve needs {error.name}: pip install 'hipq[daemon]'") from None
-    return daemon

@@ -105,9 +105,7 @@ class Daemon:
         self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._added, self._join)
         if self._joined.is_set():
             self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
-        self._log = JobLog(options.job_log) if options.job_log else None
-        if self._log:
-            self._log.subscribe(self.app.events)
+        self._log = JobLog(options.job_log, self.app.events) if options.job_log else None
         self.contexts = ContextPool(contexts)
         opened.callback(self.contexts.close)
         self.engine = self._made_engine()

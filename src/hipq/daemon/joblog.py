@@ -59,15 +59,13 @@ class _File(RotatingFileHandler):
 
 
 class JobLog:
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, events: Events) -> None:
         try:
             self._file = _File(path, maxBytes=SIZE, backupCount=KEPT, encoding="utf-8")
         except OSError as error:
             raise Invalid(f"the log of jobs cannot be written to {path}: {error.strerror or error}") from None
         if mode := files.exposed(path):
             _log.warning("other users of this machine may open the log of jobs %s (%s): chmod 600", path, mode)
-
-    def subscribe(self, events: Events) -> None:
         events.subscribe(self._write, *ENTERS, *RUNS, *COMPLETES)
 
     def _write(self, event: Event) -> None:

@@ -12,7 +12,7 @@ from django.utils.module_loading import import_string
 from hipq.django.tasks import Task, TaskError, TaskResult, TaskResultStatus, normalize_json
 from hipq.job.event_names import JobEvent
 from hipq.job.fault import Fault, FaultKind
-from hipq.job.states import ERROR, FINAL, RUNNING
+from hipq.job.states import ERROR, FINAL, RUNNING, Code
 from hipq.job.view import Job
 
 TYPE: Final = "task"
@@ -96,14 +96,14 @@ def error_of(fault: Fault) -> Any:
 
 def _status(job: Job[Any]) -> Any:
     if job.state == FINAL:
-        return TaskResultStatus.SUCCESSFUL if job.code == "ok" else TaskResultStatus.FAILED
+        return TaskResultStatus.SUCCESSFUL if job.code == Code.OK else TaskResultStatus.FAILED
     return TaskResultStatus.RUNNING if job.state in (RUNNING, ERROR) else TaskResultStatus.READY
 
 
 def _errors(job: Job[Any], history: list[dict[str, Any]]) -> list[Any]:
     """One error for each failure. Of all but the last, the job's history has the first line only."""
     earlier = [entry["error"] for entry in history if entry["event"] == JobEvent.ERROR]
-    last = job.fault if job.state in (ERROR, FINAL) and job.code != "ok" else None
+    last = job.fault if job.state in (ERROR, FINAL) and job.code != Code.OK else None
     if last is not None and earlier:
         earlier.pop()
     return [error_of(_read(text)) for text in earlier] + ([error_of(last)] if last is not None else [])

@@ -23,15 +23,20 @@ def engines(health: Health, view: View) -> Iterator[Finding]:
         yield ok(f"and {len(alive) - NAMED} more engines are alive")
     if not alive:
         yield note("no engine is alive", f"start one when there is work: {view.worker()}")
+    yield from _ended(health)
+    for queue in health.queues:
+        for sample in queue.orphans:
+            yield _orphans(queue, sample, health, view)
+
+
+def _ended(health: Health) -> Iterator[Finding]:
+    """Engines that are not alive any more and have no job."""
     owning = {sample.row.owner for queue in health.queues for sample in queue.orphans}
     for engine in health.engines:  # one without a lease, of an earlier boot, ended with that boot
         if not engine.alive and engine.lease_left is not None and engine.seen.engine_id not in owning:
             sentence = f"{_named(engine)} ended without a word {lasting(-engine.lease_left)} ago, and has no job"
             facts = {"engine_id": engine.seen.engine_id, "lease_over": -engine.lease_left}
             yield note(sentence, "look into its log; the next engine that starts removes this", facts=facts)
-    for queue in health.queues:
-        for sample in queue.orphans:
-            yield _orphans(queue, sample, health, view)
 
 
 def _alive(engine: EngineHealth, names: dict[str, str]) -> Finding:

@@ -68,7 +68,7 @@ class Engine:
 
     # -- waking -----------------------------------------------------------------------------------------------------
     def notice(self, queue: int, lanes: Iterable[tuple[str, str]]) -> None:
-        """Jobs of these types and lanes were added in this process. Any thread; who adds them rings the store too."""
+        """Jobs of these types and lanes were added in this process. Any thread; who adds them notifies the store."""
         self.watches[queue].notice(lanes)
 
     def wake(self) -> None:

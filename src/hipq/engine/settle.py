@@ -201,10 +201,7 @@ def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) ->
     saved: list[Change] = []
     turns: list[Turned] = []
     blocked: set[int] = set()
-    alone = [[change] for change in changes if change.children]
-    plain = [change for change in changes if not change.children]
-    step = store.changes_at_once
-    todo = [plain[start : start + step] for start in range(0, len(plain), step)] + alone
+    todo = _together_or_alone(changes, store.changes_at_once)
     while todo:
         some = todo.pop(0)
         try:
@@ -221,6 +218,12 @@ def save_apart(store: Store, engine_id: int, changes: list[Change], now: int) ->
             blocked.update(change.before.id for more in (some, *todo) for change in more)
             break  # each further try may cost a second more
     return saved, _together(turns), blocked
+
+
+def _together_or_alone(changes: list[Change], at_once: int) -> list[list[Change]]:
+    alone = [[change] for change in changes if change.children]
+    plain = [change for change in changes if not change.children]
+    return [plain[start : start + at_once] for start in range(0, len(plain), at_once)] + alone
 
 
 def _together(turns: Sequence[Turned]) -> Turned:

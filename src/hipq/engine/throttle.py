@@ -153,6 +153,18 @@ class Throttling:
         if asked is None:
             self._next_ask = steady + OCCUPIED
             return
+        self._read(asked, head, steady, now)
+        if not asked.due:
+            self.fruitless = self._all_asked and not self._again
+            self._store.drop_ticket(claim.queue, asked.ticket, "")
+            return
+        self._asked, self._said_slow, self._woken = asked, False, False
+        answer: list[Verdict | BaseException] = []
+        self._answer = answer
+        self._aside(lambda: self._consult(asked, answer, now))
+
+    def _read(self, asked: Asked, head: bool, steady: int, now: int) -> None:
+        """What is to be asked about now, and with it when to ask about what is behind that."""
         self._asked_at = steady
         self._was_head = head
         self._ended = self._ended and not head
@@ -164,14 +176,6 @@ class Throttling:
         self.hungry = not self._all_asked or self._again > 0
         self._in_vain = 0 if any(row.phase == READY for row in asked.due) else self._in_vain + 1
         self._next_ask = steady + (max(self._again, LAP) if self._all_asked else LAP)
-        if not asked.due:
-            self.fruitless = self._all_asked and not self._again
-            self._store.drop_ticket(claim.queue, asked.ticket, "")
-            return
-        self._asked, self._said_slow, self._woken = asked, False, False
-        answer: list[Verdict | BaseException] = []
-        self._answer = answer
-        self._aside(lambda: self._consult(asked, answer, now))
 
     @property
     def _all_asked(self) -> bool:

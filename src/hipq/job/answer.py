@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from hipq.job import payload
 from hipq.job.fault import Fault, FaultKind, clean
 from hipq.job.model import Row, column
-from hipq.job.when import SECOND, to_datetime
+from hipq.job.when import SECOND, seconds, to_datetime
 
 NEW: Final = "new"
 BUFFERED: Final = "buffered"
@@ -63,6 +63,17 @@ class Keeping(msgspec.Struct, frozen=True, omit_defaults=True):
     its key is still one to that job (case 8)."""
     answer_memory: float = 86_400.0
     """How long the ids of used answers are remembered, so that no answer is used twice (case 3)."""
+
+    @classmethod
+    def of(
+        cls, answer_ttl: float | timedelta, early_window: float | timedelta, answer_memory: float | timedelta
+    ) -> Keeping:
+        """As users give them: seconds, or a timedelta."""
+        return cls(
+            seconds(answer_ttl, "answer_ttl", least=1),
+            seconds(early_window, "early_window"),
+            seconds(answer_memory, "answer_memory"),
+        )
 
 
 DEFAULT_KEEPING: Final = Keeping()

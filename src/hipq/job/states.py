@@ -43,7 +43,17 @@ PHASES: Final[Mapping[str, tuple[str, ...]]] = {
 NONE: Final = "NONE"
 """The value of an empty text column: no column is ever NULL."""
 
-CODES: Final = (NONE, "ok", "failed", "retry", "error")
+
+class Code:
+    """How a job ended, or what went wrong the last time."""
+
+    OK: Final = "ok"
+    FAILED: Final = "failed"
+    RETRY: Final = "retry"
+    ERROR: Final = "error"
+
+
+CODES: Final = (NONE, Code.OK, Code.FAILED, Code.RETRY, Code.ERROR)
 
 MEANING: Final[Mapping[str, str]] = {
     INITIAL: "the job was added and never tried; `error` is NONE",

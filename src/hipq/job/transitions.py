@@ -13,7 +13,7 @@ from hipq.job.fault import Fault, FaultKind, crash, details
 from hipq.job.model import Row, remember
 from hipq.job.order import Order
 from hipq.job.run_result import Edits, Rerun
-from hipq.job.states import DECIDING, DONE, ERROR, FINAL, INITIAL, NONE, READY, RETRY, RUNNING, SCHEDULED, follow
+from hipq.job.states import DECIDING, DONE, ERROR, FINAL, INITIAL, NONE, READY, RETRY, RUNNING, SCHEDULED, Code, follow
 from hipq.job.when import later
 from hipq.job.windows import opening
 
@@ -30,14 +30,14 @@ def succeeded(row: Row, result: str, exitcode: int, now: int) -> Row:
     return replace(
         row,
         state=follow(row.state, FINAL), phase=DONE, owner=0, held=0, token=row.token + 1,
-        error=NONE, code="ok", exitcode=exitcode, result=result, wait="",
+        error=NONE, code=Code.OK, exitcode=exitcode, result=result, wait="",
         history=remember(row.history, now, JobEvent.OK), update_time=now,
     )  # fmt: skip
 
 
 def refused(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
     """The handler says that the job can never succeed."""
-    return _ended(row, fault, "failed", exitcode, now, JobEvent.FAILED, FINAL)
+    return _ended(row, fault, Code.FAILED, exitcode, now, JobEvent.FAILED, FINAL)
 
 
 def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = JobEvent.ERROR) -> Row:
@@ -45,7 +45,7 @@ def errored(row: Row, fault: Fault, exitcode: int, now: int, event: str = JobEve
     return replace(
         row,
         state=follow(row.state, ERROR), phase=DECIDING, owner=0, held=0, token=row.token + 1,
-        failures=row.failures + 1, crashes=0, error=fault.dump(), code="error" if exitcode >= 500 else "retry",
+        failures=row.failures + 1, crashes=0, error=fault.dump(), code=Code.ERROR if exitcode >= 500 else Code.RETRY,
         exitcode=exitcode, history=remember(row.history, now, event, **details(fault)), update_time=now,
     )  # fmt: skip
 
@@ -72,13 +72,13 @@ def retried(row: Row, again: Rerun, order: Order, now: int) -> Row:
 
 def asked_again(row: Row, again: Rerun, order: Order, now: int) -> Row:
     """The handler itself asked for another run: not a failure."""
-    row = replace(row, code="retry", exitcode=again.exitcode, crashes=0)
+    row = replace(row, code=Code.RETRY, exitcode=again.exitcode, crashes=0)
     return _ready_again(row, again.fault, again.when(now), order, now, ERROR, RETRY, data=again.data)
 
 
 def outlived(row: Row, fault: Fault, exitcode: int, now: int) -> Row:
     """The job's lifetime is over, so its error is final."""
-    code = "error" if exitcode >= 500 else "retry"
+    code = Code.ERROR if exitcode >= 500 else Code.RETRY
     return _ended(row, fault, code, exitcode, now, JobEvent.LIFETIME_OVER, ERROR, FINAL)
 
 
@@ -126,7 +126,7 @@ def crashed_aside(row: Row, fault: Fault, now: int) -> Row:
 def cancelled(row: Row, reason: str, now: int) -> Row:
     path = {INITIAL: (RUNNING, ERROR, FINAL), RETRY: (RUNNING, ERROR, FINAL), RUNNING: (ERROR, FINAL), ERROR: (FINAL,)}
     return _ended(
-        row, Fault(FaultKind.CANCELLED, reason), "failed", CANCELLED, now, JobEvent.CANCELLED, *path[row.state]
+        row, Fault(FaultKind.CANCELLED, reason), Code.FAILED, CANCELLED, now, JobEvent.CANCELLED, *path[row.state]
     )
 
 
@@ -148,7 +148,8 @@ def ranked(row: Row, order: Order, now: int) -> Row:
 def unreadable(row: Row, reason: str, now: int) -> Row:
     """The job was added in plain SQL, with values that no engine can read. No handler ran: `attempt` stays."""
     path = (RUNNING, ERROR, FINAL)
-    return _ended(replace(row, history="[]"), Fault(FaultKind.ERROR, reason), "error", 500, now, JobEvent.ERROR, *path)
+    fault = Fault(FaultKind.ERROR, reason)
+    return _ended(replace(row, history="[]"), fault, Code.ERROR, 500, now, JobEvent.ERROR, *path)
 
 
 def to_next_window(row: Row, order: Order, now: int) -> Row:
@@ -169,7 +170,8 @@ def parked(row: Row, now: int) -> Row:
 
 def rejected(row: Row, reason: str, now: int) -> Row:
     """The queue's throttler says never. No handler ran: `attempt` stays."""
-    return _ended(row, Fault(FaultKind.REJECTED, reason), "failed", 403, now, JobEvent.REJECTED, RUNNING, ERROR, FINAL)
+    path = (RUNNING, ERROR, FINAL)
+    return _ended(row, Fault(FaultKind.REJECTED, reason), Code.FAILED, 403, now, JobEvent.REJECTED, *path)
 
 
 def run_now(row: Row, order: Order, now: int) -> Row:

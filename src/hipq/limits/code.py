@@ -63,6 +63,16 @@ class Verdict:
     rejected: list[tuple[Row, str]] = field(default_factory=list)
     parked: list[Row] = field(default_factory=list)
 
+    def add(self, row: Row, decision: Decision, now: int) -> None:
+        match decision:
+            case Admit():
+                self.admitted.append(row)
+            case Defer(_, until):
+                at = moment(until, "until") if isinstance(until, datetime) else later(now, seconds(until, "until"))
+                self.deferred.append((row, at))
+            case Reject(_, reason):
+                self.rejected.append((row, names.reason(reason)))
+
 
 def verdict(
     throttler: Throttler, due: Sequence[Row], running: Sequence[Row], specs: Mapping[str, Spec], now: int
@@ -86,14 +96,7 @@ def verdict(
         row = rows.pop(decision.job.id, None)
         if row is None:
             raise Invalid(f"job {decision.job.id} is not due, or was decided on twice")
-        match decision:
-            case Admit():
-                found.admitted.append(row)
-            case Defer(_, until):
-                at = moment(until, "until") if isinstance(until, datetime) else later(now, seconds(until, "until"))
-                found.deferred.append((row, at))
-            case Reject(_, reason):
-                found.rejected.append((row, names.reason(reason)))
+        found.add(row, decision, now)
     found.parked = list(rows.values())
     return found
 

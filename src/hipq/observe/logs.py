@@ -23,7 +23,7 @@ from hipq.job import payload
 from hipq.job.answer import Answered
 from hipq.job.event_names import EngineEvent, JobEvent, ListenerEvent
 from hipq.job.fault import Fault
-from hipq.job.states import NONE
+from hipq.job.states import NONE, Code
 
 LOGGER: Final = logging.getLogger("hipq")
 ERROR_LIMIT: Final = 300
@@ -59,7 +59,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
 
     def write(event: Event) -> None:
         weight = level(event.name)
-        if event.name == JobEvent.AGAIN and event.job is not None and event.job.code != "error":
+        if event.name == JobEvent.AGAIN and event.job is not None and event.job.code != Code.ERROR:
             weight = logging.DEBUG  # its handler asked for it: nothing went wrong
         if not logger.isEnabledFor(weight):
             return

@@ -26,14 +26,27 @@ except ModuleNotFoundError:
 from hipq.engine.accept import Adding
 from hipq.events import Event, Events
 from hipq.executors.execution import Execution
-from hipq.job import run_result
 from hipq.job.answer import Answered
 from hipq.job.event_names import JobEvent
 from hipq.job.fault import Fault, FaultKind
 from hipq.job.meta import is_traceparent, load, traceparent_in
 from hipq.job.model import New, Row
 from hipq.job.payload import decode
-from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL
+from hipq.job.run_result import (
+    AnswerHandlerFailed,
+    CancelHandled,
+    Crashed,
+    Decided,
+    Errored,
+    FailedRun,
+    GivenBack,
+    Progressed,
+    Rerun,
+    RunResult,
+    Succeeded,
+    Waits,
+)
+from hipq.job.states import ANSWERED, CANCELLING, EXECUTING, FINAL, Code
 from hipq.job.view import Job
 from hipq.stores.values import Stored
 
@@ -167,7 +180,7 @@ class Traces:
         links = [spans.Link(here)] if here.is_valid else []
         attributes = _attributes(event.queue, row) | {"hipq.outcome": outcome}
         span = self.start(verb, row.job_type, kind, parent, attributes, links, began * 1000)
-        if outcome == JobEvent.TIMED_OUT and row.code != "ok":  # a time-out may be what its handler chose it to mean
+        if outcome == JobEvent.TIMED_OUT and row.code != Code.OK:  # a time-out may be what its handler chose it to mean
             _failed(span, "TimeoutError", "no answer came in time")
         _end(span, max(event.at, began) * 1000)
 
@@ -249,32 +262,25 @@ def _context(traceparent: str) -> spans.SpanContext:
     return spans.SpanContext(int(trace_id, 16), int(span_id, 16), True, spans.TraceFlags(int(flags, 16)))
 
 
-def _outcome(ended: run_result.RunResult | None) -> tuple[str, Fault | None]:
+_EVENTS: Final[Mapping[type, str]] = {
+    Succeeded: JobEvent.OK, Rerun: JobEvent.AGAIN, Waits: JobEvent.WAITS, Progressed: JobEvent.PROGRESS,
+    GivenBack: JobEvent.GIVEN_BACK, FailedRun: JobEvent.FAILED, AnswerHandlerFailed: JobEvent.ANSWER_FAILED,
+    Errored: JobEvent.ERROR, Crashed: JobEvent.CRASHED,
+}  # fmt: skip
+
+
+def _outcome(ended: RunResult | None) -> tuple[str, Fault | None]:
     """How a run ended, and its error if it failed. Asking for another run is no failure."""
     match ended:
-        case run_result.Succeeded():
-            return JobEvent.OK, None
-        case run_result.FailedRun():
-            return JobEvent.FAILED, ended.fault
-        case run_result.Rerun():
-            return JobEvent.AGAIN, None
-        case run_result.Waits():
-            return JobEvent.WAITS, None
-        case run_result.Progressed():
-            return JobEvent.PROGRESS, None
-        case run_result.AnswerHandlerFailed():
-            return JobEvent.ANSWER_FAILED, ended.fault
-        case run_result.CancelHandled():
+        case Succeeded() | Rerun() | Waits() | Progressed() | GivenBack():
+            return _EVENTS[type(ended)], None
+        case FailedRun() | AnswerHandlerFailed() | Errored() | Crashed():
+            return _EVENTS[type(ended)], ended.fault
+        case CancelHandled():
             return JobEvent.CANCEL_HANDLER_FAILED if ended.fault else JobEvent.CANCEL_HANDLER_ENDED, ended.fault
-        case run_result.Errored():
-            return JobEvent.ERROR, ended.fault
-        case run_result.Decided():
+        case Decided():
             asked = ended.again is not None and ended.fault.kind == FaultKind.RETRY
             return JobEvent.AGAIN if ended.again else JobEvent.GAVE_UP, None if asked else ended.fault
-        case run_result.Crashed():
-            return JobEvent.CRASHED, ended.fault
-        case run_result.GivenBack():
-            return JobEvent.GIVEN_BACK, None
         case None:  # its process died
             return JobEvent.CRASHED, Fault(FaultKind.CRASH, "the process that ran it died", "ChildProcessError")
         case _:

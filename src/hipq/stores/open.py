@@ -66,29 +66,41 @@ def _of_mapping(db: Mapping[str, Any]) -> str:
             raise Invalid(f"db's url must be a string, not {type(given['url']).__name__}")
         return url_of(given["url"])
     driver = given.pop("driver", None)
-    if driver == "sqlite":
-        _known(given, ["driver", "database", "file"])
-        path = _text("database", given.get("database", given.get("file", "")))
-        if len(given) != 1 or not path:
-            raise Invalid('db must name one file: {"driver": "sqlite", "database": "shop.db"}, or ":memory:" for none')
-        return url_of("sqlite://" if path == ":memory:" else f"sqlite:///{path}")
-    if driver in ("postgresql", "postgres"):
-        if {"database", "dbname"} <= given.keys():
-            raise Invalid("db has database and dbname, which are the same: give one of them")
-        keys = _libpq_keys()
-        _known(given, ["driver", "database", *keys])
-        texts = {name: _text(name, value) for name, value in given.items()}
-        if "database" in texts:
-            texts["dbname"] = texts.pop("database")
-        if match := re.fullmatch(r"\[(.*:.*)\]", texts.get("host", "")):  # as in a URL; libpq would ask for that name
-            texts["host"] = match[1]
-        if re.search("://|=", texts.get("dbname", "")):  # libpq would read it as a URL, or as words
-            raise Invalid("db's database must be the name of a database: give a URL as db, or as its url")
-        if not re.fullmatch(r"[0-9]*(,[0-9]*)*", texts.get("port", "")):
-            raise Invalid("db's port must be a number")
-        return url_of(_postgres_url({name: text for name, text in texts.items() if text}))
-    said = f", not {driver}" if isinstance(driver, str) and re.fullmatch(r"[\w+-]{1,30}", driver) else ""
+    if not isinstance(driver, str):
+        raise Invalid("db's driver must be sqlite or postgresql")
+    if driver in _DRIVERS:
+        return url_of(_DRIVERS[driver](given))
+    said = f", not {driver}" if re.fullmatch(r"[\w+-]{1,30}", driver) else ""
     raise Invalid(f"db's driver must be sqlite or postgresql{said}")
+
+
+def _of_sqlite(given: Mapping[str, Any]) -> str:
+    _known(given, ["driver", "database", "file"])
+    path = _text("database", given.get("database", given.get("file", "")))
+    if len(given) != 1 or not path:
+        raise Invalid('db must name one file: {"driver": "sqlite", "database": "shop.db"}, or ":memory:" for none')
+    return "sqlite://" if path == ":memory:" else f"sqlite:///{path}"
+
+
+def _of_postgres(given: Mapping[str, Any]) -> str:
+    if {"database", "dbname"} <= given.keys():
+        raise Invalid("db has database and dbname, which are the same: give one of them")
+    _known(given, ["driver", "database", *_libpq_keys()])
+    texts = {name: _text(name, value) for name, value in given.items()}
+    if "database" in texts:
+        texts["dbname"] = texts.pop("database")
+    if match := re.fullmatch(r"\[(.*:.*)\]", texts.get("host", "")):  # as in a URL; libpq would ask for that name
+        texts["host"] = match[1]
+    if re.search("://|=", texts.get("dbname", "")):  # libpq would read it as a URL, or as words
+        raise Invalid("db's database must be the name of a database: give a URL as db, or as its url")
+    if not re.fullmatch(r"[0-9]*(,[0-9]*)*", texts.get("port", "")):
+        raise Invalid("db's port must be a number")
+    return _postgres_url({name: text for name, text in texts.items() if text})
+
+
+_DRIVERS: Final[Mapping[str, Callable[[Mapping[str, Any]], str]]] = {
+    "sqlite": _of_sqlite, "postgresql": _of_postgres, "postgres": _of_postgres,
+}  # fmt: skip
 
 
 def _text(name: str, value: Any) -> str:

@@ -18,54 +18,54 @@ SOON: Final = 120 * SECOND
 
 
 class Waker:
-    """A pipe with flags in front: ringing costs a system call only while somebody sleeps.
+    """A pipe with flags in front: to notify costs a system call only while somebody sleeps.
 
-    A ring says that there is news. A nudge says that something here has ended, which is no reason to look for more.
+    There may be news; or a handler here is done, which is no reason to look for more.
     """
 
     def __init__(self) -> None:
         self._reading, self._writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-        self._rung = False
-        self._nudged = False
+        self._news = False
+        self._done = False
         self._sleeping = False
 
     @property
-    def rung(self) -> bool:
-        return self._rung
+    def has_news(self) -> bool:
+        return self._news
 
     @property
-    def nudged(self) -> bool:
-        return self._nudged
+    def has_done(self) -> bool:
+        return self._done
 
     def notify(self, *, done: bool = False) -> None:
         if done:
-            self._nudged = True
+            self._done = True
         else:
-            self._rung = True
+            self._news = True
         if self._sleeping:
             self._wake()
 
     def clear(self) -> None:
-        """Who nudged until now is taken care of: that need not end the next wait."""
-        self._nudged = False
+        """The handlers that are done until now are known: they need not end the next wait."""
+        self._done = False
 
     def _wake(self) -> None:
         try:
             os.write(self._writing, b"!")
         except OSError:
-            pass  # the pipe is full of rings nobody has heard yet; or a handler closed it, which the engine notices
+            pass  # the pipe is full, and nobody has read it yet; or a handler closed it, which the engine notices
 
     def sleep(self, seconds: float, also: Sequence[int] = ()) -> tuple[bool, list[int]]:
-        """Sleep, until a ring or a nudge; whether the bell rang, and those of the other descriptors that have something
+        """Sleep until somebody notifies; whether there is news, and those of the other descriptors that have something
         to read."""
-        self._sleeping = True  # before looking at the flags: a ring from here on writes to the pipe
+        self._sleeping = True  # before looking at the flags: who notifies from here on writes to the pipe
         try:
-            ready = _readable([self._reading, *also], 0 if self._rung or self._nudged else max(seconds, 0))
+            ready = _readable([self._reading, *also], 0 if self._news or self._done else max(seconds, 0))
         finally:
             self._sleeping = False
-        rang = self._rung or (self._reading in ready and not self._nudged)
-        if rang:  # else a ring that comes between the look and here would be lost
-            self._rung = False
+        news = self._news or (self._reading in ready and not self._done)
+        if news:  # else what comes between the look and here would be lost
+            self._news = False
         if self._reading in ready:
             ready.remove(self._reading)
             try:
@@ -73,8 +73,8 @@ class Waker:
             except BlockingIOError:
                 pass  # a forked child, which has the same pipe, was faster
         if not ready:  # else whoever looks after those must see that there was one
-            self._nudged = False
-        return rang, ready
+            self._done = False
+        return news, ready
 
     def wait(self, seconds: float) -> bool:
         """Sleep until something may have changed (True), or a handler has ended or the time is over (False)."""

@@ -10,7 +10,7 @@ import msgspec
 
 from hipq.app import Hipq
 from hipq.errors import HipqError, Invalid, NotFound, shown
-from hipq.job.states import DONE, FINAL, SCHEDULED, WAITING
+from hipq.job.states import DONE, FINAL, SCHEDULED, WAITING, Code
 from hipq.job.view import Job
 from hipq.job.when import moment, seconds, to_datetime
 from hipq.job_type import JobType
@@ -42,7 +42,7 @@ class Expectations:
         """It has ended well."""
         __tracebackhide__ = True
         app, job = self._find(which, key)
-        if job.state != FINAL or job.code != "ok":
+        if job.state != FINAL or job.code != Code.OK:
             _fail(app, job, "has not ended ok")
         if result is not ANYTHING and job.result != msgspec.to_builtins(result):
             _fail(app, job, f"has the result {job.result!r}, not {result!r}")
@@ -54,7 +54,7 @@ class Expectations:
         """It has ended without success: failed, or given up after an error. `error`: part of what its error says."""
         __tracebackhide__ = True
         app, job = self._find(which, key)
-        if job.state != FINAL or job.code == "ok":
+        if job.state != FINAL or job.code == Code.OK:
             _fail(app, job, "has not failed")
         _says(app, job, error)
         return _tried(app, job, attempts)

@@ -6,8 +6,9 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hipq.app import Hipq
 from hipq.errors import Invalid
@@ -61,6 +62,9 @@ class _Response(NamedTuple):
     headers: Mapping[str, str] = MappingProxyType({})
 
 
+_NO_RESPONSE: Final = _Response("", lambda _sent: None)
+
+
 class Outbox:
     """Takes what is sent while a harness is open, and gives HTTP requests their replies."""
 
@@ -87,26 +91,30 @@ class Outbox:
                 "a child process of a test sends nothing, and the test could not see it: use the harness"
             )
         headers = {name.lower(): value for name, value in message.headers.items()}
-        sender, named = self.sender, headers.get(JOB_HEADER)
-        job = int(named) if named and named.isdecimal() else sender.execution.row.id if sender else None
-        app = sender.app if sender and sender.execution.row.id == job else None
-        attempt = sender.execution.row.attempt if sender and app else None
-
-        def answer(data: Any, **options: Any) -> Answered:
-            if job is None:
-                raise Invalid("no job sent this, so there is none to answer: send with job=, or use JobType.answer")
-            where, found = (app, app.job(job)) if app else self._find(job)
-            queue = where.queue_for(job).name
-            return where.answer(queue, found.type, found.key, data, attempt=attempt, **options)
-
-        key = message.key or key_in(headers) or (sender.execution.row.job_key if sender else "")
-        sent = Sent(url, message.body, headers, key, job, method, self._now(), answer)
+        sending = self.sender.execution.row if self.sender else None
+        named = headers.get(JOB_HEADER, "")
+        job = int(named) if named.isdecimal() else sending.id if sending else None
+        key = message.key or key_in(headers) or (sending.job_key if sending else "")
+        sent = Sent(url, message.body, headers, key, job, method, self._now(), partial(self._bring, self.sender, job))
         self.sent.append(sent)
-        response = next((one for one in self._responses if url.startswith(one.to)), _Response("", lambda _sent: None))
+        return self._reply(sent)
+
+    def _bring(self, sender: Sender | None, job: int | None, data: Any, **options: Any) -> Answered:
+        """An answer to a job: if it sent this itself, to the attempt in which it did."""
+        if job is None:
+            raise Invalid("no job sent this, so there is none to answer: send with job=, or use JobType.answer")
+        if sender and sender.execution.row.id == job:
+            app, found, attempt = sender.app, sender.app.job(job), sender.execution.row.attempt
+        else:
+            (app, found), attempt = self._find(job), None
+        return app.answer(app.declared.of_job(job).name, found.type, found.key, data, attempt=attempt, **options)
+
+    def _reply(self, sent: Sent) -> Reply | None:
+        response = next((one for one in self._responses if sent.to.startswith(one.to)), _NO_RESPONSE)
         reply = response.says(sent)
         if isinstance(reply, BaseException):
             raise reply
-        if not method:
+        if not sent.method:
             return None
         if not isinstance(reply, bytes):
             reply = b"" if reply is None else payload.encode(reply, "the reply").encode()

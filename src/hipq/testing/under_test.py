@@ -18,7 +18,7 @@ from hipq.errors import Invalid, JobFailed, shown
 from hipq.job import payload
 from hipq.job.model import Row
 from hipq.job.names import whole
-from hipq.job.states import FINAL
+from hipq.job.states import FINAL, Code
 from hipq.job.view import Job
 from hipq.job.when import moment, to_datetime
 from hipq.job_type import JobType
@@ -275,6 +275,6 @@ class ResultsNow(Results):
         job: Job[Any] = Job(self._app.store.get(before.id) or before)
         if job.state != FINAL:
             raise TimeoutError(f"job {job.id} has not ended, and waiting for it lets no time pass: advance(...) does")
-        if job.code != "ok":
+        if job.code != Code.OK:
             raise JobFailed(job)
         return job.result

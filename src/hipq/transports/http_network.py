@@ -10,7 +10,7 @@ import socket
 import ssl
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 import httpcore2
@@ -86,25 +86,27 @@ class HttpNetwork(httpcore2.NetworkBackend):
         raise socket.gaierror(socket.EAI_NONAME, "it has no address")
 
 
+_SAID: Final[Sequence[tuple[type[BaseException], str, str]]] = (
+    (httpcore2.PoolTimeout, "", "all connections have been in use for {seconds:g} s"),
+    (httpcore2.ConnectTimeout, "", "no connection within {seconds:g} s"),
+    (httpcore2.TimeoutException, "",
+     "no complete reply within {seconds:g} s; whether it has the request is not known"),
+    (httpcore2.ProxyError, "", "the proxy refused ({text})"),
+    (zlib.error, "", "its reply is not the gzip it says it is"),
+    (httpcore2.ProtocolError, "Server disconnected",
+     "it hung up without a reply; whether it has the request is not known"),
+    (httpcore2.ProtocolError, "peer closed connection", "it hung up in the middle of its reply"),
+    (httpcore2.ProtocolError, "", "what it replied is not HTTP"),
+)  # fmt: skip
+"""An error, how its text begins, and what is said of it; the first that fits."""
+
+
 def why(error: BaseException, seconds: float) -> str:
     """What went wrong, in words. The library's own words are shown only where they cannot contain what was sent."""
-    match error:
-        case httpcore2.PoolTimeout():
-            return f"all connections have been in use for {seconds:g} s"
-        case httpcore2.ConnectTimeout():
-            return f"no connection within {seconds:g} s"
-        case httpcore2.TimeoutException():
-            return f"no complete reply within {seconds:g} s; whether it has the request is not known"
-        case httpcore2.ProxyError():
-            return f"the proxy refused ({str(error)[:60]})"
-        case zlib.error():
-            return "its reply is not the gzip it says it is"
-        case httpcore2.ProtocolError() if str(error).startswith("Server disconnected"):
-            return "it hung up without a reply; whether it has the request is not known"
-        case httpcore2.ProtocolError() if str(error).startswith("peer closed connection"):
-            return "it hung up in the middle of its reply"
-        case httpcore2.ProtocolError():
-            return "what it replied is not HTTP"
+    text = str(error)
+    for kind, begins, said in _SAID:
+        if isinstance(error, kind) and text.startswith(begins):
+            return said.format(seconds=seconds, text=text[:60])
     cause = error.args[0] if error.args and isinstance(error.args[0], OSError) else error
     match cause:
         case ssl.SSLCertVerificationError():

@@ -32,7 +32,7 @@ from hipq.job import names
 from hipq.job.answer import BUFFERED, CONFLICT, DUPLICATE, LATE, MATCHED
 from hipq.job.model import Row
 from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
-from hipq.job.states import FINAL, PHASES
+from hipq.job.states import CODES, FINAL, PHASES
 
 IDS: Final = typed({"ids": array(TEXT)})
 IDEMPOTENCY: Final = text(
@@ -216,7 +216,7 @@ ROUTES: Final = (
         (Gives(200, "A page of jobs.", _page("jobs")),),
         query=(job_type("type", "Of this type."), one_of("state", "In this state.", *PHASES),
                one_of("phase", "In this phase.", *sorted({phase for some in PHASES.values() for phase in some})),
-               one_of("code", "Ended like this.", "ok", "failed", "retry", "error"),
+               one_of("code", "Ended like this.", *CODES[1:]),
                text("key", "With this key.", names.KEY_LIMIT), AFTER, LIMIT),
     ),
     Route(
@@ -259,7 +259,7 @@ ROUTES: Final = (
     Route(
         "GET", "/v1/{client}/results", list_results, "List the jobs that have ended, in the order of their ids.",
         (Gives(200, "A page of them.", _page("results")),),
-        query=(job_type("type", "Of this type."), one_of("code", "Ended like this.", "ok", "failed", "retry", "error"),
+        query=(job_type("type", "Of this type."), one_of("code", "Ended like this.", *CODES[1:]),
                AFTER, LIMIT),
     ),
 )  # fmt: skip

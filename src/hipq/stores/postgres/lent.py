@@ -14,9 +14,10 @@ from hipq.errors import SchemaError, StoreError, StoreUnavailable
 from hipq.job.model import New
 from hipq.stores.clock import Clock
 from hipq.stores.postgres import schema
+from hipq.stores.postgres.adding import usable
 from hipq.stores.postgres.connection import Connection, Connections, translated
 from hipq.stores.postgres.session import Session
-from hipq.stores.postgres.store import PostgresStore, usable
+from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.values import QueueTables, Stored
 
 Lend = Callable[[], Any]

@@ -13,12 +13,10 @@ from typing import Any, TypeVar
 from weakref import WeakSet
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
-from hipq.errors import Invalid, SchemaError, StoreUnavailable
-from hipq.job.model import Change, New, Row, queue_of
+from hipq.errors import StoreUnavailable
+from hipq.job.model import Change, Row, queue_of
 from hipq.job.states import PARKED
-from hipq.stores import large, migrations
 from hipq.stores.claim_groups import TOP, RankPosition
 from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
@@ -26,42 +24,38 @@ from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
+from hipq.stores.postgres.adding import AddingVerbs
 from hipq.stores.postgres.connection import (
-    CALLER_SECONDS,
     POOL_SIZE,
     Connection,
     Connections,
     in_transaction,
     patiently,
-    translated,
 )
 from hipq.stores.postgres.dialect import PostgresSql, statements
 from hipq.stores.postgres.inbox import PostgresInbox
-from hipq.stores.postgres.insert import Insert, cursor
+from hipq.stores.postgres.insert import Insert
 from hipq.stores.postgres.listing import page, planned
 from hipq.stores.postgres.moment import DatabaseClock
 from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
-from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS, MIGRATION_SECONDS
+from hipq.stores.postgres.session import ANSWER_SECONDS, LONG_SECONDS
 from hipq.stores.postgres.turn import Settle, Take, freed, ready
-from hipq.stores.postgres.wake import LATEST_ID, Listener, ListeningWaker, Notices, notify
-from hipq.stores.refusals import Given, refusals
+from hipq.stores.postgres.wake import Listener, ListeningWaker, Notices
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.jobs import JobVerbs
 from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.settle import Saved, claimed_entry
 from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
 from hipq.stores.sql.turn import TurnVerbs
-from hipq.stores.values import EndPlace, QueueTables, Stored
-from hipq.stores.waker import is_soon, lowest, soon
+from hipq.stores.values import EndPlace
+from hipq.stores.waker import lowest
 
 T = TypeVar("T")
 
 
-class PostgresStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs):
-    _insert: Insert
+class PostgresStore(AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs):
     _settle: Settle
     _rulebook: PostgresRulebook
     at_once = POOL_SIZE
@@ -88,7 +82,6 @@ class PostgresStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, No
         )
         self._clock = clock
         self._known = schema.known()
-        self._identity = ""
         self._statements = statements(self.queues)
         self._insert = Insert(self._statements)
         self._settle = Settle(self._statements, self._insert)
@@ -181,164 +174,6 @@ class PostgresStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, No
         with self._writing() as sql:
             return sql.changed(name, queue, **values)
 
-    # -- setting up -------------------------------------------------------------------------------------------------
-    def migrate(self) -> list[str]:
-        with self._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
-            try:
-                applied = schema.migrate(conn, self._known)
-            except psycopg.errors.InsufficientPrivilege as error:
-                raise _may_not_create(self.url, error) from None
-            self._check(conn)
-        return applied
-
-    def _check(self, conn: Connection) -> None:
-        found, accepts, identity = schema.version(conn)
-        migrations.check_version(found, accepts, self._known, self.url)
-        if identity.startswith(schema.INCOMING):
-            raise StoreUnavailable(
-                f"{self.url} has a copy of jobs that are still elsewhere: run `hipq move` to its end"
-            )
-        self._identity = identity
-
-    def arrived(self, move: str) -> None:
-        """Jobs have moved here, and the signpost says so: from now on they may be used."""
-        query = "UPDATE hipq_meta SET identity = %s WHERE identity = %s"
-        with self._db.using() as conn:
-            arrived = schema.ARRIVED + move
-            conn.execute(query, (arrived, schema.INCOMING + move))
-            if schema.version(conn)[2] != arrived:
-                raise StoreUnavailable(
-                    f"{self.url} is not the database that jobs were moved to, or is as it was before: restored from an "
-                    "older backup, perhaps"
-                )
-
-    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]:
-        """A connection to a database that is known to have our tables."""
-        if not self._identity:
-            with self._db.using() as conn:
-                self._check(conn)
-        return self._db.using(answer_seconds)
-
-    def queue(self, app: str, name: str, table: str) -> QueueTables:
-        with self._using() as conn:
-            found = schema.complete(conn, self._known, app, name, table)
-            self._check(conn)  # after that look: what was found may have been moved here just now
-            if not found:
-                found = self._made(conn, app, name, table)
-        self._statements.learn([found])
-        return found
-
-    def _made(self, conn: Connection, app: str, name: str, table: str) -> QueueTables:
-        with conn.transaction():
-            schema.lock(conn, CALLER_SECONDS)
-            self._check(conn)
-            try:
-                return schema.complete_now(conn, self._known, app, name, table)
-            except psycopg.errors.InsufficientPrivilege as error:
-                raise _may_not_create(f"{self.url}: queue {app}.{name}", error) from None
-
-    def queues(self, app: str = "") -> list[QueueTables]:
-        with self._using() as conn:
-            found = schema.registered(conn)
-        self._statements.learn(found)
-        return [queue for queue in found if not app or queue.app == app]
-
-    def drop_queue(self, number: int) -> None:
-        with self._using(LONG_SECONDS) as conn:
-            sql = PostgresSql(conn, self._statements)
-            in_transaction(conn, lambda: schema.drop(conn, number, lambda: self._engines(sql)))
-        self._statements.forget(number)
-
-    def restored(self, margin: int) -> None:
-        with self._using(MIGRATION_SECONDS) as conn:
-            sql = PostgresSql(conn, self._statements)
-            in_transaction(conn, lambda: schema.restored(conn, margin, lambda: self._engines(sql)))
-
-    # -- adding -----------------------------------------------------------------------------------------------------
-    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
-        if not jobs:
-            return []
-        if conn is not None:
-            return self._insert_in(conn, jobs, all_or_nothing)
-        with self._using() as own:
-            stored = self._added(own, jobs, all_or_nothing)
-        self.waker.notify()
-        return stored
-
-    def _added(self, conn: Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
-        if len(jobs) == 1 and not large.oversized([(0, jobs[0].job_data)]):
-            try:
-                return [self._added_one(conn, jobs[0], all_or_nothing)]
-            except (psycopg.errors.LockNotAvailable, psycopg.errors.ProgramLimitExceeded):
-                pass  # somebody's lock, or no room for notices: it can be stored all the same
-        stored = patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
-        self._announce(conn, lowest(soon(jobs, stored)))
-        return stored
-
-    def _added_one(self, conn: Connection, job: New, all_or_nothing: bool) -> Stored:
-        """Told with what stores it: a notice is a commit, and a second one would cost as much as the first."""
-        notify = is_soon(job) and self._notices.wanted(job.queue, (job.rank, LATEST_ID))
-        told = False
-        try:
-            stored = self._insert.one(conn, job, all_or_nothing, notify)
-            told = not stored.duplicate
-        finally:
-            if notify and not told:
-                self._notices.unsent(job.queue)
-        if not stored.duplicate:
-            self._floors.lower(job.queue, (job.rank, stored.id))
-        return stored
-
-    def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
-        """Insert inside a user's transaction; an error undoes our part of it and no more."""
-        usable(conn)
-        try:
-            if not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE:
-                cursor(conn).execute("SELECT")  # begins their transaction, which is theirs to commit
-            with conn.transaction():  # a savepoint, unless they are in autocommit mode and in no transaction
-                self._trust(conn)
-                stored = self._insert.many(conn, jobs, all_or_nothing, may_copy=False)
-                for queue, place in lowest(soon(jobs, stored)).items():
-                    notify(conn, queue, place)
-        except (psycopg.Error, UnicodeError, OverflowError) as error:
-            raise translated(error) from error
-        return stored
-
-    def _trust(self, conn: psycopg.Connection[Any]) -> None:
-        """Refuse a connection to another database: a job stored there would never be run."""
-        if conn in self._trusted:
-            return
-        there = cursor(conn).execute("SELECT to_regclass('hipq_meta') IS NOT NULL").fetchone() == (True,)
-        found = cursor(conn).execute("SELECT identity FROM hipq_meta").fetchone() if there else None
-        with self._using():  # which knows whose database this should be
-            pass
-        if found != (self._identity,):
-            raise Invalid(f"conn is open on the database {conn.info.dbname!r} of {conn.info.host}, not on {self.url}")
-        self._trusted.add(conn)
-
-    def _announce(self, conn: Connection, ready: Mapping[int, RankPosition]) -> None:
-        """Tell this process's claims and other processes' engines what was committed and is due."""
-        for queue, place in ready.items():
-            self._floors.lower(queue, place)
-            if self._notices.wanted(queue, place):
-                try:
-                    notify(conn, queue, place)
-                except psycopg.Error:
-                    pass  # the jobs are stored: that must not look like a failure, and engines look by themselves
-
-    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
-        with self._using() as conn:
-
-            def put(some: Given) -> None:
-                with conn.transaction():
-                    self._insert.given(conn, some)
-
-            def work() -> dict[int, str]:
-                with conn.transaction(force_rollback=True):
-                    return refusals(jobs, put, translated)
-
-            return patiently(conn, work)
-
     # -- the turn ---------------------------------------------------------------------------------------------------
     def stage(self, queue: int, phase: str, now: int, limit: int) -> int:
         with self._writing() as sql:
@@ -415,20 +250,3 @@ class PostgresStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, No
         """Anything may have happened: nobody listened."""
         self._floors.forget()
         self._waker.notify()
-
-
-def _may_not_create(whose: str, error: psycopg.Error) -> SchemaError:
-    return SchemaError(
-        f"{whose} lacks tables, and this role may not make them ({error.diag.message_primary}): run `hipq migrate "
-        "MODULE:APP` as the role that owns the schema"
-    )
-
-
-def usable(conn: Any) -> Connection:
-    """A user's connection, if jobs can be added through it."""
-    if not isinstance(conn, psycopg.Connection):
-        kind = f"{type(conn).__module__}.{type(conn).__name__}"
-        raise Invalid(f"conn must be a psycopg.Connection (psycopg 3, not async), not {kind}")
-    if conn.info.transaction_status == TransactionStatus.INERROR:
-        raise Invalid("conn is in a transaction that has failed; roll it back first")
-    return conn

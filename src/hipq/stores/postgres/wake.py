@@ -160,6 +160,6 @@ class ListeningWaker(Waker):
 
     def wait(self, seconds: float) -> bool:
         descriptor = self._listener.fileno()
-        rang, news = self.sleep(seconds, () if descriptor < 0 else (descriptor,))
+        notified, news = self.sleep(seconds, () if descriptor < 0 else (descriptor,))
         heard = bool(news) and self._listener.hear()
-        return rang or heard
+        return notified or heard

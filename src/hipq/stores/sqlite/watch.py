@@ -70,10 +70,10 @@ class FileWaker(Waker):
             return True
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            rang, news = self.sleep(left, (self._watch.fd,))
+            notified, news = self.sleep(left, (self._watch.fd,))
             if not news:
-                return rang
-            if rang or (self._watch.heard() and self._committed(min(left, SYNC_SECONDS))):
+                return notified
+            if notified or (self._watch.heard() and self._committed(min(left, SYNC_SECONDS))):
                 return True
         return False
 
@@ -91,8 +91,8 @@ class FileWaker(Waker):
         """The kernel reports the write before SQLite shows the commit, which comes after the disk's sync: look again
         soon, and less often the longer it takes; but a handler that ended need not wait for that."""
         began = time.monotonic()
-        while (passed := time.monotonic() - began) < seconds and not self.nudged:
-            if self._changed() or self.rung:  # a write of our own comes with a ring, not with a new version
+        while (passed := time.monotonic() - began) < seconds and not self.has_done:
+            if self._changed() or self.has_news:  # a write of our own makes no new version
                 return True
             time.sleep(min(max(0.0002, passed / 5), 0.005))
         return False

@@ -1,0 +1,115 @@
+"""The verbs that add jobs, and what tells engines of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakSet
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from hipq.errors import Invalid
+from hipq.job.model import New
+from hipq.stores import large
+from hipq.stores.claim_groups import RankPosition
+from hipq.stores.postgres.connection import Connection, patiently, translated
+from hipq.stores.postgres.insert import Insert, cursor
+from hipq.stores.postgres.scan_floor import ScanFloor
+from hipq.stores.postgres.setup import SetupVerbs
+from hipq.stores.postgres.wake import LATEST_ID, Notices, notify
+from hipq.stores.refusals import Given, refusals
+from hipq.stores.values import Stored
+from hipq.stores.waker import is_soon, lowest, soon
+
+
+class AddingVerbs(SetupVerbs):
+    _insert: Insert
+    _floors: ScanFloor
+    _notices: Notices
+    _trusted: WeakSet[psycopg.Connection[Any]]
+    """Connections of users that are open on this database."""
+
+    def enqueue(self, jobs: Sequence[New], *, all_or_nothing: bool = False, conn: Any = None) -> list[Stored]:
+        if not jobs:
+            return []
+        if conn is not None:
+            return self._insert_in(conn, jobs, all_or_nothing)
+        with self._using() as own:
+            stored = self._added(own, jobs, all_or_nothing)
+        self.waker.notify()
+        return stored
+
+    def _added(self, conn: Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
+        if len(jobs) == 1 and not large.oversized([(0, jobs[0].job_data)]):
+            try:
+                return [self._added_one(conn, jobs[0], all_or_nothing)]
+            except (psycopg.errors.LockNotAvailable, psycopg.errors.ProgramLimitExceeded):
+                pass  # somebody's lock, or no room for notices: it can be stored all the same
+        stored = patiently(conn, lambda: self._insert.many(conn, jobs, all_or_nothing))
+        self._announce(conn, lowest(soon(jobs, stored)))
+        return stored
+
+    def _added_one(self, conn: Connection, job: New, all_or_nothing: bool) -> Stored:
+        """Told with what stores it: a notice is a commit, and a second one would cost as much as the first."""
+        notify = is_soon(job) and self._notices.wanted(job.queue, (job.rank, LATEST_ID))
+        told = False
+        try:
+            stored = self._insert.one(conn, job, all_or_nothing, notify)
+            told = not stored.duplicate
+        finally:
+            if notify and not told:
+                self._notices.unsent(job.queue)
+        if not stored.duplicate:
+            self._floors.lower(job.queue, (job.rank, stored.id))
+        return stored
+
+    def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
+        """Insert inside a user's transaction; an error undoes our part of it and no more."""
+        usable(conn)
+        try:
+            if not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE:
+                cursor(conn).execute("SELECT")  # begins their transaction, which is theirs to commit
+            with conn.transaction():  # a savepoint, unless they are in autocommit mode and in no transaction
+                if conn not in self._trusted:
+                    self._check_same(conn)
+                    self._trusted.add(conn)
+                stored = self._insert.many(conn, jobs, all_or_nothing, may_copy=False)
+                for queue, place in lowest(soon(jobs, stored)).items():
+                    notify(conn, queue, place)
+        except (psycopg.Error, UnicodeError, OverflowError) as error:
+            raise translated(error) from error
+        return stored
+
+    def _announce(self, conn: Connection, ready: Mapping[int, RankPosition]) -> None:
+        """Tell this process's claims and other processes' engines what was committed and is due."""
+        for queue, place in ready.items():
+            self._floors.lower(queue, place)
+            if self._notices.wanted(queue, place):
+                try:
+                    notify(conn, queue, place)
+                except psycopg.Error:
+                    pass  # the jobs are stored: that must not look like a failure, and engines look by themselves
+
+    def refusals(self, jobs: Sequence[tuple[int, New]]) -> dict[int, str]:
+        with self._using() as conn:
+
+            def put(some: Given) -> None:
+                with conn.transaction():
+                    self._insert.given(conn, some)
+
+            def work() -> dict[int, str]:
+                with conn.transaction(force_rollback=True):
+                    return refusals(jobs, put, translated)
+
+            return patiently(conn, work)
+
+
+def usable(conn: Any) -> Connection:
+    """A user's connection, if jobs can be added through it."""
+    if not isinstance(conn, psycopg.Connection):
+        kind = f"{type(conn).__module__}.{type(conn).__name__}"
+        raise Invalid(f"conn must be a psycopg.Connection (psycopg 3, not async), not {kind}")
+    if conn.info.transaction_status == TransactionStatus.INERROR:
+        raise Invalid("conn is in a transaction that has failed; roll it back first")
+    return conn

@@ -1,0 +1,114 @@
+"""The verbs about the schema and the registry of queues, and the connections to a database that has our tables."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+import psycopg
+
+from hipq.errors import Invalid, SchemaError, StoreUnavailable
+from hipq.stores import migrations
+from hipq.stores.postgres import schema
+from hipq.stores.postgres.connection import CALLER_SECONDS, Connection, Connections, in_transaction
+from hipq.stores.postgres.dialect import PostgresSql
+from hipq.stores.postgres.insert import cursor
+from hipq.stores.postgres.session import LONG_SECONDS, MIGRATION_SECONDS
+from hipq.stores.sql.jobs import JobVerbs
+from hipq.stores.values import QueueTables
+
+
+class SetupVerbs(JobVerbs):
+    url: str
+    _db: Connections
+    _known: list[migrations.Migration]
+    _identity = ""
+    """Which database this is, once it is known to have our tables."""
+
+    def migrate(self) -> list[str]:
+        with self._db.using(MIGRATION_SECONDS) as conn, conn.transaction():
+            try:
+                applied = schema.migrate(conn, self._known)
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise _may_not_create(self.url, error) from None
+            self._check(conn)
+        return applied
+
+    def _check(self, conn: Connection) -> None:
+        found, accepts, identity = schema.version(conn)
+        migrations.check_version(found, accepts, self._known, self.url)
+        if identity.startswith(schema.INCOMING):
+            raise StoreUnavailable(
+                f"{self.url} has a copy of jobs that are still elsewhere: run `hipq move` to its end"
+            )
+        self._identity = identity
+
+    def arrived(self, move: str) -> None:
+        """Jobs have moved here, and the signpost says so: from now on they may be used."""
+        query = "UPDATE hipq_meta SET identity = %s WHERE identity = %s"
+        with self._db.using() as conn:
+            arrived = schema.ARRIVED + move
+            conn.execute(query, (arrived, schema.INCOMING + move))
+            if schema.version(conn)[2] != arrived:
+                raise StoreUnavailable(
+                    f"{self.url} is not the database that jobs were moved to, or is as it was before: restored from an "
+                    "older backup, perhaps"
+                )
+
+    def _using(self, answer_seconds: float = 0) -> AbstractContextManager[Connection]:
+        """A connection to a database that is known to have our tables."""
+        if not self._identity:
+            with self._db.using() as conn:
+                self._check(conn)
+        return self._db.using(answer_seconds)
+
+    def _check_same(self, conn: psycopg.Connection[Any]) -> None:
+        """Refuse a user's connection to another database: a job stored there would never be run."""
+        there = cursor(conn).execute("SELECT to_regclass('hipq_meta') IS NOT NULL").fetchone() == (True,)
+        found = cursor(conn).execute("SELECT identity FROM hipq_meta").fetchone() if there else None
+        with self._using():  # which knows whose database this should be
+            pass
+        if found != (self._identity,):
+            raise Invalid(f"conn is open on the database {conn.info.dbname!r} of {conn.info.host}, not on {self.url}")
+
+    def queue(self, app: str, name: str, table: str) -> QueueTables:
+        with self._using() as conn:
+            found = schema.complete(conn, self._known, app, name, table)
+            self._check(conn)  # after that look: what was found may have been moved here just now
+            if not found:
+                found = self._made(conn, app, name, table)
+        self._statements.learn([found])
+        return found
+
+    def _made(self, conn: Connection, app: str, name: str, table: str) -> QueueTables:
+        with conn.transaction():
+            schema.lock(conn, CALLER_SECONDS)
+            self._check(conn)
+            try:
+                return schema.complete_now(conn, self._known, app, name, table)
+            except psycopg.errors.InsufficientPrivilege as error:
+                raise _may_not_create(f"{self.url}: queue {app}.{name}", error) from None
+
+    def queues(self, app: str = "") -> list[QueueTables]:
+        with self._using() as conn:
+            found = schema.registered(conn)
+        self._statements.learn(found)
+        return [queue for queue in found if not app or queue.app == app]
+
+    def drop_queue(self, number: int) -> None:
+        with self._using(LONG_SECONDS) as conn:
+            sql = PostgresSql(conn, self._statements)
+            in_transaction(conn, lambda: schema.drop(conn, number, lambda: self._engines(sql)))
+        self._statements.forget(number)
+
+    def restored(self, margin: int) -> None:
+        with self._using(MIGRATION_SECONDS) as conn:
+            sql = PostgresSql(conn, self._statements)
+            in_transaction(conn, lambda: schema.restored(conn, margin, lambda: self._engines(sql)))
+
+
+def _may_not_create(whose: str, error: psycopg.Error) -> SchemaError:
+    return SchemaError(
+        f"{whose} lacks tables, and this role may not make them ({error.diag.message_primary}): run `hipq migrate "
+        "MODULE:APP` as the role that owns the schema"
+    )
