@@ -28,10 +28,8 @@ from hipq.demo.exchange import Reception
 from hipq.demo.files import FILE, chosen_file
 from hipq.demo.run import Run
 from hipq.demo.summary import DemoFacts, checked
-from hipq.demo.tally import Tally
 from hipq.engine.launch import Launcher
 from hipq.errors import Invalid
-from hipq.events import Events
 from hipq.executors.execution import Execution
 from hipq.limits.limit import Limit, limit
 from tests.cli.conftest import HipqCommand, Ran, alive, eventually
@@ -188,7 +186,7 @@ def test_on_a_terminal_it_draws_a_picture_that_fits(folder: Path, columns: int, 
     picture = drawn(written.partition("Does it add up?")[0])
     assert any(re.search(r"payments +[█▏▎▍▌▋▊▉░]+ +20 of 20", line) for line in picture)
     events = [
-        line for line in picture if re.match(r" *\d+\.\d s order-\d+ +\w", line)
+        line for line in picture if re.match(r" *\d+\.\d s +order-\d+ +\w", line)
     ]  # which ones, is a matter of luck
     assert bool(events) == (columns == 80)
     frames = [line.rpartition("\r")[2] for line in picture if not line.startswith("database")]
@@ -273,11 +271,11 @@ def test_a_job_that_is_lost_is_missed(hipq: HipqCommand, monkeypatch: pytest.Mon
     """Its row goes from the database; nothing that hipq told of it says so."""
     gather = summary.gathered
 
-    def losing(one: shop.Shop, *others: Any) -> DemoFacts:
-        lost = one.app.jobs("mails", limit=7)[-1].id
-        with sqlite3.connect(one.app.url.removeprefix("sqlite:///")) as connection:
+    def losing(run: Run, *others: Any) -> DemoFacts:
+        lost = run.shop.app.jobs("mails", limit=7)[-1].id
+        with sqlite3.connect(run.shop.app.url.removeprefix("sqlite:///")) as connection:
             connection.execute("DELETE FROM demo_mails_final WHERE id = ?", (lost,))
-        return gather(one, *others)
+        return gather(run, *others)
 
     monkeypatch.setattr("hipq.demo.run.gathered", losing)
     assert failed(hipq("demo", "--seconds", "3")) == {"jobs", "receipts"}
@@ -290,7 +288,7 @@ def more(counts: Any, name: str, by: int = 1) -> dict[str, int]:
 def but(facts: DemoFacts, job_type: str) -> DemoFacts:
     """Without one of its jobs of this type."""
     lost = facts.of_type(job_type)[0].id
-    return facts._replace(jobs={name: [job for job in jobs if job.id != lost] for name, jobs in facts.jobs.items()})
+    return facts._replace(jobs=[job for job in facts.jobs if job.id != lost])
 
 
 def changed(facts: DemoFacts, job_id: int, **columns: Any) -> DemoFacts:
@@ -299,7 +297,7 @@ def changed(facts: DemoFacts, job_id: int, **columns: Any) -> DemoFacts:
     def one(job: Job[Any]) -> Job[Any]:
         return Job(replace(job._carried, **columns)) if job.id == job_id else job
 
-    return facts._replace(jobs={name: [one(job) for job in jobs] for name, jobs in facts.jobs.items()})
+    return facts._replace(jobs=[one(job) for job in facts.jobs])
 
 
 Spoil = Callable[[DemoFacts], DemoFacts]
@@ -321,9 +319,6 @@ SPOILT: list[tuple[str, Spoil]] = [
     ("answers", lambda facts: facts._replace(words=more(more(facts.words, "late"), "matched", -1))),
     ("answers", lambda facts: facts._replace(inbox=more(facts.inbox, "settled"))),
     ("answers", lambda facts: facts._replace(inbox=more(more(facts.inbox, "settled", -1), "buffered"))),
-    ("limit", lambda facts: facts._replace(held=dict(facts.held) | {"all": 21})),
-    ("limit", lambda facts: facts._replace(held=dict(facts.held) | {"islands": 5})),
-    ("limit", lambda facts: facts._replace(held={})),
     ("limit", lambda facts: facts._replace(bank=dict(facts.bank) | {"most": facts.bank["most"] | {"all": 21}})),
     ("limit", lambda facts: facts._replace(bank=dict(facts.bank) | {"most": facts.bank["most"] | {"north": 11}})),
     ("limit", lambda facts: facts._replace(left=1)),
@@ -343,31 +338,6 @@ def test_whatever_is_miscounted_is_found_out(facts: DemoFacts) -> None:
     assert all(check.holds for check in checked(facts))
     for number, (about, spoil) in enumerate(SPOILT):
         assert about in {check.about for check in checked(spoil(facts)) if not check.holds}, number
-
-
-def test_what_two_threads_tell_in_the_wrong_order_is_counted_once(facts: DemoFacts) -> None:
-    """The thread that brings an answer may tell so when the engine has already told of the job's end."""
-    row = facts.of_type("charge")[0]._carried
-    events = Events()
-    tally = Tally(events)
-
-    def tell(name: str, token: int, state: str, held: int) -> None:
-        from msgspec.structs import replace
-
-        from hipq.job.units import UNIT
-
-        events.emit(name, 0, "payments", replace(row, token=token, state=state, held=held * UNIT))
-
-    tell("claimed", 1, "running", 1)
-    assert tally.held("payments")["all"] == 1
-    tell("ok", 3, "final", 0)
-    tell("matched", 2, "running", 1)
-    tell("lost", 9, "running", 1)
-    assert tally.held("payments")["all"] == 0
-    assert tally.most("payments") == {"all": 1, row.lane: 1}
-    assert tally.all_final([row.id], later=0)
-    assert not tally.all_final([row.id, 7], later=0)
-    assert tally.all_final([row.id, 7], later=7)
 
 
 # -- however it ends -------------------------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from hipq.cli.inputs import Duration
 from hipq.cli.show import say
 from hipq.cli.target import announced, shown
 from hipq.errors import Invalid
-from hipq.job.answer import BUFFERED
 from hipq.job.states import FINAL
 
 if TYPE_CHECKING:
@@ -90,7 +89,7 @@ def _view(run: Run, plain: bool, gone: Callable[[], None]) -> AbstractContextMan
     if asked("json"):
         return nullcontext()
     console = Console()
-    scene = Scene(run.shop, run.tally, run.story, run.news, run.seconds)
+    scene = Scene(run)
     if plain or not sys.stdout.isatty() or console.is_dumb_terminal:
         return PlainView(scene, max(run.seconds / 30, 1.0), gone)
     return TerminalView(scene, console)
@@ -101,7 +100,7 @@ def _report(run: Run, facts: DemoFacts) -> dict[str, Any]:
     from hipq.demo.shop import CAPS
     from hipq.demo.summary import checked
 
-    whole = not run.story.interrupted
+    whole = run.ended
     checks = checked(facts) if whole else []
     return {
         "seconds": run.took,
@@ -109,10 +108,9 @@ def _report(run: Run, facts: DemoFacts) -> dict[str, Any]:
         "interrupted": not whole,
         "adds_up": all(check.holds for check in checks) if whole else None,
         "checks": [check._asdict() for check in checks],
-        "jobs": dict(Counter(job.code if job.state == FINAL else job.phase for job in facts.every)),
+        "jobs": dict(Counter(job.code if job.state == FINAL else job.phase for job in facts.jobs)),
         "answers": dict(facts.words),
         "limits": CAPS,
-        "most_held": dict(facts.held),
         "bank": dict(facts.bank),
         "clock_slow_seconds": run.shop.clock.slow / 1e6,
         "next": [one._asdict() for one in suggestions(facts, run.shop.app.url)],
@@ -150,9 +148,8 @@ def _print_check(check: dict[str, Any], width: int, about: str) -> None:
 def _print_so_far(report: dict[str, Any]) -> None:
     _heading(f"After {report['seconds']:.1f} s:")
     bank = report["bank"]
-    answers = {"early" if word == BUFFERED else word: count for word, count in report["answers"].items()}
     click.echo("  jobs      " + _said(report["jobs"]))
-    click.echo("  answers   " + _said(answers))
+    click.echo("  answers   " + _said(report["answers"]))
     click.echo(
         f"  the bank  {bank['requests']} requests, {bank['open']} open, never more than {bank['most'].get('all', 0)}"
     )

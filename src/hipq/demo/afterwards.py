@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import sys
@@ -35,10 +34,6 @@ def _eventful(facts: DemoFacts) -> Job[Any]:
 def _program() -> str:
     """The command as it can be typed here: it need not be on the PATH."""
     ours = Path(sys.executable).with_name("hipq")
-    found = shutil.which("hipq")
-    if found and (not ours.exists() or os.path.samefile(found, ours)):
-        return "hipq"
     if not ours.exists():
         return f"{shlex.quote(sys.executable)} -m hipq.cli.main"
-    here = os.path.relpath(ours)
-    return shlex.quote(here if not here.startswith("..") else str(ours))
+    return "hipq" if shutil.which("hipq") == str(ours) else shlex.quote(str(ours))

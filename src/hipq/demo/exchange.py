@@ -24,25 +24,24 @@ class BankGone(HipqError):
 
 
 class Teller:
-    def __init__(self, port: int, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, port: int) -> None:
         self._port = port
-        self.process = process
 
     def request(self, key: str, attempt: int, region: str, number: int) -> None:
         """Ask for money. Raises if the bank refuses."""
         body = {"key": key, "attempt": attempt, "region": region, "number": number}
-        status, _ = call(self._port, "POST", "/requests", body)
+        status, _ = call(self._port, "/requests", body)
         if status != 202:
             raise ConnectionError(f"the bank said {status}")
 
     def call_off(self, key: str, attempt: int) -> None:
-        call(self._port, "POST", "/call-off", {"key": key, "attempt": attempt})
+        call(self._port, "/call-off", {"key": key, "attempt": attempt})
 
     @property
     def ledger(self) -> dict[str, Any]:
         """The bank's counts so far."""
         try:
-            found: dict[str, Any] = call(self._port, "POST", "/ledger")[1]
+            found: dict[str, Any] = call(self._port, "/ledger")[1]
         except (OSError, HTTPException, ValueError):
             raise BankGone("the pretend bank does not answer any more: has somebody ended its process?") from None
         return found
@@ -60,7 +59,7 @@ def bank(callback_port: int, pace: float) -> Iterator[Teller]:
         first = process.stdout.readline()
         if not first:
             raise BankGone("the pretend bank could not start: see what it says above")
-        yield Teller(int(first), process)
+        yield Teller(int(first))
     finally:
         process.stdin.close()
         process.stdout.close()
@@ -77,28 +76,26 @@ class Reception:
     def __init__(self, charge: JobType) -> None:
         self._charge = charge
         self._lock = threading.Lock()
-        self._words: Counter[str] = Counter()
-        self._server = Server(self._reply)
-        self.port = self._server.server_port
-
-    @property
-    def words(self) -> dict[str, int]:
+        self.words: Counter[str] = Counter()
         """hipq's outcomes of the answers, counted."""
-        with self._lock:
-            return dict(self._words)
+        try:
+            self._server = Server(self._reply)
+        except OSError as error:
+            raise HipqError(f"the pretend bank needs a port on 127.0.0.1 to call back: {error.strerror}") from None
+        self.port = self._server.server_port
 
     def take(self, answer: dict[str, Any]) -> str:
         options = {name: answer[name] for name in ("answer_id", "error", "attempt")}
-        outcome = self._charge.answer(answer["key"], answer["data"], **options)
-        with self._lock:
-            self._words[outcome] += 1
-        return outcome
+        return self._charge.answer(answer["key"], answer["data"], **options)
 
     def _reply(self, _path: str, answer: dict[str, Any]) -> tuple[int, Any]:
         try:
-            return 200, {"outcome": self.take(answer)}
+            outcome = self.take(answer)
         except HipqError as error:
             return 503, {"error": str(error)}  # not stored: the bank sends it again
+        with self._lock:
+            self.words[outcome] += 1
+        return 200, {"outcome": outcome}
 
     def __enter__(self) -> Reception:
         return self

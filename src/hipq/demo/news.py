@@ -1,12 +1,12 @@
-"""The run's events in words, as far as they are worth showing."""
+"""The run's events, counted, and in words as far as they are worth showing."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hipq import Job
 from hipq.events import Event, Events
@@ -23,41 +23,41 @@ class Item(NamedTuple):
     who: str
     text: str
 
+    def __str__(self) -> str:
+        return f"{self.seconds:5.1f} s  {self.who:<10} {self.text}"
+
 
 class News:
-    """The last items. Listeners get each item in the thread in which it happened."""
+    """The last items. The listener gets each item in the thread in which it happened."""
 
     def __init__(self, events: Events) -> None:
         self.began = time.monotonic()
-        self._lock = threading.Lock()
-        self._latest: deque[Item] = deque(maxlen=40)
+        self.counts: Counter[str] = Counter()
+        """Of all events, by name."""
+        self.latest: deque[Item] = deque(maxlen=40)
         self.listener: Callable[[Item], None] = lambda _item: None
-        events.subscribe(self._note, *_ABOUT, *_PLAIN)
-
-    def latest(self, count: int) -> list[Item]:
-        with self._lock:
-            return list(self._latest)[-count:] if count > 0 else []
+        self._lock = threading.Lock()
+        events.subscribe(self._note)
 
     def _note(self, event: Event) -> None:
-        found = _PLAIN.get(event.name) or _about(event, event.job)
-        if found is None:
-            return
-        kind, text = found
-        who = event.job.job_key if event.job else event.details.get("key", "")
-        item = Item(time.monotonic() - self.began, kind, _called(event.job, who), text)
+        found = _PLAIN.get(event.name) or (event.job and _about(event, event.job))
         with self._lock:
-            self._latest.append(item)
-        self.listener(item)
+            self.counts[event.name] += 1
+        if found:
+            kind, text = found
+            item = Item(time.monotonic() - self.began, kind, _called(event), text)
+            self.latest.append(item)
+            self.listener(item)
 
 
-def _called(row: Row | None, key: str) -> str:
-    return row.job_type if row and key == str(row.id) else key
+def _called(event: Event) -> str:
+    if event.job is None:
+        return str(event.details.get("key", ""))
+    return event.job.job_type if event.job.job_key == str(event.job.id) else event.job.job_key
 
 
-def _about(event: Event, row: Row | None) -> tuple[str, str] | None:
+def _about(event: Event, row: Row) -> tuple[str, str] | None:
     """The kind and the words of an event that depend on its job; None if it is nothing new."""
-    if row is None:
-        return None
     match event.name, row.job_type:
         case JobEvent.CLAIMED, "report":
             return "window", "its window has opened: it starts"
@@ -69,7 +69,7 @@ def _about(event: Event, row: Row | None) -> tuple[str, str] | None:
             return "slow", "answered after its time-out: it need not be tried again"
         case JobEvent.AGAIN, _:
             pause = max(row.scheduled_run_time - event.at, 0) / 1e6
-            return f"again after {row.exitcode}", f"{_fault(row)}; again in {pause:.1f} s"
+            return _fault(row), f"{_fault(row)}; again in {pause:.1f} s"
         case JobEvent.FAILED, _:
             return "failed", f"failed for good: {_fault(row)}"
         case JobEvent.GAVE_UP, _:
@@ -82,8 +82,7 @@ def _fault(row: Row) -> str:
     return fault.message if fault else ""
 
 
-_ABOUT = (JobEvent.CLAIMED, JobEvent.OK, Answered.MATCHED, JobEvent.AGAIN, JobEvent.FAILED, JobEvent.GAVE_UP)
-_PLAIN: dict[str, tuple[str, str]] = {
+_PLAIN: Final[dict[str, tuple[str, str]]] = {
     JobEvent.CRASHED: ("crashed", "has killed its process; nobody else is hurt"),
     JobEvent.TIMED_OUT: ("timed out", "no answer in time: the bank is told to stop"),
     JobEvent.CANCELLED: ("cancelled", "cancelled before its time"),

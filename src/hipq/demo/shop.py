@@ -55,6 +55,20 @@ class Shop:
         self._mails(pace)
         self._office(pace)
 
+    def count(self, phase: str) -> int:
+        """How many jobs are in this phase."""
+        return sum(self.app.jobs.count(queue.name, phase=phase) for queue in self.app.queues)
+
+    @property
+    def live(self) -> int:
+        """How many jobs have not ended."""
+        return sum(self.app.jobs.count(queue.name, live=True) for queue in self.app.queues)
+
+    @property
+    def held(self) -> dict[str, int]:
+        """Thousandths of units of the limits of payments that are in use, by region."""
+        return self.app.store.limits(self.payments.number).held
+
     def _payments(self, pace: float) -> None:
         self.payments = self.app.queue(
             "payments", order="priority", limits=[limit(LIMIT), share(SHARES)], lane_by=lambda job: job.data["region"]

@@ -9,17 +9,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hipq import Job
 from hipq.demo.exchange import Reception
-from hipq.demo.shop import CAPS, SHARES, Shop
-from hipq.demo.story import ORDERS, Story
-from hipq.demo.tally import WORDS, Tally
-from hipq.job.answer import BUFFERED, MATCHED
+from hipq.demo.shop import CAPS, SHARES
+from hipq.job.answer import BUFFERED, CONFLICT, DUPLICATE, LATE, MATCHED
 from hipq.job.event_names import JobEvent
-from hipq.job.states import FINAL, SCHEDULED
-from hipq.job.units import Number
+from hipq.job.states import FINAL, SCHEDULED, Code
+
+if TYPE_CHECKING:
+    from hipq.demo.run import Run
+
+ORDERS: Final = 264
+WORDS: Final = {MATCHED: "matched", BUFFERED: "early", DUPLICATE: "duplicate", CONFLICT: "conflict", LATE: "late"}
+"""hipq's outcomes of answers, and what newcomers are told."""
 
 
 class Check(NamedTuple):
@@ -31,8 +35,8 @@ class Check(NamedTuple):
 class DemoFacts(NamedTuple):
     """Everything that was counted, by whom."""
 
-    jobs: Mapping[str, Sequence[Job[Any]]]
-    """The jobs in the database, by queue."""
+    jobs: Sequence[Job[Any]]
+    """The jobs in the database."""
     added: int
     """The number of jobs that the shop itself added."""
     events: Counter[str]
@@ -42,11 +46,8 @@ class DemoFacts(NamedTuple):
     rush: frozenset[int]
     first: frozenset[int]
     opens: datetime
-    held: Mapping[str, Number]
-    """The most units of the limits of payments that were in use at a time."""
     left: int
-    """Units that are still in use."""
-    passed: int
+    """Units of limits that are still in use."""
     bank: Mapping[str, Any]
     """The bank's ledger."""
     words: Mapping[str, int]
@@ -54,178 +55,131 @@ class DemoFacts(NamedTuple):
     inbox: Mapping[str, int]
     """Answers in the inbox by state, each as often as it arrived."""
 
-    @property
-    def every(self) -> list[Job[Any]]:
-        return [job for jobs in self.jobs.values() for job in jobs]
-
     def of_type(self, job_type: str) -> list[Job[Any]]:
-        return [job for job in self.every if job.type == job_type]
+        return [job for job in self.jobs if job.type == job_type]
 
 
-def gathered(shop: Shop, story: Story, tally: Tally, reception: Reception) -> DemoFacts:
-    app = shop.app
+def gathered(run: Run, reception: Reception) -> DemoFacts:
+    app = run.shop.app
     return DemoFacts(
-        jobs={queue.name: app.jobs(queue.name, limit=10_000) for queue in app.queues},
-        added=len(story.added),
-        events=tally.events,
-        tomorrow=story.tomorrow,
-        cancelled=story.cancelled,
-        rush=frozenset(story.rush),
-        first=frozenset(story.first),
-        opens=shop.opens,
-        held=tally.most(shop.payments.name),
+        jobs=[job for queue in app.queues for job in app.jobs(queue.name, limit=10_000)],
+        added=len(run.added),
+        events=run.news.counts,
+        tomorrow=run.tomorrow,
+        cancelled=run.cancelled,
+        rush=frozenset(run.rush),
+        first=frozenset(run.first),
+        opens=run.shop.opens,
         left=sum(sum(app.store.limits(queue.number).held.values()) for queue in app.queues),
-        passed=tally.passed,
-        bank=story.ledger,
+        bank=run.ledger,
         words=reception.words,
         inbox={state: count.copies for state, count in app.answers.counts().items()},
     )
 
 
 def checked(facts: DemoFacts) -> list[Check]:
-    return [check for part in _PARTS for check in part(facts)]
+    """What is checked, and whether it holds."""
+    return [Check(*check) for part in (_jobs, _bank, _limits, _starts, _single) for check in part(facts)]
 
 
-# -- jobs ------------------------------------------------------------------------------------------------------------
-def _jobs(facts: DemoFacts) -> Iterator[Check]:
-    every, receipts, paid = facts.every, facts.of_type("receipt"), _ended(facts.of_type("charge"), "ok")
-    codes = Counter(job.code for job in every if job.state == FINAL)
-    live = [job for job in every if job.state != FINAL]
-    ends = {code: codes[code] for code in ("ok", "failed", "error")}
-    yield Check(
-        "jobs",
-        f"{len(every)} in the database = {facts.added} added by the shop + {len(receipts)} by other jobs",
+Checks = Iterator[tuple[str, str, bool]]
+
+
+def _jobs(facts: DemoFacts) -> Checks:
+    every, charges, receipts = facts.jobs, facts.of_type("charge"), facts.of_type("receipt")
+    paid, live = _ended(charges, Code.OK), [job for job in every if job.state != FINAL]
+    ends = Counter(job.code for job in every if job.state == FINAL)
+    parts = {code: ends[code] for code in (Code.OK, Code.FAILED, Code.ERROR)}
+    yield (
+        "jobs", f"{len(every)} in the database = {facts.added} added by the shop + {len(receipts)} by other jobs",
         len(every) == facts.added + len(receipts) == facts.events[JobEvent.ADDED] == len({job.id for job in every}),
-    )
-    yield Check(
-        "jobs",
-        f"{len(every)} = {_sum(ends)} + {len(live)} for tomorrow",
-        len(every) == sum(ends.values()) + len(live)
+    )  # fmt: skip
+    yield (
+        "jobs", f"{len(every)} = {_sum(parts)} + {len(live)} for tomorrow",
+        len(every) == sum(parts.values()) + len(live)
         and [(job.id, job.phase, job.attempt) for job in live] == [(facts.tomorrow, SCHEDULED, 0)],
-    )
-    yield from _orders(facts)
-    yield Check(
-        "receipts",
-        f"{len(receipts)} for {len(paid)} orders that were paid, each its own",
-        sorted(job.key for job in receipts) == sorted(job.key for job in paid) and _ended(receipts, "ok") == receipts,
-    )
-
-
-def _orders(facts: DemoFacts) -> Iterator[Check]:
-    charges = facts.of_type("charge")
+    )  # fmt: skip
     ends = Counter(job.code for job in charges)
-    parts = {"paid": ends["ok"], "declined": ends["failed"], "given up": ends["error"]}
-    yield Check(
-        "orders",
-        f"{len(charges)} = {_sum(parts)}",
-        sum(parts.values()) == len(charges) == ORDERS
+    orders = {"paid": ends[Code.OK], "declined": ends[Code.FAILED], "given up": ends[Code.ERROR]}
+    yield (
+        "orders", f"{len(charges)} = {_sum(orders)}",
+        sum(orders.values()) == len(charges) == ORDERS
         and sorted(job.data["number"] for job in charges) == list(range(ORDERS))
-        and all(job.result == {"status": "paid"} for job in _ended(charges, "ok")),
-    )
+        and all(job.result == {"status": "paid"} for job in paid),
+    )  # fmt: skip
+    yield (
+        "receipts", f"{len(receipts)} for {len(paid)} orders that were paid, each its own",
+        sorted(job.key for job in receipts) == sorted(job.key for job in paid)
+        and _ended(receipts, Code.OK) == receipts,
+    )  # fmt: skip
 
 
-def _single(facts: DemoFacts) -> Iterator[Check]:
-    ends = {
-        job_type: [(job.code, job.exitcode, job.attempt, job.failures) for job in facts.of_type(job_type)]
-        for job_type in ("audit", "newsletter", "reconcile")
-    }
-    yield Check("failed", "the audit, for good, at its first attempt", ends["audit"] == [("failed", 400, 1, 0)])
-    yield Check("cancelled", "the newsletter, before it started", ends["newsletter"] == [("failed", 499, 0, 0)])
-    yield Check(
-        "crashed",
-        "the job that killed its process ran again, apart, and succeeded",
-        ends["reconcile"] == [("ok", 200, 2, 1)] and facts.events[JobEvent.CRASHED] == 1,
-    )
-
-
-# -- the bank --------------------------------------------------------------------------------------------------------
-def _requests(facts: DemoFacts) -> Iterator[Check]:
-    bank, attempts = facts.bank, sum(job.attempt for job in facts.of_type("charge"))
+def _bank(facts: DemoFacts) -> Checks:
+    bank, charges = facts.bank, facts.of_type("charge")
+    attempts = sum(job.attempt for job in charges)
+    requests, sent, copies = bank["requests"], bank["sent"], bank["copies"]
     parts = {"answered": bank["answered"], "never answered": bank["never"], "refused": bank["refused"]}
-    yield Check(
-        "requests",
-        f"{bank['requests']} came to the bank = {attempts} attempts of {len(facts.of_type('charge'))} charges",
-        bank["requests"] == attempts,
-    )
-    yield Check("requests", f"{bank['requests']} = {_sum(parts)}", bank["requests"] == sum(parts.values()))
-
-
-def _answers(facts: DemoFacts) -> Iterator[Check]:
-    bank, words = facts.bank, {word: facts.words.get(word, 0) for word in WORDS}
-    said = {"early" if word == BUFFERED else word: count for word, count in words.items()}
+    said = {plain: facts.words.get(word, 0) for word, plain in WORDS.items()}
     kept, unused = sum(facts.inbox.values()), facts.inbox.get(BUFFERED, 0) + facts.inbox.get(MATCHED, 0)
-    yield Check(
-        "answers",
-        f"{bank['sent']} sent by the bank = {bank['answered']} + {bank['copies']} second ones",
-        bank["sent"] == bank["answered"] + bank["copies"],
-    )
-    yield Check(
-        "answers",
-        f"{bank['sent']} = {_sum(said)}",
-        bank["sent"] == sum(words.values()) and bank["words"] == facts.words,
-    )
-    yield Check("answers", f"{kept} are in hipq's inbox, {unused} of them unused", (kept, unused) == (bank["sent"], 0))
+    text = f"{requests} came to the bank = {attempts} attempts of {len(charges)} charges"
+    yield "requests", text, requests == attempts
+    yield "requests", f"{requests} = {_sum(parts)}", requests == sum(parts.values())
+    text = f"{sent} sent by the bank = {bank['answered']} + {copies} second ones"
+    yield "answers", text, sent == bank["answered"] + copies
+    yield "answers", f"{sent} = {_sum(said)}", sent == sum(said.values()) and bank["words"] == facts.words
+    yield "answers", f"{kept} are in hipq's inbox, {unused} of them unused", (kept, unused) == (sent, 0)
 
 
-def _limits(facts: DemoFacts) -> Iterator[Check]:
-    def within(most: Mapping[str, Number]) -> bool:
-        return all(0 < most.get(name, 0) <= cap for name, cap in CAPS.items())
-
+def _limits(facts: DemoFacts) -> Checks:
     seen = facts.bank["most"]
-    yield Check(
-        "limit",
-        f"{CAPS['all']} at a time; the bank saw at most {seen.get('all')}, hipq held at most {facts.held.get('all')}",
-        within(seen) and within(facts.held) and not facts.left,
-    )
     parts = ", ".join(f"{name} {seen.get(name)} of {CAPS[name]}" for name in SHARES)
-    yield Check("limit", f"regions: {parts}", within(seen))
+    holds = all(0 < seen.get(name, 0) <= cap for name, cap in CAPS.items())
+    yield "limit", f"{CAPS['all']} at a time; the bank saw at most {seen.get('all')}", holds and not facts.left
+    yield "limit", f"regions: {parts}", holds
 
 
-# -- when ------------------------------------------------------------------------------------------------------------
-def _starts(jobs: Iterable[Job[Any]]) -> list[tuple[datetime, Job[Any]]]:
-    """The first start of each job, without those that never started."""
-    found = [
-        (next((entry["at"] for entry in job.history if entry["event"] == JobEvent.CLAIMED), None), job) for job in jobs
-    ]
-    return [(at, job) for at, job in found if at is not None]
-
-
-def _window(facts: DemoFacts) -> Iterator[Check]:
-    reports = [job for job in facts.of_type("report") if job.id != facts.tomorrow]
-    starts = [at for at, _ in _starts(reports)]
-    after = (min(starts) - facts.opens).total_seconds() if starts else -1.0
-    yield Check(
-        "window",
-        f"opened at {facts.opens:%H:%M:%S}; {len(starts)} reports, the first {after * 1000:.0f} ms later",
-        len(starts) == len(reports) == len(_ended(reports, "ok")) and after >= 0,
-    )
-
-
-def _order(facts: DemoFacts) -> Iterator[Check]:
-    charges = facts.of_type("charge")
-    rush = _starts(job for job in charges if job.id in facts.rush)
-    others = _starts(job for job in charges if job.id in facts.first)
+def _starts(facts: DemoFacts) -> Checks:
+    charges, freezes = facts.of_type("charge"), facts.of_type("freeze")
+    rush = _started(job for job in charges if job.id in facts.rush)
+    others = _started(job for job in charges if job.id in facts.first)
     holds = (len(rush), len(others)) == (len(facts.rush), len(facts.first)) and all(
         max(at for at, job in rush if job.lane == lane) <= min(at for at, job in others if job.lane == lane)
         for lane in SHARES
     )
-    waits = [
-        median((at - job.create_time).total_seconds() for at, job in some) if some else 0.0 for some in (rush, others)
-    ]
-    yield Check("priority", f"rush orders waited {waits[0]:.1f} s, others added with them {waits[1]:.1f} s", holds)
-    freezes = facts.of_type("freeze")
-    ran = len(_ended(freezes, "ok"))
-    yield Check(
-        "critical",
-        f"{ran} of {len(freezes)} ran, {facts.passed} of them started while the limit was used up",
-        ran == len(freezes) > 0,
+    yield "priority", f"rush orders waited {_wait(rush)}, others added with them {_wait(others)}", holds
+    ran = _ended(freezes, Code.OK)
+    text = f"{len(ran)} of {len(freezes)} ran, after {_wait(_started(ran))}, whatever the limit said"
+    yield "critical", text, len(ran) == len(freezes) > 0
+    reports = [job for job in facts.of_type("report") if job.id != facts.tomorrow]
+    starts = [at for at, _ in _started(reports)]
+    after = (min(starts) - facts.opens).total_seconds() if starts else -1.0
+    yield (
+        "window",
+        f"opened at {facts.opens:%H:%M:%S}; {len(starts)} reports, the first {after * 1000:.0f} ms later",
+        len(starts) == len(reports) == len(_ended(reports, Code.OK)) and after >= 0,
     )
 
 
-_PARTS = (_jobs, _requests, _answers, _limits, _order, _window, _single)
+def _single(facts: DemoFacts) -> Checks:
+    def ends(job_type: str) -> list[tuple[str, int | None, int, int]]:
+        return [(job.code, job.exitcode, job.attempt, job.failures) for job in facts.of_type(job_type)]
+
+    yield "failed", "the audit, for good, at its first attempt", ends("audit") == [(Code.FAILED, 400, 1, 0)]
+    yield "cancelled", "the newsletter, before it started", ends("newsletter") == [(Code.FAILED, 499, 0, 0)]
+    holds = ends("reconcile") == [(Code.OK, 200, 2, 1)] and facts.events[JobEvent.CRASHED] == 1
+    yield "crashed", "the job that killed its process ran again, apart, and succeeded", holds
 
 
-# -- words -----------------------------------------------------------------------------------------------------------
+def _started(jobs: Iterable[Job[Any]]) -> list[tuple[datetime, Job[Any]]]:
+    """The first start of each job, without those that never started."""
+    claims = [([entry["at"] for entry in job.history if entry["event"] == JobEvent.CLAIMED], job) for job in jobs]
+    return [(at[0], job) for at, job in claims if at]
+
+
+def _wait(started: Sequence[tuple[datetime, Job[Any]]]) -> str:
+    return f"{median((at - job.create_time).total_seconds() for at, job in started) if started else 0:.1f} s"
+
+
 def _ended(jobs: Sequence[Job[Any]], code: str) -> list[Job[Any]]:
     return [job for job in jobs if job.state == FINAL and job.code == code]
 
