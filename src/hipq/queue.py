@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
 import msgspec
 from msgspec.structs import replace
@@ -17,6 +17,7 @@ from hipq.errors import Invalid, StoreUnavailable, shown
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
+from hipq.job.options import JobOptions, TickOptions
 from hipq.job.order import AnyOrder
 from hipq.job.payload import ANY
 from hipq.job.retries import RetryHandler
@@ -250,12 +251,15 @@ class Queue:
             self.app.listen(answers, to=found, **reading)
         return found
 
-    def cron(self, expression: str, data: Any = None, **options: Any) -> Callable[[Handler], JobType]:
+    def cron(
+        self, expression: str, data: Any = None, *, tz: str = "UTC", name: str | None = None, missed: str = "one",
+        overlap: bool = False, **options: Unpack[TickOptions],
+    ) -> Callable[[Handler], JobType]:  # fmt: skip
         """Decorator: this function handles the jobs that a cron expression adds, tick by tick; see `JobType.cron`."""
 
         def declare(fn: Handler) -> JobType:
             found = self.job(fn)
-            found.cron(expression, data, **options)
+            found.cron(expression, data, tz=tz, name=name, missed=missed, overlap=overlap, **options)
             return found
 
         return declare
@@ -265,12 +269,18 @@ class Queue:
             raise Invalid(f"queue {self.name} has a schedule {schedule.name} already: give this one another name=")
         self._crons.append(schedule)
 
-    def enqueue(self, job_type: str, data: Any = None, **options: Any) -> int:
-        """Add a job by the name of its type; a type unknown here is registered by it."""
-        return self._type(job_type).enqueue(data, **options)
+    def enqueue(
+        self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: str = "raise", conn: Any = None,
+        **options: Unpack[JobOptions],
+    ) -> int:  # fmt: skip
+        """Add a job by the name of its type; a type unknown here is registered by it. See `JobType.enqueue`."""
+        return self._type(job_type).enqueue(data, key=key, on_duplicate=on_duplicate, conn=conn, **options)
 
-    def enqueue_many(self, job_type: str, data: Iterable[Any], **options: Any) -> list[int]:
-        return self._type(job_type).enqueue_many(data, **options)
+    def enqueue_many(
+        self, job_type: str, data: Iterable[Any], *, keys: Sequence[str] | None = None, on_duplicate: str = "raise",
+        conn: Any = None, **options: Unpack[JobOptions],
+    ) -> list[int]:  # fmt: skip
+        return self._type(job_type).enqueue_many(data, keys=keys, on_duplicate=on_duplicate, conn=conn, **options)
 
     def _type(self, name: str) -> JobType:
         names.job_type(name)
@@ -288,7 +298,8 @@ class Queue:
     def chained(self, job_type: Any, data: Any, options: dict[str, Any]) -> New:
         """What `job.enqueue` inside a handler asks for: a job of another type object, or of a name in this queue."""
         target = job_type if isinstance(job_type, JobType) else self._type(job_type)
-        return target._new(data, self.app.traces.current() if self.app.traces else "", **options)
+        own = JobOptions(**{name: value for name, value in options.items() if name != "key"})  # type: ignore[typeddict-item]
+        return target._new(data, options.get("key"), own, self.app.traces.current() if self.app.traces else "")
 
     def spec(self, job_type: str) -> Spec:
         return self._specs[job_type]
