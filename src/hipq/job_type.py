@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -11,18 +10,16 @@ from msgspec.structs import replace
 
 from hipq.engine.accept import accept, made, raises
 from hipq.engine.queues import Schedule
-from hipq.errors import Invalid, shown
+from hipq.errors import Invalid
 from hipq.job import names
-from hipq.job.answer import Answer, Answered
+from hipq.job.answer import Answered
 from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions, checked
-from hipq.job.retries import RetryHandler, backoff, fixed, schedule
-from hipq.job.spec import Handler, Spec, ends
+from hipq.job.retries import RetryHandler
+from hipq.job.spec import AnswerHandler, Handler, Spec, ends, plain, retry_handler
 
 if TYPE_CHECKING:
     from hipq.queue import Queue
-
-AnswerHandler = Callable[[Any, Answer], Any]
 
 
 class JobType:
@@ -198,26 +195,6 @@ class JobType:
 
     def __repr__(self) -> str:
         return f"<JobType {self.queue.name}.{self.name}>"
-
-
-def retry_handler(handler: Any, what: str = "a retry handler") -> RetryHandler:
-    if handler in (backoff, fixed, schedule) or not callable(handler):
-        raise Invalid(
-            f"retry takes a policy, like retry=backoff(attempts=3), or a function (job, fault); not {shown(handler)}"
-        )
-    if inspect.iscoroutinefunction(handler):
-        raise Invalid(f"{what} must be a plain function: write def, not async def")
-    if isinstance(handler, type):
-        example = f"backoff(on={handler.__name__})" if issubclass(handler, BaseException) else "backoff(attempts=3)"
-        raise Invalid(f"retry takes a policy, like retry={example}, or a function (job, fault); not a class")
-    found: RetryHandler = ends(handler, what, "job, fault")
-    return found
-
-
-def plain(handler: AnswerHandler) -> AnswerHandler:
-    if inspect.iscoroutinefunction(ends(handler, "on_late", "job, answer")):
-        raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
-    return handler
 
 
 def _check_tick_options(options: TickOptions) -> None:
