@@ -22,11 +22,11 @@ from hipq.job.names import TableNaming, default_table_naming
 from hipq.job.order import Aged
 from hipq.job.order import order as _order
 from hipq.job.retries import RESERVED, RetryHandler
-from hipq.job.spec import takes
+from hipq.job.spec import retry_handler, takes
 from hipq.job.view import Job
 from hipq.job.when import seconds
 from hipq.job.why import Why
-from hipq.job_type import JobType, retry_handler
+from hipq.job_type import JobType
 from hipq.jobs import Jobs
 from hipq.limits.rules import AnyLimit, Rules, checked
 from hipq.queue import Queue

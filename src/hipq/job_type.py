@@ -2,47 +2,24 @@
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from functools import partial
-from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, Unpack
 
-from hipq.engine.accept import accept, raises
+from msgspec.structs import replace
+
+from hipq.engine.accept import accept, made, raises
 from hipq.engine.queues import Schedule
-from hipq.errors import Invalid, shown
+from hipq.errors import Invalid
 from hipq.job import names
-from hipq.job.answer import Answer, Answered
+from hipq.job.answer import Answered
 from hipq.job.model import New
-from hipq.job.retries import RetryHandler, Strategy, backoff, fixed, schedule
-from hipq.job.spec import Handler, Spec, ends
-from hipq.job.when import to_datetime
-from hipq.job.windows import Window
-from hipq.stores.values import Stored
+from hipq.job.options import JobOptions, TickOptions, checked
+from hipq.job.retries import RetryHandler
+from hipq.job.spec import AnswerHandler, Handler, Spec, ends, plain, retry_handler
 
 if TYPE_CHECKING:
-    from hipq.app import Hipq
     from hipq.queue import Queue
-
-AnswerHandler = Callable[[Any, Answer], Any]
-_OF_A_TICK: Final = frozenset({"key", "at", "delay", "conn", "on_duplicate"})
-"""What a schedule itself gives its jobs, or what nobody is there to be told."""
-
-
-class JobOptions(TypedDict, total=False):
-    """What a new job may have of its own, whatever its type says."""
-
-    at: datetime | None
-    delay: float | timedelta | None
-    priority: int | None
-    throttle_factor: float | None
-    windows: Iterable[Window] | None
-    timeout: float | timedelta | None
-    lane: str | None
-    retry: Strategy | str | None
-
-
-_OPTIONS: Final = JobOptions.__annotations__.keys() | {"key"}
 
 
 class JobType:
@@ -98,7 +75,7 @@ class JobType:
         attempt: int | None = None,
     ) -> Answered:
         """Bring the answer of the job that has this key; see `Hipq.answer`."""
-        return self._app.answer(
+        return self.queue.app.answer(
             self.queue.name, self.name, key, data, answer_id=answer_id, error=error, attempt=attempt
         )
 
@@ -116,11 +93,13 @@ class JobType:
         `retry`: what becomes of this job if it fails, whatever its type says: `backoff(...)`, `fixed(...)`,
         `schedule(...)`, the name of code that is registered (see `Hipq.retry_strategy`), or None for no retry.
         """
-        with self._app.adding(self, key) as adding:
-            new = self._new(data, adding.trace, key=key, **options)
-            stored = self._app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn)
+        app = self.queue.app
+        with app.adding(self, key) as adding:
+            new = self._new(data, key, options, adding.trace)
+            stored = app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
-            return self._ids([new], stored)[0]
+            app.added([new], stored)
+            return stored[0].id
 
     def enqueue_many(
         self,
@@ -132,19 +111,23 @@ class JobType:
         **options: Unpack[JobOptions],
     ) -> list[int]:
         """Add many jobs in one transaction: all of them, or, if a key is taken, none (`on_duplicate="raise"`)."""
-        with self._app.adding(self) as adding:
-            news = self._many(data, keys, adding.trace, options)
-            stored = self._app.store.enqueue(news, all_or_nothing=raises(on_duplicate), conn=conn)
+        app = self.queue.app
+        with app.adding(self) as adding:
+            news = self._many(data, keys, options, adding.trace)
+            stored = app.store.enqueue(news, all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
-            return self._ids(news, stored)
+            app.added(news, stored)
+            return [one.id for one in stored]
 
     async def aenqueue(
         self, data: Any = None, *, key: str | None = None, on_duplicate: str = "raise", **options: Unpack[JobOptions]
     ) -> int:
         """`enqueue` for async code. Calls made at the same time share one transaction."""
-        with self._app.adding(self, key) as adding:
-            make = partial(self._new, data, adding.trace, key=key, **options)
-            stored = await self._app.database.coalescer.enqueue(lambda: [make()], raises(on_duplicate))
+        app = self.queue.app
+        with app.adding(self, key) as adding:
+            stored = await app.database.coalescer.enqueue(
+                lambda: [self._new(data, key, options, adding.trace)], raises(on_duplicate)
+            )
             adding.added(stored)
             return stored[0].id
 
@@ -156,16 +139,13 @@ class JobType:
         on_duplicate: str = "raise",
         **options: Unpack[JobOptions],
     ) -> list[int]:
-        items = list(data)
-        with self._app.adding(self) as adding:
-            make = partial(self._many, items, keys, adding.trace, options)
-            stored = await self._app.database.coalescer.enqueue(make, raises(on_duplicate))
+        items, app = list(data), self.queue.app
+        with app.adding(self) as adding:
+            stored = await app.database.coalescer.enqueue(
+                lambda: self._many(items, keys, options, adding.trace), raises(on_duplicate)
+            )
             adding.added(stored)
             return [one.id for one in stored]
-
-    @property
-    def _app(self) -> Hipq:
-        return self.queue.app
 
     def cron(
         self,
@@ -176,7 +156,7 @@ class JobType:
         name: str | None = None,
         missed: str = "one",
         overlap: bool = False,
-        **options: Any,
+        **options: Unpack[TickOptions],
     ) -> None:
         """Add a job of this type at every tick of a cron expression, once for all engines.
 
@@ -191,82 +171,35 @@ class JobType:
         if missed == "all" and not overlap:
             raise Invalid('missed="all" adds several jobs at once: it needs overlap=True')
         _check_tick_options(options)
-        if options.get("windows") is not None:
-            options["windows"] = list(options["windows"])  # for each tick: it may be an iterator
-        queue = self.queue
+        queue, app, wanted = self.queue, self.queue.app, checked(self.spec, options)
+        made(0, queue, self.spec, wanted, data, 0)  # refused now, not at a tick
 
         def make(tick: int) -> New:
             key = f"cron:{named}@{tick}" if overlap else f"cron:{named}"
-            new = self._new(data, key=key, at=to_datetime(tick), **options)
-            return self._app.traces.promised(new) if self._app.traces else new
+            new = accept(queue, self.spec, replace(wanted, at=tick), data, app.store.now(), key)
+            return app.traces.promised(new) if app.traces else new
 
-        accept(0, queue.order, self.spec, data, 0, lane_by=queue.lane_by, **options)  # refused now, not at a tick
         queue.add_schedule(Schedule(named, cron(expression, tz), missed, make))
 
-    def _new(self, data: Any, trace: str = "", /, **options: Any) -> New:
-        _check_options(options)
-        queue = self.queue
-        return accept(
-            queue.number, queue.order, self.spec, data, self._app.store.now(), lane_by=queue.lane_by,
-            rules=queue.rules, look_again=queue.look_again, trace=trace, **options,
-        )  # fmt: skip
+    def _new(self, data: Any, key: str | None, options: JobOptions, trace: str = "") -> New:
+        wanted = checked(self.spec, options, trace)
+        return accept(self.queue, self.spec, wanted, data, self.queue.app.store.now(), key)
 
-    def _many(self, data: Iterable[Any], keys: Sequence[str] | None, trace: str, options: JobOptions) -> list[New]:
-        _check_options(options)
-        now, queue = self._app.store.now(), self.queue
-        items = list(data)
+    def _many(self, data: Iterable[Any], keys: Sequence[str] | None, options: JobOptions, trace: str) -> list[New]:
+        wanted = checked(self.spec, options, trace, keys="keys")
+        items, now = list(data), self.queue.app.store.now()
         if keys is not None and len(keys) != len(items):
             raise Invalid(f"{len(items)} jobs and {len(keys)} keys: give each job one key, or none at all")
-        every = keys if keys is not None else [None] * len(items)
-        if (windows := options.get("windows")) is not None:
-            options["windows"] = list(windows)  # for each job: it may be an iterator
-        return [
-            accept(
-                queue.number, queue.order, self.spec, item, now, key=key, lane_by=queue.lane_by, rules=queue.rules,
-                look_again=queue.look_again, trace=trace, **options,
-            )
-            for item, key in zip(items, every, strict=True)
-        ]  # fmt: skip
-
-    def _ids(self, news: Sequence[New], stored: Sequence[Stored]) -> list[int]:
-        self._app.added(news, stored)
-        return [one.id for one in stored]
+        every = keys if keys is not None else repeat(None)
+        return [accept(self.queue, self.spec, wanted, item, now, key) for item, key in zip(items, every, strict=False)]
 
     def __repr__(self) -> str:
         return f"<JobType {self.queue.name}.{self.name}>"
 
 
-def retry_handler(handler: Any, what: str = "a retry handler") -> RetryHandler:
-    if handler in (backoff, fixed, schedule) or not callable(handler):
-        raise Invalid(
-            f"retry takes a policy, like retry=backoff(attempts=3), or a function (job, fault); not {shown(handler)}"
-        )
-    if inspect.iscoroutinefunction(handler):
-        raise Invalid(f"{what} must be a plain function: write def, not async def")
-    if isinstance(handler, type):
-        example = f"backoff(on={handler.__name__})" if issubclass(handler, BaseException) else "backoff(attempts=3)"
-        raise Invalid(f"retry takes a policy, like retry={example}, or a function (job, fault); not a class")
-    found: RetryHandler = ends(handler, what, "job, fault")
-    return found
-
-
-def plain(handler: AnswerHandler) -> AnswerHandler:
-    if inspect.iscoroutinefunction(ends(handler, "on_late", "job, answer")):
-        raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
-    return handler
-
-
-def _check_options(options: Mapping[str, Any]) -> None:
-    if unknown := options.keys() - _OPTIONS:
-        raise TypeError(f"enqueue has no option {', '.join(sorted(unknown))}; there are {', '.join(sorted(_OPTIONS))}")
-
-
-def _check_tick_options(options: Mapping[str, Any]) -> None:
-    known = JobOptions.__annotations__.keys() - _OF_A_TICK
-    if unknown := options.keys() - known - _OF_A_TICK:
-        raise Invalid(
-            f"cron has no option {', '.join(sorted(unknown))}; there are tz, name, missed, overlap, "
-            f"{', '.join(sorted(known))}"
-        )
-    if refused := _OF_A_TICK & options.keys():
+def _check_tick_options(options: TickOptions) -> None:
+    if refused := options.keys() & {"key", "at", "delay", "conn", "on_duplicate"}:
         raise Invalid(f"a schedule gives its jobs their time and their key: {', '.join(sorted(refused))} is not its")
+    if unknown := options.keys() - TickOptions.__annotations__.keys():
+        known = ", ".join(["tz, name, missed, overlap", *sorted(TickOptions.__annotations__)])
+        raise TypeError(f"cron has no option {', '.join(sorted(unknown))}; there are {known}")

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, overload
+from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
-import msgspec
 from msgspec.structs import replace
 
 from hipq.engine.accept import LaneBy
 from hipq.engine.queues import EngineQueue, Schedule
-from hipq.errors import Invalid, StoreUnavailable, shown
+from hipq.errors import Invalid, StoreUnavailable
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
+from hipq.job.options import JobOptions, TickOptions
 from hipq.job.order import AnyOrder
-from hipq.job.payload import ANY
-from hipq.job.retries import RetryHandler
-from hipq.job.spec import Handler, Spec, ends, payload_of
+from hipq.job.spec import Handler, Spec, ends
 from hipq.job.states import RUNNING
+from hipq.job.type_options import TypeOptions, set_handler, settings
 from hipq.job.units import Number
 from hipq.job.view import Job
 from hipq.job.when import seconds
-from hipq.job.windows import Window, dump
-from hipq.job_type import AnswerHandler, JobType, plain, retry_handler
+from hipq.job_type import JobType
 from hipq.limits.code import Throttler
 from hipq.limits.rules import NO_RULES, Rules
 from hipq.stores.filters import Filter
@@ -134,67 +131,17 @@ class Queue:
     @overload
     def job(self, name: Handler, /) -> JobType: ...
     @overload
+    def job(self, name: str | None = None, **options: Unpack[TypeOptions]) -> Callable[[Handler], JobType]: ...
     def job(
-        self,
-        name: str | None = None,
-        *,
-        timeout: float | timedelta = 86_400.0,
-        run_timeout: float | timedelta | None = None,
-        lifetime: float | timedelta | None = None,
-        priority: int = 100,
-        throttle_factor: float = 1,
-        windows: Iterable[Window] = (),
-        retry: RetryHandler | None = None,
-        critical: bool = False,
-        process: bool = False,
-        fence: str | None = None,
-        on_late: AnswerHandler | None = None,
-    ) -> Callable[[Handler], JobType]: ...
-    def job(
-        self,
-        name: str | Handler | None = None,
-        *,
-        timeout: float | timedelta = 86_400.0,
-        run_timeout: float | timedelta | None = None,
-        lifetime: float | timedelta | None = None,
-        priority: int = 100,
-        throttle_factor: float = 1,
-        windows: Iterable[Window] = (),
-        retry: RetryHandler | None = None,
-        critical: bool = False,
-        process: bool = False,
-        fence: str | None = None,
-        on_late: AnswerHandler | None = None,
+        self, name: str | Handler | None = None, **options: Unpack[TypeOptions]
     ) -> JobType | Callable[[Handler], JobType]:
-        """Decorator: this function is the handler of a job type, named like it unless `name` says otherwise.
-
-        `fence="attempt"`: an answer that names another attempt than the job is at is too late.
-        """
-        hours = dump(windows)
+        """Decorator: this function is the handler of a job type, named like it unless `name` says otherwise."""
+        given = settings(options)
 
         def declare(fn: Handler) -> JobType:
             ends(fn, "a handler", "job")
             found = self._type(name if isinstance(name, str) else getattr(fn, "__name__", ""))
-            spec = found.spec
-            if spec.fn is not None:
-                raise Invalid(f"queue {self.name} has a handler for {spec.name} already")
-            spec.timeout = seconds(timeout, "timeout", least=0.001)
-            spec.run_timeout = 0.0 if run_timeout is None else seconds(run_timeout, "run_timeout", least=0.001)
-            spec.lifetime = 0.0 if lifetime is None else seconds(lifetime, "lifetime", least=0.001)
-            spec.priority = names.priority(priority)
-            spec.throttle_factor = names.throttle_factor(throttle_factor)
-            spec.windows = hours
-            spec.critical = critical
-            spec.retry = None if retry is None else retry_handler(retry)
-            spec.process = process
-            if fence not in (None, "attempt"):
-                raise Invalid(f'fence must be "attempt" or None, not {shown(fence)}')
-            spec.fence = fence is not None
-            spec.on_late = None if on_late is None else plain(on_late)
-            kind = payload_of(fn, Job)
-            spec.reader = ANY if kind is Any else msgspec.json.Decoder(kind)
-            spec.is_async = inspect.iscoroutinefunction(fn)
-            spec.fn = fn
+            set_handler(found.spec, fn, given)
             return found
 
         if callable(name):
@@ -204,23 +151,11 @@ class Queue:
         return declare
 
     def request(
-        self,
-        name: str,
-        *,
-        to: str,
-        answers: str | None = None,
-        callback: bool = False,
-        key: Read | str | None = None,
-        error: Read | str | None = None,
-        answer_id: Read | str | None = None,
-        data: Read | str | None = None,
-        method: str = "POST",
-        headers: Mapping[str, str] | None = None,
-        body: Any = None,
-        reply_key: ReplyKey | None = None,
-        send_timeout: float | timedelta = 30.0,
-        **options: Any,
-    ) -> JobType:
+        self, name: str, *, to: str, answers: str | None = None, callback: bool = False, key: Read | str | None = None,
+        error: Read | str | None = None, answer_id: Read | str | None = None, data: Read | str | None = None,
+        method: str = "POST", headers: Mapping[str, str] | None = None, body: Any = None,
+        reply_key: ReplyKey | None = None, send_timeout: float | timedelta = 30.0, **options: Unpack[TypeOptions],
+    ) -> JobType:  # fmt: skip
         """A job type without code: each of its jobs sends a request `to` this URL, of HTTP or of a stream.
 
         `answers`: the stream on which its answer comes; `key`, `error`, `answer_id` and `data` say how to read that, as
@@ -232,30 +167,28 @@ class Queue:
         answer will have. Other options are those of `job`.
         """
         from hipq.requests.declared import Request  # most programs declare none
-        from hipq.transports import address, check
+        from hipq.streams import Reading, check_reading
 
-        seconds_to_send = seconds(send_timeout, "send_timeout", least=0.001)
+        reading = Reading(key=key, error=error, answer_id=answer_id, data=data)
+        check_reading(answers, reading)
         made = Request(
             to, answered=answers is not None, callback=callback, method=method, headers=headers, body=body,
-            reply_key=reply_key, seconds=seconds_to_send,
+            reply_key=reply_key, seconds=seconds(send_timeout, "send_timeout", least=0.001),
         )  # fmt: skip
-        reading = {"key": key, "error": error, "answer_id": answer_id, "data": data}
-        if answers is None and any(one is not None for one in reading.values()):
-            given = ", ".join(name for name, one in reading.items() if one is not None)
-            raise Invalid(f"{given} says how to read answers, and answers= does not say where they come from")
-        if answers is not None:
-            check(address(answers))
         found = self.job(names.job_type(name), **options)(made)
         if answers is not None:
             self.app.listen(answers, to=found, **reading)
         return found
 
-    def cron(self, expression: str, data: Any = None, **options: Any) -> Callable[[Handler], JobType]:
+    def cron(
+        self, expression: str, data: Any = None, *, tz: str = "UTC", name: str | None = None, missed: str = "one",
+        overlap: bool = False, **options: Unpack[TickOptions],
+    ) -> Callable[[Handler], JobType]:  # fmt: skip
         """Decorator: this function handles the jobs that a cron expression adds, tick by tick; see `JobType.cron`."""
 
         def declare(fn: Handler) -> JobType:
             found = self.job(fn)
-            found.cron(expression, data, **options)
+            found.cron(expression, data, tz=tz, name=name, missed=missed, overlap=overlap, **options)
             return found
 
         return declare
@@ -265,12 +198,18 @@ class Queue:
             raise Invalid(f"queue {self.name} has a schedule {schedule.name} already: give this one another name=")
         self._crons.append(schedule)
 
-    def enqueue(self, job_type: str, data: Any = None, **options: Any) -> int:
-        """Add a job by the name of its type; a type unknown here is registered by it."""
-        return self._type(job_type).enqueue(data, **options)
+    def enqueue(
+        self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: str = "raise", conn: Any = None,
+        **options: Unpack[JobOptions],
+    ) -> int:  # fmt: skip
+        """Add a job by the name of its type; a type unknown here is registered by it. See `JobType.enqueue`."""
+        return self._type(job_type).enqueue(data, key=key, on_duplicate=on_duplicate, conn=conn, **options)
 
-    def enqueue_many(self, job_type: str, data: Iterable[Any], **options: Any) -> list[int]:
-        return self._type(job_type).enqueue_many(data, **options)
+    def enqueue_many(
+        self, job_type: str, data: Iterable[Any], *, keys: Sequence[str] | None = None, on_duplicate: str = "raise",
+        conn: Any = None, **options: Unpack[JobOptions],
+    ) -> list[int]:  # fmt: skip
+        return self._type(job_type).enqueue_many(data, keys=keys, on_duplicate=on_duplicate, conn=conn, **options)
 
     def _type(self, name: str) -> JobType:
         names.job_type(name)
@@ -288,7 +227,8 @@ class Queue:
     def chained(self, job_type: Any, data: Any, options: dict[str, Any]) -> New:
         """What `job.enqueue` inside a handler asks for: a job of another type object, or of a name in this queue."""
         target = job_type if isinstance(job_type, JobType) else self._type(job_type)
-        return target._new(data, self.app.traces.current() if self.app.traces else "", **options)
+        own = JobOptions(**{name: value for name, value in options.items() if name != "key"})  # type: ignore[typeddict-item]
+        return target._new(data, options.get("key"), own, self.app.traces.current() if self.app.traces else "")
 
     def spec(self, job_type: str) -> Spec:
         return self._specs[job_type]

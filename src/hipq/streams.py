@@ -29,6 +29,17 @@ class Reading(TypedDict, total=False):
     """What the answer is; without it, the message's JSON."""
 
 
+def check_reading(answers: str | None, reading: Reading) -> None:
+    """Refuse a request that says how its answers are read and not where they come from, or not a place."""
+    from hipq.transports import address, check
+
+    given = ", ".join(name for name, one in reading.items() if one is not None)
+    if answers is None and given:
+        raise Invalid(f"{given} says how to read answers, and answers= does not say where they come from")
+    if answers is not None:
+        check(address(answers))
+
+
 class Streams:
     """The streams that an instance listens to."""
 

@@ -297,8 +297,6 @@ DECLARED: dict[str, tuple[Callable[[Any], Any], str]] = {
     "an instance named hipq": (lambda _queue: Hipq("hipq"), 'like Hipq("shop")'),
     "one that begins so": (lambda _queue: Hipq("hipq_shop"), 'like Hipq("shop")'),
     "one named pg": (lambda _queue: Hipq("pg", "sqlite://"), 'like Hipq("shop")'),
-    "a schedule's option": (lambda queue: _charge(queue).cron("* * * * *", bogus=1), "cron has no option bogus"),
-    "a schedule's option, decorated": (lambda queue: queue.cron("* * * * *", bogus=1)(_fresh), "tz, name, missed"),
     "a schedule's key": (lambda queue: _charge(queue).cron("* * * * *", key="a"), "key is not its"),
     "a pause of a type": (lambda queue: queue.app.pause("orders", type="typo"), "no job type 'typo'"),
     "shares of too little": (

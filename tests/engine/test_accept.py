@@ -33,6 +33,9 @@ class Plain(TypedDict):
     name: str
 
 
+def _tick(_: Job[Any]) -> None: ...
+
+
 def test_a_new_job_has_every_field_of_seed_004(app: Hipq, queue: Queue, clock: HandClock) -> None:
     job_id = queue.job("work", timeout=60, priority=7, throttle_factor=3)(lambda _: None).enqueue({"a": 1}, key="k")
     job = app.job(job_id)
@@ -140,11 +143,24 @@ def test_an_option_that_there_is_not_is_refused_with_those_that_there_are(queue:
     for add in (
         lambda: work.enqueue(1, **given),  # type: ignore[arg-type]
         lambda: work.enqueue_many([1], **given),  # type: ignore[arg-type]
-        lambda: queue.enqueue("work", 1, **given),
+        lambda: queue.enqueue("work", 1, **given),  # type: ignore[arg-type]
+        lambda: queue.enqueue_many("work", [1], **given),  # type: ignore[arg-type]
         lambda: asyncio.run(work.aenqueue(1, **given)),  # type: ignore[arg-type]
+        lambda: asyncio.run(work.aenqueue_many([1], **given)),  # type: ignore[arg-type]
     ):
-        with pytest.raises(TypeError, match=f"no option {option}; there are at, delay, key"):
+        with pytest.raises(TypeError, match=f"enqueue has no option {option}; there are at, delay, keys?, lane"):
             add()
+    for declare in (work.cron, queue.cron):
+        with pytest.raises(TypeError, match=f"cron has no option {option}; there are tz, name, missed, overlap, lane"):
+            declare("* * * * *", **given)(_tick)  # type: ignore[arg-type, misc]
+    assert queue.app.jobs("orders") == []
+
+
+def test_an_option_that_there_is_not_is_an_error_of_the_handler_that_gave_it(app: Hipq, queue: Queue, run: Run) -> None:
+    job_id = queue.job("work")(lambda job: job.enqueue("next", 1, dely=5)).enqueue()
+    run()
+    assert "enqueue has no option dely; there are at, delay, key" in app.job(job_id).error
+    assert [job.id for job in app.jobs("orders")] == [job_id]
 
 
 def test_a_bad_one_among_many_stores_none(app: Hipq, queue: Queue) -> None:

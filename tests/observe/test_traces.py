@@ -612,7 +612,7 @@ def test_a_traceparent_that_is_none_is_ignored(broken: str) -> None:
 
 def test_a_job_whose_stored_trace_is_broken_runs_in_a_trace_of_its_own(app: Hipq, queue: Queue, seen: Seen) -> None:
     work = queue.job("charge")(lambda job: Wait() if job.traceparent else Failed("not traced"))
-    new = work._new(None, "00-garbage", key="a")
+    new = work._new(None, "a", {}, "00-garbage")
     ((job_id, _),) = app.store.enqueue([new])
     assert meta(app, job_id) == '{"trace":"00-garbage"}'
     assert app.job(job_id).traceparent == ""

@@ -118,7 +118,8 @@ def test_what_is_gone_before_the_commit_is_over_is_not_acknowledged(
     file: Path, done: Callable[[Path], None], is_quiet: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The moment between the first look and the commit. In a folder that has been quiet for a while, or has not."""
-    monkeypatch.setattr(open_files, "SETTLED", 50_000_000 if is_quiet else 1 << 62)
+    if not is_quiet:
+        monkeypatch.setattr(open_files, "settles_in", lambda _: 1 << 62)
     store = SqliteStore(str(file))
     number = store.queue("shop", "orders", "shop_orders").number
     assert store._db._files
@@ -134,6 +135,20 @@ def test_what_is_gone_before_the_commit_is_over_is_not_acknowledged(
     with pytest.raises(StoreBroken, match="deleted, renamed or replaced"):
         store.enqueue([new(number)])
     store.close()
+
+
+@pytest.mark.parametrize(
+    ("changed", "seconds"),
+    [
+        (1_800_000_000_000_000_000, 3),  # FAT: two seconds
+        (1_800_000_001_000_000_000, 3),  # ext3: one
+        (1_800_000_001_230_000_000, 3),  # exFAT: hundredths
+        (1_800_000_001_234_567_800, 0.05),  # NTFS: tenths of a microsecond
+        (1_800_000_001_234_567_891, 0.05),  # ext4: the kernel's ticks
+    ],
+)
+def test_a_folder_is_quiet_after_what_its_file_system_may_not_tell_apart(changed: int, seconds: float) -> None:
+    assert open_files.settles_in(changed) == seconds * 1e9
 
 
 def test_a_renamed_file_has_all_that_was_acknowledged_though_its_log_stayed_behind(file: Path, queue: Queue) -> None:
@@ -175,7 +190,7 @@ def test_a_file_that_is_mounted_is_looked_at_itself(file: Path, monkeypatch: pyt
     assert open_files._is_mounted("/proc")
     assert not open_files._is_mounted(str(file))
     monkeypatch.setattr(open_files, "_is_mounted", lambda _path: True)
-    monkeypatch.setattr(open_files, "SETTLED", -1)
+    monkeypatch.setattr(open_files, "settles_in", lambda _: -1)
     app = Hipq("shop", f"sqlite:///{file}")
     queue = app.queue("orders")
     queue.enqueue("work")

@@ -66,10 +66,8 @@ class HipqBackend(TaskBackend):
         with self._client() as app:
             job_type = self._queue(app, task.queue_name)._type(TYPE)
             with app.adding(job_type, key) as adding:
-                new = job_type._new(
-                    data, adding.trace, key=key, at=at, priority=MIDDLE - int(task.priority),
-                    timeout=self._options.timeout,
-                )  # fmt: skip
+                priority, timeout = MIDDLE - int(task.priority), self._options.timeout
+                new = job_type._new(data, key, {"at": at, "priority": priority, "timeout": timeout}, adding.trace)
                 stored = app.store.enqueue([new], all_or_nothing=True)
                 adding.added(stored)
             app.added([new], stored)

@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime, timedelta
+from collections.abc import Callable, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from msgspec.structs import replace
 
 from hipq.errors import DuplicateKey, Invalid, shown
 from hipq.job import names
-from hipq.job.meta import PLAIN, Meta
 from hipq.job.model import New, blank
+from hipq.job.options import Checked
 from hipq.job.order import Order
-from hipq.job.outcome import UNSET
-from hipq.job.retries import Strategy, stored
 from hipq.job.spec import Spec
 from hipq.job.states import READY, SCHEDULED
 from hipq.job.view import Job
-from hipq.job.when import later, moment, seconds
-from hipq.job.windows import ALWAYS, Window, dump, opening
-from hipq.limits.rules import NO_RULES, Rules, refusal
+from hipq.limits.rules import Rules, refusal
 from hipq.stores.protocols import Store
 from hipq.stores.values import Stored
 
@@ -38,66 +33,58 @@ LaneBy = Callable[[Job[Any]], str]
 """Says which lane a new job belongs to. The job has no id yet."""
 
 
-def accept(
-    queue: int,
-    order: Order,
-    spec: Spec,
-    data: Any,
-    now: int,
-    *,
-    key: str | None = None,
-    at: datetime | None = None,
-    delay: float | timedelta | None = None,
-    priority: int | None = None,
-    throttle_factor: float | None = None,
-    timeout: float | timedelta | None = None,
-    windows: Iterable[Window] | None = None,
-    lane: str | None = None,
-    lane_by: LaneBy | None = None,
-    rules: Rules = NO_RULES,
-    look_again: Callable[[], Rules] | None = None,
-    retry: Strategy | str | None = UNSET,
-    trace: str = "",
-) -> New:
-    """`rules` are as this program knows them; before a job is refused by them, they are looked at again. `trace`: the
-    traceparent of the span in which it is added."""
-    if at is not None and delay is not None:
-        raise Invalid("give at or delay, not both")
-    text = spec.dump(data)
-    start = moment(at) if at is not None else later(now, seconds(delay, "delay")) if delay is not None else now
-    wanted = spec.priority if priority is None else names.priority(priority)
-    hours = spec.windows if windows is None else dump(windows)
-    if hours != ALWAYS:
-        start = opening(hours, start)
-    new = New(
-        queue=queue,
-        job_type=spec.name,
-        job_key="" if key is None else names.key(key),
-        job_data=text,
-        phase=READY if start <= now else SCHEDULED,
-        rank=order.rank(start, wanted),
-        scheduled_run_time=start,
-        create_time=now,
-        priority=wanted,
-        throttle_factor=spec.throttle_factor if throttle_factor is None else names.throttle_factor(throttle_factor),
-        timeout=spec.timeout if timeout is None else seconds(timeout, "timeout", least=0.001),
-        time_windows=hours,
-        lane="" if lane is None else names.lane(lane),
-        meta=PLAIN if retry is UNSET and not trace else _meta(spec, retry, trace),
-    )
-    if lane is None and lane_by:
-        new = replace(new, lane=_lane(lane_by, new, spec))
+class Accepting(Protocol):
+    """What a queue knows of itself."""
+
+    lane_by: LaneBy | None
+
+    @property
+    def number(self) -> int: ...
+    @property
+    def order(self) -> Order: ...
+    @property
+    def rules(self) -> Rules:
+        """As this program knows them."""
+
+    def look_again(self) -> Rules:
+        """As the database has them now."""
+
+
+def accept(queue: Accepting, spec: Spec, options: Checked, data: Any, now: int, key: str | None = None) -> New:
+    """Before the rules that this program knows refuse a job, they are looked at again."""
+    new = made(queue.number, queue, spec, options, data, now, key)
+    rules = queue.rules
     if rules.in_force and not spec.critical and refusal(rules, new.lane, new.throttle_factor):
-        rules = look_again() if look_again else rules
-        if why := refusal(rules, new.lane, new.throttle_factor):
+        why = refusal(queue.look_again(), new.lane, new.throttle_factor)
+        if why:
             raise Invalid(why)
     return new
 
 
-def _meta(spec: Spec, retry: Strategy | str | None, trace: str) -> str:
-    # A program without the type's handler only adds its jobs: another one runs them, and has registered what they name.
-    elsewhere = spec.fn is None and not spec.strategies
-    return Meta(trace=trace, retry=None if retry is UNSET else stored(retry, spec.strategies, elsewhere)).dump()
+def made(
+    number: int, queue: Accepting, spec: Spec, options: Checked, data: Any, now: int, key: str | None = None
+) -> New:
+    """The same without a look at the database: by itself it can be stored."""
+    start = options.start(now)
+    new = New(
+        queue=number,
+        job_type=spec.name,
+        job_key="" if key is None else names.key(key),
+        job_data=spec.dump(data),
+        phase=READY if start <= now else SCHEDULED,
+        rank=queue.order.rank(start, options.priority),
+        scheduled_run_time=start,
+        create_time=now,
+        priority=options.priority,
+        throttle_factor=options.throttle_factor,
+        timeout=options.timeout,
+        lane=options.lane or "",
+        time_windows=options.windows,
+        meta=options.meta,
+    )
+    if queue.lane_by is None or options.lane is not None:
+        return new
+    return replace(new, lane=_lane(queue.lane_by, new, spec))
 
 
 def _lane(lane_by: LaneBy, new: New, spec: Spec) -> str:

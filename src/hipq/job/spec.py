@@ -16,7 +16,7 @@ import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job import meta, payload
-from hipq.job.retries import RetryHandler, handler
+from hipq.job.retries import RetryHandler, backoff, fixed, handler, schedule
 from hipq.job.units import UNIT
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from hipq.job.model import Row
 
 Handler = Callable[[Any], Any]
+AnswerHandler = Callable[[Any, "Answer"], Any]
 
 
 @dataclass(slots=True)
@@ -32,11 +33,11 @@ class Spec:
     queue: str = ""
     fn: Handler | None = None
     retry: RetryHandler | None = None
-    answered: Callable[[Any, Answer], Any] | None = None
+    answered: AnswerHandler | None = None
     """Looks at the answer of a job that waits; without it, the answer is the job's result."""
     cancelled: Handler | None = None
     """Is called when a waiting job is given up, to call off the work outside."""
-    on_late: Callable[[Any, Answer], Any] | None = None
+    on_late: AnswerHandler | None = None
     """Is called with answers that came too late."""
     fence: bool = False
     """Whether an answer that names another attempt than the job's present one is too late."""
@@ -103,6 +104,26 @@ def ends(code: Any, what: str, parameters: str) -> Any:
     if inspect.isgeneratorfunction(code) or inspect.isasyncgenfunction(code):
         raise Invalid(f"{what} is called once and returns: write return, not yield, in {_called(code)}")
     return code
+
+
+def retry_handler(handler: Any, what: str = "a retry handler") -> RetryHandler:
+    if handler in (backoff, fixed, schedule) or not callable(handler):
+        raise Invalid(
+            f"retry takes a policy, like retry=backoff(attempts=3), or a function (job, fault); not {shown(handler)}"
+        )
+    if inspect.iscoroutinefunction(handler):
+        raise Invalid(f"{what} must be a plain function: write def, not async def")
+    if isinstance(handler, type):
+        example = f"backoff(on={handler.__name__})" if issubclass(handler, BaseException) else "backoff(attempts=3)"
+        raise Invalid(f"retry takes a policy, like retry={example}, or a function (job, fault); not a class")
+    found: RetryHandler = ends(handler, what, "job, fault")
+    return found
+
+
+def plain(handler: AnswerHandler) -> AnswerHandler:
+    if inspect.iscoroutinefunction(ends(handler, "on_late", "job, answer")):
+        raise Invalid("on_late must be a plain function: it is called by whoever brings the answer, and not awaited")
+    return handler
 
 
 def payload_of(fn: Handler, job_class: type) -> Any:

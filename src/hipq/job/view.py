@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack
 
 import msgspec
 
@@ -20,6 +20,7 @@ from hipq.job.units import Number, number
 from hipq.job.when import moment, to_datetime
 
 if TYPE_CHECKING:
+    from hipq.job.options import JobOptions
     from hipq.job.spec import Spec
 
 T = TypeVar("T")
@@ -79,14 +80,16 @@ class Job(Generic[T]):
         task is cancelled, and a process gets a signal."""
         return self._run is not None and self._run.abandoned
 
-    def enqueue(self, job_type: Any, data: Any = None, **options: Any) -> None:
+    def enqueue(
+        self, job_type: Any, data: Any = None, *, key: str | None = None, **options: Unpack[JobOptions]
+    ) -> None:
         """Add a job together with this one's outcome: both are saved, or neither.
 
         `job_type` is a job type, or the name of one in this job's queue. A live job with the same key is left alone.
         """
         if self._chain is None:
             raise Invalid("job.enqueue works inside a handler only; elsewhere use the job type's enqueue")
-        self._chain(job_type, data, options)
+        self._chain(job_type, data, {"key": key, **options})
 
     @property
     def data(self) -> T:

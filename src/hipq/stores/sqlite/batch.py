@@ -58,7 +58,7 @@ def ids(conn: sqlite3.Connection, query: str, values: Any) -> list[int]:
     return _ids.decode(conn.execute(f"SELECT json_group_array(id) FROM ({query})", values).fetchone()[0])
 
 
-def no_nul(values: list[Any]) -> None:
+def no_nul(values: Sequence[Any]) -> None:
     """SQLite would keep a NUL; PostgreSQL cannot, and what one store refuses, all refuse."""
     for value in values:
         if type(value) is str and "\x00" in value:

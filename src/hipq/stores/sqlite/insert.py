@@ -6,7 +6,7 @@ import os
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 from hipq.errors import DuplicateKey, Invalid
 from hipq.job.model import New, numbered
@@ -16,6 +16,16 @@ from hipq.stores.sql.statements import Statements
 from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul, values_of
 from hipq.stores.sqlite.connection import translated
 from hipq.stores.values import Stored
+
+_ONE: Final = values_of(1, 16)
+
+
+def _values(job_id: int, job: New) -> tuple[Any, ...]:
+    return (
+        job_id, job.tenant, job.lane, job.job_type, job.job_key or str(job_id), large.inline(job.job_data), job.phase,
+        job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout, job.scheduled_run_time,
+        job.create_time, job.create_time, job.meta,
+    )  # fmt: skip
 
 
 class Insert:
@@ -28,6 +38,8 @@ class Insert:
             return self.many(conn, jobs, all_or_nothing)
 
     def many(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
+        if len(jobs) == 1 and (job_id := self._one(conn, jobs[0])):
+            return [Stored(job_id)]
         stored: dict[int, Stored] = {}
         todo: dict[int, list[int]] = {}
         for index, job in enumerate(jobs):
@@ -54,6 +66,16 @@ class Insert:
                     stored[index] = Stored(holder, duplicate=True)
         return [stored[index] for index in range(len(jobs))]
 
+    def _one(self, conn: sqlite3.Connection, job: New) -> int:
+        """The id of a job that was added; 0 if it is not as simple as most: its payload is large, its key is taken."""
+        if len(job.job_data) > large.PAYLOAD_LIMIT:
+            return 0
+        query = self._statements.of("insert", job.queue, rows=_ONE)
+        job_id = job.id or numbered(self._last_id(conn, job.queue, 1), job.queue)
+        values = _values(job_id, job)
+        no_nul(values)
+        return job_id if conn.execute(query, values).rowcount else 0
+
     def given(self, conn: sqlite3.Connection, jobs: Sequence[tuple[int, New]]) -> None:
         """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
         by_queue: dict[int, list[tuple[int, New]]] = {}
@@ -73,10 +95,15 @@ class Insert:
     def _take_ids(self, conn: sqlite3.Connection, queue: int, reserved: list[int]) -> list[int]:
         """These ids, and others where one is 0."""
         count = reserved.count(0)
-        query = "UPDATE hipq_queues SET last_id = last_id + ? WHERE number = ? RETURNING last_id"
-        ((last,),) = conn.execute(query, (count, queue)).fetchall()
+        last = self._last_id(conn, queue, count)
         fresh = iter(range(last - count + 1, last + 1))
         return [job_id or numbered(next(fresh), queue) for job_id in reserved]
+
+    def _last_id(self, conn: sqlite3.Connection, queue: int, count: int) -> int:
+        """Take so many ids; the sequence number of the last."""
+        query = "UPDATE hipq_queues SET last_id = last_id + ? WHERE number = ? RETURNING last_id"
+        ((last,),) = conn.execute(query, (count, queue)).fetchall()
+        return int(last)
 
     def _insert_rows(self, conn: sqlite3.Connection, queue: int, jobs: list[tuple[int, New]]) -> set[int]:
         """Insert; the ids of those that went in."""
@@ -86,11 +113,7 @@ class Insert:
         for chunk in chunks(jobs):
             values: list[Any] = []
             for job_id, job in chunk:
-                values += (
-                    job_id, job.tenant, job.lane, job.job_type, job.job_key or str(job_id), large.inline(job.job_data),
-                    job.phase, job.rank, job.priority, job.throttle_factor, job.time_windows, job.timeout,
-                    job.scheduled_run_time, job.create_time, job.create_time, job.meta,
-                )  # fmt: skip
+                values += _values(job_id, job)
             no_nul(values)
             added += conn.execute(self._statements.of("insert", queue, rows=values_of(len(chunk), 16)), values).rowcount
         wanted = {job_id for job_id, _ in jobs}

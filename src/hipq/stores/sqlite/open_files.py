@@ -15,9 +15,16 @@ from typing import Final
 from hipq.errors import StoreBroken
 
 Inode = tuple[int, int]
-SETTLED: Final = 3_000_000_000
-"""Nanoseconds after which a folder's time of change is certain to be another at its next change: some file systems know
-it to two seconds only."""
+_TWO_SECONDS: Final = 3_000_000_000
+_TICK: Final = 50_000_000
+_COARSE: Final = 10_000_000
+
+
+def settles_in(changed: int) -> int:
+    """Nanoseconds after which a folder that was changed then is certain to have another time of change at its next
+    change. Some file systems know it to two seconds, or to hundredths, only; others, whose times have more digits, to
+    the ticks of the kernel's clock, which are 10 ms at most."""
+    return _TICK if changed % _COARSE else _TWO_SECONDS
 
 
 def inode(file: str | int) -> Inode | None:
@@ -56,6 +63,7 @@ class OpenFiles:
         is_link = os.path.join(os.path.realpath(folder), os.path.basename(name)) != path
         self._folder = "" if is_link or _is_mounted(path) else folder  # "": the files come and go in another one
         self._quiet: tuple[int, int, int] | None = None
+        """The folder, and its time of change, when the files were looked at and that time was settled."""
 
     @property
     def moved(self) -> bool:
@@ -69,23 +77,19 @@ class OpenFiles:
 
         This is asked before and after every transaction, and four files are a lot to look at. A folder's time of change
         is another after any file in it was made, deleted or renamed: as long as it stays the same, so do the files."""
-        folder = self._folder_now()
-        if folder and folder == self._quiet:
+        try:
+            seen = os.stat(self._folder)  # which there is none of, if it is ""
+            folder = seen.st_dev, seen.st_ino, seen.st_ctime_ns
+        except OSError:
+            folder = None
+        if folder is not None and folder == self._quiet:
             return ""
         found = next((path for path, opened in self._beside if _is_other(path, opened)), "")
         if self.moved:
             found = self._database[0]
-        is_settled = folder is not None and time.time_ns() - folder[2] > SETTLED
+        is_settled = folder is not None and time.time_ns() - folder[2] > settles_in(folder[2])
         self._quiet = folder if is_settled and not found else None
         return found
-
-    def _folder_now(self) -> tuple[int, int, int] | None:
-        """Which folder the files are in, and its time of change; None if that does not tell."""
-        try:
-            found = os.stat(self._folder)  # which there is none of, if it is ""
-        except OSError:
-            return None
-        return found.st_dev, found.st_ino, found.st_ctime_ns
 
     @property
     def log_is_ours(self) -> bool:

@@ -1,0 +1,89 @@
+"""The options of new jobs: what a job may have of its own, whatever its type says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any, Final, TypedDict
+
+import msgspec
+
+from hipq.errors import Invalid
+from hipq.job import names
+from hipq.job.meta import PLAIN, Meta
+from hipq.job.retries import Strategy, stored
+from hipq.job.spec import Spec
+from hipq.job.when import later, moment, seconds
+from hipq.job.windows import ALWAYS, Window, dump, opening
+
+
+class TickOptions(TypedDict, total=False):
+    """What the jobs of a schedule may have of their own. None = what their type says; but `retry=None` = no retry."""
+
+    priority: int | None
+    throttle_factor: float | None
+    windows: Iterable[Window] | None
+    timeout: float | timedelta | None
+    lane: str | None
+    retry: Strategy | str | None
+
+
+class JobOptions(TickOptions, total=False):
+    """What a new job may have of its own. None = what its type says; but `retry=None` = no retry."""
+
+    at: datetime | None
+    delay: float | timedelta | None
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """The options of new jobs as they are stored, with what the job type says in the place of those not given."""
+
+    priority: int
+    throttle_factor: int
+    timeout: float
+    windows: str
+    lane: str | None = None
+    """None = the queue's `lane_by` says, if it has one."""
+    at: int | None = None
+    delay: float = 0.0
+    meta: str = PLAIN
+
+    def start(self, now: int) -> int:
+        """When a job may start that is added now."""
+        wanted = later(now, self.delay) if self.at is None else self.at
+        return wanted if self.windows == ALWAYS else opening(self.windows, wanted)
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any], Any]]] = {
+    "at": moment,
+    "delay": partial(seconds, name="delay"),
+    "lane": names.lane,
+    "priority": names.priority,
+    "throttle_factor": names.throttle_factor,
+    "timeout": partial(seconds, name="timeout", least=0.001),
+    "windows": dump,
+}
+
+
+def checked(spec: Spec, options: TickOptions, trace: str = "", *, keys: str = "key") -> Checked:
+    """Once for all jobs that are added together. `trace`: the traceparent of the span in which they are. `keys`: the
+    parameter that gives them their keys."""
+    usual = Checked(spec.priority, spec.throttle_factor, spec.timeout, spec.windows)
+    if not options and not trace:
+        return usual
+    if unknown := options.keys() - JobOptions.__annotations__.keys():
+        known = ", ".join(sorted(JobOptions.__annotations__.keys() | {keys}))
+        raise TypeError(f"enqueue has no option {', '.join(sorted(unknown))}; there are {known}")
+    given = {name: check(options[name]) for name, check in _CHECKS.items() if options.get(name) is not None}  # type: ignore[literal-required]
+    if "at" in given and "delay" in given:
+        raise Invalid("give at or delay, not both")
+    return msgspec.structs.replace(usual, meta=_meta(spec, options, trace), **given)
+
+
+def _meta(spec: Spec, options: TickOptions, trace: str) -> str:
+    # A program without the type's handler only adds its jobs: another one runs them, and has registered what they name.
+    elsewhere = spec.fn is None and not spec.strategies
+    return Meta(
+        trace=trace, retry=stored(options["retry"], spec.strategies, elsewhere) if "retry" in options else None
+    ).dump()
