@@ -26,11 +26,14 @@ from hipq.benchmark.interruption import Interruption
 from hipq.demo import shop, summary
 from hipq.demo.exchange import Reception
 from hipq.demo.files import FILE, chosen_file
+from hipq.demo.news import News
 from hipq.demo.run import Run
 from hipq.demo.summary import DemoFacts, checked
 from hipq.engine.launch import Launcher
 from hipq.errors import Invalid
+from hipq.events import Events
 from hipq.executors.execution import Execution
+from hipq.job.fault import Fault
 from hipq.limits.limit import Limit, limit
 from tests.cli.conftest import HipqCommand, Ran, alive, eventually
 
@@ -340,6 +343,18 @@ def test_whatever_is_miscounted_is_found_out(facts: DemoFacts) -> None:
         assert about in {check.about for check in checked(spoil(facts)) if not check.holds}, number
 
 
+def test_each_reason_is_news_of_its_own(facts: DemoFacts) -> None:
+    """Lines tell each kind of news once: whichever reason comes first, the others are told too."""
+    from msgspec.structs import replace
+
+    events, row = Events(), facts.of_type("charge")[0]._carried
+    news = News(events)
+    for name in ("again", "failed"):
+        for reason in ("the bank said 500", "our computer is down", "the bank said 500"):
+            events.emit(name, 0, "payments", replace(row, error=Fault("error", reason).dump()))
+    assert len({item.kind for item in news.latest}) == 4
+
+
 # -- however it ends -------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_run_says_what_has_been_so_far(folder: Path, number: int) -> None:
@@ -352,7 +367,7 @@ def test_an_interrupted_run_says_what_has_been_so_far(folder: Path, number: int)
     finally:
         process.kill()
     assert process.returncode == 128 + number
-    assert re.search(r"^  jobs      .*waiting", out, re.MULTILINE)
+    assert re.search(r"^  jobs      .*scheduled", out, re.MULTILINE)  # whether some wait just then is a matter of luck
     assert "add up" not in out
     assert err.splitlines()[-1] == "hipq: interrupted: this is what has been so far"
     assert "Traceback" not in err

@@ -62,7 +62,8 @@ def ok(tasks: Sequence[ContextJob]) -> list[JobReport]:
 
 class Unlimited:
     def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None: ...
-    def keep(self, tenant: str, size: int) -> None: ...
+    def keep(self, tenant: str, size: int) -> bool:  # noqa: ARG002
+        return False
 
 
 class Bench:
@@ -102,6 +103,26 @@ class Bench:
 
         until(all_of_them)
         return found
+
+
+def test_a_result_that_has_got_room_is_known_as_unsaved_until_the_engine_forgets_its_job() -> None:
+    """Else a count of the store in between had it nowhere, and its tenant could keep more than its quota."""
+    bench, known = Bench(), list[object]()
+
+    class Room(Unlimited):
+        def keep(self, tenant: str, size: int) -> bool:  # noqa: ARG002
+            return True
+
+        def kept(self, tenant: str, size: int) -> None:  # noqa: ARG002
+            known.append(bench.hands.unsaved({one.row.id: one}))
+
+    room: Any = Room()
+    bench.hands.quotas, one = room, bench.running("x")
+    bench.run(one)
+    assert known == [{(one.row.id, one.launched)}], "when it begins to count"
+    assert bench.hands.unsaved({one.row.id: one})
+    assert not bench.hands.unsaved({})
+    assert not bench.hands.unsaved({one.row.id: one})
 
 
 def test_a_batch_is_as_large_as_takes_a_moment_and_begins_with_one() -> None:

@@ -37,10 +37,11 @@ def test_answers_that_no_job_waits_for_count_like_jobs(here: Site) -> None:
 
 
 def test_answers_count_for_the_rate(here: Site) -> None:
-    tenant = here.tenant(rate=5)
-    got = [answer(tenant, f"key{n}", b"x").status for n in range(40)]
+    tenant = here.tenant(rate=1)
+    began = time.monotonic()
+    got = [answer(tenant, f"key{n}", b"x").status for n in range(20)]
     assert set(got) == {202, 429}
-    assert got.count(202) <= 25
+    assert got.count(202) <= 2 + time.monotonic() - began
 
 
 def test_an_answer_that_a_job_waits_for_comes_where_nothing_can_be_added(here: Site) -> None:
@@ -100,10 +101,11 @@ def test_handlers_take_no_more_than_a_tenant_may_keep(here: Site) -> None:
     ],
 )
 def test_other_requests_have_a_rate_of_their_own(here: Site, method: str, path: str) -> None:
-    tenant, other = here.tenant(requests=5), here.tenant()
+    tenant, other = here.tenant(requests=1), here.tenant()
     body = {"lang": "shell", "body": "echo"} if method == "PUT" else None
-    got = [tenant(method, path, body) for _ in range(40)]
-    assert 5 <= sum(one.status != 429 for one in got) <= 25
+    began = time.monotonic()
+    got = [tenant(method, path, body) for _ in range(20)]
+    assert 1 <= sum(one.status != 429 for one in got) <= 2 + time.monotonic() - began
     assert "requests a second" in next(one for one in got if one.status == 429).error
     assert tenant("POST", "/{}/job/any/add", b"x").status == 200, "what is added has its own"
     assert all(other(method, path, body).status != 429 for _ in range(20))

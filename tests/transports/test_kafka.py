@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from functools import cache
 from statistics import median
-from typing import ClassVar, cast
+from typing import Any, ClassVar, cast
 from urllib.parse import urlencode
 from uuid import uuid4
 
@@ -24,7 +24,7 @@ from confluent_kafka import Producer
 from hipq.errors import HipqError, Invalid, TransportUnavailable
 from hipq.transports import address, check, kafka, kafka_client, open_sender, source
 from hipq.transports.base import Checkpoints, Message, Outgoing, Sender, Source
-from hipq.transports.kafka import give_up
+from hipq.transports.kafka import KafkaSource, give_up
 from hipq.transports.kafka_client import settings
 from tests.brokers.kafka import (
     FORBIDDEN,
@@ -36,7 +36,7 @@ from tests.brokers.kafka import (
     with_options,
 )
 from tests.transports.contract import CrashContract, GroupContract, LagContract, StreamContract
-from tests.transports.link import Link
+from tests.transports.link import Link, eventually
 
 # The mock cluster wakes no waiting fetch when a message comes, as Kafka does, and makes those who join a group wait for
 # what a session has over a second; Kafka takes no sessions this short.
@@ -330,6 +330,46 @@ def test_over_a_restart_nothing_confirmed_is_lost_and_nothing_given_up_is_sent(
     assert [one.id for one in again[:5]] == [one.id for one in had]
     assert bodies(again) == [*numbers(5), b"after"]
     assert resumed.receive(10, 0.3) == []
+
+
+class Stuck:
+    """A consumer whose commits last until `go_on` is set, as librdkafka's do at times when the server goes away."""
+
+    def __init__(self, consumer: Any) -> None:
+        self._consumer = consumer
+        self.go_on = threading.Event()
+        self.calls: list[str] = []
+
+    def __getattr__(self, name: str) -> Any:
+        def call(*words: Any, **named: Any) -> Any:
+            if name == "commit":
+                assert self.go_on.wait(60)
+            self.calls.append(name)
+            return getattr(self._consumer, name)(*words, **named)
+
+        return call
+
+
+def test_a_commit_without_an_answer_is_given_up_and_nothing_is_closed_under_it(
+    topic: str, group: str, opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("COMMIT_SECONDS", "CLOSE_SECONDS"):
+        monkeypatch.setattr(kafka, name, 0.1)
+    put(topic, b"1")
+    into = opened.source(topic, group)
+    had = drain(into, 1, done=False)
+    assert isinstance(into, KafkaSource)
+    stuck = into._handle = Stuck(into._handle)
+    with pytest.raises(TransportUnavailable, match="the server did not answer in time"):
+        into.done(had)
+    into.close()
+    into.close()
+    assert not {"unsubscribe", "close"} & {*stuck.calls}, "the commit still runs"
+    with pytest.raises(TransportUnavailable, match="this source was closed"):
+        into.receive(1, 0)
+    stuck.go_on.set()
+    eventually(lambda: "close" in stuck.calls, True)
+    assert stuck.calls.index("commit") < stuck.calls.index("unsubscribe") < stuck.calls.index("close")
 
 
 def test_a_producer_gives_up_in_time_and_few_do_for_all() -> None:

@@ -27,7 +27,7 @@ from hipq.daemon.options import Options as Options
 from hipq.daemon.ready import Ready, ready
 from hipq.daemon.sandbox_executor import SandboxExecutor
 from hipq.daemon.scheduler import FairShare
-from hipq.daemon.tenancy.backlog import Backlog, is_taken
+from hipq.daemon.tenancy.backlog import Backlog, is_taken, soon
 from hipq.daemon.tenancy.quotas import Chained
 from hipq.daemon.tenancy.tenants import Tenants
 from hipq.engine import prune
@@ -101,7 +101,9 @@ class Daemon:
         self.jobs = Jobs(self.app, self.queue, self.journal, ids, Feed(self.app.events), options.run_timeout)
         limited = partial(_limited, self.tenants, "waiting", "bytes")
         self.backlog = Backlog(lambda: self.jobs.waiting(limited()), is_taken=lambda: is_taken(self.journal))
-        self.ended = Backlog(lambda: self.jobs.ended(_limited(self.tenants, "kept")))
+        self.ended = Backlog(
+            lambda: self.jobs.ended(_limited(self.tenants, "kept")), is_taken=lambda: self._are_results_saved()
+        )
         self._ingest = Ingest(self.store, self.journal, self.jobs, ids, self._added, self._join)
         if self._joined.is_set():
             self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
@@ -145,7 +147,7 @@ class Daemon:
         queue = EngineQueue(self.queue.number, QUEUE, ORDER, AnySpecs(options), scheduler=self.scheduler)
         now = self.jobs.now  # not the store's: a job that ends while that is away must not be thought to have failed
         launcher = Launcher(now, self.app.database.steady, _no_chain)
-        hands = SandboxExecutor(
+        self._hands = hands = SandboxExecutor(
             self.contexts, self.handlers.get, launcher, self.ids, now, self.app.database.steady,
             lambda: store.waker.notify(done=True), lambda: store.waker.clear(), options.concurrency,
             Chained(self.tenants, self.backlog, self.ended),
@@ -154,6 +156,11 @@ class Daemon:
             store, [queue], hands, self.app.events, self.app.database.steady, concurrency=options.concurrency,
             added=self._added, spare=hands.spare,
         ))  # fmt: skip
+
+    def _are_results_saved(self) -> bool:
+        """Whether the store has the results that have got room until now."""
+        before = self._hands.unsaved(self.engine.in_flight)
+        return soon(lambda: not before & self._hands.unsaved(self.engine.in_flight))
 
     def _added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
         """Jobs were added here: whoever watches hears of it before a job is claimed, and the engine need not look."""

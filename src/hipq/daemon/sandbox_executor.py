@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -63,6 +63,8 @@ class SandboxExecutor:
         self._names: dict[Execution, str] = {}
         """The names of runs, under which contexts know them: a job that was taken back may be claimed again before the
         batch ends that it was taken from, and its row may get another token meanwhile."""
+        self._unsaved: dict[int, int] = {}
+        """Jobs whose results have got room and may not be in the store yet, and when each was launched."""
         self._threads = 0
         self._free = 0
         self._closed = False
@@ -116,6 +118,14 @@ class SandboxExecutor:
         """See `Engine`."""
         with self._changed:
             return self._unstarted.spare()
+
+    def unsaved(self, in_flight: Mapping[int, Execution]) -> set[tuple[int, int]]:
+        """The runs whose results have got room, and which the engine still has `in_flight`."""
+        for job_id, launched in list(self._unsaved.items()):
+            execution = in_flight.get(job_id)
+            if execution is None or execution.launched != launched:
+                self._unsaved.pop(job_id, None)
+        return set(self._unsaved.items())
 
     def wait_for_told(self, seconds: float) -> None: ...
 
@@ -217,8 +227,11 @@ class SandboxExecutor:
     def _kept(self, execution: Execution, result: RunResult) -> RunResult:
         """What has a result needs room for that."""
         if isinstance(result, Succeeded):
+            row, size = execution.row, len(result.result) + len(execution.row.job_data)
             try:
-                self.quotas.keep(execution.row.tenant, len(result.result) + len(execution.row.job_data))
+                if self.quotas.keep(row.tenant, size):
+                    self._unsaved[row.id] = execution.launched  # first: a count must know that the store has not got it
+                    self.quotas.kept(row.tenant, size)
             except OverQuota as error:
                 return Errored(Fault(FaultKind.ERROR, f"its result was not kept: {error}"), NO_ROOM)
         return result

@@ -69,9 +69,9 @@ def _about(event: Event, row: Row) -> tuple[str, str] | None:
             return "slow", "answered after its time-out: it need not be tried again"
         case JobEvent.AGAIN, _:
             pause = max(row.scheduled_run_time - event.at, 0) / 1e6
-            return _fault(row), f"{_fault(row)}; again in {pause:.1f} s"
+            return f"again: {_fault(row)}", f"{_fault(row)}; again in {pause:.1f} s"
         case JobEvent.FAILED, _:
-            return "failed", f"failed for good: {_fault(row)}"
+            return f"failed: {_fault(row)}", f"failed for good: {_fault(row)}"
         case JobEvent.GAVE_UP, _:
             return "gave up", f"given up after {row.attempt} attempts" if row.state == FINAL else "given up"
     return None

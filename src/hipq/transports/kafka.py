@@ -35,6 +35,8 @@ RETURN_SECONDS: Final = 0.5
 LOOK_SECONDS: Final = 0.2
 """How long a client that has no report of an error asks for the reason."""
 GATHER_SECONDS: Final = 0.002
+COMMIT_SECONDS: Final = 5.0
+"""How long the server may take to confirm what was acknowledged."""
 GIVE_UP_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 4.0
 
@@ -202,12 +204,18 @@ def _encoded(text: str, what: str) -> bytes:
 
 
 class KafkaSource:
+    """A consumer. librdkafka lets several threads call one at the same time, but whoever calls one while it is being
+    closed ends the process. So after `close` nothing calls it any more, and it is closed when no commit runs."""
+
     def __init__(self, address: Address, group: str, _checkpoints: Checkpoints) -> None:
         if not group:
             raise address.invalid("say which group reads it, with ?group=NAME")
         self._address = address
         self._background = BackgroundError(address)
-        self._consumer = client(address, Consumer, {**_settings(address, group), "error_cb": self._background})
+        self._handle = client(address, Consumer, {**_settings(address, group), "error_cb": self._background})
+        self._closed = False
+        self._ending = threading.Lock()
+        """Held while a commit runs and while the consumer is being closed."""
         try:
             # nothing is subscribed yet, so polling for records returns only errors
             self._background.look(self._consumer, REACH_SECONDS, poll_errors=lambda: self._consume(1, 0))
@@ -215,6 +223,12 @@ class KafkaSource:
         except BaseException:
             self.close()
             raise
+
+    @property
+    def _consumer(self) -> Any:
+        if self._closed:
+            raise self._address.unavailable("this source was closed")
+        return self._handle
 
     def receive(self, most: int, seconds: float) -> Sequence[Message]:
         records = self._consume(1, seconds)
@@ -240,13 +254,31 @@ class KafkaSource:
         if not ends:
             return
         offsets = [TopicPartition(self._address.name, partition, end) for partition, end in ends.items()]
-        try:
-            errors = [one.error for one in self._consumer.commit(offsets=offsets, asynchronous=False)]
-        except KafkaException as refused:
-            errors = [refused.args[0]]
-        for error in errors:
+        for error in self._commit(offsets):
             if error is not None and error.code() not in _NOT_OURS_NOW:
+                if not self._background.explains(error):  # what comes meanwhile is delivered again to another source
+                    self._background.look(self._consumer, REACH_SECONDS, poll_errors=lambda: self._consume(1, 0))
                 raise self._background.error(error)
+
+    def _commit(self, offsets: list[TopicPartition]) -> list[KafkaError | None]:
+        """Commit, and wait for COMMIT_SECONDS at most: if the server goes away at the wrong moment, librdkafka waits
+        until it is back."""
+        answer: SimpleQueue[list[KafkaError | None]] = SimpleQueue()
+
+        def commit() -> None:
+            try:
+                with self._ending:
+                    answer.put([one.error for one in self._handle.commit(offsets=offsets, asynchronous=False)])
+            except KafkaException as refused:
+                answer.put([refused.args[0]])
+            except RuntimeError:  # nobody waits any more: the source was closed meanwhile
+                pass
+
+        threading.Thread(target=commit, name="hipq-kafka-commit", daemon=True).start()
+        try:
+            return answer.get(timeout=COMMIT_SECONDS)
+        except Empty:
+            return [KafkaError(KafkaError._TIMED_OUT)]
 
     def lag(self) -> int | None:
         ours = self._consumer.assignment()
@@ -264,6 +296,7 @@ class KafkaSource:
         return total
 
     def close(self) -> None:
+        self._closed = True
         closing = threading.Thread(target=self._leave, name="hipq-kafka-close", daemon=True)
         closing.start()
         closing.join(CLOSE_SECONDS)  # closing tells the group, whose server may hang
@@ -271,12 +304,12 @@ class KafkaSource:
     def _leave(self) -> None:
         """Unassign the partitions before closing. A rebalance during `close` may wait for ever for the ending
         librdkafka, and confluent-kafka holds Python's lock meanwhile: the whole process would stand still."""
-        with suppress(KafkaException, RuntimeError):
-            self._consumer.unsubscribe()
+        with self._ending, suppress(KafkaException, RuntimeError):
+            self._handle.unsubscribe()
             until = time.monotonic() + GIVE_UP_SECONDS
-            while self._consumer.assignment() and time.monotonic() < until:
-                self._consumer.consume(1, 0.05)
-            self._consumer.close()
+            while self._handle.assignment() and time.monotonic() < until:
+                self._handle.consume(1, 0.05)
+            self._handle.close()
 
     def _consume(self, most: int, seconds: float) -> list[Record]:
         found = []

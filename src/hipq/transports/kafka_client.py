@@ -106,7 +106,7 @@ class BackgroundError:
             return f"there is no host called {where.rpartition(':')[0]}"
         if "refused" in text:
             return f"nobody listens at {where} (connection refused)"
-        if code in _SILENT and (not text or text.startswith("Local:") or "Failed to get metadata" in text):
+        if code in _SILENT and (not text or "Local: " in text or "Failed to get metadata" in text):
             return "the server did not answer in time"
         return text
 

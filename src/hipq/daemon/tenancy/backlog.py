@@ -35,7 +35,7 @@ class Backlog:
         steady: Callable[[], float] = time.monotonic,
         is_taken: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`is_taken`: whether the store has all that was acknowledged until now; it may wait a moment for that."""
+        """`is_taken`: whether the store has all that was kept until now; it may wait a moment for that."""
         self._usage = usage
         self._is_taken = is_taken
         self._steady = steady
@@ -138,8 +138,13 @@ class Backlog:
 
 def is_taken(journal: Journal) -> bool:
     """Whether the store has all that the journal has now: it is some milliseconds behind, unless it is stuck."""
-    last, until = journal.last, time.monotonic() + BEHIND
-    while not journal.is_taken(last):
+    last = journal.last
+    return soon(lambda: journal.is_taken(last))
+
+
+def soon(true: Callable[[], bool]) -> bool:
+    until = time.monotonic() + BEHIND
+    while not true():
         if time.monotonic() > until:
             return False
         time.sleep(0.01)

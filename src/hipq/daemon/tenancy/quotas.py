@@ -54,16 +54,19 @@ class _Limited:
 class Chained(_Limited):
     """Lets in what handlers ask for and come to. May wait for the store."""
 
-    def keep(self, tenant: str, size: int) -> None:
-        """A job ends, and so much is kept of it. OverQuota, TooMuchAtOnce."""
+    def keep(self, tenant: str, size: int) -> bool:
+        """A job ends, and so much is to be kept of it: whether that counts, until `kept`. OverQuota, TooMuchAtOnce."""
         most = self._quotas(tenant).kept
         if not most:
-            return
+            return False
         if size > most:
             raise TooMuchAtOnce(f"the job and its result have {size:,} bytes, and the tenant's quota is {most:,}")
         self._ended.count()
         if self._ended.enter(tenant, 1, size, (0, most)) >= 0:
             raise OverQuota(f"the tenant's quota of {most:,} bytes of ended jobs is used up", RETRY)
+        return True
+
+    def kept(self, tenant: str, size: int) -> None:
         self._ended.kept(tenant, 1, size)
 
     def enter(self, tenant: str, jobs: int, size: int, freed: tuple[int, int]) -> None:
