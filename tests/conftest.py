@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,17 @@ _apps = count(1)
 # What a property says does not depend on how busy the machine is that looks for a counterexample.
 settings.register_profile("hipq", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("hipq")
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Ten thousand tests are made, and stay: to look through them again and again took half of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

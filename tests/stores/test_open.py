@@ -156,9 +156,9 @@ def _escaped(value: str) -> str:
 def server() -> Iterator[OwnPostgres]:
     """One that listens on IPv6 and on a socket, and wants a password."""
     server = OwnPostgres(listen_addresses="127.0.0.1,::1")
-    server.settings["unix_socket_directories"] = str(server._folder)
+    server.settings["unix_socket_directories"] = str(server.folder)
     try:
-        (server._folder / "data" / "pg_hba.conf").write_text(
+        (server.folder / "data" / "pg_hba.conf").write_text(
             "host all postgres 127.0.0.1/32 trust\nlocal all all scram-sha-256\nhost all all all scram-sha-256\n"
         )
         server.start()
@@ -183,7 +183,7 @@ def _has_ipv6() -> bool:
 def test_postgresql_is_reached_by_every_way_to_name_it(server: OwnPostgres, where: str) -> None:
     """By a real server that wants the password: as a mapping, as JSON, as words and as a URL."""
     at = urlsplit(server.url)
-    host = {"a name": "localhost", "IPv4": "127.0.0.1", "IPv6": "::1", "a socket's folder": str(server._folder)}[where]
+    host = {"a name": "localhost", "IPv4": "127.0.0.1", "IPv6": "::1", "a socket's folder": str(server.folder)}[where]
     database = at.path[1:]
     given: dict[str, Any] = {
         "driver": "postgresql", "host": host, "port": at.port, "user": "ann", "password": PASSWORD,
