@@ -43,6 +43,12 @@ class Batch:
     def room(self) -> int:
         return self.prefetch.room(self.free())
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a job could be claimed, on a spare slot at least."""
+        room = self.room()
+        return room > 0 or self.spare(room).slots > 0
+
     def spare(self, room: int) -> Spare:
         """The spare slots, which are only asked for where there is no room."""
         return NO_SPARE if room > 0 else self._setup.spare()._replace(each=self.prefetch.for_one())
