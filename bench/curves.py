@@ -7,18 +7,22 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bench.crowd import KINDS, crowd
 from bench.lines import PAYLOAD, TEXT
 from bench.measure import interleaved, seconds
 from bench.million import Beside
-from bench.served import Worker, declare, until_alive
+from bench.served import LONG_NAP, Worker, declare, until_alive
 from bench.stopping import Counted, claim_times
-from hipq import Hipq, Queue, per_lane
+from hipq import Hipq, Job, Queue, per_lane
 from hipq.job.model import New
 
-RATE, TIME, BYTES = "jobs/s", "ms", "MB/s"
+RATE, TIME, BYTES, PART = "jobs/s", "ms", "MB/s", "of the ideal"
+HANDS = (1, 2)
+"""Few: else the server, or the processors that all workers share, would be measured."""
+SECONDS = 5
+"""How long a drain by workers with 50 ms handlers would take at best."""
 ROUNDS = 5
 PLENTY = 1_000
 """Units a lane: more than an engine has at a time, so that only the number of lanes differs."""
@@ -46,7 +50,9 @@ class Sizes(NamedTuple):
     lanes: tuple[int, ...] = (1, 10, 100, 1_000, 10_000)
     waiting: tuple[int, ...] = (1, 100, 10_000, 100_000)
     payload: tuple[int, ...] = (100, 1_000, 10_000, 100_000, 1_000_000)
-    workers: tuple[int, ...] = (1, 2, 4)
+    workers: tuple[int, ...] = (1, 4, 16, 32)
+    types: tuple[int, ...] = (1, 10, 100, 1_000, 10_000, 100_000)
+    queues: tuple[int, ...] = (1, 10, 100, 1_000)
     drained: int = 5_000
     """Jobs a drain."""
     carried: int = 10 * MEGABYTE
@@ -54,8 +60,9 @@ class Sizes(NamedTuple):
 
 
 QUICK = Sizes(
-    (0, 1_000, 10_000), (1, 10, 100, 1_000), (1, 100, 1_000), (100, 10_000, 1_000_000), (1, 2), 1_000, 2 * MEGABYTE
-)
+    (0, 1_000, 10_000), (1, 10, 100, 1_000), (1, 100, 1_000), (100, 10_000, 1_000_000), (1, 2), (1, 100, 1_000),
+    (1, 10, 50), 1_000, 2 * MEGABYTE,
+)  # fmt: skip
 
 
 class Curves:
@@ -72,6 +79,8 @@ class Curves:
         yield from self.lanes()
         yield from self.waiting()
         yield from self.payload()
+        yield from self.types()
+        yield from self.queues()
 
     def backlog(self) -> Iterator[Curve]:
         count = self._sizes.drained
@@ -158,6 +167,54 @@ class Curves:
             yield Curve(f"{what}: volume", self._store, "bytes of payload", BYTES, carried)
         self._drop([one.queue for one in some.values()])
 
+    def types(self) -> Iterator[Curve]:
+        some = {size: self._app.queue(next(self._names)) for size in self._sizes.types}
+        for size, queue in some.items():
+            for number in range(size):
+                queue.job(_type(number))(_work)
+            assert queue.number
+
+        def drained(size: int, queue: Queue) -> float:
+            count, now = self._sizes.drained, self._app.store.now()
+            rank, apart = queue.order.rank(now, 100), max(size // count, 1)
+            kinds = [_type(n * apart % size) for n in range(count)]
+            jobs = [New(queue.number, kind, "", TEXT, "ready", rank, now, now) for kind in kinds]
+            self._app.store.enqueue(jobs)
+            engine = self._app.engine([queue.name])
+            try:
+                return count / seconds(lambda: engine.run(until_empty=True))
+            finally:
+                engine.executor.close()
+
+        found = self._points({size: partial(drained, size, queue) for size, queue in some.items()}, 3)
+        yield Curve("drain: job types", self._store, "job types", RATE, found)
+        self._drop(list(some.values()))
+
+    def queues(self) -> Iterator[Curve]:
+        """From the making of an engine, whose tables are there, to the end of its first turn."""
+
+        def declared(size: int) -> Hipq:
+            app = Hipq(f"queues_{size}", self._app.url)
+            for number in range(size):
+                app.queue(f"q_{number:04}".translate(_LETTERS)).job("work")(_work)
+            return app
+
+        def started(size: int) -> float:
+            app = declared(size)
+            began = time.perf_counter()
+            engine = app.engine()
+            engine.turn()
+            took = 1000 * (time.perf_counter() - began)
+            engine.leave()
+            engine.executor.close()
+            app.close()
+            return took
+
+        for size in self._sizes.queues:
+            declared(size).migrate()
+        found = self._points({size: partial(started, size) for size in self._sizes.queues}, 3)
+        yield Curve("start of an engine", self._store, "queues", TIME, found)
+
     def _points(self, measures: dict[int, partial[float]], rounds: int = ROUNDS) -> list[tuple[int, float]]:
         """Medians, in turn."""
         found = interleaved({str(size): measure for size, measure in measures.items()}, rounds)
@@ -168,6 +225,16 @@ class Curves:
             self._app.store.drop_queue(queue.number)
 
 
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
+
+
+def _type(number: int) -> str:
+    return f"type_{number:06}"
+
+
+def _work(_: Job[Any]) -> None: ...
+
+
 def workers(url: str, store: str, sizes: Sizes) -> Iterator[Curve]:
     """Real ones, started before the clock: the queue is paused until they and the jobs are there."""
     app = declare(url)
@@ -176,16 +243,25 @@ def workers(url: str, store: str, sizes: Sizes) -> Iterator[Curve]:
         points = [(size, statistics.median(_together(app, size, kind, count) for _ in range(3)))
                   for size in sizes.workers]  # fmt: skip
         yield Curve(f"drain: workers, {name}", store, "worker processes", RATE, points)
+    for hands in HANDS:
+        points = [(size, _of_ideal(app, size, hands)) for size in sizes.workers]
+        yield Curve(f"drain: workers, 50 ms, {hands} hands each", store, "worker processes", PART, points)
     app.close()
 
 
-def _together(app: Hipq, size: int, kind: str, count: int) -> float:
+def _of_ideal(app: Hipq, size: int, hands: int) -> float:
+    """The rate as a part of what so many hands would come to if nothing but the handlers took time."""
+    ideal = size * hands / LONG_NAP
+    return statistics.median(_together(app, size, "long_nap", round(SECONDS * ideal), hands) for _ in range(3)) / ideal
+
+
+def _together(app: Hipq, size: int, kind: str, count: int, hands: int = 10) -> float:
     (queue,) = app.queues
     app.pause(queue.name)
     queue.enqueue_many(kind, [PAYLOAD] * count)
     with ExitStack() as stack:
         for _ in range(size):
-            stack.enter_context(Worker(app.url))
+            stack.enter_context(Worker(app.url, hands=hands))
         until_alive(app, size)
         time.sleep(0.5)
         began = time.perf_counter()

@@ -1,9 +1,11 @@
-"""What a worker costs that has nothing to do: memory, processor time and, on PostgreSQL, questions to the server."""
+"""What a worker costs that has nothing to do: memory, processor time and, on PostgreSQL, questions to the server. And
+what one job costs where many workers have nothing to do."""
 
 from __future__ import annotations
 
 import os
 import re
+import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -11,17 +13,31 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
+import psycopg
 from tests.servers import fresh_database
 
 from bench.lines import THE_LIMIT, Bench, Line
 from bench.peers import SQLITE
 from bench.served import Worker, declare, until_alive
+from hipq import Queue
 
 MANY_QUEUES = 50
 SETTLE = 3.0
 """Seconds until a worker that has just started is idle."""
-QUERIES = 2.0
+QUERIES = 1.0
 """A second, at most, for any number of queues."""
+MANY_WORKERS = 32
+TOGETHER = 20.0
+"""Statements a second of so many workers."""
+ONE_JOB = 12.0
+"""Statements of so many workers after one job was added, at most."""
+NONE = 0.5
+"""Statements that are as good as none: some workers polled at that moment."""
+WINDOW = 0.5
+"""Seconds after a job was added in which statements count."""
+CONNECTIONS = 2.0
+START = 500.0
+"""Milliseconds from the start of a worker's process to its lease, at most."""
 
 
 class Limits(NamedTuple):
@@ -41,6 +57,55 @@ def lines(bench: Bench, seconds: float = 20.0) -> Iterator[Line]:
         else:
             urls = [stack.enter_context(fresh_database()) for _ in range(2)]
             yield from _idle(stack, urls, (1, MANY_QUEUES), SERVER, seconds)
+            with fresh_database() as url:
+                yield from _many_idle(url, 8 if bench.quick else MANY_WORKERS, seconds)
+
+
+def _many_idle(url: str, count: int, seconds: float) -> Iterator[Line]:
+    """Workers that serve the same queue, and are all idle."""
+    app = declare(url)
+    app.migrate()
+    (queue,) = app.queues
+    foreign = app.queue("foreign")
+    with ExitStack() as stack:
+        workers, starts = [], []
+        for number in range(count):
+            began = time.monotonic()
+            workers.append(stack.enter_context(Worker(url, count=True)))
+            until_alive(app, number + 1)
+            starts.append(1000 * (time.monotonic() - began))
+        yield Line("start of a worker, until it has its lease", statistics.median(starts), START, 1.0, "ms", THE_LIMIT)
+        time.sleep(4 * SETTLE)  # until all have counted each other
+        _asked(workers)
+        time.sleep(seconds)
+        idle = _asked(workers) / seconds
+        name = f"{count} idle workers"
+        yield Line(f"{name}: queries of all together", idle, TOGETHER, 1.0, "/s", THE_LIMIT)
+        with psycopg.connect(url) as conn:
+            query = (
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+            ((connections,),) = conn.execute(query).fetchall()
+        yield Line(f"{name}: connections of each", (connections - 1) / count, CONNECTIONS, 1.0, "", THE_LIMIT)
+        for what, one, limit in ((f"{name}: queries after one job", queue, ONE_JOB), (
+            f"{name}: queries after a job that none of them serves", foreign, NONE
+        )):  # fmt: skip
+            found = statistics.median(_after_one(one, workers) for _ in range(11)) - idle * WINDOW
+            yield Line(what, max(found, 0.0), limit, 1.0, "", THE_LIMIT)
+    app.close()
+
+
+def _after_one(queue: Queue, workers: list[Worker]) -> int:
+    time.sleep(WINDOW)
+    _asked(workers)
+    queue.enqueue("work")
+    time.sleep(WINDOW)
+    return _asked(workers)
+
+
+def _asked(workers: list[Worker]) -> int:
+    """Statements of all of them since the last time."""
+    return sum(worker.statements() for worker in workers)
 
 
 def _idle(stack: ExitStack, urls: list[str], queues: tuple[int, ...], limits: Limits, seconds: float) -> Iterator[Line]:

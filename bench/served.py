@@ -22,6 +22,7 @@ PIPE, QUEUES, HOLD, COUNT = "BENCH_PIPE", "BENCH_QUEUES", "BENCH_HOLD", "BENCH_C
 """What a worker is told by its environment: where to report, how many queues there are, how long `hold` holds on, and
 whether to count what it asks PostgreSQL."""
 PATIENCE = 60.0
+LONG_NAP = 0.05
 _REPORT = struct.Struct("dqq")
 
 
@@ -36,6 +37,10 @@ def declare(url: str | None, queues: int = 1) -> Hipq:
     @first.job
     def nap(_: Job[Any]) -> None:
         time.sleep(0.005)
+
+    @first.job
+    def long_nap(_: Job[Any]) -> None:
+        time.sleep(LONG_NAP)
 
     @first.job
     def tell(job: Job[Any]) -> None:
@@ -64,11 +69,12 @@ class Report(NamedTuple):
 class Worker:
     """A real `hipq worker`, in a process of its own."""
 
-    def __init__(self, url: str, *, queues: int = 1, hold: float = 0.0, count: bool = False) -> None:
+    def __init__(self, url: str, *, queues: int = 1, hold: float = 0.0, count: bool = False, hands: int = 10) -> None:
         self._reading, writing = os.pipe()
         told = {"HIPQ_DATABASE_URL": url, PIPE: str(writing), QUEUES: str(queues), HOLD: str(hold)}
+        hipq = Path(sys.executable).with_name("hipq")
         self._process = subprocess.Popen(
-            [Path(sys.executable).with_name("hipq"), "worker", f"{__name__}:app", "--log-level", "warning"],
+            [hipq, "worker", f"{__name__}:app", "--concurrency", str(hands), "--log-level", "warning"],
             cwd=Path(__file__).parents[1], stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[writing],
             env=environment() | told | ({COUNT: "yes"} if count else {}),
         )  # fmt: skip

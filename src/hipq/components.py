@@ -122,7 +122,7 @@ class State:
 
     def renew_sysid(self, sysid: int, callback: Callback = None, *, seconds: float = LEASE_SECONDS) -> bool | None:
         """False: the lease is over, and the sysid's jobs are somebody else's."""
-        return _told(callback, lambda: self._store.renew_lease(sysid, seconds))
+        return _told(callback, lambda: self._store.renew_lease(sysid, seconds) is not None)
 
     def release_sysid(self, sysid: int, callback: Callback = None) -> None:
         """The jobs that are still locked by this sysid run again elsewhere."""

@@ -6,7 +6,7 @@ from hipq.job import transitions
 from hipq.job.model import Change
 from hipq.stores.claims import Claim, Turned
 from hipq.stores.protocols import Store
-from hipq.stores.values import QueueTables
+from hipq.stores.values import Crew, QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.jobs import (
     LATER,
@@ -43,6 +43,18 @@ class TestLeases:
         engine_id = store.take_lease(60, "engine")
         assert store.renew_lease(engine_id, 60)
         assert other.renew_lease(engine_id, 60)
+
+    def test_who_renews_counts_the_engines_that_serve_the_same(self, store: Store, other: Store) -> None:
+        same, more = '{"1":["work"]}', '{"1":["mail","work"]}'
+        first, gone, second, third = (
+            one.take_lease(60, "engine", serves)
+            for one, serves in ((store, same), (other, same), (store, more), (other, same))
+        )
+        other.renew_lease(gone, 0)
+        store.take_lease(0, "expired", same)
+        assert store.renew_lease(first, 60) == Crew(2, 0)
+        assert other.renew_lease(third, 60) == Crew(2, 1)
+        assert store.renew_lease(second, 60) == Crew(1, 0)
 
     def test_an_expired_lease_cannot_be_renewed(self, store: Store) -> None:
         expired = store.take_lease(0, "expired")

@@ -16,6 +16,7 @@ from hipq.stores.filters import Filter
 from hipq.stores.protocols import Store
 from hipq.stores.values import Counted, QueueTables
 from hipq.testing.clock import HandClock
+from tests.contract.database import Database
 from tests.contract.jobs import (
     FAULT,
     LATER,
@@ -221,6 +222,17 @@ class TestPeek:
             ), place
             save(store, row, transitions.cancelled(row, "by hand", NOW))
             assert not other.peek([(queue.number, ())])[0].owned
+
+    def test_it_shows_whether_answers_came_in_plain_sql(
+        self, store: Store, queue: QueueTables, queue2: QueueTables, database: Database
+    ) -> None:
+        insert = "INSERT INTO hipq_answers (queue, job_type, job_key, data) VALUES ({}, 'work', 'a', 'null')"
+        conn = database.connect()
+        conn.execute(insert.format(queue2.number))
+        conn.commit()
+        conn.close()
+        both = [(queue.number, (TYPE,)), (queue2.number, (TYPE,))]
+        assert [peek.answers for peek in store.peek(both)] == [False, True]
 
     def test_several_queues_are_one_look(self, store: Store, queue: QueueTables, queue2: QueueTables) -> None:
         assert store.peek([]) == []

@@ -11,8 +11,10 @@ from typing import Final
 
 import pytest
 
+from hipq.stores.claim_groups import TOP
 from hipq.stores.protocols import Store
 from hipq.stores.values import QueueTables
+from hipq.stores.waker import ELSEWHERE, HERE
 from tests.contract import other_process
 from tests.contract.database import Database
 from tests.contract.jobs import TYPE, everything, new
@@ -66,6 +68,22 @@ class TestWaking:
                 assert slept(store, lambda jobs=jobs: len(ids(store, queue)) == jobs) < PROMPT  # type: ignore[misc]
             process.stdin.close()
             assert process.wait(10) == 0
+
+    def test_news_of_another_process_says_which_queue_it_is_about_or_nothing_of_queues(
+        self, store: Store, other: Store, queue2: QueueTables
+    ) -> None:
+        while store.waker.wait(0.05):
+            pass  # what happened before
+        other.enqueue([new(queue2.number)])
+        heard = store.waker.wait(LONG)
+        assert set(heard) == {queue2.number if store.waker.hears_queues else ELSEWHERE}
+        assert TOP not in heard.values()
+
+    def test_a_ring_of_this_process_is_about_any_of_its_queues(self, store: Store) -> None:
+        while store.waker.wait(0.05):
+            pass
+        store.waker.notify()
+        assert store.waker.wait(LONG) == {HERE: TOP}
 
     def test_another_store_object_wakes_us(self, store: Store, other: Store, queue: QueueTables) -> None:
         with soon(lambda: other.enqueue([new(queue.number)])):

@@ -43,7 +43,7 @@ def test_the_first_stop_lets_handlers_finish_and_gives_back_what_did_not_start(a
 
     ids = work.enqueue_many(range(6))
     engine = app.engine(concurrency=2)
-    engine.batch.prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead
+    engine.batch.prefetch.measure([(("orders", "work"), 1)] * 1000)  # as if handlers were quick: it claims ahead
     thread = in_thread(engine)
     started.acquire()
     started.acquire()

@@ -101,7 +101,7 @@ def test_a_window_that_closes_before_a_hand_is_free_is_checked_again_at_launch(
 
     blocker.enqueue()
     engine = app.engine(concurrency=1, lease=36_000)
-    engine.batch.prefetch.measure([1] * 1000)  # as if handlers were quick: it claims ahead of free hands
+    engine.batch.prefetch.measure([(("orders", "work"), 1)] * 1000)  # as if handlers were quick: it claims ahead
     engine.turn()
     assert started.wait(30)
     job_id = work.enqueue()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from hipq.engine.loop import Engine
 from hipq.limits.code import Throttler
+from hipq.stores.waker import NO_NEWS, News
 from tests.simulation.daemon import SimulatedScheduler
 from tests.simulation.executor import SimulatedExecutor
 
@@ -23,7 +24,8 @@ class Life:
         self.types: tuple[str, ...] = ()
         """and the job types it has code for."""
         self.wake_at = wake_at
-        self.woken = False
+        self.woken: News = NO_NEWS
+        """What it has heard and not looked after yet."""
         self.failures = 0
         self.ticket = 0
         """The last one it took,"""

@@ -19,9 +19,11 @@ from hipq.errors import StoreUnavailable
 from hipq.events import Event
 from hipq.job import payload
 from hipq.job.answer import Answer
-from hipq.job.model import New, queue_of
+from hipq.job.model import QUEUE_BITS, New, queue_of
 from hipq.job.order import aged
 from hipq.job.when import SECOND
+from hipq.stores.claim_groups import TOP
+from hipq.stores.waker import ELSEWHERE, HERE, NO_NEWS, NOTIFIED, News
 from hipq.testing.clock import HandClock
 from tests.simulation import audit
 from tests.simulation.answers import Answers
@@ -238,8 +240,8 @@ class World:
 
     def _turn(self, life: Life) -> None:
         if life.woken:
-            life.woken = False
-            life.engine.wake()
+            news, life.woken = life.woken, NO_NEWS
+            life.engine.wake(news)
         pause = life.engine.turn()
         life.failures = 0
         if life.scheduler:
@@ -247,7 +249,7 @@ class World:
         life.wake_at = self.clock.steady() + round(pause * SECOND)
         end = life.hands.next_end()
         if end and end < life.wake_at:  # a handler that ends notifies
-            life.wake_at, life.woken = max(end, self.clock.steady()), True
+            life.wake_at, life.woken = max(end, self.clock.steady()), NOTIFIED
         engine = life.engine
         if engine.stopping and engine.is_empty:
             engine.leave()
@@ -265,7 +267,7 @@ class World:
     def _run_aside(self, life: Life) -> None:
         life.asides.sort(key=lambda aside: aside[0])
         life.asides.pop(0)[1]()
-        life.wake_at, life.woken = min(life.wake_at, self.clock.steady()), True
+        life.wake_at, life.woken = min(life.wake_at, self.clock.steady()), NOTIFIED
 
     def _die(self, index: int) -> None:
         self._lives[index] = None
@@ -276,7 +278,14 @@ class World:
         """Some wake-up calls go unheard: the poll is there for those."""
         for life in self._lives:
             if life and self.chance.random() < 0.7:
-                life.wake_at, life.woken = min(life.wake_at, self.clock.steady()), True
+                life.wake_at, life.woken = min(life.wake_at, self.clock.steady()), {**life.woken, **self._news()}
+
+    def _news(self) -> News:
+        """Of this process, or of another one: of a queue, or of none in particular."""
+        number = self.clock.steady()
+        return ({HERE: TOP}, {self.queue.number: ("", number << QUEUE_BITS)}, {ELSEWHERE: ("", number << QUEUE_BITS)})[
+            number % 3
+        ]
 
     def notice(self, new: New) -> None:
         """A job was added over HTTP, at one of the daemons perhaps: that one hears where it is."""

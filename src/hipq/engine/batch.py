@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from hipq.engine import timetable
-from hipq.engine.claim import UNSTARTED_FOR, Prefetch
 from hipq.engine.lanes import NO_SPARE, Spare
+from hipq.engine.prefetch import UNSTARTED_FOR, Prefetch
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.settle import overran
 from hipq.engine.setup import Setup
@@ -43,6 +43,12 @@ class Batch:
     def room(self) -> int:
         return self.prefetch.room(self.free())
 
+    @property
+    def has_room(self) -> bool:
+        """Whether a job could be claimed, on a spare slot at least."""
+        room = self.room()
+        return room > 0 or self.spare(room).slots > 0
+
     def spare(self, room: int) -> Spare:
         """The spare slots, which are only asked for where there is no room."""
         return NO_SPARE if room > 0 else self._setup.spare()._replace(each=self.prefetch.for_one())
@@ -59,7 +65,7 @@ class Batch:
         """Move to `stopped` what ended, what overran its time, and what waited too long for a free hand."""
         executor = self._setup.executor
         ended = executor.stopped(max(self._setup.store.changes_at_once - len(self.stopped), 0))
-        self.prefetch.measure([one.run.stopped - one.run.started for one in ended if one.run.started])
+        self.prefetch.measure([(one.kind, one.run.stopped - one.run.started) for one in ended if one.run.started])
         self.stopped += ended
         if executor.broken:
             self._stop.retire("no child process can be started any more")
@@ -81,6 +87,8 @@ class Batch:
     def _end_overrun(self, steady: int) -> None:
         for execution in list(self.in_flight.values()):
             run = execution.run
+            if run.is_under_way:
+                self.prefetch.outlasts(execution.kind, steady - run.started)
             if run.result is None and run.started and steady >= run.started + execution.limit:
                 execution.abandon(until=self._setup.steady() + timetable.TIDYING)
                 self._setup.executor.abandon(execution)
@@ -130,6 +138,7 @@ class Batch:
         if events.wanted(JobEvent.CLAIMED):  # before a handler can do anything that is an event
             for row in turned.won:
                 events.emit(JobEvent.CLAIMED, now, self._watches.name(row), row)
+        self.prefetch.claimed(execution.kind for execution in launched)
         self._setup.executor.launch(launched)
 
     def forget_stopped(self) -> None:

@@ -1,9 +1,4 @@
-"""Step 3, claim: how many jobs to take, and from which queues.
-
-Handlers that take microseconds want hundreds of jobs a turn; handlers that take minutes want not one more than can
-start. So an engine claims what it can start within AHEAD seconds at the pace it has measured. What it could not start
-after all it gives back, at no cost to the job.
-"""
+"""Step 3, claim: from which queues to take jobs. How many in all is decided in prefetch.py."""
 
 from __future__ import annotations
 
@@ -12,48 +7,6 @@ from collections.abc import Sequence
 from hipq.engine.lanes import NO_SPARE, Round, Spare
 from hipq.engine.queue_watch import QueueWatch, QueueWatches
 from hipq.stores.claims import Claim
-
-AHEAD = 0.05
-"""Seconds of work claimed ahead of free hands."""
-BATCH = 500
-"""The most claimed ahead in one turn (larger ones were not faster on either store), and half of what is claimed ahead
-in all: while one batch is executed, the one before is saved and the next is claimed."""
-STEADY = 50
-"""Jobs that a mean is made of, once so many were measured."""
-GROWTH = 4
-"""Jobs claimed ahead for each that was measured: the first few may be quicker than most."""
-UNSTARTED_FOR = 1_000_000
-"""Microseconds a claimed job may wait for a free hand before it is given back."""
-
-
-class Prefetch:
-    """How long handlers take, as a running mean; from it, how many jobs may wait in memory for a free hand."""
-
-    def __init__(self, concurrency: int) -> None:
-        self._concurrency = concurrency
-        self._mean = 0.0
-        self._measured = 0
-
-    def unknown(self) -> None:
-        """What was measured proved wrong: claim nothing ahead, and measure again."""
-        self._measured = 0
-
-    def measure(self, durations: Sequence[int]) -> None:
-        if count := len(durations):
-            weight = min(self._measured, STEADY)
-            self._mean += count / (count + weight) * (sum(durations) / count - self._mean)
-            self._measured += count
-
-    def room(self, free: int) -> int:
-        """How many jobs to claim in one turn if so many hands are free; negative if too many jobs wait for a hand."""
-        return min(free + self._ahead(self._concurrency), max(free, BATCH))
-
-    def for_one(self) -> int:
-        """How many jobs to claim for one hand."""
-        return 1 + self._ahead(1)
-
-    def _ahead(self, hands: int) -> int:
-        return min(2 * BATCH, GROWTH * self._measured, int(AHEAD * 1e6 * hands / max(self._mean, 1)))
 
 
 class ClaimPlanner:

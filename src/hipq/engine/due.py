@@ -13,6 +13,7 @@ from hipq.engine.lease import Lease
 from hipq.engine.queue_watch import QueueWatch, QueueWatches
 from hipq.engine.setup import Setup
 from hipq.engine.stage import STEP, rank, stage
+from hipq.engine.standby import Standby
 from hipq.engine.timetable import Timetable
 from hipq.errors import Conflict, NotFound, StoreBusy, StoreRefused
 from hipq.job.answer import NEW
@@ -40,8 +41,8 @@ class Due:
     _batch: Batch
     _timetable: Timetable
     _ticks: Ticks | None = None
-    more_answers: bool = False
-    """There may be more answers in plain SQL than the last look has matched."""
+    new_answers: bool = False
+    """There were answers in plain SQL at the last peek."""
 
     def changes(self, now: int, steady: int) -> list[Change]:
         self._tick(now)
@@ -107,12 +108,17 @@ class Due:
             served = [watch.queue.number for watch in self._watches.served()]
             more = prune.answers(self._setup.store, served, self._setup.events, now)
             self._timetable.prune = steady + (0 if more else PRUNE_EVERY)
-        if self._setup.bring and steady >= self._timetable.bring:
+        if self.brings(steady):
             self._bring_answers(now, steady)
+
+    def brings(self, steady: int) -> bool:
+        """Whether answers in plain SQL are to be matched now. Some may be left: those are tried once a poll."""
+        return self.new_answers and steady >= self._timetable.bring
 
     def _bring_answers(self, now: int, steady: int) -> None:
         """Match answers that other programs wrote in plain SQL (docs/tables.md)."""
         assert self._setup.bring
+        self.new_answers = False
         self._timetable.bring = self._timetable.after_poll(steady)
         served = tuple(watch.queue.number for watch in self._watches.served())
         found = self._setup.store.answers(AnswerFilter(state=NEW, queues=served, limit=BROUGHT)) if served else []
@@ -129,9 +135,8 @@ class Due:
                 busy += 1
             if busy == FEW_BUSY:
                 break  # each has waited for a row: the others come at the next poll, with the lease renewed
-        self.more_answers = len(found) == BROUGHT and busy < FEW_BUSY
-        if self.more_answers:
-            self._timetable.bring = steady
+        if len(found) == BROUGHT and busy < FEW_BUSY:
+            self.new_answers, self._timetable.bring = True, steady
 
 
 @dataclass(eq=False)
@@ -144,6 +149,7 @@ class Peeks:
     _lease: Lease
     _due: Due
     _timetable: Timetable
+    _standby: Standby
     idle: bool = False
     """Nothing was due and nothing executed at the last peek."""
 
@@ -153,11 +159,14 @@ class Peeks:
         found = self._setup.store.peek(wanted, self._watches.strategies)
         self._lease.part_with_cancelled(now, began)
         self._timetable.peeks.looked(began, self._setup.steady())
+        self._standby.looked(any(peek.ready and self._watches[peek.queue].is_content for peek in found))
         for peek in found:
             self._watches[peek.queue].peeked(peek)
         self._lease.seen_owned = bool(self._watches.locked) or any(peek.owned for peek in found)
-        self.idle = not (self._work(found, now) or self._batch.in_flight or self._due.more_answers)
-        self._timetable.peeked(began)
+        self._due.new_answers = bool(self._setup.bring) and any(peek.answers for peek in found)
+        self.idle = not (self._work(found, now) or self._batch.in_flight or self._due.brings(began))
+        alone = self._lease.seen_owned or not self._setup.store.waker.hears_queues
+        self._timetable.peeked(began, 1.0 if alone else self._standby.share)
 
     def _work(self, found: Sequence[Peek], now: int) -> bool:
         """Whether there is something to do, here or for another engine, that no time need pass for."""

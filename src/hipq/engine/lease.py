@@ -17,6 +17,7 @@ from hipq.engine import rescue
 from hipq.engine.batch import Batch
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.setup import Setup
+from hipq.engine.standby import Standby
 from hipq.engine.timetable import LINGER, PollBudget, Timetable
 from hipq.errors import StoreBusy
 from hipq.executors.execution import Execution
@@ -32,6 +33,7 @@ class Lease:
     _watches: QueueWatches
     _batch: Batch
     _timetable: Timetable
+    _standby: Standby
     engine_id: int = 0
     seen_owned: bool = True
     """Some engine had a job at the last peek, or nobody has peeked yet."""
@@ -42,9 +44,11 @@ class Lease:
         """Renew the lease, and look for what other engines, or this one, left behind: the changes that bring it back,
         and whether there may be more."""
         store = self._setup.store
-        if not self.engine_id or not store.renew_lease(self.engine_id, self._setup.lease):
+        if self.engine_id and (crew := store.renew_lease(self.engine_id, self._setup.lease)):
+            self._standby.renewed(crew)
+        else:
             self._take(now)
-        peeked_lately = steady <= self._timetable.peeks.ended + self._setup.lease / 3 * 1e6
+        peeked_lately = steady <= max(self._timetable.peeks.ended + self._setup.lease / 3 * 1e6, self._timetable.peek)
         if (not (self.seen_owned or self._batch.in_flight) and peeked_lately) or steady < self._rescues.rested:
             return [], False
         began = self._setup.steady()

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from hipq.engine import timetable
 from hipq.engine.batch import Batch
 from hipq.engine.lease import Lease
-from hipq.engine.queue_watch import QueueWatches
+from hipq.engine.queue_watch import QueueWatch, QueueWatches
 from hipq.engine.setup import Setup
+from hipq.engine.standby import Standby
 from hipq.engine.stop import Stop
 from hipq.engine.timetable import LINGER, Timetable
 from hipq.engine.turn import Turn
 from hipq.errors import StoreUnavailable
 from hipq.job.event_names import EngineEvent
+from hipq.stores.claim_groups import TOP, RankPosition
+from hipq.stores.waker import ELSEWHERE, HERE, NOTIFIED, News
 
 STORE_AWAY: Final = 30_000_000
 """Microseconds that a stop waits for a store that is away, unless `drain` says otherwise."""
@@ -30,10 +33,14 @@ class Engine:
         self.stop_requests = Stop()
         self.timetable = Timetable(setup)
         self.watches = QueueWatches(setup)
+        if len(self.watches) > FEW_QUEUES:
+            for watch in self.watches:
+                watch.hungry = False  # the first peek says where there is something to claim
         self.batch = Batch(setup, self.watches, self.timetable, self.stop_requests)
         self.in_flight = self.batch.in_flight
-        self.lease = Lease(setup, self.watches, self.batch, self.timetable)
-        self._turn = Turn(setup, self.stop_requests, self.timetable, self.watches, self.batch, self.lease)
+        self.standby = Standby()
+        self.lease = Lease(setup, self.watches, self.batch, self.timetable, self.standby)
+        self._turn = Turn(setup, self.stop_requests, self.timetable, self.watches, self.batch, self.lease, self.standby)
         self.torn = False
         """Descriptors of this process were closed by a handler: nothing that has some is to be used or closed."""
 
@@ -71,17 +78,51 @@ class Engine:
         """Jobs of these types and lanes were added in this process. Any thread; who adds them notifies the store."""
         self.watches[queue].notice(lanes)
 
-    def wake(self) -> None:
-        """Something may have changed: look for it."""
-        if len(self.watches) > FEW_QUEUES:
+    def wake(self, news: News = NOTIFIED) -> bool:
+        """Something may have changed: look for it, unless that is for other engines. Whether a turn has to be taken."""
+        needed = [self._heard(queue, place) for queue, place in news.items()]
+        return any(needed)
+
+    def _heard(self, queue: int, place: RankPosition) -> bool:
+        if queue == HERE:
+            return self._look(list(self.watches))
+        watches = list(self.watches) if queue == ELSEWHERE else self.watches.some([queue])
+        if not watches:
+            return False
+        if place == TOP:
+            return self._look(watches)
+        if not self.batch.has_room:
+            for watch in watches:
+                watch.claim_again()  # as soon as a hand is free
+            return self._cancelled_perhaps(queue)
+        later = self.standby.turn(place[1])
+        if later is None:
+            return self._cancelled_perhaps(queue)
+        if later == 0:
+            return self._look(watches)
+        self.timetable.peek_soon(self.setup.steady() + later)
+        return True
+
+    def _look(self, watches: Sequence[QueueWatch]) -> bool:
+        """Claim from a few queues at once, and peek a little later; or peek at many queues."""
+        if len(watches) > FEW_QUEUES:
             self.timetable.peek_by(0)
-            return
-        self.watches.claim_everywhere()
+            return True
+        self.standby.late = False
         self.timetable.peek_soon(self.setup.steady() + LINGER)
-        for watch in self.watches:
+        for watch in watches:
+            watch.claim_again()
             if watch.throttling:
                 watch.throttling.wake()
                 self.timetable.peek_by(0)  # which sees if there is more to ask
+        return True
+
+    def _cancelled_perhaps(self, queue: int) -> bool:
+        """News of no queue may be that jobs were cancelled: a look tells their handlers."""
+        if queue != ELSEWHERE or not self.in_flight:
+            return False
+        self.timetable.peek_soon(self.setup.steady() + LINGER)
+        return True
 
     # -- from start to stop -----------------------------------------------------------------------------------------
     def stop(self) -> None:
@@ -172,9 +213,16 @@ class _Run:
                 pause = self._back_off(error)
                 if self._is_hopeless(is_late):
                     return False  # nobody waits: the lease will run out
-            if pause > 0 and self._descriptors.intact and self._setup.store.waker.wait(pause):
-                self._engine.wake()
+            self._sleep(pause)
         return True
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep so long, unless something happens that concerns this engine."""
+        until = self._setup.steady() + seconds * 1e6
+        while (left := until - self._setup.steady()) > 0 and self._descriptors.intact:
+            news = self._setup.store.waker.wait(left / 1e6)
+            if not news or self._engine.wake(news):
+                return
 
     def _is_late(self) -> bool:
         """A stop has taken as long as it may."""

@@ -54,6 +54,11 @@ class QueueWatch:
             self.round = Round(setup.store, queue.number, queue.scheduler)
             self.round.stale()
 
+    @property
+    def is_content(self) -> bool:
+        """Nothing is known here that could be claimed, and no rule keeps anything from starting."""
+        return not self.hungry and self.retry_at is None
+
     # -- something may have changed ---------------------------------------------------------------------------------
     def claim_again(self) -> None:
         self.hungry = self._has_code
@@ -194,6 +199,10 @@ class QueueWatches:
 
     def name(self, row: Row) -> str:
         return self.of(row).queue.name
+
+    def some(self, queues: Iterable[int]) -> list[QueueWatch]:
+        """The watches of those of these queues that the engine serves."""
+        return [self._watches[queue] for queue in queues if queue in self._watches]
 
     def served(self) -> list[QueueWatch]:
         """The watches of all queues that are not locked."""

@@ -59,4 +59,5 @@ class EngineQueue:
     @property
     def published(self) -> list[str]:
         """The job types as other programs read them from the engine's lease, with `!` before a critical one."""
-        return [f"!{name}" if name in self.critical else name for name in self.types]
+        critical = frozenset(self.critical)
+        return [f"!{name}" if name in critical else name for name in self.types]

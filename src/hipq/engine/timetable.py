@@ -61,7 +61,7 @@ class Timetable:
         self.prune = 0
         """When to delete old answers."""
         self.bring = 0
-        """When to match answers that other programs wrote in plain SQL."""
+        """When to match answers that other programs wrote in plain SQL, if there are some."""
         self.blocked = 0
         """When to try again to save what somebody's transaction stood in the way of."""
         self.roll = 0
@@ -94,15 +94,16 @@ class Timetable:
         """Peek by this moment, or later if peeks have become expensive."""
         self.peek_by(steady if self.awaited else max(steady, self.peeks.rested))
 
-    def peeked(self, began: int) -> None:
-        self.peek = self.after_poll(began)
+    def peeked(self, began: int, share: float) -> None:
+        """`share`: polls until the next one, where several engines share them."""
+        self.peek = began + round(self._setup.poll * share * 1e6)
         if not self.awaited:
             self.peek = max(self.peek, self.peeks.rested)
 
-    def next(self, *, blocked: bool, rolling: bool, executing: bool) -> int:
+    def next(self, *, blocked: bool, rolling: bool, executing: bool, bringing: bool) -> int:
         """When the first timer is due. Some timers count only while there is something for them to do."""
         times = [self.sweep, self.prune, self.peek]
-        times += [self.bring] if self._setup.bring else []
+        times += [self.bring] if bringing else []
         times += [self.blocked] if blocked else []
         times += [self.roll] if rolling else []
         times += [self.overrun] if executing else []

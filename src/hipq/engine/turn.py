@@ -23,6 +23,7 @@ from hipq.engine.lease import Lease
 from hipq.engine.queue_watch import QueueWatches
 from hipq.engine.settle import save_apart, settle
 from hipq.engine.setup import Setup
+from hipq.engine.standby import Standby
 from hipq.engine.stop import Stop
 from hipq.engine.timetable import BLOCKED_FOR, LINGER, Timetable
 from hipq.errors import StoreBusy, StoreRefused
@@ -44,7 +45,14 @@ class Saved(NamedTuple):
 
 class Turn:
     def __init__(
-        self, setup: Setup, stop: Stop, timetable: Timetable, watches: QueueWatches, batch: Batch, lease: Lease
+        self,
+        setup: Setup,
+        stop: Stop,
+        timetable: Timetable,
+        watches: QueueWatches,
+        batch: Batch,
+        lease: Lease,
+        standby: Standby,
     ) -> None:
         self._setup = setup
         self._stop = stop
@@ -52,9 +60,10 @@ class Turn:
         self._watches = watches
         self._batch = batch
         self._lease = lease
+        self._standby = standby
         self._planner = ClaimPlanner(watches)
         self._due = Due(setup, watches, batch, timetable)
-        self.peeks = Peeks(setup, watches, batch, lease, self._due, timetable)
+        self.peeks = Peeks(setup, watches, batch, lease, self._due, timetable, standby)
 
     def take(self) -> float:
         """One turn; the seconds nothing needs doing after it, unless something wakes the engine."""
@@ -185,18 +194,25 @@ class Turn:
         for claim in saved.claims:
             total, of_lane = got[claim.queue, None], got[claim.queue, claim.lane or None]
             self._watches[claim.queue].claimed(claim, total, of_lane, saved.turned)
+        if saved.claims and not won:
+            self._standby.in_vain()
 
     # -- what is next -----------------------------------------------------------------------------------------------
     def _until_next(self, now: int, steady: int) -> float:
         if steady >= self._timetable.peek:
             self.peeks.look(now)
+            if self._due.brings(steady):
+                return 0.0
         room = self._batch.room()
         if not self._stop.asked and self._planner.wants(room, self._batch.spare(room)):
             return 0.0
         has_room = not self._stop.asked and room > 0
         is_rolling = any(watch.closed for watch in self._watches.served())
         timer = self._timetable.next(
-            blocked=bool(self._batch.blocked), rolling=is_rolling, executing=self._batch.is_executing(steady)
+            blocked=bool(self._batch.blocked),
+            rolling=is_rolling,
+            executing=self._batch.is_executing(steady),
+            bringing=self._due.new_answers,
         )
         times = [timer - steady]
         if moment := self._due.next(has_room):

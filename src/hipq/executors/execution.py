@@ -72,6 +72,11 @@ class Execution:
         return Execution(self.row, self.spec, self.launched, self.answer, Run(self.run.started, result))
 
     @property
+    def kind(self) -> tuple[str, str]:
+        """Its queue and its job type: what says best how long it takes."""
+        return self.spec.queue, self.spec.name
+
+    @property
     def abandoned(self) -> bool:
         return self.abandonment is not None
 

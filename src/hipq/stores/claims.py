@@ -99,3 +99,5 @@ class Peek(NamedTuple):
     """A job of this queue is in some engine's hands."""
     parked: bool = False
     """A code throttler has parked jobs here."""
+    answers: bool = False
+    """Another program has put answers into the inbox in plain SQL, at which nobody has looked yet."""

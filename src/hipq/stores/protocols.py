@@ -24,6 +24,7 @@ from hipq.stores.filters import AnswerFilter, Filter
 from hipq.stores.values import (
     EARLIEST,
     Counted,
+    Crew,
     Delivered,
     EndPlace,
     EngineSeen,
@@ -34,6 +35,7 @@ from hipq.stores.values import (
     Usage,
     WaitingLane,
 )
+from hipq.stores.waker import News
 
 
 class Clocked(Protocol):
@@ -46,13 +48,17 @@ class Clocked(Protocol):
 class Waking(Protocol):
     """The sleep of one engine, and what ends it."""
 
-    def wait(self, seconds: float) -> bool:
-        """Sleep until something may have changed or `notify` is called (True), or a handler has ended or the time is
-        over (False)."""
+    def wait(self, seconds: float) -> News:
+        """Sleep until something may have changed or `notify` is called: where. No news: a handler has ended, or the
+        time is over."""
 
     def notify(self, *, done: bool = False) -> None:
         """Wake whoever waits in this process. `done`: only a handler has ended, and nothing has changed in the store.
         Any thread and any signal handler may call it."""
+
+    @property
+    def hears_queues(self) -> bool:
+        """Whether news of other processes comes here, and says which queue it is about."""
 
     def clear(self) -> None:
         """The handlers that have ended until now are known: they need not end the next wait."""
@@ -181,8 +187,9 @@ class LeaseStore(Protocol):
     def take_lease(self, seconds: float, label: str, serves: str = "{}") -> int:
         """A fresh engine_id with a lease of so many seconds. `serves`: see `EngineSeen.of`."""
 
-    def renew_lease(self, engine_id: int, seconds: float) -> bool:
-        """Prolong a lease that is still alive; an expired one cannot be renewed. With 0 seconds the lease ends."""
+    def renew_lease(self, engine_id: int, seconds: float) -> Crew | None:
+        """Prolong a lease that is still alive, and count the engines that serve the same; None: an expired lease cannot
+        be renewed. With 0 seconds the lease ends."""
 
     def engines(self) -> list[EngineSeen]:
         """The engines whose lease is alive."""

@@ -128,6 +128,14 @@ class EngineSeen(NamedTuple):
         )
 
 
+class Crew(NamedTuple):
+    """Engines that are alive and serve the same as this one, which is one of them."""
+
+    size: int
+    place: int
+    """How many of them came before this one."""
+
+
 class Delivered(NamedTuple):
     """What became of an answer that came."""
 

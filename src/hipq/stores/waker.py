@@ -4,14 +4,24 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from hipq.job.model import New
 from hipq.job.states import READY
 from hipq.job.when import SECOND
-from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claim_groups import TOP, RankPosition
 from hipq.stores.values import Stored
+
+News = Mapping[int, RankPosition]
+"""Queues in which something may have changed, by number, each with the first place of that; `TOP`: whoever serves the
+queue has to look. A sleeper that was woken for no queue in particular has news of the queue `HERE` or `ELSEWHERE`."""
+HERE: Final = 0
+"""In place of a queue: something happened in this process, in any of its queues."""
+ELSEWHERE: Final = -1
+"""In place of a queue: another process has changed something in the database, and nothing says in which queue."""
+NOTIFIED: Final[News] = {HERE: TOP}
+NO_NEWS: Final[News] = {}
 
 SOON: Final = 120 * SECOND
 """A job due later than this is found by the engines' own looking, which is once a minute at least."""
@@ -76,9 +86,14 @@ class Waker:
             self._done = False
         return news, ready
 
-    def wait(self, seconds: float) -> bool:
-        """Sleep until something may have changed (True), or a handler has ended or the time is over (False)."""
-        return self.sleep(seconds)[0]
+    def wait(self, seconds: float) -> News:
+        """Sleep until something may have changed, or a handler has ended or the time is over: then there is no news."""
+        return NOTIFIED if self.sleep(seconds)[0] else NO_NEWS
+
+    @property
+    def hears_queues(self) -> bool:
+        """Whether other processes tell this one in which queue something has changed."""
+        return False
 
     def close(self) -> None:
         os.close(self._reading)

@@ -9,8 +9,8 @@ from typing import Final
 from hipq.errors import StoreUnavailable
 from hipq.stores.postgres.connection import Connections
 
-FRESH_SECONDS: Final = 2.5
-"""Longer than an engine's poll, which brings the time along: an idle one need not ask for it."""
+FRESH_SECONDS: Final = 4.0
+"""Longer than an engine's poll, and the renewal of its lease, which bring the time along: an idle one need not ask."""
 _QUERY: Final = b"SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
 
 

@@ -96,7 +96,8 @@ def complete(
     conn: Connection, known: list[migrations.Migration], app: str, name: str, table: str
 ) -> QueueTables | None:
     """This queue, if it is registered and its tables lack nothing this program knows of."""
-    levels = dict(_levels(conn))
+    query = 'SELECT number, app, name, "table", schema FROM hipq_queues WHERE app = %s AND name = %s'
+    levels = {QueueTables(*row[:4]): row[4] for row in conn.execute(query, (app, name)).fetchall()}
     found = migrations.owner(list(levels), app, name, table)
     return found if found and not migrations.lacking(known, levels[found]) else None
 

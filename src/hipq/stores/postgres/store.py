@@ -111,6 +111,9 @@ class PostgresStore(AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs,
         self._db.check_fork()
         return self._database_clock.now()
 
+    def _clock_said(self, now: int) -> None:
+        self._database_clock.heard(now)
+
     def close(self) -> None:
         self._db.check_fork()
         self._listener.close()
@@ -184,8 +187,7 @@ class PostgresStore(AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs,
     def turn(self, engine_id: int, changes: Sequence[Change], claims: Sequence[Claim], now: int) -> Turned:
         values = {"engine_id": engine_id, "now": now, "entry": claimed_entry(engine_id, now)}
         with self._writing() as sql:
-            if self._listener.hear():
-                self._waker.notify()  # what was heard now, no later wait hears
+            self._listener.hear()  # before it claims: floors must be below what was heard
             try:
                 won: list[Row] = []
                 if not changes and len(claims) == 1:

@@ -15,11 +15,11 @@ from typing import Any, Final
 
 import psycopg
 
-from hipq.stores.claim_groups import RankPosition
+from hipq.stores.claim_groups import TOP, RankPosition
 from hipq.stores.postgres.connection import CannotListen
 from hipq.stores.postgres.insert import cursor
 from hipq.stores.postgres.session import Session
-from hipq.stores.waker import Waker
+from hipq.stores.waker import NOTIFIED, News, Waker
 
 CHANNEL: Final = "hipq"
 QUIET_SECONDS: Final = 0.01
@@ -77,6 +77,8 @@ class Listener:
         self._connect, self._is_own, self._heard, self._began = connect, is_own, heard, began
         self._lock = threading.Lock()
         self._conn: Session | None = None
+        self._news: dict[int, RankPosition] = {}
+        """What was heard and not taken yet."""
         self._opening = self._closed = self._told = False
         self._try_at = 0.0
 
@@ -119,24 +121,36 @@ class Listener:
         self._began()  # what happened before it listened was not heard
 
     def hear(self) -> bool:
-        """Take in what has arrived; whether there was anything."""
+        """Take in what has arrived; whether there is news to take."""
         with self._lock:
             if self._conn is None:
-                return False
+                return bool(self._news)
             try:
                 self._conn.pgconn.consume_input()
             except psycopg.OperationalError:
                 self._conn.close()
                 self._conn = None
-                return True
-            found = False
-            while notice := self._conn.pgconn.notifies():
+                self._news.update(NOTIFIED)  # nobody knows what it would have told
+            while self._conn and (notice := self._conn.pgconn.notifies()):
                 if self._is_own(notice.be_pid):
                     continue  # we know: it would only make us look for what is not there
-                found = True
                 if told := _TOLD.fullmatch(notice.extra):  # anybody may use the channel
-                    self._heard(int(told[1]), (told[2].decode(), int(told[3])))
-            return found
+                    queue, place = int(told[1]), (told[2].decode(), int(told[3]))
+                    self._heard(queue, place)
+                    if self._news.get(queue) != TOP:  # else all must look already
+                        self._news[queue] = place
+            return bool(self._news)
+
+    def take(self) -> News:
+        """The news since it was taken last; of each queue the latest."""
+        with self._lock:
+            news, self._news = self._news, {}
+            return news
+
+    @property
+    def is_open(self) -> bool:
+        with self._lock:
+            return self._conn is not None
 
     def reopen(self) -> None:
         """The server was silent: this connection may be, too, and nothing would tell."""
@@ -158,8 +172,14 @@ class ListeningWaker(Waker):
         super().__init__()
         self._listener = listener
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> News:
         descriptor = self._listener.fileno()
-        notified, news = self.sleep(seconds, () if descriptor < 0 else (descriptor,))
-        heard = bool(news) and self._listener.hear()
-        return notified or heard
+        seconds = 0 if self._listener.hear() else seconds
+        notified, _ = self.sleep(seconds, () if descriptor < 0 else (descriptor,))
+        self._listener.hear()
+        news = self._listener.take()
+        return {**news, **NOTIFIED} if notified else news
+
+    @property
+    def hears_queues(self) -> bool:
+        return self._listener.is_open

@@ -13,7 +13,7 @@ from hipq.stores.filters import Filter
 from hipq.stores.rule_claims import ALL, START
 from hipq.stores.sql.dialect import Dialect, Sql
 from hipq.stores.sql.rule_claims import Rulebook
-from hipq.stores.values import EARLIEST, EndPlace, EngineSeen, Pruned
+from hipq.stores.values import EARLIEST, Crew, EndPlace, EngineSeen, Pruned
 
 
 class JobVerbs(Dialect):
@@ -138,12 +138,19 @@ class JobVerbs(Dialect):
     def _forget_leases(self, sql: Sql) -> None:
         """Delete the leases that are over, where take_lease.sql does not."""
 
-    def renew_lease(self, engine_id: int, seconds: float) -> bool:
+    def renew_lease(self, engine_id: int, seconds: float) -> Crew | None:
         with self._writing() as sql:
             if not seconds:
                 sql.changed("drop_lease", engine_id=engine_id)
-                return False
-            return sql.changed("renew_lease", engine_id=engine_id, seconds=seconds, **self._lease_time()) == 1
+                return None
+            found = sql.found("renew_lease", engine_id=engine_id, seconds=seconds, **self._lease_time())
+        for size, place, now in found:
+            self._clock_said(now)
+            return Crew(size, place)
+        return None
+
+    def _clock_said(self, now: int) -> None:
+        """What the database's clock said just now, where it has one."""
 
     def engines(self) -> list[EngineSeen]:
         with self._reading() as sql:

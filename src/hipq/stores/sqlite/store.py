@@ -260,8 +260,8 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
             with self._db.reading() as conn:
                 rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
             found += [
-                Peek(queue, bool(ready), due, late, bool(owned), bool(parked))
-                for queue, ready, due, late, owned, parked in rows
+                Peek(queue, bool(ready), due, late, bool(owned), bool(parked), bool(new))
+                for queue, ready, due, late, owned, parked, new in rows
             ]
         return found
 

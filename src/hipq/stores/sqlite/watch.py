@@ -6,8 +6,9 @@ import os
 import time
 from typing import Final
 
+from hipq.job.model import QUEUE_BITS
 from hipq.stores.sqlite.connection import Connection
-from hipq.stores.waker import Waker
+from hipq.stores.waker import ELSEWHERE, NO_NEWS, NOTIFIED, News, Waker
 
 SYNC_SECONDS: Final = 1.0
 """The longest a commit is waited for whose pages were seen to be written."""
@@ -49,6 +50,11 @@ class Watch:
             self.fd = -1
 
 
+def _elsewhere() -> News:
+    """In the place of a job's id is one that all processes agree on, and another one a second later."""
+    return {ELSEWHERE: ("", int(time.time()) << QUEUE_BITS)}
+
+
 class FileWaker(Waker):
     """Wakes an engine when another process has committed something to the file."""
 
@@ -58,24 +64,26 @@ class FileWaker(Waker):
         self._watch: Watch | None = None
         self._version_seen = 0
 
-    def wait(self, seconds: float) -> bool:
+    def wait(self, seconds: float) -> News:
         if self._watch is None and self._db.path:
             self._watch = Watch(self._db.path)
             self._version_seen = self._version()
-            return True  # what was written between the caller's last look and this moment would not show: look again
+            return NOTIFIED  # what was written between the caller's last look and this moment would not show: look again
         if self._watch is None or self._watch.fd < 0:
             return super().wait(seconds)
         self._watch.heard()  # our own writes; whatever another process wrote meanwhile shows in the version
         if self._changed():
-            return True
+            return _elsewhere()
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             notified, news = self.sleep(left, (self._watch.fd,))
+            if notified:
+                return NOTIFIED
             if not news:
-                return notified
-            if notified or (self._watch.heard() and self._committed(min(left, SYNC_SECONDS))):
-                return True
-        return False
+                return NO_NEWS
+            if self._watch.heard() and self._committed(min(left, SYNC_SECONDS)):
+                return _elsewhere()
+        return NO_NEWS
 
     def _version(self) -> int:
         with self._db.reading() as conn:

@@ -1,5 +1,5 @@
 -- What there is to do in one queue; one such SELECT a queue, in one statement. Each part is one index probe (_ready,
--- _todo, _stage, _wait, _owner).
+-- _todo, _stage, _wait, _owner, _parked, hipq_answers_new).
 SELECT {number},
   EXISTS (SELECT FROM {live} WHERE phase = {READY} AND job_type = ANY (%s))
     OR EXISTS (
@@ -14,4 +14,5 @@ SELECT {number},
   coalesce((SELECT min(deadline) FROM {live} WHERE phase = {WAITING}), 0),
   EXISTS (SELECT FROM {live} WHERE owner > 0),
   EXISTS (SELECT FROM {live} WHERE phase = {PARKED}),
+  EXISTS (SELECT FROM hipq_answers WHERE queue = {number} AND state = {NEW}),
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint

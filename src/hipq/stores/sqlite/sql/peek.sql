@@ -20,4 +20,5 @@ SELECT {number},
   coalesce((SELECT min(scheduled_run_time) FROM {live} INDEXED BY {live}_stage WHERE phase = {SCHEDULED}), 0),
   coalesce((SELECT min(deadline) FROM {live} INDEXED BY {live}_wait WHERE phase = {WAITING}), 0),
   EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_owner WHERE owner <> 0 AND owner > 0),
-  EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_parked WHERE phase = {PARKED})
+  EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_parked WHERE phase = {PARKED}),
+  EXISTS (SELECT 1 FROM hipq_answers INDEXED BY hipq_answers_new WHERE queue = {number} AND state = {NEW})
