@@ -70,7 +70,8 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
 def _ran(execution: Execution, result: RunResult) -> Ran | None:
     """The run, if code of the job ran, and not only its retry handler."""
     run = execution.run
-    if not run.started or execution.only_decides or isinstance(result, GivenBack):
+    is_told = execution.answer is not None and execution.answer.error  # that the work failed: no handler is called
+    if not run.started or execution.only_decides or is_told or isinstance(result, GivenBack):
         return None
     took = run.stopped - run.started if run.stopped else execution.limit  # without an end, it ran longer than it may
     return Ran(took / 1e6, getattr(result, "fault", None), run.raised)

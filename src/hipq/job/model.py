@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, TypeVar, cast
 import msgspec
 
 from hipq.job.event_names import LEFT_OUT
-from hipq.job.fault import ANSWER, FAILURES, Fault
+from hipq.job.fault import FAILURES, Fault
 from hipq.job.meta import PLAIN
 from hipq.job.states import INITIAL, NONE
 from hipq.job.units import UNIT
@@ -127,9 +127,8 @@ class Ran(NamedTuple):
 
     @property
     def failed(self) -> bool:
-        """Whether code of the job raised, took too long or crashed: not if it said Failed or Retry, or if the answer
-        says that the work failed."""
-        return self.fault is not None and self.fault.kind in FAILURES and self.fault.type != ANSWER
+        """Whether code of the job raised, took too long or crashed: not if it said Failed or Retry."""
+        return self.fault is not None and self.fault.kind in FAILURES
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
