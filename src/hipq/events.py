@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from hipq.job.answer import Answered
 from hipq.job.event_names import EngineEvent, InboxEvent, JobEvent, ListenerEvent, names_in
-from hipq.job.model import Row
+from hipq.job.model import Ran, Row
 
 JOB_EVENTS: Final = names_in(JobEvent)
 ANSWER_EVENTS: Final = (*map(str, Answered), *names_in(InboxEvent))
@@ -26,6 +26,8 @@ class Event(NamedTuple):
     job: Row | None = None
     """The job as it is after the change (as far as it is known: `staged` and `pruned` only count)."""
     details: dict[str, Any] = {}  # noqa: RUF012 - never written to
+    ran: Ran | None = None
+    """The run that made the change, if one did."""
 
 
 Subscriber = Callable[[Event], None]
@@ -48,10 +50,12 @@ class Events:
     def wanted(self, name: str) -> bool:
         return name in self._subscribers
 
-    def emit(self, name: str, at: int, queue: str = "", job: Row | None = None, **details: Any) -> None:
+    def emit(
+        self, name: str, at: int, queue: str = "", job: Row | None = None, ran: Ran | None = None, **details: Any
+    ) -> None:
         for subscriber in self._subscribers.get(name, ()):
             try:
-                subscriber(Event(name, at, queue, job, details))
+                subscriber(Event(name, at, queue, job, details, ran))
             except Exception:  # an observer's bug must not stop the work it observes
                 import logging
 

@@ -18,6 +18,7 @@ from hipq.errors import Invalid
 from hipq.executors.processes import ForkServer
 from hipq.job.names import whole
 from hipq.job.when import seconds
+from hipq.observe import logs
 from hipq.signals import each_meant
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ def make_engine(
     if not 0.01 <= poll <= 60:
         raise Invalid("poll must be between 0.01 and 60 seconds")
     chosen, find = app.declared.chosen(queues), app.declared.find
+    logs.subscribe(app.events)  # without it, nobody would hear of a handler that fails
     launcher = Launcher(
         lambda: app.store.now(),
         app.database.steady,

@@ -26,9 +26,10 @@ USAGE: Final = 2
 
 
 class WorkerSlot:
-    """One of the N places, and who is in it."""
+    """One of the N places, and who is in it. `arguments`: what only workers in this place are told."""
 
-    def __init__(self) -> None:
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self.arguments = arguments
         self.process: subprocess.Popen[bytes] | None = None
         self.started = 0.0
         self.deaths = 0
@@ -48,9 +49,9 @@ class WorkerSlot:
 
 
 class Supervisor:
-    def __init__(self, arguments: Sequence[str], processes: int, until_empty: bool) -> None:
+    def __init__(self, arguments: Sequence[str], apart: Sequence[Sequence[str]], until_empty: bool) -> None:
         self._until_empty = until_empty
-        self._places = [WorkerSlot() for _ in range(processes)]
+        self._places = [WorkerSlot(some) for some in apart]
         self._stopping = 0
         self._lifeline, self._held = os.pipe()
         end = ["--lifeline", str(self._lifeline)]
@@ -80,7 +81,7 @@ class Supervisor:
         place.started = now
         try:
             place.process = subprocess.Popen(
-                self._command,
+                [*self._command, *place.arguments],
                 pass_fds=[self._lifeline],
                 process_group=0,  # a terminal's Ctrl-C must reach a worker once, through us
             )

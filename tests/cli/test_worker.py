@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -156,3 +158,47 @@ def test_the_log_is_text_unless_asked_otherwise(hipq: HipqCommand, worker: Start
     assert 'key="a b"' in line
     with pytest.raises(json.JSONDecodeError):
         json.loads(line)
+
+
+def test_engine_started_says_what_it_serves_and_successes_are_logged_if_asked_for(shop: Hipq, worker: Start) -> None:
+    done = shop.queues[0].enqueue("quick", key="order-17")
+    running = worker("--until-empty", "--log-success", "-q", "orders", "-c", "3")
+    assert running.ended() == 0
+    (started,) = running.log("engine started")
+    assert (started["queues"], started["concurrency"]) == (["orders"], 3)
+    assert {"orders.quick", "orders.charge"} <= set(started["types"])
+    (ended,) = running.log("ok")
+    assert (ended["level"], ended["job"], ended["key"]) == ("INFO", done, "order-17")
+    assert 0 < ended["duration"] < 60
+
+
+def test_a_failed_run_is_an_error_with_its_traceback(shop: Hipq, worker: Start) -> None:
+    shop.queues[0].enqueue("flaky", {"card": "canary-4711"})
+    running = worker("--until-empty", "--log-level", "error")
+    assert running.ended() == 0
+    (failed,) = running.log()
+    assert (failed["level"], failed["event"], failed["type"]) == ("ERROR", "again", "flaky")
+    assert 'raise ConnectionError("the bank does not answer")' in failed["traceback"]
+    assert "canary" not in str(failed)
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+def test_an_application_that_cannot_be_imported_shows_where_it_raised(folder: Path, processes: str) -> None:
+    (folder / "broken.py").write_text(
+        "def connect(url):\n    raise LookupError('no')\n\nconnect('postgresql://ann:kanari@db/shop')\n"
+    )
+    (folder / "syntax.py").write_text("app = (\n")
+
+    def said(app: str) -> list[str]:
+        words = [sys.executable, "-m", "hipq.cli.main", "worker", app, "--processes", processes]
+        done = subprocess.run(words, cwd=folder, capture_output=True, text=True)
+        assert done.returncode == 2
+        return done.stderr.splitlines()
+
+    lines = said("broken:app")
+    assert lines[0] == "Traceback (most recent call last):"
+    assert [line.strip().partition(",")[0] for line in lines if "  File" in line] == [f'File "{folder}/broken.py"'] * 2
+    assert "    connect('postgresql://ann:…@db/shop')" in lines
+    assert lines[-2] == "LookupError: no"
+    assert lines[-1].startswith("hipq: importing broken raised LookupError: no (")
+    assert "SyntaxError: '(' was never closed" in said("syntax:app")

@@ -65,6 +65,33 @@ class TestGet:
         assert store.get(-(1 << 80) + queue.number) is None
 
 
+class TestDepth:
+    def test_each_phase_is_counted_up_to_a_limit_with_its_first_job(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        nothing = store.depth(queue.number, [TYPE, "other"], 10)
+        assert [(one.phase, one.job_type, one.jobs, one.due) for one in nothing] == [
+            ("ready", TYPE, 0, 0), ("ready", "other", 0, 0), ("scheduled", "", 0, 0), ("waiting", "", 0, 0),
+            ("executing", "", 0, 0), ("parked", "", 0, 0),
+        ]  # fmt: skip
+        for place in ("executing", "waiting"):
+            bring(store, engine, queue.number, place)
+        add(store, [new(queue.number, rank=n, scheduled_run_time=NOW - 7 + n) for n in range(5)])
+        add(store, [new(queue.number, job_type="other", rank=1, scheduled_run_time=NOW - 9)])
+        add(store, [new(queue.number, phase=SCHEDULED, scheduled_run_time=LATER + n) for n in range(3)])
+        found = {
+            (one.phase, one.job_type): (one.jobs, one.due) for one in store.depth(queue.number, [TYPE, "other"], 2)
+        }
+        assert found["ready", TYPE] == (2, NOW - 7)
+        assert found["ready", "other"] == (1, NOW - 9)
+        assert found["scheduled", ""] == (2, LATER)
+        assert (found["waiting", ""][0], found["executing", ""][0], found["parked", ""][0]) == (1, 1, 0)
+        assert found["waiting", ""][1] > 0
+        assert [one.phase for one in store.depth(queue.number, [], 1)] == [
+            "scheduled", "waiting", "executing", "parked",
+        ]  # fmt: skip
+
+
 class TestFind:
     def test_live_and_final_jobs_come_in_id_order(self, store: Store, engine: int, queue: QueueTables) -> None:
         ids = add(store, [new(queue.number, rank=-n) for n in range(20)])

@@ -22,7 +22,7 @@ from tests.contract.lanes import (
     TestWhatIsKept,
 )
 from tests.contract.leases import TestLeases, TestOrphans, TestOwned
-from tests.contract.looking import TestFind, TestGet, TestNow, TestOverdue, TestPeek, TestPrune
+from tests.contract.looking import TestDepth, TestFind, TestGet, TestNow, TestOverdue, TestPeek, TestPrune
 from tests.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, TestNotes
 from tests.contract.payloads import TestLargePayloads
 from tests.contract.registry import TestDroppedQueues, TestQueues, shop
@@ -43,6 +43,7 @@ __all__ = [
     "TestChildren",
     "TestClaim",
     "TestCron",
+    "TestDepth",
     "TestDroppedQueues",
     "TestEarlyAnswers",
     "TestEngines",

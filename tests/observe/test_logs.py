@@ -11,7 +11,8 @@ import pytest
 
 from hipq import Failed, Hipq, Job, Retry, Wait, fixed
 from hipq.events import ALL_EVENTS, ENGINE_EVENTS, LISTENER_EVENTS, Events
-from hipq.job.model import New, Row, blank
+from hipq.job.fault import Fault
+from hipq.job.model import New, Ran, Row, blank
 from hipq.observe import logs
 
 CANARY = "canary-4711"
@@ -51,15 +52,17 @@ def row(**changed: Any) -> Row:
     return Row(**(fields | changed))
 
 
-def test_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
-    warnings = {"error", "failed", "gave up", "timed out", "rescued", "crashed", "lifetime over", "lost", "unstorable",
-                "lease lost", "store down", "handler stuck", "again", "rejected", "tick skipped", "tick failed",
-                "throttler slow", "throttler failed", "answer failed", "cancel handler failed", "conflict",
-                "late", "unreadable", "listener down", "queue locked", "clock set back"}  # fmt: skip
+def test_failed_runs_are_errors_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
+    failures = {"error", "gave up", "crashed", "lifetime over", "lost", "again", "answer failed",
+                "cancel handler failed"}  # fmt: skip
+    warnings = {"failed", "timed out", "rescued", "unstorable",
+                "lease lost", "store down", "handler stuck", "rejected", "tick skipped", "tick failed",
+                "throttler slow", "throttler failed", "conflict", "late",
+                "unreadable", "listener down", "queue locked", "clock set back"}  # fmt: skip
     information = {*ENGINE_EVENTS, *LISTENER_EVENTS} - {"listener report"}
     for name in ALL_EVENTS:
         expected = logging.WARNING if name in warnings else logging.INFO if name in information else logging.DEBUG
-        assert logs.level(name) == expected, name
+        assert logs.level(name) == (logging.ERROR if name in failures else expected), name
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,8 @@ def test_trouble_is_a_warning_engines_are_information_jobs_are_detail() -> None:
         (logging.DEBUG, {"claimed", "ok", "engine started", "lost"}, set()),
         (logging.INFO, {"engine started", "lost"}, {"claimed", "ok", "added"}),
         (logging.WARNING, {"lost", "lease lost"}, {"claimed", "ok", "engine started"}),
-        (logging.ERROR, set(), {*ALL_EVENTS}),
+        (logging.ERROR, {"gave up", "again"}, {"claimed", "ok", "lease lost", "failed"}),
+        (logging.CRITICAL, set(), {*ALL_EVENTS}),
     ],
 )
 def test_events_below_the_level_are_not_even_subscribed_to(
@@ -139,7 +143,8 @@ def test_an_exception_of_a_subscriber_is_one_line_too(logger: logging.Logger) ->
     except ValueError:
         logger.exception("a subscriber of %r raised", "ok")
     (line,) = lines.lines
-    assert "ValueError" in json.loads(line)["text"]
+    assert json.loads(line)["traceback"].endswith("ValueError: a\nb")
+    assert json.loads(line)["text"] == "a subscriber of 'ok' raised"
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
@@ -197,7 +202,7 @@ def test_configure_writes_to_standard_error_only(capsys: pytest.CaptureFixture[s
         logs.LOGGER.setLevel(before[1])
 
 
-def test_of_a_tenant_s_repeated_trouble_there_are_a_few_lines_and_one_with_a_count(logger: logging.Logger) -> None:
+def test_of_repeated_trouble_there_are_a_few_lines_and_one_with_a_count(logger: logging.Logger) -> None:
     lines = listening(logger, logging.INFO)
     events = Events()
     logs.subscribe(events, logger)
@@ -205,11 +210,14 @@ def test_of_a_tenant_s_repeated_trouble_there_are_a_few_lines_and_one_with_a_cou
         for _ in range(20):
             events.emit("error", 0, "jobs", row(tenant=tenant))
     assert [sum(f"tenant={name}" in line for line in lines.lines) for name in ("acme", "other")] == [5, 5]
-    assert len(lines.lines) == 30, "whoever has no tenants has a line for each"
+    assert len(lines.lines) == 15, "with and without tenants"
     events.emit("engine stopped", 0)
-    counted = [line for line in lines.lines if "count=15" in line]
-    assert len(counted) == 2
-    assert all("error tenant=" in line and "type=charge" in line for line in counted)
+    counted = [line.split(" ", 3)[3] for line in lines.lines if "count=15" in line]
+    told = "count=15 seconds=0"
+    assert counted == [
+        f"error tenant=acme {told} type=charge", f"error tenant=other {told} type=charge",
+        f"error queue=jobs type=charge {told}",
+    ]  # fmt: skip
     events.emit("error", 0, "jobs", row(tenant="acme"))
     assert "key=order-17" in lines.lines[-1], "from the beginning"
 
@@ -221,3 +229,43 @@ def test_at_the_level_debug_nothing_is_left_out(logger: logging.Logger) -> None:
     for _ in range(20):
         events.emit("error", 0, "jobs", row(tenant="acme"))
     assert len(lines.lines) == 20
+
+
+def test_a_failure_that_is_repeated_is_a_record_each_time_but_a_tenant_s(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.INFO)
+    events = Events()
+    logs.subscribe(events, logger)
+    failed = Ran(0.25, Fault("error", "no", "ValueError"))
+    for tenant in ("", "acme"):
+        for _ in range(20):
+            events.emit("gave up", 0, "jobs", row(tenant=tenant), failed)
+    assert [sum(f" {level} " in line for line in lines.lines) for level in ("ERROR", "WARNING")] == [20, 5]
+
+
+def test_what_an_answer_says_is_data_and_in_no_log(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.DEBUG)
+    app = Hipq("shop", "sqlite://")
+    logs.subscribe(app.events, logger)
+    charge = app.queue("orders").job("charge")(lambda _: Wait())
+    charge.answered(lambda _, answer: answer.data)
+    charge.enqueue(key="a")
+    app.run(until_empty=True)
+    charge.answer("a", {"card": CANARY}, error=True)
+    app.run(until_empty=True)
+    app.close()
+    (ended,) = [line for line in lines.lines if "gave up" in line]
+    assert 'error="its answer says that the work failed"' in ended
+    assert " WARNING " in ended
+    assert CANARY not in "".join(lines.lines)
+
+
+def test_no_moment_and_no_duration_is_a_count_of_microseconds(logger: logging.Logger) -> None:
+    lines = listening(logger, logging.DEBUG)
+    events = Events()
+    logs.subscribe(events, logger)
+    events.emit("tick", 0, "jobs", schedule="nightly", tick=1_700_000_000_000_000, id=1)
+    events.emit("ok", 0, "jobs", row(), Ran(0.0000651, None))
+    events.emit("again", 0, "jobs", row(code="retry", scheduled_run_time=1_700_000_000_000_000))
+    assert lines.lines[0].endswith("tick queue=jobs schedule=nightly tick=2023-11-14T22:13:20+00:00 id=1")
+    assert lines.lines[1].endswith(" duration=0.000065")
+    assert lines.lines[2].endswith(" next_run=2023-11-14T22:13:20+00:00")

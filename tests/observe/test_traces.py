@@ -51,10 +51,10 @@ class Seen:
 
     @property
     def names(self) -> list[str]:
-        return [span.name for span in self.exporter.get_finished_spans()]
+        return [label(span) for span in self.exporter.get_finished_spans()]
 
     def all(self, name: str) -> list[ReadableSpan]:
-        return [span for span in self.exporter.get_finished_spans() if span.name == name]
+        return [span for span in self.exporter.get_finished_spans() if label(span) == name]
 
     def one(self, name: str) -> ReadableSpan:
         (found,) = self.all(name)
@@ -63,6 +63,13 @@ class Seen:
     @property
     def traces(self) -> set[int]:
         return {trace_of(span) for span in self.exporter.get_finished_spans()}
+
+
+def label(span: ReadableSpan) -> str:
+    """A span of hipq by what it is and the job's type: its name has the queue. Others by their name."""
+    verb, job_type = (attributes(span).get(name) for name in ("messaging.operation.name", "hipq.type"))
+    assert not verb or span.name.startswith(f"{verb} ")
+    return f"hipq {verb} {job_type}" if verb else span.name
 
 
 @pytest.fixture
@@ -120,6 +127,10 @@ def attributes(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
+def operation(name: str, kind: str) -> dict[str, str]:
+    return {"messaging.operation.name": name, "messaging.operation.type": kind}
+
+
 def meta(app: Hipq, job_id: int) -> str:
     row = app.store.get(job_id)
     assert row is not None
@@ -150,8 +161,11 @@ app.queue("orders")
 with provider.get_tracer("web").start_as_current_span("POST /callback") as web:
     outcome = app.answer("orders", "charge", "order-17", sys.argv[2])
 app.close()
+def label(span):
+    verb, type = (span.attributes.get(name) for name in ("messaging.operation.name", "hipq.type"))
+    return f"hipq {verb} {type}" if verb else span.name
 print(json.dumps({"outcome": outcome, "web": web.get_span_context().span_id, "spans": [
-    {"name": span.name, "trace": span.context.trace_id, "parent": span.parent and span.parent.span_id,
+    {"name": label(span), "trace": span.context.trace_id, "parent": span.parent and span.parent.span_id,
      "start": span.start_time, "end": span.end_time, "attributes": dict(span.attributes),
      "links": [link.context.span_id for link in span.links]}
     for span in exporter.get_finished_spans()
@@ -186,12 +200,12 @@ def test_one_trace_from_the_enqueue_to_the_answer_that_another_process_brings(ap
     assert wait["end"] == pytest.approx(events["answered"] * 1e9, abs=2000)
     assert wait["end"] > wait["start"]
 
-    every = {"messaging.system": "hipq", "hipq.queue": "orders", "hipq.type": "charge", "hipq.job": job_id,
-             "hipq.key": "order-17"}  # fmt: skip
-    assert attributes(enqueue) == every | {"hipq.outcome": "added"}
-    assert attributes(ran) == every | {"hipq.attempt": 1, "hipq.outcome": "waits"}
-    assert wait["attributes"] == every | {"hipq.attempt": 1, "hipq.outcome": "matched"}
-    assert attributes(answered) == every | {"hipq.attempt": 1, "hipq.outcome": "ok"}
+    every = {"messaging.system": "hipq", "messaging.destination.name": "orders", "hipq.type": "charge",
+             "messaging.message.id": str(job_id), "messaging.message.conversation_id": "order-17"}  # fmt: skip
+    assert attributes(enqueue) == every | operation("enqueue", "send") | {"hipq.outcome": "added"}
+    assert attributes(ran) == every | operation("run", "process") | {"hipq.attempt": 1, "hipq.outcome": "waits"}
+    assert wait["attributes"] == every | operation("wait", "receive") | {"hipq.attempt": 1, "hipq.outcome": "matched"}
+    assert attributes(answered) == every | operation("answer", "process") | {"hipq.attempt": 1, "hipq.outcome": "ok"}
     assert SECRET not in json.dumps(said["spans"])
     assert SECRET not in "".join(span.to_json() for span in seen.exporter.get_finished_spans())
 
@@ -256,7 +270,7 @@ def test_async_handlers_that_overlap_are_each_in_their_own_span(app: Hipq, queue
 
     ids = [work.enqueue(key=key) for key in ("a", "b")]
     app.run(until_empty=True)
-    runs = {attributes(span)["hipq.job"]: span for span in seen.all("hipq run work")}
+    runs = {int(attributes(span)["messaging.message.id"]): span for span in seen.all("hipq run work")}
     assert len(seen.traces) == 2
     for key, job_id in zip(("a", "b"), ids, strict=True):
         assert parent_of(seen.one(f"inner {key}")) == id_of(runs[job_id])
@@ -335,8 +349,10 @@ def test_a_job_added_by_a_handler_goes_on_with_the_trace(app: Hipq, queue: Queue
     assert parent_of(ran) == id_of(added)
     (job,) = app.jobs("mails")
     assert attributes(added) == {
-        "messaging.system": "hipq", "hipq.queue": "mails", "hipq.type": "mail", "hipq.job": job.id,
-        "hipq.key": "to-17", "hipq.attempt": 0, "hipq.outcome": "added",
+        "messaging.system": "hipq", "messaging.destination.name": "mails", "hipq.type": "mail",
+        "messaging.message.id": str(job.id), "messaging.message.conversation_id": "to-17",
+        "messaging.operation.name": "enqueue", "messaging.operation.type": "send",
+        "hipq.attempt": 0, "hipq.outcome": "added",
     }  # fmt: skip
 
 
@@ -700,3 +716,20 @@ def test_the_guide(tmp_path: Path) -> None:
     assert len(programs) == 2
     for program in programs:
         run([sys.executable, "-c", program], tmp_path)
+
+
+def test_spans_are_named_by_the_conventions_for_messaging(app: Hipq, seen: Seen) -> None:
+    orders = app.queue("orders")
+    charge = orders.job("charge")(lambda job: job.enqueue("child") or Wait())
+    child = orders.job("child")(lambda _: raise_no())
+    charge.enqueue(key="order-17")
+    app.run(until_empty=True)
+    charge.answer("order-17", 1)
+    names = [span.name for span in seen.exporter.get_finished_spans()]
+    assert sorted(names) == sorted(["enqueue orders", "run orders"] * 2 + ["wait orders", "answer orders"])
+    failed = seen.one(f"hipq run {child.name}")
+    assert attributes(failed)["error.type"] == "ValueError"
+
+
+def raise_no() -> None:
+    raise ValueError("no")

@@ -163,6 +163,13 @@ class Scene:
         self.store.answer(old, NOW)
         assert self.store.prune_answers([], NOW, WANTED)[1] == WANTED
 
+    def depth(self) -> None:
+        found = {(one.phase, one.job_type): one.jobs for one in self.store.depth(self.ruled, TYPES, WANTED)}
+        assert found == {
+            **{("ready", one): WANTED for one in TYPES},
+            **{(phase, ""): WANTED for phase in ("scheduled", "waiting", "executing", "parked")},
+        }
+
     def rescue(self) -> None:
         queues = [self.plain, self.ruled]
         assert len(self.store.owned(queues, None, 2 * WANTED)) == 2 * WANTED
@@ -196,6 +203,7 @@ CASES: Final = {
     "claim_in_turn": "key ready todo owner",
     "ask": "key ready todo owner parked wait",
     "ready_outside_window": "ready",
+    "depth": "ready stage wait owner parked",
     "rescue": "owner",
     "pass_time": "stage parked",
     "prune": "key ready todo time",
@@ -207,12 +215,12 @@ FILES: Final = {
     "sqlite": "admitted answer_ended answer_late answer_left answer_pending answer_place answer_twins "
     "answer_used claim finish key_holders peek held orphans others owned parked pick_ready pick_todo running "
     "ready_outside_window stage "
-    "claim_group claim_groups tokens prune newest unpark update",
+    "claim_group claim_groups tokens prune newest unpark update depth_ready depth_others",
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "
     "answer_live answer_lock answer_pending answer_place answer_prune answer_twins answer_used finish peek held "
     "orphans others owned parked pick_one pick_some pick_these running "
     "ready_outside_window stage claim_group claim_groups take_ticket these "
-    "tokens prune newest unpark update use_ticket",
+    "tokens prune newest unpark update use_ticket depth_ready depth_others",
 }
 EMPTY: Final = "believed empty"
 """As after a vacuum that came by when all jobs were done."""

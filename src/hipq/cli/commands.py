@@ -45,6 +45,11 @@ def log_options(debug: str) -> Decorator:
     return together(level, click.option("--log-format", type=formats, default="text", show_default=True, help=about))
 
 
+success_option = click.option(
+    "--log-success", is_flag=True, help="Also a line for each job that succeeded, with how long it ran."
+)
+
+
 def together(*options: Decorator) -> Decorator:
     """Several options as one decorator, in this order."""
 

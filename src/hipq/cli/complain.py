@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import re
 import sys
+import traceback
 from collections.abc import Iterable
 from contextlib import suppress
 from difflib import get_close_matches
@@ -12,8 +14,11 @@ from typing import Any, Final, TextIO
 
 import click
 
+from hipq.errors import Invalid
 from hipq.observe.logs import escaped
 
+_PASSWORD: Final = re.compile(r"(://[^:/@\s]*):[^\s\"']*@")
+"""In a line of source that has the URL of a database in it."""
 LIMIT: Final = 600
 _ADVICE: Final = {
     r"password authentication failed|no password supplied": "check the user and the password in the URL",
@@ -32,6 +37,22 @@ def complain(text: str, status: int, more: str = "") -> int:
     text = escaped(" ".join(text.split()))
     note(f"hipq: {text if len(text) <= LIMIT else text[:LIMIT] + '…'}{more}")
     return status
+
+
+class ImportFailed(Invalid):
+    """Importing a program's module raised."""
+
+
+def show_trace(error: BaseException) -> None:
+    """Where somebody's module raised when it was imported, from its own lines on: line by line, as it is in no log."""
+    if not isinstance(error, ImportFailed) or error.__cause__ is None:
+        return
+    cause, ours = error.__cause__, ("<frozen importlib", importlib.__file__, os.path.dirname(__file__))
+    frame = cause.__traceback__
+    while frame is not None and frame.tb_frame.f_code.co_filename.startswith(ours):
+        frame = frame.tb_next
+    for line in "".join(traceback.format_exception(type(cause), cause, frame)).splitlines():
+        note(_PASSWORD.sub(r"\1:…@", escaped(line)))
 
 
 def note(text: str) -> None:

@@ -14,7 +14,7 @@ from hipq.cli.answers import answer, answers
 from hipq.cli.bench import bench
 from hipq.cli.callbacks import serve_callbacks
 from hipq.cli.commands import group
-from hipq.cli.complain import advised, complain, give_up, open_closed_ones
+from hipq.cli.complain import advised, complain, give_up, open_closed_ones, show_trace
 from hipq.cli.complete import complete_names
 from hipq.cli.completion import completion
 from hipq.cli.config import config, defaults
@@ -93,6 +93,7 @@ def run(arguments: Sequence[str]) -> int:
     except click.ClickException as error:
         return complaint(error.format_message(), 2)
     except Invalid as error:
+        show_trace(error)
         return complaint(str(error), 2)
     except HipqError as error:
         return complaint(advised(str(error)), 1)

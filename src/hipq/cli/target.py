@@ -16,7 +16,7 @@ import click
 
 from hipq import Hipq, Invalid, Job, NotFound, Queue, config
 from hipq.cli.commands import Command
-from hipq.cli.complain import nearest, note, others
+from hipq.cli.complain import ImportFailed, nearest, note, others
 from hipq.cli.show import GIVEN
 from hipq.stores.open import open_store, url_of, without_password
 
@@ -149,9 +149,9 @@ def _imported(module: str) -> Any:
         if isinstance(error, ModuleNotFoundError) and error.name and f"{module}.".startswith(f"{error.name}."):
             raise Invalid(f"there is no module {error.name} in {os.getcwd()} or among the installed ones") from None
         last = traceback.extract_tb(error.__traceback__)[-1]
-        raise Invalid(
+        raise ImportFailed(
             f"importing {module} raised {type(error).__name__}: {error} ({last.filename}, line {last.lineno})"
-        ) from None
+        ) from error
 
 
 def announced(app: Hipq) -> Hipq:

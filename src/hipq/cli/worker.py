@@ -10,14 +10,15 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 import click
 
 from hipq import Hipq
 from hipq.answers.listening import Listener, listening
-from hipq.cli.commands import command, log_options
-from hipq.cli.complain import complain
+from hipq.cli.commands import command, log_options, success_option
+from hipq.cli.complain import complain, show_trace
 from hipq.cli.inputs import Duration, number_option
 from hipq.cli.target import AppCommand, Target, announced
 from hipq.engine.loop import Engine
@@ -57,10 +58,14 @@ PAUSE: Final = 1.0
               help="Also keep answers that come as messages (app.listen); not with --until-empty.")  # fmt: skip
 @click.option("--until-empty", is_flag=True, help="End when nothing is due and nothing executes.")
 @log_options("one line for every change of a job.")
+@success_option
+@click.option("--metrics", metavar="[HOST]:PORT", help="Answer Prometheus there; without HOST, on 127.0.0.1. With "
+              "--processes each process has a port of its own, from this one on.")  # fmt: skip
 @click.option("--lifeline", type=int, hidden=True, help="A pipe that closes when the supervisor dies.")
 def worker(
     target: Target, queues: str | None, concurrency: int, processes: int, lease: float, wait: float | None,
-    drain: float | None, listens: bool, until_empty: bool, log_level: str, log_format: str, lifeline: int | None,
+    drain: float | None, listens: bool, until_empty: bool, log_level: str, log_format: str, log_success: bool,
+    metrics: str | None, lifeline: int | None,
 ) -> int:  # fmt: skip
     """Run jobs until SIGINT or SIGTERM. The first lets running handlers finish, a second gives their jobs back.
 
@@ -69,6 +74,7 @@ def worker(
     """
     logs.configure(log_level, log_format)
     wanted = queues.split(",") if queues is not None else None
+    where = None if metrics is None else _metrics_at(metrics, processes)
     if processes > 1:
         _check_apart(target, wanted)
         words = [target.app, "-c", str(concurrency), "--lease", str(lease)]
@@ -76,17 +82,36 @@ def worker(
         words += ["--log-level", log_level, "--log-format", log_format]
         words += ["-q", queues] if queues is not None else []
         words += ["--until-empty"] if until_empty else []
+        words += ["--log-success"] if log_success else []
         words += [] if listens else ["--no-listen"]
         words += [] if wait is None else ["--wait", str(wait)]
         words += [] if drain is None else ["--drain", str(drain)]
-        return Supervisor(words, processes, until_empty).run()
+        apart = [["--metrics", f"{where[0]}:{where[1] + number}"] if where else [] for number in range(processes)]
+        return Supervisor(words, apart, until_empty).run()
     found = _checked(target, wanted)
+    logs.subscribe(found.events, successes=log_success)
+    answering = _answering(found, *where) if where else nullcontext()
     if lifeline is None and log_format == "text":
         announced(found)  # supervised, it has been said; in JSON, "engine started" says it
     engine = _patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
-    return _work(
-        found, engine, until_empty, lifeline, found.streams.listeners(wanted) if listens and not until_empty else []
-    )
+    listeners = found.streams.listeners(wanted) if listens and not until_empty else []
+    return _work(engine, until_empty, lifeline, listeners, answering)
+
+
+def _metrics_at(text: str, processes: int) -> tuple[str, int]:
+    host, colon, port = text.rpartition(":")
+    if not colon or not port.isdecimal() or not 0 < int(port) <= 65_536 - processes:
+        raise Invalid(f"--metrics is [HOST]:PORT like :9100 or 0.0.0.0:9100, not {text!r:.60}")
+    return host.strip("[]") or "127.0.0.1", int(port)
+
+
+def _answering(app: Hipq, host: str, port: int) -> AbstractContextManager[None]:
+    """The listener begins where this is entered, after the engine has forked."""
+    try:
+        from hipq.observe.prometheus import serve
+    except ImportError as error:
+        raise Invalid(str(error)) from None
+    return serve(app, host, port)
 
 
 def _patiently(app: Hipq, wait: float | None, make: Callable[[], Engine]) -> Engine:
@@ -121,6 +146,7 @@ def _check_apart(target: Target, wanted: list[str] | None) -> None:
         try:
             announced(_checked(target, wanted))
         except (Invalid, click.UsageError) as error:
+            show_trace(error)
             status = complain(str(error), 2)
         except BaseException:
             traceback.print_exc()
@@ -133,9 +159,11 @@ def _check_apart(target: Target, wanted: list[str] | None) -> None:
         sys.exit(status if status > 0 else 1)
 
 
-def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, listeners: list[Listener]) -> int:
+def _work(
+    engine: Engine, until_empty: bool, lifeline: int | None, listeners: list[Listener],
+    answering: AbstractContextManager[None],
+) -> int:  # fmt: skip
     """Drive an engine made just before: it has forked its fork server, so threads may start from here on."""
-    logs.subscribe(app.events)
 
     def stop() -> None:
         engine.stop()
@@ -146,7 +174,7 @@ def _work(app: Hipq, engine: Engine, until_empty: bool, lifeline: int | None, li
     if lifeline is not None:
         _end_with(lifeline)
     try:
-        with listening(listeners):
+        with answering, listening(listeners):
             engine.run(until_empty)
     finally:
         if not engine.torn:

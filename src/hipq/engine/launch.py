@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hipq.errors import HipqError
+from hipq.executors.current import Inside
 from hipq.executors.execution import Execution
 from hipq.job import states, transitions
 from hipq.job.answer import Answer, Kept, fault_of
@@ -98,7 +99,7 @@ class Launcher:
 
     def run(self, execution: Execution, in_child: bool = False) -> None:
         """A plain handler, in this thread. Never raises. A child does not ask for the time: its parent has looked."""
-        with self._around(execution):
+        with self._around(execution), Inside(execution):
             execution.run.started = self._steady()
             if execution.only_decides:
                 self._end(execution, self._decided(execution, _stored_error(execution.row)))
@@ -109,7 +110,7 @@ class Launcher:
             try:
                 value = self._called(execution)
             except BaseException as error:  # SystemExit too: a handler may not end the worker
-                value = error
+                value = execution.run.raised = error
             _end_forked(here, value)
             self.finish(execution, _result(execution, value))
 
@@ -120,7 +121,7 @@ class Launcher:
         """
         from hipq.in_thread import in_thread  # asyncio costs an import most programs can do without
 
-        with self._around(execution):
+        with self._around(execution), Inside(execution):
             execution.run.started = self._steady()
             if not in_child and self._shut(execution):
                 return
@@ -132,7 +133,7 @@ class Launcher:
                 if execution.abandoned:
                     execution.run.stopped = self._steady()
                     raise
-                value = error
+                value = execution.run.raised = error
             _end_forked(here, value)
             result = _result(execution, value)
             if isinstance(result, Errored):

@@ -237,7 +237,10 @@ class _Run:
     def _turn(self) -> float:
         store, events = self._setup.store, self._setup.events
         if not self._started:
-            events.emit(EngineEvent.STARTED, store.now(), url=store.url)
+            queues = [queue.name for queue in self._setup.queues]
+            types = [f"{queue.name}.{name}" for queue in self._setup.queues for name in queue.types]
+            hands = self._setup.concurrency
+            events.emit(EngineEvent.STARTED, store.now(), url=store.url, queues=queues, types=types, concurrency=hands)
             self._started = True
         pause = self._engine.turn()
         self._away_since = None

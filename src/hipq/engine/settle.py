@@ -13,7 +13,7 @@ from hipq.executors.execution import Execution
 from hipq.job import transitions, wait_transitions, waiting
 from hipq.job.event_names import RAN, JobEvent
 from hipq.job.fault import Fault, FaultKind, clean, timeout
-from hipq.job.model import Change, Row, remember
+from hipq.job.model import Change, Ran, Row, remember
 from hipq.job.order import Order
 from hipq.job.retries import NotRegistered
 from hipq.job.run_result import (
@@ -63,7 +63,18 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
     is_kept = isinstance(result, KEEPS_ITS_ANSWER) and after.state == row.state
     used = 0 if execution.answer is None or is_kept else execution.answer.id
     seeking = _seeking(execution, settled.errored or after, after.state == FINAL, settled.event)
-    return Change(row, _one_write(row, after), tuple(execution.run.children), settled.event, used, seeking)
+    ran = _ran(execution, result)
+    return Change(row, _one_write(row, after), tuple(execution.run.children), settled.event, used, seeking, ran)
+
+
+def _ran(execution: Execution, result: RunResult) -> Ran | None:
+    """The run, if code of the job ran, and not only its retry handler."""
+    run = execution.run
+    is_told = execution.answer is not None and execution.answer.error  # that the work failed: no handler is called
+    if not run.started or execution.only_decides or is_told or isinstance(result, GivenBack):
+        return None
+    took = run.stopped - run.started if run.stopped else execution.limit  # without an end, it ran longer than it may
+    return Ran(took / 1e6, getattr(result, "fault", None), run.raised)
 
 
 def _settled(execution: Execution, result: RunResult, order: Order, now: int) -> _Settled:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hipq.engine.batch import Batch
 from hipq.engine.claim import ClaimPlanner
@@ -174,15 +174,17 @@ class Turn:
         changes, turned, events = saved.changes, saved.turned, self._setup.events
         self._watches.saved(changes, turned)
         for change in changes:
+            ran = change.ran
             for name, row in _events(change, turned):
                 if events.wanted(name):
-                    events.emit(name, now, self._watches.name(row), row)
+                    events.emit(name, now, self._watches.name(row), row, ran)
+                ran = None  # the run is told of once
         by_id = {change.before.id: change for change in changes} if turned.placed else {}
         for one in turned.placed:  # early answers that have found their jobs, and answers that jobs left behind
             if events.wanted(one.state):
                 change = by_id[one.job]
                 row = turned.answered.get(one.job, change.after)
-                more = {"waited": waited(change.before, now)} if one.state == MATCHED else {}
+                more: dict[str, Any] = {"waited": waited(change.before, now)} if one.state == MATCHED else {}
                 events.emit(one.state, now, self._watches.name(row), row, answer=one.id, key=row.job_key, **more)
         if turned.children:
             self._setup.added([child for child, _ in turned.children], [stored for _, stored in turned.children])

@@ -21,7 +21,7 @@ from hipq.job.states import ERROR
 class Run:
     """What the code of an execution has come to so far."""
 
-    __slots__ = ("children", "note", "result", "started", "stopped", "trace")
+    __slots__ = ("children", "note", "raised", "result", "started", "stopped", "trace")
 
     def __init__(self, started: int = 0, result: RunResult | None = None) -> None:
         self.started = started
@@ -33,6 +33,8 @@ class Run:
         """Jobs that the code added: they are saved with the result."""
         self.note: dict[str, Any] | None = None
         """What is to be remembered of this run in the job's history."""
+        self.raised: BaseException | None = None
+        """What the handler raised, if it ran in this process."""
         self.trace: Callable[[], str] | None = None
         """Says which span the code that asks runs in, if it is traced."""
 

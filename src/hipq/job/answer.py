@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from hipq.job import payload
-from hipq.job.fault import Fault, FaultKind, clean
+from hipq.job.fault import ANSWER, Fault, FaultKind, clean
 from hipq.job.model import Row, column
 from hipq.job.when import SECOND, seconds, to_datetime
 
@@ -230,8 +230,8 @@ def fault_of(answer: Kept) -> Fault:
     """The failure that an answer with `error` reports (case 11)."""
     said = payload.decode(answer.data)
     if said is None:
-        return Fault(FaultKind.ERROR, "it says that the work failed", "answer", ("answer",))
-    return Fault(FaultKind.ERROR, clean(said if isinstance(said, str) else answer.data), "answer", ("answer",))
+        return Fault(FaultKind.ERROR, "it says that the work failed", ANSWER, (ANSWER,))
+    return Fault(FaultKind.ERROR, clean(said if isinstance(said, str) else answer.data), ANSWER, (ANSWER,))
 
 
 def waited(before: Row, now: int) -> float:

@@ -38,6 +38,12 @@ class FaultKind:
     REJECTED: Final = "rejected"
 
 
+FAILURES: Final = (FaultKind.ERROR, FaultKind.TIMEOUT, FaultKind.CRASH)
+"""The kinds of faults that nobody has asked for."""
+ANSWER: Final = "answer"
+"""The `type` of a fault that an answer reports: then its message is the answer's data."""
+
+
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     """An error of a job. `kind` is one of `FaultKind`. `kinds` names the exception's classes, so that a retry policy
     can filter by class in any process."""
@@ -81,6 +87,11 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
     def is_named(self, names: Iterable[str]) -> bool:
         """The same, by the names of classes."""
         return not set(names).isdisjoint(self.kinds)
+
+    @property
+    def told(self) -> str:
+        """What logs say of it: never what an answer says, which is data."""
+        return "its answer says that the work failed" if self.type == ANSWER else str(self)
 
     def __str__(self) -> str:
         return f"{self.type}: {self.message}" if self.type else self.message

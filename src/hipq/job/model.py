@@ -7,11 +7,12 @@ Durations are seconds. What a job takes of limits (`throttle_factor`, `held`) is
 from __future__ import annotations
 
 from operator import attrgetter
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
 from hipq.job.event_names import LEFT_OUT
+from hipq.job.fault import FAILURES, Fault
 from hipq.job.meta import PLAIN
 from hipq.job.states import INITIAL, NONE
 from hipq.job.units import UNIT
@@ -115,6 +116,21 @@ UNCHANGING: Final = (
 """Columns no move ever changes: a settled row is written without them."""
 
 
+class Ran(NamedTuple):
+    """The run whose outcome a change saves: what of it is not stored."""
+
+    seconds: float
+    fault: Fault | None
+    """Why it did not succeed, if it did not."""
+    raised: BaseException | None = None
+    """What the handler raised, if it ran in this process."""
+
+    @property
+    def failed(self) -> bool:
+        """Whether code of the job raised, took too long or crashed: not if it said Failed or Retry."""
+        return self.fault is not None and self.fault.kind in FAILURES
+
+
 class Change(msgspec.Struct, frozen=True, gc=False):
     """One write of a live job: it happens only if the row still has `before.token`.
 
@@ -131,6 +147,8 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     seeking: Row | None = None
     """The row with which the job looks for its answer in the inbox, if not `after`: of a job that failed, the row
     before what follows from the failure."""
+    ran: Ran | None = None
+    """The run that came to this, if one did."""
 
 
 HISTORY_LIMIT: Final = 40

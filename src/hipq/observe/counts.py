@@ -48,19 +48,22 @@ class Waited:
     """For each bound, the number of answers that took at most so long; `count` is the number of all."""
 
 
-class _Times:
-    def __init__(self) -> None:
+class Times:
+    """Adds up durations; whoever uses it sees to it that no two threads do so at once."""
+
+    def __init__(self, bounds: tuple[float, ...] = BOUNDS) -> None:
+        self.bounds = bounds
         self.sum = self.max = 0.0
-        self.within = [0] * (len(BOUNDS) + 1)
+        self.within = [0] * (len(bounds) + 1)
 
     def add(self, seconds: float) -> None:
         self.sum += seconds
         self.max = max(self.max, seconds)
-        self.within[bisect_left(BOUNDS, seconds)] += 1
+        self.within[bisect_left(self.bounds, seconds)] += 1
 
     def shown(self) -> Waited:
         total, buckets = 0, {}
-        for bound, count in zip(BOUNDS, self.within, strict=False):
+        for bound, count in zip(self.bounds, self.within, strict=False):
             total += count
             buckets[bound] = total
         return Waited(total + self.within[-1], self.sum, self.max, buckets)
@@ -72,7 +75,7 @@ class Counts:
     def __init__(self, events: Events) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, dict[str, int]] = {}
-        self._times: dict[str, _Times] = {}
+        self._times: dict[str, Times] = {}
         events.subscribe(self._count, *COUNTED)
 
     @property
@@ -93,4 +96,4 @@ class Counts:
             counts = self._counts.setdefault(event.queue, dict.fromkeys(COUNTED, 0))
             counts[event.name] += 1
             if seconds is not None:
-                self._times.setdefault(event.queue, _Times()).add(seconds)
+                self._times.setdefault(event.queue, Times()).add(seconds)

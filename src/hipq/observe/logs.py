@@ -1,12 +1,12 @@
-"""Structured logs: the first subscriber of `hipq.events`. One event, one line, on the standard logger "hipq".
+"""Structured logs: the first subscriber of `hipq.events`. One event, one record, on the standard logger "hipq".
 
-    from hipq.observe import logs
-    logs.subscribe(app.events)
+A run that failed is one ERROR record, with its traceback and with attributes that say which job it was. Of repeated
+warnings a few are written, and then one a minute with a `count`, unless the level is DEBUG. Whatever runs jobs
+subscribes by itself, at the levels that are on then; `subscribe` is for programs that want more.
 
-Of a tenant's trouble a few lines are written, and then one a minute with a `count`, unless the level is DEBUG.
-
-A line is `event key=value ...`; a handler with `Formatter("json")` writes JSON instead. Payloads and results are never
-logged; control characters are escaped, so a job key cannot forge a line. The message of an exception is logged.
+A line is `event key=value ...`; a handler with `Formatter("json")` writes JSON instead. Payloads, results and answers
+are never logged; control characters are escaped, so a job key cannot forge a line. The message of an exception is
+logged. `JobFilter` says of what a handler logs itself to which job that belongs.
 """
 
 from __future__ import annotations
@@ -15,80 +15,171 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
 from typing import Any, Final
+from weakref import WeakSet
 
 from hipq.events import ALL_EVENTS, ENGINE_EVENTS, LISTENER_EVENTS, Event, Events
-from hipq.job import payload
+from hipq.executors.current import current
 from hipq.job.answer import Answered
 from hipq.job.event_names import EngineEvent, JobEvent, ListenerEvent
 from hipq.job.fault import Fault
+from hipq.job.model import Ran, Row
 from hipq.job.states import NONE, Code
+from hipq.job.when import to_datetime
 
 LOGGER: Final = logging.getLogger("hipq")
+ATTRIBUTES: Final = ("job_id", "job_queue", "job_type", "job_key", "job_attempt")
+"""What records say of the job that they are about; those of a run have `job_duration` too, in seconds."""
 ERROR_LIMIT: Final = 300
 """Characters of an error in a line; the job has the whole error."""
 FEW: Final = 5
-"""Lines of one event of one tenant that are written as they happen, within SECONDS."""
+"""Warnings of one kind that are written as they happen, within SECONDS."""
 SECONDS: Final = 60.0
+KINDS: Final = ("queue", "type", "listener", "schedule")
+"""The fields by which warnings are told apart that concern no tenant. A tenant's are not: it can make up types."""
 SHOWN: Final = ("type", "error")
 """The fields of the last event that a line with a count shows."""
 
+_FAILED_RUNS: Final = frozenset({
+    JobEvent.ERROR, JobEvent.GAVE_UP, JobEvent.CRASHED, JobEvent.LIFETIME_OVER, JobEvent.LOST, JobEvent.AGAIN,
+    JobEvent.ANSWER_FAILED, JobEvent.CANCEL_HANDLER_FAILED,
+})  # fmt: skip
+"""Events that a run which failed can lead to; what leads to them otherwise is a warning."""
 _WARNINGS: Final = frozenset({
-    JobEvent.FAILED, JobEvent.ERROR, JobEvent.GAVE_UP, JobEvent.TIMED_OUT, JobEvent.RESCUED, JobEvent.CRASHED,
-    JobEvent.LIFETIME_OVER, JobEvent.LOST, JobEvent.UNSTORABLE, JobEvent.AGAIN, JobEvent.REJECTED,
-    JobEvent.ANSWER_FAILED, JobEvent.CANCEL_HANDLER_FAILED, Answered.CONFLICT, Answered.LATE, Answered.UNREADABLE,
+    JobEvent.FAILED, JobEvent.TIMED_OUT, JobEvent.RESCUED, JobEvent.UNSTORABLE, JobEvent.REJECTED,
+    Answered.CONFLICT, Answered.LATE, Answered.UNREADABLE,
     EngineEvent.LEASE_LOST, EngineEvent.STORE_DOWN, EngineEvent.QUEUE_LOCKED, EngineEvent.HANDLER_STUCK,
     EngineEvent.TICK_SKIPPED, EngineEvent.TICK_FAILED, EngineEvent.THROTTLER_SLOW, EngineEvent.THROTTLER_FAILED,
     EngineEvent.CLOCK_SET_BACK, ListenerEvent.DOWN,
 })  # fmt: skip
 
 
-def level(name: str) -> int:
+_subscribed: Final[WeakSet[Events]] = WeakSet()
+"""Those that the logger "hipq" hears of."""
+
+
+def level(name: str, successes: bool = False) -> int:
     """The highest level an event is logged at."""
+    if name in _FAILED_RUNS:
+        return logging.ERROR
+    if name == JobEvent.OK and successes:
+        return logging.INFO
     if name in _WARNINGS:
         return logging.WARNING
     chatty = name == ListenerEvent.REPORT
     return logging.INFO if name in (*ENGINE_EVENTS, *LISTENER_EVENTS) and not chatty else logging.DEBUG
 
 
-def subscribe(events: Events, logger: logging.Logger = LOGGER) -> None:
-    """Log these events. Events whose level is off at this moment are not subscribed to, so they cost nothing."""
-
+def subscribe(events: Events, logger: logging.Logger = LOGGER, *, successes: bool = False) -> None:
+    """Log these events. Events whose level is off at this moment are not subscribed to, so they cost nothing.
+    `successes`: jobs that succeed are INFO, with how long they ran. The logger "hipq" is subscribed once."""
+    if logger is LOGGER:
+        if events in _subscribed:
+            return
+        _subscribed.add(events)
     repeated = Repeated(lambda name, found: logger.log(logging.WARNING, LogLine(name, found)))
 
     def write(event: Event) -> None:
-        weight = level(event.name)
-        if event.name == JobEvent.AGAIN and event.job is not None and event.job.code != Code.ERROR:
-            weight = logging.DEBUG  # its handler asked for it: nothing went wrong
+        weight, found = _level_of(event, successes), fields(event)
         if not logger.isEnabledFor(weight):
             return
-        found = fields(event)
-        if weight == logging.WARNING and "tenant" in found and not logger.isEnabledFor(logging.DEBUG):
+        if weight == logging.WARNING and not logger.isEnabledFor(logging.DEBUG):
             repeated.tell(event.name, found)
         else:
-            logger.log(weight, LogLine(event.name, found))
+            ran, row = event.ran, event.job
+            extra = {} if row is None else _attributes(event.queue, row)
+            if ran is not None:
+                extra["job_duration"] = ran.seconds
+            logger.log(weight, LogLine(event.name, found), exc_info=ran and _exc_info(ran), extra=extra)
         if event.name == EngineEvent.STOPPED:
             repeated.flush()
 
-    wanted = [name for name in ALL_EVENTS if logger.isEnabledFor(level(name))]
+    wanted = [name for name in ALL_EVENTS if logger.isEnabledFor(level(name, successes))]
     if wanted:
         events.subscribe(write, *wanted)
 
 
+def _level_of(event: Event, successes: bool) -> int:
+    row, weight = event.job, level(event.name, successes)
+    if event.name == JobEvent.AGAIN and row is not None and row.code != "error":
+        return logging.DEBUG  # its handler asked for it: nothing went wrong
+    if weight == logging.ERROR and (event.ran is None or not event.ran.failed or (row is not None and row.tenant)):
+        return logging.WARNING  # it was told of before, or a tenant's own code failed
+    return weight
+
+
+def _exc_info(ran: Ran) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    """What the handler raised. Of another process only its name, its message and the text of its traceback are known,
+    and of an exception whose text no file takes (lone surrogates) that is used too: one that has these says them."""
+    fault, raised = ran.fault, ran.raised
+    if not ran.failed or fault is None:
+        return None
+    if raised is None or not _is_writable(raised, fault):
+        module, _, name = fault.type.rpartition(".")
+        raised = type(name or "Error", (Exception,), {"__module__": module or "builtins"})(fault.message)
+        if fault.traceback:
+            raised.add_note(fault.traceback)
+    return type(raised), raised, raised.__traceback__
+
+
+def _is_writable(raised: BaseException, fault: Fault) -> bool:
+    try:
+        str(raised).encode()
+    except Exception:
+        return False
+    return "\\ud" not in fault.traceback  # nor has one from which it was raised such a text
+
+
+def _attributes(queue: str, row: Row) -> dict[str, Any]:
+    return {
+        "job_id": row.id, "job_queue": queue, "job_type": row.job_type, "job_key": row.job_key,
+        "job_attempt": row.attempt,
+    }  # fmt: skip
+
+
+def current_job() -> dict[str, Any]:
+    """Which job the code that asks belongs to, as attributes of records say it; {} outside of any."""
+    execution = current()
+    return {} if execution is None else _attributes(execution.spec.queue, execution.row)
+
+
+class JobFilter(logging.Filter):
+    """Gives each record the attributes `job_id`, `job_queue`, `job_type`, `job_key` and `job_attempt`: those of the
+    job that the code which logs belongs to; outside of any they are ""."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        found = current_job()
+        for name in ATTRIBUTES:
+            if name not in record.__dict__:  # hipq's own records have theirs
+                record.__dict__[name] = found.get(name, "")
+        return True
+
+
 def fields(event: Event) -> dict[str, Any]:
-    """The fields of an event's line: never the payload, never the result."""
+    """The fields of an event's line: never the payload, the result or the answer."""
     found: dict[str, Any] = {"queue": event.queue} if event.queue else {}
+    ran = event.ran
     if job := event.job:
         found |= {"tenant": job.tenant} if job.tenant else {}
         found |= {"job": job.id, "type": job.job_type, "key": job.job_key, "state": job.state, "phase": job.phase,
                   "attempt": job.attempt, "failures": job.failures}  # fmt: skip
-        if job.error != NONE:
-            found["error"] = str(Fault.load(job.error))[:ERROR_LIMIT]
-        elif event.name in (JobEvent.ANSWER_FAILED, JobEvent.CANCEL_HANDLER_FAILED):  # these are no errors of the job
-            failed = [entry for entry in payload.decode(job.history) if entry["event"] == event.name]
-            found["error"] = failed[-1]["error"][:ERROR_LIMIT] if failed else ""
-    return found | event.details
+        fault = ran.fault if ran else None
+        if fault is None and job.error != NONE:
+            fault = Fault.load(job.error)
+        if fault is not None:
+            found["error"] = fault.told[:ERROR_LIMIT]
+        if event.name == JobEvent.AGAIN:
+            found["next_run"] = _moment(job.scheduled_run_time)
+    if ran is not None:
+        found["duration"] = round(ran.seconds, 6)
+    details = event.details
+    return found | (details | {"tick": _moment(details["tick"])} if "tick" in details else details)
+
+
+def _moment(at: int) -> str:
+    return to_datetime(at).isoformat()
 
 
 class LogLine:
@@ -110,40 +201,45 @@ def escaped(text: str) -> str:
 
 
 def _value(value: Any) -> str:
-    text = escaped(str(value))
+    if isinstance(value, float):
+        value = f"{value:.6f}".rstrip("0").rstrip(".")
+    text = escaped(",".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value))
     if text and not set(text) & set(" =\"'\\"):
         return text
     return '"' + text.replace('"', '\\"') + '"'
 
 
 class _Kind:
-    """One event of one tenant, since a moment."""
+    """Warnings that are alike, since a moment."""
 
-    __slots__ = ("count", "last", "since")
+    __slots__ = ("count", "last", "since", "told")
 
-    def __init__(self, since: float) -> None:
+    def __init__(self, since: float, told: Mapping[str, Any]) -> None:
         self.since = since
+        self.told = told
+        """The fields that they have in common."""
         self.count = 0
         self.last: Mapping[str, Any] = {}
 
 
 class Repeated:
-    """Repeated warnings about tenants: a few lines of each kind in a minute, and then one with a count. Twenty thousand
-    jobs without a handler are one thing to know, and no tenant fills a daemon's log. Thread-safe."""
+    """Repeated warnings: a few lines of each kind in a minute, and then one with a count. Twenty thousand late answers
+    are one thing to know, and no tenant fills a daemon's log. Thread-safe."""
 
     def __init__(self, write: Callable[[str, Mapping[str, Any]], None]) -> None:
         self._write = write
         self._lock = threading.Lock()
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self._kinds: dict[tuple[str, ...], _Kind] = {}
         self._timer: threading.Timer | None = None
 
     def tell(self, event: str, fields: Mapping[str, Any]) -> None:
         """Write this line now, or count it."""
+        told = {name: fields[name] for name in (("tenant",) if "tenant" in fields else KINDS) if name in fields}
         with self._lock:
-            now, key = time.monotonic(), (event, fields["tenant"])
+            now, key = time.monotonic(), (event, *told, *map(str, told.values()))
             kind = self._kinds.get(key)
             if kind is None:
-                kind = self._kinds[key] = _Kind(now)
+                kind = self._kinds[key] = _Kind(now, told)
             kind.count += 1
             kind.last = fields
             is_written = kind.count <= FEW
@@ -162,15 +258,16 @@ class Repeated:
                 self._timer.cancel()
             self._timer = None
         now = time.monotonic()
-        for (event, tenant), kind in kinds.items():
+        for (event, *_), kind in kinds.items():
             if kind.count > FEW:
                 shown = {name: kind.last[name] for name in SHOWN if name in kind.last}
-                more = {"tenant": tenant, "count": kind.count - FEW, "seconds": round(now - kind.since)}
-                self._write(event, more | shown)
+                more = {"count": kind.count - FEW, "seconds": round(now - kind.since)}
+                self._write(event, {**kind.told, **more, **shown})
 
 
 class Formatter(logging.Formatter):
-    """Formats a record as one line: text, or JSON."""
+    """Formats a record as one line: text, or JSON. In text, the lines of a traceback follow, each indented: none of
+    them can be taken for another record."""
 
     def __init__(self, form: str = "text") -> None:
         super().__init__()
@@ -179,14 +276,17 @@ class Formatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created)) + f".{int(record.msecs):03d}Z"
         found: dict[str, Any] = {"at": at, "level": record.levelname, "pid": record.process}
+        traceback = self.formatException(record.exc_info) if record.exc_info and record.exc_info[0] else ""
         if not self._json:
-            return escaped(" ".join(map(str, [*found.values(), record.getMessage(), *self._trace(record)])))
+            lines: Sequence[str] = [escaped(f"    {line}") for line in traceback.splitlines()]
+            return "\n".join([escaped(" ".join(map(str, [*found.values(), record.getMessage()]))), *lines])
         if isinstance(record.msg, LogLine):
-            return json.dumps({**found, "event": record.msg.event, **record.msg.fields}, default=str)
-        return json.dumps({**found, "event": "message", "text": " ".join([record.getMessage(), *self._trace(record)])})
-
-    def _trace(self, record: logging.LogRecord) -> list[str]:
-        return [self.formatException(record.exc_info)] if record.exc_info else []
+            found |= {"event": record.msg.event, **record.msg.fields}
+        else:
+            jobs = {name.removeprefix("job_"): record.__dict__.get(name, "") for name in ATTRIBUTES}
+            found |= {"event": "message", "text": record.getMessage()}
+            found |= {("job" if name == "id" else name): value for name, value in jobs.items() if value != ""}
+        return json.dumps(found | ({"traceback": traceback} if traceback else {}), default=str)
 
 
 def configure(to_level: str = "info", form: str = "text") -> None:

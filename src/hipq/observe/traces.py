@@ -55,6 +55,10 @@ ERROR_LIMIT: Final = 300
 PROMISED: Final = 10_000
 """Jobs on their way into the database that are remembered at most; the oldest of more get no span for being added."""
 _VERBS: Final = {EXECUTING: "run", ANSWERED: "answer", CANCELLING: "call off"}
+_TYPES: Final = {"enqueue": "send", "wait": "receive"} | dict.fromkeys(
+    ("run", "answer", "call off", "judge"), "process"
+)
+"""What OpenTelemetry's conventions call it."""
 _WAIT_BEGINS: Final = (JobEvent.WAITS, JobEvent.PROGRESS, JobEvent.CLAIMED)
 """History entries since which a job may be waiting: it can get its answer before it ever said that it waits."""
 
@@ -101,7 +105,7 @@ class Traces:
     def promised(self, new: New) -> New:
         """Give a span to a job that is stored a moment later, if at all: one that a handler adds with its outcome,
         or a tick. The span ends when the job is stored."""
-        span = self.start("enqueue", new.job_type, spans.SpanKind.PRODUCER, traceparent_in(new.meta))
+        span = self.start("enqueue", "", spans.SpanKind.PRODUCER, traceparent_in(new.meta))
         text = _text(span)
         if not text:
             return new
@@ -118,6 +122,7 @@ class Traces:
         with self._lock:
             span = self._promised.pop(traceparent_in(event.job.meta), None)
         if span is not None:
+            span.update_name(f"enqueue {event.queue}")
             span.set_attributes(_attributes(event.queue, event.job) | {"hipq.outcome": JobEvent.ADDED})
             _end(span)
 
@@ -132,7 +137,7 @@ class Traces:
         else:
             verb = "judge" if execution.only_decides else _VERBS.get(row.phase, "run")
             parent, attributes = traceparent_in(row.meta), _attributes(execution.spec.queue, row)
-            span = self.start(verb, row.job_type, spans.SpanKind.CONSUMER, parent, attributes)
+            span = self.start(verb, execution.spec.queue, spans.SpanKind.CONSUMER, parent, attributes)
         execution.run.trace = self.current
         token = contexts.attach(spans.set_span_in_context(span))
         try:
@@ -179,7 +184,7 @@ class Traces:
         here = spans.get_current_span().get_span_context()
         links = [spans.Link(here)] if here.is_valid else []
         attributes = _attributes(event.queue, row) | {"hipq.outcome": outcome}
-        span = self.start(verb, row.job_type, kind, parent, attributes, links, began * 1000)
+        span = self.start(verb, event.queue, kind, parent, attributes, links, began * 1000)
         if outcome == JobEvent.TIMED_OUT and row.code != Code.OK:  # a time-out may be what its handler chose it to mean
             _failed(span, "TimeoutError", "no answer came in time")
         _end(span, max(event.at, began) * 1000)
@@ -187,15 +192,17 @@ class Traces:
     def start(
         self,
         verb: str,
-        job_type: str,
+        queue: str,
         kind: spans.SpanKind,
         parent: str | None,
         attributes: Mapping[str, str | int] | None = None,
         links: Sequence[spans.Link] = (),
         at: int | None = None,
     ) -> spans.Span:
-        """A span below the one that `parent` names ("" = below none, None = below the current one)."""
-        named = f"hipq {verb} {job_type}"
+        """A span below the one that `parent` names ("" = below none, None = below the current one). Its name and its
+        attributes are those of OpenTelemetry's conventions for messaging, where the key is the conversation."""
+        named = f"{verb} {queue}"
+        attributes = {**(attributes or {}), "messaging.operation.name": verb, "messaging.operation.type": _TYPES[verb]}
         under = None if parent is None else contexts.Context()
         if parent:
             under = spans.set_span_in_context(spans.NonRecordingSpan(_context(parent)), under)
@@ -214,8 +221,8 @@ class _Adding(Adding):
         self._key = key
 
     def __enter__(self) -> Self:
-        attributes = _SYSTEM | {"hipq.queue": self._queue, "hipq.type": self._job_type}
-        self._span = self._traces.start("enqueue", self._job_type, spans.SpanKind.PRODUCER, None, attributes)
+        attributes = _SYSTEM | {"messaging.destination.name": self._queue, "hipq.type": self._job_type}
+        self._span = self._traces.start("enqueue", self._queue, spans.SpanKind.PRODUCER, None, attributes)
         self._token = contexts.attach(spans.set_span_in_context(self._span))
         self.trace = _text(self._span)
         return self
@@ -226,8 +233,8 @@ class _Adding(Adding):
             return
         (one,) = stored
         self._span.set_attributes({
-            "hipq.job": one.id,
-            "hipq.key": str(one.id) if self._key is None else self._key,
+            "messaging.message.id": str(one.id),
+            "messaging.message.conversation_id": str(one.id) if self._key is None else self._key,
             "hipq.outcome": Answered.DUPLICATE if one.duplicate else JobEvent.ADDED,
         })  # fmt: skip
 
@@ -243,8 +250,8 @@ _SYSTEM: Final[dict[str, str | int]] = {"messaging.system": "hipq"}
 
 def _attributes(queue: str, row: Row) -> dict[str, str | int]:
     return _SYSTEM | {
-        "hipq.queue": queue, "hipq.type": row.job_type, "hipq.job": row.id, "hipq.key": row.job_key,
-        "hipq.attempt": row.attempt,
+        "messaging.destination.name": queue, "messaging.message.id": str(row.id),
+        "messaging.message.conversation_id": row.job_key, "hipq.type": row.job_type, "hipq.attempt": row.attempt,
     }  # fmt: skip
 
 
@@ -294,6 +301,7 @@ def _said(fault: Fault) -> str:
 
 
 def _failed(span: spans.Span, kind: str, message: str) -> None:
+    span.set_attribute("error.type", kind)
     span.set_status(spans.Status(spans.StatusCode.ERROR, message or kind))
     span.add_event("exception", {"exception.type": kind} | ({"exception.message": message} if message else {}))
 

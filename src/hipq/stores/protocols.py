@@ -26,6 +26,7 @@ from hipq.stores.values import (
     Counted,
     Crew,
     Delivered,
+    Depth,
     EndPlace,
     EngineSeen,
     Limits,
@@ -127,6 +128,11 @@ class JobStore(Protocol):
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""
+
+    def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
+        """How many jobs of each phase there are, ready ones of each of these types; it stops counting at `most`, and
+        looks at no more of them to find the first. (In a claim group with more ready ones, later ones may be due for
+        longer where `order` is not by time.)"""
 
     def ended(self, ids: Sequence[int]) -> list[Row]:
         """Those of these jobs that are final: one statement for all of them."""

@@ -91,6 +91,19 @@ class Usage(NamedTuple):
     """Bytes of payload, as they are stored."""
 
 
+class Depth(NamedTuple):
+    """How many jobs of a phase there are."""
+
+    phase: str
+    """Jobs in the hands of engines are "executing", whatever their code."""
+    jobs: int
+    """As far as it was counted."""
+    due: int
+    """When the first of them was or is due; of those that wait, their first deadline. 0 = there are none."""
+    job_type: str = ""
+    """Of ready jobs; "" = all types of others."""
+
+
 class Counted(NamedTuple):
     """Jobs of one type that are alike."""
 

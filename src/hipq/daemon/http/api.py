@@ -37,6 +37,7 @@ from hipq.observe.logs import LogLine
 if TYPE_CHECKING:
     from hipq.daemon.daemon import Daemon
     from hipq.daemon.tenancy.tenants import Caller
+    from hipq.observe.prometheus import Collector
 
 ROUTES: Final[tuple[Route, ...]] = (*routes_jobs.ROUTES, *routes_handlers.ROUTES, *routes_about.ROUTES)
 """All routes there are: one table, from which they are served and described."""
@@ -86,6 +87,13 @@ class Api:
     @cached_property
     def description(self) -> bytes:
         return openapi.document(ROUTES)
+
+    @cached_property
+    def collector(self) -> Collector:
+        """What jobs do here, from the first look on: until somebody looks, it costs nothing."""
+        from hipq.observe.prometheus import Collector
+
+        return Collector(self.service.app, database=False)  # of its types, which are its tenants', it knows none
 
     @cached_property
     def page(self) -> Reply:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -52,8 +52,8 @@ class Seldom:
             return self._found
 
 
-def page(counts: Counts, readers: int, usage: Usage, health: str) -> bytes:
-    """All of it in Prometheus's text format."""
+def page(counts: Counts, readers: int, usage: Usage, health: str, jobs: Iterable[Any]) -> bytes:
+    """All of it in Prometheus's text format; `jobs`: what a worker says of its jobs, too."""
     from prometheus_client import generate_latest
     from prometheus_client.core import CounterMetricFamily as Count
     from prometheus_client.core import GaugeMetricFamily as Gauge
@@ -77,4 +77,4 @@ def page(counts: Counts, readers: int, usage: Usage, health: str) -> bytes:
     for family, samples in figures:
         for labels, value in samples.items():
             family.add_metric(labels, value)
-    return generate_latest(SimpleNamespace(collect=lambda: [family for family, _ in figures]))
+    return generate_latest(SimpleNamespace(collect=lambda: [*(family for family, _ in figures), *jobs]))

@@ -52,7 +52,8 @@ async def show_metrics(call: Call) -> Reply:
         usage = await call.api.usage.of(lambda: call.blocking(call.api.jobs.usage))
     except HipqError:
         usage = {}  # the store is away, which is when somebody looks at the other figures
-    figures = metrics.page(call.api.counts, call.api.readers.now, usage, call.api.service.health())
+    jobs = call.api.collector.collect()
+    figures = metrics.page(call.api.counts, call.api.readers.now, usage, call.api.service.health(), jobs)
     return Reply(200, figures, b"text/plain; version=0.0.4; charset=utf-8")
 
 

@@ -13,7 +13,7 @@ from hipq.stores.filters import Filter
 from hipq.stores.rule_claims import ALL, START
 from hipq.stores.sql.dialect import Dialect, Sql
 from hipq.stores.sql.rule_claims import Rulebook
-from hipq.stores.values import EARLIEST, Crew, EndPlace, EngineSeen, Pruned
+from hipq.stores.values import EARLIEST, Crew, Depth, EndPlace, EngineSeen, Pruned
 
 
 class JobVerbs(Dialect):
@@ -84,6 +84,14 @@ class JobVerbs(Dialect):
         with self._reading(long=True) as sql:
             ((count,),) = sql.run(query, wanted._asdict(), once=True)
         return int(count)
+
+    def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
+        found: list[Depth] = []
+        with self._reading() as sql:
+            for name in types:
+                ((phase, jobs, due),) = sql.found("depth_ready", queue, type=name, most=most)
+                found.append(Depth(phase, jobs, due, name))
+            return found + [Depth(*one) for one in sql.found("depth_others", queue, most=most)]
 
     def _of_tables(self, name: str, queue: int, pages: Mapping[str, Mapping[str, str]], around: str) -> Any:
         """A file's statement for each of these tables, and a statement around them all."""
