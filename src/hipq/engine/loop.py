@@ -78,7 +78,7 @@ class Engine:
             return
         self.watches.claim_everywhere()
         self.timetable.peek_soon(self.setup.steady() + LINGER)
-        for watch in self.watches:
+        for watch in self.watches.values():
             if watch.throttling:
                 watch.throttling.wake()
                 self.timetable.peek_by(0)  # which sees if there is more to ask
