@@ -219,7 +219,7 @@ FILES: Final = {
     "postgres": "admission admitted answer_copied answer_ended answer_given answer_insert answer_late answer_left "
     "answer_live answer_lock answer_pending answer_place answer_prune answer_twins answer_used finish peek held "
     "orphans others owned parked pick_one pick_some pick_these running "
-    "ready_outside_window stage claim_group claim_groups take_ticket these "
+    "ready_outside_window stage claim_group claim_groups look_ahead take_ticket these "
     "tokens prune newest unpark update use_ticket depth_ready depth_others",
 }
 EMPTY: Final = "believed empty"
@@ -248,8 +248,10 @@ class Measured:
 
     def work(self, stage: str, case: str) -> Counter[str]:
         """By statement. Sums of limits, and the running jobs a throttler is shown, are left out: they read all that is
-        held, or runs, and no more."""
-        patterns = [self.scene.watch.pattern(name, self.scene.ruled) for name in ("held", "running")]
+        held, or runs, and no more. So is what PostgreSQL reads along with a sum: its parts are those of claim_groups
+        and claim_group, which are seen where there are no limits."""
+        sums = ["held", "running", *([] if isinstance(self.scene.watch, WatchedSqlite) else ["look_ahead"])]
+        patterns = [self.scene.watch.pattern(name, self.scene.ruled) for name in sums]
         held = re.compile("|".join(patterns))
         found = Counter[str]()
         for seen in self.seen[stage, case]:

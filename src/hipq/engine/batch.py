@@ -31,6 +31,7 @@ class Batch:
         self.blocked: list[Execution] = []
         """Jobs that ended and cannot be saved yet: somebody else's transaction is in the way."""
         self.prefetch = Prefetch(setup.concurrency)
+        self._is_scheduled = any(queue.scheduler for queue in setup.queues)
         self._stuck = 0
         """Handlers that ran on when nobody wanted their result any more, at the last look."""
 
@@ -123,6 +124,8 @@ class Batch:
 
     # -- launch and forget ------------------------------------------------------------------------------------------
     def launch(self, turned: Turned, now: int) -> None:
+        if not turned.won:
+            return
         steady, events = self._setup.steady(), self._setup.events
         launched = []
         for row in turned.won:
@@ -134,7 +137,8 @@ class Batch:
             launched.append(execution)
             if queue.scheduler:
                 queue.scheduler.jobs_started(row.lane, 1)
-        self._timetable.overrun = min([self._timetable.overrun, *(steady + one.limit for one in launched)])
+        shortest = min(execution.limit for execution in launched)
+        self._timetable.overrun = min(self._timetable.overrun, steady + shortest)
         if events.wanted(JobEvent.CLAIMED):  # before a handler can do anything that is an event
             for row in turned.won:
                 events.emit(JobEvent.CLAIMED, now, self._watches.name(row), row)
@@ -150,7 +154,8 @@ class Batch:
         for execution in saved:
             if self.in_flight.get(execution.row.id) is execution:
                 del self.in_flight[execution.row.id]
-                self._left(execution)
+                if self._is_scheduled:
+                    self._left(execution)
 
     def drop(self, execution: Execution, now: int, event: str = JobEvent.LOST) -> None:
         """The claim was lost: whatever the execution comes to, or has come to, nothing of it is kept."""

@@ -14,7 +14,7 @@ class ClaimPlanner:
 
     def __init__(self, watches: QueueWatches) -> None:
         self._watches = watches
-        self._turn = [watch.queue.number for watch in watches]
+        self._turn = list(watches)
         """The queues in the order in which they are asked; at each claim the first goes to the end."""
 
     def wants(self, room: int, spare: Spare) -> bool:

@@ -92,7 +92,7 @@ class Due:
     def _roll(self, now: int, steady: int) -> list[Change]:
         """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
         meanwhile, so there is no hurry: a few at a time while there is other work."""
-        closed = [watch for watch in self._watches if watch.closed]
+        closed = [watch for watch in self._watches.values() if watch.closed]
         if not closed or steady < self._timetable.roll:
             return []
         step = max((STEP // 10 if self._batch.in_flight else STEP) // len(closed), 1)
@@ -176,7 +176,7 @@ class Peeks:
             or any(reminded)
             or any(0 < moment <= now for peek in found for moment in (peek.next_start, peek.next_deadline))
             or any(peek.ready and self._watches[peek.queue].retry_at != 0 for peek in found)
-            or any(watch.closed or (watch.throttling and watch.throttling.busy) for watch in self._watches)
+            or any(watch.closed or (watch.throttling and watch.throttling.busy) for watch in self._watches.values())
         )
 
     def _remind(self, peek: Peek) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Executor(Protocol):
     """Where jobs are executed. The simulation has one of its own."""
 
-    def launch(self, batch: Iterable[Execution]) -> None: ...
+    def launch(self, batch: Sequence[Execution]) -> None: ...
     def stopped(self, most: int) -> list[Execution]:
         """The executions that have ended and were not returned before, up to `most`."""
 
@@ -61,6 +61,8 @@ class LocalExecutor:
         self._notify_done = notify_done
         self._clear = clear
         self._ended: deque[Execution] = deque()
+        self._is_told = False
+        """The engine was told that some have ended, and has not looked yet: it need not be told of each."""
         self._told: list[Execution] = []
         """The executions that were told to stop, and may be tidying up."""
         self._end_child: dict[Execution, Callable[[bool], None]] = {}
@@ -69,8 +71,9 @@ class LocalExecutor:
         self._threads = Threads(self._run, concurrency)
         self._children = Threads(self._run_in_child, concurrency, "hipq-child")
         self._tasks: Tasks | None = None
+        self._runners: list[Threads[Execution] | Tasks] = [self._threads, self._children]
 
-    def launch(self, batch: Iterable[Execution]) -> None:
+    def launch(self, batch: Sequence[Execution]) -> None:
         by_runner: dict[Threads[Execution] | Tasks, list[Execution]] = {}
         for execution in batch:
             by_runner.setdefault(self._runner(execution), []).append(execution)
@@ -85,6 +88,7 @@ class LocalExecutor:
                 from hipq.executors.tasks import Tasks  # asyncio costs an import most programs can do without
 
                 self._tasks = Tasks(self._run_async, self._concurrency)
+                self._runners.append(self._tasks)
             return self._tasks
         return self._threads
 
@@ -121,10 +125,13 @@ class LocalExecutor:
 
     def _end(self, execution: Execution) -> None:
         self._ended.append(execution)
-        self._notify_done()
+        if not self._is_told:  # looked at after the append: who was told before looks after it, too
+            self._is_told = True
+            self._notify_done()
 
     def stopped(self, most: int) -> list[Execution]:
         self._clear()  # before looking: who ends from here on is heard the next time
+        self._is_told = False
         found: list[Execution] = []
         while self._ended and len(found) < most:
             execution = self._ended.popleft()
@@ -132,11 +139,8 @@ class LocalExecutor:
                 found.append(execution)
         return found
 
-    def _runners(self) -> list[Threads[Execution] | Tasks]:
-        return [runner for runner in (self._threads, self._children, self._tasks) if runner is not None]
-
     def unstarted(self) -> list[Execution]:
-        return [execution for runner in self._runners() for execution in runner.unstarted()]
+        return [execution for runner in self._runners for execution in runner.unstarted()]
 
     def abandon(self, execution: Execution) -> None:
         runner, gently = self._runner(execution), execution.abandonment is not None and execution.abandonment.gently
@@ -148,7 +152,7 @@ class LocalExecutor:
             end_child(gently)  # then its hand is free
 
     def stuck(self, steady: int) -> int:
-        return sum(runner.stuck(steady) for runner in self._runners())
+        return sum(runner.stuck(steady) for runner in self._runners)
 
     def wait_for_told(self, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -156,6 +160,6 @@ class LocalExecutor:
             time.sleep(0.01)
 
     def close(self) -> None:
-        for runner in self._runners():
+        for runner in self._runners:
             runner.close()
         self._fork_server.close()

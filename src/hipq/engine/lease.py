@@ -71,7 +71,7 @@ class Lease:
         tokens say which: what nobody took goes on under the new lease, the rest is dropped. `left_behind`: jobs that an
         earlier lease of ours still owns, because their queue was locked when that lease ended. They need a new lease
         even if ours is alive: under that one, rows whose adoption was not confirmed would look unstarted."""
-        served = {str(watch.queue.number): watch.queue.published for watch in self._watches}
+        served = {str(watch.queue.number): watch.queue.published for watch in self._watches.values()}
         serves = msgspec.json.encode(served | {STRATEGIES: self._watches.strategies}).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"
         expired, engine_id = self.engine_id, self._setup.store.take_lease(self._setup.lease, label, serves)
@@ -110,8 +110,11 @@ class Lease:
     def part_with_cancelled(self, now: int, steady: int) -> None:
         """Tell handlers whose jobs were cancelled, or taken from us. Handlers that have hardly begun can wait for the
         next look: they may well have ended by then."""
-        some = [one for one in self._batch.reachable() if one.run.result is None and steady - one.launched >= LINGER]
-        tokens = self._setup.store.tokens([one.row.id for one in some]) if some else {}
+        late = [one for one in self._batch.in_flight.values() if steady - one.launched >= LINGER]
+        some = [one for one in late if one.run.result is None and not self._watches.is_locked(one)]
+        if not some:
+            return
+        tokens = self._setup.store.tokens([one.row.id for one in some])
         gone = [one for one in some if one.run.result is None and tokens.get(one.row.id) != one.row.token]
         self._part(gone, now, tokens)
 

@@ -34,7 +34,7 @@ class Engine:
         self.timetable = Timetable(setup)
         self.watches = QueueWatches(setup)
         if len(self.watches) > FEW_QUEUES:
-            for watch in self.watches:
+            for watch in self.watches.values():
                 watch.hungry = False  # the first peek says where there is something to claim
         self.batch = Batch(setup, self.watches, self.timetable, self.stop_requests)
         self.in_flight = self.batch.in_flight
@@ -85,8 +85,8 @@ class Engine:
 
     def _heard(self, queue: int, place: RankPosition) -> bool:
         if queue == HERE:
-            return self._look(list(self.watches))
-        watches = list(self.watches) if queue == ELSEWHERE else self.watches.some([queue])
+            return self._look(list(self.watches.values()))
+        watches = list(self.watches.values()) if queue == ELSEWHERE else self.watches.some([queue])
         if not watches:
             return False
         if place == TOP:

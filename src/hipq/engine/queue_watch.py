@@ -177,46 +177,38 @@ class LockedQueues(dict[int, int]):
         self._rests[queue] = self._rests[queue][0], steady
 
 
-class QueueWatches:
-    """The watches of all queues, and which queues are left out because somebody has locked their tables."""
+class QueueWatches(dict[int, QueueWatch]):
+    """The watches of all queues, by their numbers, and which queues are left out because somebody has locked their
+    tables."""
 
     def __init__(self, setup: Setup) -> None:
+        super().__init__((queue.number, QueueWatch(queue, setup)) for queue in setup.queues)
         self._setup = setup
-        self._watches = {queue.number: QueueWatch(queue, setup) for queue in setup.queues}
-        self.locked = LockedQueues(setup.store, self._watches)
-
-    def __getitem__(self, queue: int) -> QueueWatch:
-        return self._watches[queue]
-
-    def __iter__(self) -> Iterator[QueueWatch]:
-        return iter(self._watches.values())
-
-    def __len__(self) -> int:
-        return len(self._watches)
+        self.locked = LockedQueues(setup.store, self)
 
     def of(self, row: Row) -> QueueWatch:
-        return self._watches[queue_of(row.id)]
+        return self[queue_of(row.id)]
 
     def name(self, row: Row) -> str:
         return self.of(row).queue.name
 
     def some(self, queues: Iterable[int]) -> list[QueueWatch]:
         """The watches of those of these queues that the engine serves."""
-        return [self._watches[queue] for queue in queues if queue in self._watches]
+        return [self[queue] for queue in queues if queue in self]
 
     def served(self) -> list[QueueWatch]:
         """The watches of all queues that are not locked."""
         if not self.locked:
-            return list(self._watches.values())
-        return [watch for number, watch in self._watches.items() if number not in self.locked]
+            return list(self.values())
+        return [watch for number, watch in self.items() if number not in self.locked]
 
     @property
     def strategies(self) -> tuple[str, ...]:
         """The retry strategies that are registered here."""
-        return tuple(sorted({name for watch in self for name in watch.queue.strategies}))
+        return tuple(sorted({name for watch in self.values() for name in watch.queue.strategies}))
 
     def claim_everywhere(self) -> None:
-        for watch in self:
+        for watch in self.values():
             watch.claim_again()
 
     def next_ask(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, assert_never
+from typing import assert_never
 
 import msgspec
 from msgspec.structs import replace
@@ -41,7 +41,7 @@ KEEPS_ITS_ANSWER = (AnswerHandlerFailed, Crashed, GivenBack)
 """Results after which a job has its answer still before it, if it neither ended nor failed."""
 
 
-class _Settled(NamedTuple):
+class _Settled(msgspec.Struct, gc=False):
     """What becomes of a row."""
 
     after: Row
@@ -62,7 +62,8 @@ def settle(execution: Execution, order: Order, now: int) -> Change:
         after = _agreed(after, spec)
     is_kept = isinstance(result, KEEPS_ITS_ANSWER) and after.state == row.state
     used = 0 if execution.answer is None or is_kept else execution.answer.id
-    seeking = _seeking(execution, settled.errored or after, after.state == FINAL, settled.event)
+    failed = settled.errored or after
+    seeking = _seeking(execution, failed, after, settled.event) if failed.state in (ERROR, RETRY) else None
     ran = _ran(execution, result)
     return Change(row, _one_write(row, after), tuple(execution.run.children), settled.event, used, seeking, ran)
 
@@ -176,12 +177,12 @@ def _is_judged(execution: Execution) -> bool:
         return True
 
 
-def _seeking(execution: Execution, row: Row, is_final: bool, event: str) -> Row | None:
+def _seeking(execution: Execution, failed: Row, after: Row, event: str) -> Row | None:
     """The row as it looks for an answer that may have come before the job failed. The failure is the job's end all the
     same if the job had an answer already, or its lifetime is over."""
-    if is_final and (execution.row.phase != EXECUTING or event == JobEvent.LIFETIME_OVER):
+    if after.state == FINAL and (execution.row.phase != EXECUTING or event == JobEvent.LIFETIME_OVER):
         return None
-    return _agreed(row, execution.spec) if row.state in (ERROR, RETRY) else None
+    return _agreed(failed, execution.spec)
 
 
 def _agreed(row: Row, spec: Spec) -> Row:

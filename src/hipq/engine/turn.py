@@ -113,7 +113,7 @@ class Turn:
         """What to ask for: some jobs of each queue that may have work, and what code throttlers have admitted; and
         what these throttlers have decided else. Where rules kept jobs from starting, jobs may start when the changes
         are saved: in the same transaction."""
-        throttled = [watch.throttling for watch in self._watches if watch.throttling]
+        throttled = [watch.throttling for watch in self._watches.values() if watch.throttling]
         if self._stop.asked:
             for throttling in throttled:
                 throttling.leave()
@@ -192,10 +192,12 @@ class Turn:
     def _launch(self, saved: Saved, now: int) -> None:
         self._batch.launch(saved.turned, now)
         won = saved.turned.won
-        got = Counter((queue_of(row.id), lane) for row in won for lane in (None, row.lane))
+        of_queue = Counter(queue_of(row.id) for row in won)
+        of_lane = Counter((queue_of(row.id), row.lane) for row in won) if any(one.lane for one in saved.claims) else {}
         for claim in saved.claims:
-            total, of_lane = got[claim.queue, None], got[claim.queue, claim.lane or None]
-            self._watches[claim.queue].claimed(claim, total, of_lane, saved.turned)
+            total = of_queue[claim.queue]
+            got = of_lane[claim.queue, claim.lane] if claim.lane else total
+            self._watches[claim.queue].claimed(claim, total, got, saved.turned)
         if saved.claims and not won:
             self._standby.in_vain()
 
@@ -229,7 +231,7 @@ class Turn:
         """For whoever turns the clocks by hand: when there is something to do by the calendar, and when by the steady
         clock (a throttler is to be asked); 0 = never. Leases, polls and pruning can wait for the turn after."""
         self.peeks.look(self._timetable.now)
-        throttled = [watch.throttling for watch in self._watches if watch.throttling]
+        throttled = [watch.throttling for watch in self._watches.values() if watch.throttling]
         is_asking = any(throttling.busy and not throttling.next_ask for throttling in throttled)
         return self._due.next(has_room=True), 1 if is_asking else self._watches.next_ask()
 

@@ -63,7 +63,8 @@ class Execution:
         """Steady time of the launch."""
         self.answer = answer
         """The answer that the code is to look at, if that is why the job was claimed."""
-        self.limit = round(min(spec.run_timeout or row.timeout, row.timeout) * 1e6)
+        seconds = row.timeout if not spec.run_timeout else min(spec.run_timeout, row.timeout)
+        self.limit = round(seconds * 1e6)
         """Microseconds that the code may execute."""
         self.run = run or Run()
         self.abandonment: Abandonment | None = None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
-from queue import Empty, SimpleQueue
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import Generic, Protocol, TypeVar
 
 from hipq.executors.execution import Execution
@@ -20,26 +21,28 @@ T = TypeVar("T", bound=Runnable)
 
 class Threads(Generic[T]):
     """At most `concurrency` threads, started when there is work; each takes its next task itself. One that outlives its
-    job's time-out is replaced."""
+    job's time-out is replaced. A batch is handed over in one go, with one call a thread that may be waiting: with a
+    call a task, quick tasks cost more to hand over than to run."""
 
     def __init__(self, run: Callable[[T], None], concurrency: int, name: str = "hipq") -> None:
         self._run = run
         self._concurrency = concurrency
         self._name = name
-        self._queue: SimpleQueue[T | None] = SimpleQueue()
+        self._tasks: deque[T] = deque()
+        self._calls: SimpleQueue[bool] = SimpleQueue()
+        """Wakes threads that found no task: to look again, or (False) to end."""
         self._threads = 0
         self._stuck: set[T] = set()
         self._lock = threading.Lock()
 
-    def launch(self, tasks: Iterable[T]) -> None:
+    def launch(self, tasks: Sequence[T]) -> None:
         """RuntimeError if there is no thread at all, and none can be started: then nobody has begun with anything."""
-        count = 0
-        for task in tasks:
-            self._queue.put(task)
-            count += 1
+        self._tasks.extend(tasks)  # before the calls: who is called looks here
         with self._lock:
-            wanted = min(self._threads + count, self._concurrency)
-            missing, self._threads = wanted - self._threads, wanted
+            wanted = min(self._threads + len(tasks), self._concurrency)
+            there, missing, self._threads = self._threads, wanted - self._threads, wanted
+        for _ in range(min(len(tasks), there)):
+            self._calls.put(True)
         for left in range(missing, 0, -1):
             try:
                 threading.Thread(target=self._work, name=f"{self._name}-handler", daemon=True).start()
@@ -51,7 +54,13 @@ class Threads(Generic[T]):
                 raise
 
     def _work(self) -> None:
-        while (task := self._queue.get()) is not None:
+        while True:
+            try:
+                task = self._tasks.popleft()
+            except IndexError:
+                if self._calls.get():
+                    continue
+                return
             if not task.abandoned:
                 self._run(task)
             if task.abandoned:
@@ -65,9 +74,8 @@ class Threads(Generic[T]):
         found: list[T] = []
         while True:
             try:
-                if (task := self._queue.get_nowait()) is not None:
-                    found.append(task)
-            except Empty:
+                found.append(self._tasks.popleft())
+            except IndexError:
                 return found
 
     def abandon(self: Threads[Execution], execution: Execution) -> None:
@@ -84,4 +92,4 @@ class Threads(Generic[T]):
 
     def close(self) -> None:
         for _ in range(self._threads):
-            self._queue.put(None)
+            self._calls.put(False)

@@ -50,6 +50,11 @@ MOST_REMEMBERED: Final = 200
 """Pools in `Remembered.passed`, at most: there may be one a lane. Those that most units have passed are kept."""
 
 
+def passed_in(memory: str) -> list[int]:
+    """The jobs that others pass, as the queue remembers."""
+    return [job_id for job_id, _, _ in _decoder.decode(memory).passed.values()]
+
+
 class Admission:
     def __init__(
         self,
@@ -78,11 +83,6 @@ class Admission:
         self.again = 0
         """When to claim again: the first moment at which a rate lets more start."""
         self.refused = False
-
-    @property
-    def passed(self) -> list[int]:
-        """The jobs that others pass, as the queue remembers."""
-        return [job_id for job_id, _, _ in self._passed.values()]
 
     def still(
         self, waiting: Collection[tuple[str, tuple[str, int]]], types: Collection[str], *, met: bool = True

@@ -259,6 +259,8 @@ def _check_wait_keys(inbox: InboxTransaction, changes: Iterable[Change]) -> None
     (case 16). A job that is added later may have that key as its own, since adding a job takes no lock: answers find
     that job then."""
     wanted = [one.after for one in changes if one.after.wait_key not in ("", one.before.wait_key)]
+    if not wanted:
+        return
     taken = inbox.holders(wanted)
     first: dict[Key, int] = {}
     for row in wanted:
@@ -273,9 +275,12 @@ def close_out(inbox: InboxTransaction, saved: Sequence[Change], matched: Matched
     """Write what saved changes mean for the inbox. Returns the answers that were given to their jobs, or that are of no
     use any more because their jobs ended."""
     verdicts = [one for change in saved if (one := matched.verdicts.get(change.before.id))]
-    inbox.mark_used([Placed(one.change.answer, one.used) for one in verdicts if one.used], now)
     placed = [placed for one in verdicts for placed in one.placed]
-    inbox.place(placed)
+    if used := [Placed(one.change.answer, one.used) for one in verdicts if one.used]:
+        inbox.mark_used(used, now)
+    if placed:
+        inbox.place(placed)
     # Jobs that never waited, which are most, are left to `Store.prune_answers`: a statement here costs every turn.
     ended = [(one.before.id, one.answer) for one in saved if one.after.state == FINAL and one.before.wait]
-    return [one for one in placed if one.state != BUFFERED] + inbox.place_leftovers(ended)
+    left = inbox.place_leftovers(ended) if ended else []
+    return [one for one in placed if one.state != BUFFERED] + left

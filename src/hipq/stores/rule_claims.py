@@ -5,12 +5,13 @@ In the transaction of the claim, under the queue's admission lock if it has limi
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
 from hipq.job.units import UNIT
-from hipq.limits.admission import FRESH, Admission
+from hipq.limits.admission import FRESH, Admission, passed_in
 from hipq.limits.rules import Rules
 from hipq.stores.claim_groups import ClaimGroup, Head, LaneTurns, RankPosition, Seen, in_order, seen
 from hipq.stores.claims import Claim
@@ -19,6 +20,7 @@ After = tuple[str, str, int]
 """A lane, windows and factor."""
 START: Final[After] = ("", "", 0)
 ALL: Final = 1 << 30
+_STEP: Final = 2
 LANES_AT_ONCE: Final = 64
 """Claim groups of each type that a fair claim reads at a time: to list all of 10,000 lanes takes some 70 ms."""
 _BEHIND: Final = "~"
@@ -49,6 +51,13 @@ class Held(NamedTuple):
 class Reader(Protocol):
     """What a claim reads of one queue."""
 
+    def look_ahead(
+        self, types: Sequence[str], asked: Sequence[str], after: After, depth: int, passed: Sequence[int], places: int
+    ) -> None:
+        """Read at once what the claim is about to ask for, where each statement costs a round trip: what counts against
+        limits, unless no job of the `asked` types is ready; the heads of these types behind a place; the jobs that
+        others have passed; and so many places behind the heads, in all."""
+
     def held(self) -> Held:
         """What counts against limits."""
 
@@ -69,12 +78,17 @@ class LaneReader:
     reader: Reader
     lane: str
 
+    def look_ahead(
+        self, types: Sequence[str], asked: Sequence[str], after: After, depth: int, passed: Sequence[int], places: int
+    ) -> None:
+        self.reader.look_ahead(types, asked, max(after, (self.lane, *START[1:])), min(_STEP, depth), passed, places)
+
     def held(self) -> Held:
         return self.reader.held()
 
     def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
         """In steps: a lane has hardly ever more than one claim group, and those of other lanes would all be read."""
-        step = 2
+        step = _STEP
         while True:
             found = self.reader.heads(types, max(after, (self.lane, *START[1:])), min(step, depth))
             own = [head for head in found if head.group.lane == self.lane]
@@ -147,6 +161,8 @@ class Admit:
         """The first jobs that may start."""
         if self.rules.paused or not self.types:
             return Picked([], self.memory, refused=True)
+        if self.rules.in_force:
+            self._look_ahead()
         if self.past.summing > _DEAR and not self.reader.heads(self.types, START, 1):
             return Picked([], self.memory)
         admission = self._admission()
@@ -187,6 +203,18 @@ class Admit:
             picked = self._served(turns)
         return self._picked(picked, found, admission, admission.memory())._replace(refused=True)
 
+    def _look_ahead(self) -> None:
+        after, depth = (START, ALL) if self.rules.lanes == "ordered" else ((self.past.lane, _BEHIND, 0), LANES_AT_ONCE)
+        places = 2 * min(self.want, math.ceil(self.rules.most) or self.want)
+        passed = passed_in(self.memory)
+        self.reader.look_ahead(self._lookable(self.clock()), self.types, after, depth, passed, places)
+
+    def _lookable(self, now: int) -> Sequence[str]:
+        """The types that a full queue is looked through for."""
+        if now < self.past.rest_until < now + _LONGEST_REST:
+            return [name for name in self.types if name in self.critical]
+        return self.types
+
     def _admission(self, *, met: bool = True) -> Admission:
         """By the time as it is under the lock: a process may have been stopped since its turn began, and starts that
         are written down too early would let a rate be exceeded."""
@@ -196,18 +224,17 @@ class Admit:
         held, now = self.reader.held(), self.clock()
         self.past.summing = now - began
         admission = Admission(self.rules, self.critical, held.by_lane, self.memory, now, held.lightest)
-        if admission.passed:
-            able = seen(self.reader.these(admission.passed), self.rules, self.now).able
+        if passed := passed_in(self.memory):
+            able = seen(self.reader.these(passed), self.rules, self.now).able
             admission.still([(head.group.job_type, head.place) for head in able], self.types, met=met)
         return admission
 
     def _first(self, admission: Admission) -> tuple[list[int], Seen]:
         """Where a limit of the whole queue is full, only critical jobs can start, and heavy ones be met: all lanes are
         looked through for those, but not all the time."""
-        types, began = self.types, self.clock()
+        began = self.clock()
         full = admission.full
-        if full and began < self.past.rest_until < began + _LONGEST_REST:
-            types = [name for name in types if name in self.critical]
+        types = self._lookable(began) if full else self.types
         if self.rules.lanes == "ordered":
             found = seen(self.reader.heads(types, START, ALL), self.rules, self.now)
             ids = in_order(found.able, self._wanted, admission, self.reader.more)

@@ -8,13 +8,15 @@ from typing import Final
 import msgspec
 
 from hipq.limits.rules import Rules, load
-from hipq.stores.claim_groups import TOP, ClaimGroup, RankPosition
+from hipq.stores.claim_groups import TOP, ClaimGroup, Head, RankPosition
 from hipq.stores.claims import Claim
 from hipq.stores.postgres.wake import notify
-from hipq.stores.rule_claims import Picked
+from hipq.stores.rule_claims import After, Held, Picked
 from hipq.stores.sql.dialect import Sql
-from hipq.stores.sql.rule_claims import QueueReader, Rulebook, Ruled
+from hipq.stores.sql.rule_claims import QueueReader, Rulebook, Ruled, head_of
 
+FEW_GROUPS: Final = 16
+"""Of so many claim groups the next places are read along with their heads: of more, that may be far too many."""
 BESIDE_OTHERS: Final = 100
 """Without the lock, other engines may have locked what is picked: so many more are picked than are wanted, at most
 three times as many."""
@@ -22,7 +24,57 @@ _Line = msgspec.defstruct("_Line", ["number", "job_type", "lane", "time_windows"
 
 
 class PostgresReader(QueueReader):
+    """Each statement costs a round trip, so `look_ahead` reads what it can in one, and later calls find that."""
+
+    def __init__(self, sql: Sql, queue: int, now: int) -> None:
+        super().__init__(sql, queue, now)
+        self._held: Held | None = None
+        self._is_empty = False
+        """No job was ready, so nothing was summed up: what comes after that look is left to the next claim."""
+        self._passed: dict[tuple[int, ...], list[Head]] = {}
+        self._heads: dict[tuple[tuple[str, ...], After, int], list[Head]] = {}
+        self._behind: dict[tuple[ClaimGroup, RankPosition], list[RankPosition]] = {}
+        """By the heads of claim groups, their next places."""
+        self._places = 0
+        """So many next places were read of each; of a claim group that has fewer, all."""
+
+    def look_ahead(
+        self, types: Sequence[str], asked: Sequence[str], after: After, depth: int, passed: Sequence[int], places: int
+    ) -> None:
+        lane, windows, factor = after
+        found: dict[str, list[Head]] = {"ready": [], "held": [], "passed": [], "head": [], "behind": []}
+        for kind, *row in self.sql.found(
+            "look_ahead", self.queue, types=list(types), asked=list(asked), lane=lane, windows=windows, factor=factor,
+            depth=depth, now=self.now, passed=list(passed), few=FEW_GROUPS, places=places,
+        ):  # fmt: skip
+            found[kind].append(head_of(row))
+        self._is_empty = not found["ready"]
+        self._held = Held.of((group.lane, group.factor, least) for group, (_, least) in found["held"])
+        self._passed[tuple(passed)] = found["passed"]
+        self._heads[tuple(types), after, depth] = heads = found["head"]
+        if 0 < len(heads) <= FEW_GROUPS:
+            self._places = max(places // len(heads), 2)
+            of_group: dict[ClaimGroup, list[RankPosition]] = {head.group: [] for head in heads}
+            for group, place in found["behind"]:
+                of_group[group].append(place)
+            self._behind = {(head.group, head.place): sorted(of_group[head.group]) for head in heads}
+
+    def held(self) -> Held:
+        return super().held() if self._held is None else self._held
+
+    def heads(self, types: Sequence[str], after: After, depth: int) -> list[Head]:
+        if self._is_empty:
+            return []
+        known = self._heads.get((tuple(types), after, depth))
+        return super().heads(types, after, depth) if known is None else known
+
+    def these(self, ids: Sequence[int]) -> list[Head]:
+        known = self._passed.get(tuple(ids))
+        return super().these(ids) if known is None else known
+
     def more(self, lines: Sequence[tuple[ClaimGroup, RankPosition]], count: int) -> list[list[RankPosition]]:
+        if count <= self._places and all(line in self._behind for line in lines):
+            return [self._behind[line][:count] for line in lines]
         text = msgspec.json.encode([_Line(n, *group, *place) for n, (group, place) in enumerate(lines)]).decode()
         found: list[list[RankPosition]] = [[] for _ in lines]
         for number, rank, job_id in self.sql.found("claim_group", self.queue, lines=text, count=count, now=self.now):

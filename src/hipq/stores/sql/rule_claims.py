@@ -30,6 +30,11 @@ class QueueReader(ABC):
     queue: int
     now: int
 
+    def look_ahead(  # noqa: B027 - a store may leave it at that
+        self, types: Sequence[str], asked: Sequence[str], after: After, depth: int, passed: Sequence[int], places: int
+    ) -> None:
+        """What is asked later is read when it is asked, unless a store says otherwise."""
+
     def held(self) -> Held:
         return Held.of(self.sql.found("held", self.queue))
 
@@ -39,16 +44,16 @@ class QueueReader(ABC):
             "claim_groups", self.queue, types=list(types), lane=lane, windows=windows, factor=factor, depth=depth,
             now=self.now,
         )  # fmt: skip
-        return [_head(row) for row in found]
+        return [head_of(row) for row in found]
 
     @abstractmethod
     def more(self, lines: Sequence[tuple[ClaimGroup, RankPosition]], count: int) -> list[list[RankPosition]]: ...
 
     def these(self, ids: Sequence[int]) -> list[Head]:
-        return [_head(row) for row in self.sql.found("admitted", self.queue, ids=list(ids), now=self.now)]
+        return [head_of(row) for row in self.sql.found("admitted", self.queue, ids=list(ids), now=self.now)]
 
 
-def _head(row: Sequence[Any]) -> Head:
+def head_of(row: Sequence[Any]) -> Head:
     job_type, lane, windows, factor, rank, job_id = row
     return Head(ClaimGroup(job_type, lane, windows, factor), (rank, job_id))
 
