@@ -2,18 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextvars
+import functools
 import threading
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
+if TYPE_CHECKING:
+    import asyncio
+
+S = TypeVar("S")
 T = TypeVar("T")
+Parameters = ParamSpec("Parameters")
+
+
+def awaitable(
+    method: Callable[Concatenate[S, Parameters], T],
+) -> Callable[Concatenate[S, Parameters], Coroutine[Any, Any, T]]:
+    """A method for async code: the event loop goes on while `method` runs in a thread of its own."""
+
+    @functools.wraps(method)
+    async def run(self: S, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> T:
+        return await in_thread(lambda: method(self, *args, **kwargs))
+
+    return run
 
 
 async def in_thread(work: Callable[[], T]) -> T:
     """Wait for code that runs in a thread of its own, and is left alone if nobody waits any more. A pool of threads
     could be filled by slow code, and would be waited for at the end."""
+    import asyncio  # whoever awaits this has loaded it; most programs that import this module do not
+
     loop = asyncio.get_running_loop()
     future: asyncio.Future[T] = loop.create_future()
     inside = contextvars.copy_context()  # the span that the caller belongs to is in there

@@ -3,29 +3,39 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Unpack, overload
 
 from msgspec.structs import replace
 
 from hipq.engine.accept import accept, made, raises
 from hipq.engine.queues import Schedule
 from hipq.errors import Invalid, shown
+from hipq.in_thread import awaitable
 from hipq.job import names
 from hipq.job.answer import Answer, Answered
+from hipq.job.codec import ANY
+from hipq.job.fault import Fault
 from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions, checked
+from hipq.job.outcome import Failed, Ok, Retry, Wait
 from hipq.job.retries import RetryHandler, backoff, fixed, schedule
-from hipq.job.spec import Handler, Spec, ends
+from hipq.job.spec import Handler, Spec, ends, result_of
+from hipq.job.typevars import H, R, T
+from hipq.job.view import Job
+from hipq.job_id import JobId
+from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.queue import Queue
 
 AnswerHandler = Callable[[Any, Answer], Any]
+Decided = Wait | Failed | Retry
+"""What a handler returns that is no result of its job."""
 
 
-class JobType:
+class JobType(Generic[T, R]):
     """A kind of job: its code and its defaults. Calling it calls the function, plain and undecorated."""
 
     def __init__(self, queue: Queue, spec: Spec) -> None:
@@ -37,7 +47,7 @@ class JobType:
         return self.spec.name
 
     @property
-    def fn(self) -> Handler:
+    def fn(self) -> Callable[[Job[T]], Any]:
         """The undecorated function."""
         if self.spec.fn is None:
             raise Invalid(f"job type {self.name} has no handler in this program")
@@ -46,24 +56,26 @@ class JobType:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
-    def retry(self, handler: RetryHandler) -> RetryHandler:
+    def retry(self, handler: Callable[[Job[T], Fault], H]) -> Callable[[Job[T], Fault], H]:
         """Decorator: this function decides what becomes of a failed job. It gets a copy of the job, and the fault."""
         self.spec.retry = retry_handler(handler)
         return handler
 
-    def answered(self, handler: AnswerHandler) -> AnswerHandler:
+    def answered(self, handler: Callable[[Job[T], Answer], H]) -> Callable[[Job[T], Answer], H]:
         """Decorator: this function looks at the answer of a job that waits, and returns what a handler does, or
         `Progress` if more answers will come. If it raises, it is called again with the same answer."""
         self.spec.answered = ends(handler, "an answer handler", "job, answer")
+        if self.spec.result is ANY:
+            self.spec.result = result_of(handler)
         return handler
 
-    def cancelled(self, handler: Handler) -> Handler:
+    def cancelled(self, handler: Callable[[Job[T]], H]) -> Callable[[Job[T]], H]:
         """Decorator: this function tells whoever works on a job that waits that it is given up: it timed out, or was
         cancelled. What it returns is not looked at."""
         self.spec.cancelled = ends(handler, "a cancel handler", "job")
         return handler
 
-    def on_late(self, handler: AnswerHandler) -> AnswerHandler:
+    def on_late(self, handler: Callable[[Job[T], Answer], H]) -> Callable[[Job[T], Answer], H]:
         """Decorator: this function is shown answers that came too late, by the program they came to."""
         self.spec.on_late = plain(handler)
         return handler
@@ -81,6 +93,8 @@ class JobType:
         return self.queue.app.answer(
             self.queue.name, self.name, key, data, answer_id=answer_id, error=error, attempt=attempt
         )
+
+    aanswer = awaitable(answer)
 
     def enqueue(
         self,
@@ -198,6 +212,20 @@ class JobType:
 
     def __repr__(self) -> str:
         return f"<JobType {self.queue.name}.{self.name}>"
+
+
+class Declare(Protocol):
+    """A decorator that makes a handler a job type: its payload is the T of `Job[T]`, its result what the handler
+    returns beside `Ok(result)`, or Any where the answer brings the result."""
+
+    @overload
+    def __call__(self, fn: Callable[[Job[T]], Coroutine[Any, Any, Decided]], /) -> JobType[T, Any]: ...
+    @overload
+    def __call__(self, fn: Callable[[Job[T]], Coroutine[Any, Any, Ok[R] | R | Decided]], /) -> JobType[T, R]: ...
+    @overload
+    def __call__(self, fn: Callable[[Job[T]], Decided], /) -> JobType[T, Any]: ...
+    @overload
+    def __call__(self, fn: Callable[[Job[T]], Ok[R] | R | Decided], /) -> JobType[T, R]: ...
 
 
 def retry_handler(handler: Any, what: str = "a retry handler") -> RetryHandler:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
-import msgspec
 from msgspec.structs import replace
 
 from hipq.engine.accept import LaneBy
@@ -19,15 +18,16 @@ from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions
 from hipq.job.order import AnyOrder
-from hipq.job.payload import ANY
+from hipq.job.outcome import Ok
 from hipq.job.retries import RetryHandler
-from hipq.job.spec import Handler, Spec, ends, payload_of
+from hipq.job.spec import Handler, Spec, ends, payload_of, result_of
 from hipq.job.states import RUNNING
 from hipq.job.units import Number
+from hipq.job.typevars import R, T
 from hipq.job.view import Job
 from hipq.job.when import seconds
 from hipq.job.windows import Window, dump
-from hipq.job_type import AnswerHandler, JobType, plain, retry_handler
+from hipq.job_type import AnswerHandler, Decided, Declare, JobType, plain, retry_handler
 from hipq.limits.code import Throttler
 from hipq.limits.rules import NO_RULES, Rules
 from hipq.stores.filters import Filter
@@ -133,7 +133,13 @@ class Queue:
         return self.app.jobs.find(Filter(self.number, state=RUNNING, limit=(1 << 63) - 1))
 
     @overload
-    def job(self, name: Handler, /) -> JobType: ...
+    def job(self, name: Callable[[Job[T]], Coroutine[Any, Any, Decided]], /) -> JobType[T, Any]: ...
+    @overload
+    def job(self, name: Callable[[Job[T]], Coroutine[Any, Any, Ok[R] | R | Decided]], /) -> JobType[T, R]: ...
+    @overload
+    def job(self, name: Callable[[Job[T]], Decided], /) -> JobType[T, Any]: ...
+    @overload
+    def job(self, name: Callable[[Job[T]], Ok[R] | R | Decided], /) -> JobType[T, R]: ...
     @overload
     def job(
         self,
@@ -150,10 +156,10 @@ class Queue:
         process: bool = False,
         fence: str | None = None,
         on_late: AnswerHandler | None = None,
-    ) -> Callable[[Handler], JobType]: ...
+    ) -> Declare: ...
     def job(
         self,
-        name: str | Handler | None = None,
+        name: Any = None,
         *,
         timeout: float | timedelta = 86_400.0,
         run_timeout: float | timedelta | None = None,
@@ -166,7 +172,7 @@ class Queue:
         process: bool = False,
         fence: str | None = None,
         on_late: AnswerHandler | None = None,
-    ) -> JobType | Callable[[Handler], JobType]:
+    ) -> Any:
         """Decorator: this function is the handler of a job type, named like it unless `name` says otherwise.
 
         `fence="attempt"`: an answer that names another attempt than the job is at is too late.
@@ -192,8 +198,7 @@ class Queue:
                 raise Invalid(f'fence must be "attempt" or None, not {shown(fence)}')
             spec.fence = fence is not None
             spec.on_late = None if on_late is None else plain(on_late)
-            kind = payload_of(fn, Job)
-            spec.reader = ANY if kind is Any else msgspec.json.Decoder(kind)
+            spec.data, spec.result = payload_of(fn, Job), result_of(fn)
             spec.is_async = inspect.iscoroutinefunction(fn)
             spec.fn = fn
             return found

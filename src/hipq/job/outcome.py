@@ -4,12 +4,15 @@ result, and means Ok."""
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 from hipq.errors import Invalid, shown
+from hipq.job.typevars import R
 
 UNSET: Final[Any] = object()
 """Told apart from None, which is data too."""
+_NOTHING: Final[Any] = None
+"""Fits any type of a result that is left out."""
 
 
 def _exitcode(value: int, hundreds: int, name: str) -> int:
@@ -18,13 +21,13 @@ def _exitcode(value: int, hundreds: int, name: str) -> int:
     return value
 
 
-class Ok:
+class Ok(Generic[R]):
     """The job succeeded, with this result (JSON)."""
 
     __slots__ = ("exitcode", "result")
     __match_args__ = ("result",)
 
-    def __init__(self, result: Any = None, *, exitcode: int = 200) -> None:
+    def __init__(self, result: R = _NOTHING, *, exitcode: int = 200) -> None:
         self.result = result
         self.exitcode = _exitcode(exitcode, 2, "Ok")
 
