@@ -28,6 +28,13 @@ def awaitable(
     return run
 
 
+def async_twin(
+    _method: Callable[Concatenate[S, Parameters], T],
+) -> Callable[[Callable[..., Any]], Callable[Concatenate[S, Parameters], Coroutine[Any, Any, T]]]:
+    """Decorator: an async method takes and returns what `_method` does, as far as type checkers are concerned."""
+    return lambda twin: twin
+
+
 async def in_thread(work: Callable[[], T]) -> T:
     """Wait for code that runs in a thread of its own, and is left alone if nobody waits any more. A pool of threads
     could be filled by slow code, and would be waited for at the end."""

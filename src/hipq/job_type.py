@@ -4,35 +4,39 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Unpack, overload
 
 from msgspec.structs import replace
 
 from hipq.engine.accept import accept, made, raises
 from hipq.engine.queues import Schedule
 from hipq.errors import Invalid, shown
-from hipq.in_thread import awaitable
+from hipq.in_thread import async_twin, awaitable
 from hipq.job import names
 from hipq.job.answer import Answer, Answered
 from hipq.job.codec import ANY
 from hipq.job.fault import Fault
 from hipq.job.model import New
-from hipq.job.options import JobOptions, TickOptions, checked
-from hipq.job.outcome import Failed, Ok, Retry, Wait
-from hipq.job.retries import RetryHandler, backoff, fixed, schedule
-from hipq.job.spec import Handler, Spec, ends, result_of
+from hipq.job.options import JobOptions, TickOptions, checked, given
+from hipq.job.outcome import UNSET, Failed, Ok, Retry, Wait
+from hipq.job.retries import RetryHandler, Strategy, backoff, fixed, schedule
+from hipq.job.spec import Spec, ends, result_of
 from hipq.job.typevars import H, R, T
 from hipq.job.view import Job
+from hipq.job.windows import Window
 from hipq.job_id import JobId
-from hipq.stores.values import Stored
 
 if TYPE_CHECKING:
     from hipq.queue import Queue
 
 AnswerHandler = Callable[[Any, Answer], Any]
-Decided = Wait | Failed | Retry
-"""What a handler returns that is no result of its job."""
+Outcome = Ok | Failed | Retry | Wait
+"""What a handler returns beside a result of its job, or in the place of one."""
+OnDuplicate = Literal["raise", "return"]
+_NO_DATA: Final[Any] = None
+"""Fits any type of data that is left out; a type that needs data refuses it when the job is added."""
 
 
 class JobType(Generic[T, R]):
@@ -98,47 +102,76 @@ class JobType(Generic[T, R]):
 
     def enqueue(
         self,
-        data: Any = None,
+        data: T = _NO_DATA,
         *,
         key: str | None = None,
-        on_duplicate: str = "raise",
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        priority: int | None = None,
+        throttle_factor: float | None = None,
+        windows: Iterable[Window] | None = None,
+        timeout: float | timedelta | None = None,
+        lane: str | None = None,
+        retry: Strategy | str | None = UNSET,
+        on_duplicate: OnDuplicate = "raise",
         conn: Any = None,
-        **options: Unpack[JobOptions],
-    ) -> int:
+    ) -> JobId[R]:
         """Add a job and return its id. It is stored when this returns; with `conn`, when your transaction commits.
 
-        `retry`: what becomes of this job if it fails, whatever its type says: `backoff(...)`, `fixed(...)`,
-        `schedule(...)`, the name of code that is registered (see `Hipq.retry_strategy`), or None for no retry.
+        What is left out is as the job type says. `retry`: what becomes of this job if it fails: `backoff(...)`,
+        `fixed(...)`, `schedule(...)`, the name of code that is registered (see `Hipq.retry_strategy`), or None for no
+        retry.
         """
+        options = given(
+            retry, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor, windows=windows,
+            timeout=timeout, lane=lane,
+        )  # fmt: skip
         app = self.queue.app
         with app.adding(self, key) as adding:
             new = self._new(data, key, options, adding.trace)
             stored = app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
             app.added([new], stored)
-            return stored[0].id
+            return JobId.of(app, stored[0].id)
 
     def enqueue_many(
         self,
-        data: Iterable[Any],
+        data: Iterable[T],
         *,
         keys: Sequence[str] | None = None,
-        on_duplicate: str = "raise",
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        priority: int | None = None,
+        throttle_factor: float | None = None,
+        windows: Iterable[Window] | None = None,
+        timeout: float | timedelta | None = None,
+        lane: str | None = None,
+        retry: Strategy | str | None = UNSET,
+        on_duplicate: OnDuplicate = "raise",
         conn: Any = None,
-        **options: Unpack[JobOptions],
-    ) -> list[int]:
+    ) -> list[JobId[R]]:
         """Add many jobs in one transaction: all of them, or, if a key is taken, none (`on_duplicate="raise"`)."""
+        options = given(
+            retry, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor, windows=windows,
+            timeout=timeout, lane=lane,
+        )  # fmt: skip
         app = self.queue.app
         with app.adding(self) as adding:
             news = self._many(data, keys, options, adding.trace)
             stored = app.store.enqueue(news, all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
             app.added(news, stored)
-            return [one.id for one in stored]
+            return [JobId.of(app, one.id) for one in stored]
 
+    @async_twin(enqueue)
     async def aenqueue(
-        self, data: Any = None, *, key: str | None = None, on_duplicate: str = "raise", **options: Unpack[JobOptions]
-    ) -> int:
+        self,
+        data: Any = None,
+        *,
+        key: str | None = None,
+        on_duplicate: OnDuplicate = "raise",
+        **options: Unpack[JobOptions],
+    ) -> JobId[R]:
         """`enqueue` for async code. Calls made at the same time share one transaction."""
         app = self.queue.app
         with app.adding(self, key) as adding:
@@ -146,23 +179,24 @@ class JobType(Generic[T, R]):
                 lambda: [self._new(data, key, options, adding.trace)], raises(on_duplicate)
             )
             adding.added(stored)
-            return stored[0].id
+            return JobId.of(app, stored[0].id)
 
+    @async_twin(enqueue_many)
     async def aenqueue_many(
         self,
         data: Iterable[Any],
         *,
         keys: Sequence[str] | None = None,
-        on_duplicate: str = "raise",
+        on_duplicate: OnDuplicate = "raise",
         **options: Unpack[JobOptions],
-    ) -> list[int]:
+    ) -> list[JobId[R]]:
         items, app = list(data), self.queue.app
         with app.adding(self) as adding:
             stored = await app.database.coalescer.enqueue(
                 lambda: self._many(items, keys, options, adding.trace), raises(on_duplicate)
             )
             adding.added(stored)
-            return [one.id for one in stored]
+            return [JobId.of(app, one.id) for one in stored]
 
     def cron(
         self,
@@ -215,17 +249,17 @@ class JobType(Generic[T, R]):
 
 
 class Declare(Protocol):
-    """A decorator that makes a handler a job type: its payload is the T of `Job[T]`, its result what the handler
-    returns beside `Ok(result)`, or Any where the answer brings the result."""
+    """A decorator that makes a handler a job type: its data is the T of `Job[T]`, its result what the handler returns,
+    or Any where it returns outcomes only."""
 
     @overload
-    def __call__(self, fn: Callable[[Job[T]], Coroutine[Any, Any, Decided]], /) -> JobType[T, Any]: ...
+    def __call__(self, fn: Callable[[Job[T]], Coroutine[Any, Any, Outcome]], /) -> JobType[T, Any]: ...
     @overload
-    def __call__(self, fn: Callable[[Job[T]], Coroutine[Any, Any, Ok[R] | R | Decided]], /) -> JobType[T, R]: ...
+    def __call__(self, fn: Callable[[Job[T]], Coroutine[Any, Any, R | Outcome]], /) -> JobType[T, R]: ...
     @overload
-    def __call__(self, fn: Callable[[Job[T]], Decided], /) -> JobType[T, Any]: ...
+    def __call__(self, fn: Callable[[Job[T]], Outcome], /) -> JobType[T, Any]: ...
     @overload
-    def __call__(self, fn: Callable[[Job[T]], Ok[R] | R | Decided], /) -> JobType[T, R]: ...
+    def __call__(self, fn: Callable[[Job[T]], R | Outcome], /) -> JobType[T, R]: ...
 
 
 def retry_handler(handler: Any, what: str = "a retry handler") -> RetryHandler:

@@ -18,16 +18,16 @@ from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions
 from hipq.job.order import AnyOrder
-from hipq.job.outcome import Ok
 from hipq.job.retries import RetryHandler
 from hipq.job.spec import Handler, Spec, ends, payload_of, result_of
 from hipq.job.states import RUNNING
-from hipq.job.units import Number
 from hipq.job.typevars import R, T
+from hipq.job.units import Number
 from hipq.job.view import Job
 from hipq.job.when import seconds
 from hipq.job.windows import Window, dump
-from hipq.job_type import AnswerHandler, Decided, Declare, JobType, plain, retry_handler
+from hipq.job_id import JobId
+from hipq.job_type import AnswerHandler, Declare, JobType, OnDuplicate, Outcome, plain, retry_handler
 from hipq.limits.code import Throttler
 from hipq.limits.rules import NO_RULES, Rules
 from hipq.stores.filters import Filter
@@ -133,13 +133,13 @@ class Queue:
         return self.app.jobs.find(Filter(self.number, state=RUNNING, limit=(1 << 63) - 1))
 
     @overload
-    def job(self, name: Callable[[Job[T]], Coroutine[Any, Any, Decided]], /) -> JobType[T, Any]: ...
+    def job(self, name: Callable[[Job[T]], Coroutine[Any, Any, Outcome]], /) -> JobType[T, Any]: ...
     @overload
-    def job(self, name: Callable[[Job[T]], Coroutine[Any, Any, Ok[R] | R | Decided]], /) -> JobType[T, R]: ...
+    def job(self, name: Callable[[Job[T]], Coroutine[Any, Any, R | Outcome]], /) -> JobType[T, R]: ...
     @overload
-    def job(self, name: Callable[[Job[T]], Decided], /) -> JobType[T, Any]: ...
+    def job(self, name: Callable[[Job[T]], Outcome], /) -> JobType[T, Any]: ...
     @overload
-    def job(self, name: Callable[[Job[T]], Ok[R] | R | Decided], /) -> JobType[T, R]: ...
+    def job(self, name: Callable[[Job[T]], R | Outcome], /) -> JobType[T, R]: ...
     @overload
     def job(
         self,
@@ -275,16 +275,16 @@ class Queue:
         self._crons.append(schedule)
 
     def enqueue(
-        self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: str = "raise", conn: Any = None,
-        **options: Unpack[JobOptions],
-    ) -> int:  # fmt: skip
+        self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: OnDuplicate = "raise",
+        conn: Any = None, **options: Unpack[JobOptions],
+    ) -> JobId:  # fmt: skip
         """Add a job by the name of its type; a type unknown here is registered by it. See `JobType.enqueue`."""
         return self._type(job_type).enqueue(data, key=key, on_duplicate=on_duplicate, conn=conn, **options)
 
     def enqueue_many(
-        self, job_type: str, data: Iterable[Any], *, keys: Sequence[str] | None = None, on_duplicate: str = "raise",
-        conn: Any = None, **options: Unpack[JobOptions],
-    ) -> list[int]:  # fmt: skip
+        self, job_type: str, data: Iterable[Any], *, keys: Sequence[str] | None = None,
+        on_duplicate: OnDuplicate = "raise", conn: Any = None, **options: Unpack[JobOptions],
+    ) -> list[JobId]:  # fmt: skip
         return self._type(job_type).enqueue_many(data, keys=keys, on_duplicate=on_duplicate, conn=conn, **options)
 
     def _type(self, name: str) -> JobType:

@@ -128,4 +128,4 @@ class Story:
         keys = [f"order-{number:03}" for number in numbers]
         ids = self._shop.charge.enqueue_many(orders, keys=keys, priority=priority)
         self.added += ids
-        return ids
+        return [*ids]

@@ -93,8 +93,8 @@ def codec(kind: Any, name: str = "") -> Codec:
     except Exception as error:  # of a class whose own annotations are not right
         raise Invalid(f"{name or shown_type(kind)} cannot be read from JSON: {error}") from None
     raise Invalid(
-        f"{name or shown_type(kind)} cannot be read from JSON, for hipq cannot make a {shown_type(strange)}: write a dataclass, a "
-        "TypedDict, a msgspec.Struct or a Pydantic model of types that JSON can carry"
+        f"{name or shown_type(kind)} cannot be read from JSON, for hipq cannot make a {shown_type(strange)}: "
+        "write a dataclass, a TypedDict, a msgspec.Struct or a Pydantic model of types that JSON can carry"
     )
 
 
@@ -103,7 +103,7 @@ def shown_type(kind: Any) -> str:
 
 
 def _strange(kind: Any) -> Any:
-    """A class in this type that msgspec cannot make of JSON; a Pydantic model, if there is one. None = there is none."""
+    """A class in this type that msgspec cannot make of JSON, a Pydantic model first; None = there is none."""
     from msgspec import inspect as looking  # only who types payloads needs it
 
     seen: set[int] = set()

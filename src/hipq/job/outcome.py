@@ -4,15 +4,12 @@ result, and means Ok."""
 from __future__ import annotations
 
 from datetime import datetime, timedelta
-from typing import Any, Final, Generic
+from typing import Any, Final
 
 from hipq.errors import Invalid, shown
-from hipq.job.typevars import R
 
 UNSET: Final[Any] = object()
 """Told apart from None, which is data too."""
-_NOTHING: Final[Any] = None
-"""Fits any type of a result that is left out."""
 
 
 def _exitcode(value: int, hundreds: int, name: str) -> int:
@@ -21,13 +18,13 @@ def _exitcode(value: int, hundreds: int, name: str) -> int:
     return value
 
 
-class Ok(Generic[R]):
+class Ok:
     """The job succeeded, with this result (JSON)."""
 
     __slots__ = ("exitcode", "result")
     __match_args__ = ("result",)
 
-    def __init__(self, result: R = _NOTHING, *, exitcode: int = 200) -> None:
+    def __init__(self, result: Any = None, *, exitcode: int = 200) -> None:
         self.result = result
         self.exitcode = _exitcode(exitcode, 2, "Ok")
 

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from hipq.job.model import Row
 
 Handler = Callable[[Any], Any]
-_DECISIONS: Final = (Failed, Progress, Retry, Wait)
-"""What a handler returns that is no result."""
+_OUTCOMES: Final = (Failed, Ok, Progress, Retry, Wait)
+"""What a handler returns that is not itself a result."""
 
 
 @dataclass(slots=True)
@@ -154,18 +154,11 @@ def result_of(fn: Callable[..., Any]) -> Codec:
         holder = types.SimpleNamespace(__annotations__={"return": hint})
         hint = typing.get_type_hints(holder, getattr(inspect.unwrap(fn), "__globals__", {}))["return"]
         is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
-        kinds = [_inside(kind) for kind in (typing.get_args(hint) if is_union else (hint,))]
-        results = [kind for kind in kinds if kind not in _DECISIONS]
+        kinds = typing.get_args(hint) if is_union else (hint,)
+        results = [kind for kind in kinds if kind not in _OUTCOMES]
         return codec(functools.reduce(operator.or_, results)) if results else ANY
     except (Invalid, NameError, AttributeError, SyntaxError, TypeError):  # hipq can do without it
         return ANY
-
-
-def _inside(kind: Any) -> Any:
-    """The R of Ok[R]."""
-    if kind is Ok:
-        return Any
-    return typing.get_args(kind)[0] if typing.get_origin(kind) is Ok else kind
 
 
 def _first_hint(fn: Handler) -> Any:

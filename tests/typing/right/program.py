@@ -68,7 +68,7 @@ async def sends(job: Job[Invoice]) -> Wait | Retry:
 
 
 @orders.job
-def wraps(job: Job[Refund]) -> Ok[int]:
+def wraps(job: Job[Refund]) -> Ok:
     return Ok(job.data.amount)
 
 
@@ -89,7 +89,7 @@ def again(job: Job[Charge], fault: Fault) -> Retry | None:
 
 
 @asks.answered
-def settled(job: Job[Charge], answer: Answer) -> Ok[Any] | Failed | Progress:
+def settled(job: Job[Charge], answer: Answer) -> Ok | Failed | Progress:
     return Ok(answer.data) if job.data.amount else Progress()
 
 
@@ -103,7 +103,7 @@ assert_type(maybe_later, JobType[Charge, Receipt])
 assert_type(asks, JobType[Charge, Any])
 assert_type(in_a_task, JobType[Parcel, dict[str, float]])
 assert_type(sends, JobType[Invoice, Any])
-assert_type(wraps, JobType[Refund, int])
+assert_type(wraps, JobType[Refund, Any])
 assert_type(bare, JobType[Any, None])
 
 
@@ -115,7 +115,7 @@ def use() -> int:
     in_a_task.enqueue({"weight": 1.5})
     bare.enqueue({"anything": 1})
     bare.enqueue()
-    print(job_id.status, app.jobs.get(job_id).status, {job_id: 1}[5])
+    print(job_id.status, app.jobs.get(job_id).status, {5: 1}[job_id])
     return job_id
 
 
