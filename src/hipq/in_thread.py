@@ -6,7 +6,7 @@ import contextvars
 import functools
 import threading
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 if TYPE_CHECKING:
     import asyncio
@@ -16,16 +16,25 @@ T = TypeVar("T")
 Parameters = ParamSpec("Parameters")
 
 
-def awaitable(
-    method: Callable[Concatenate[S, Parameters], T],
-) -> Callable[Concatenate[S, Parameters], Coroutine[Any, Any, T]]:
+class awaitable(Generic[S, Parameters, T]):  # noqa: N801 - it is read like a decorator
     """A method for async code: the event loop goes on while `method` runs in a thread of its own."""
 
-    @functools.wraps(method)
-    async def run(self: S, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> T:
-        return await in_thread(lambda: method(self, *args, **kwargs))
+    def __init__(self, method: Callable[Concatenate[S, Parameters], T]) -> None:
+        self._method = method
+        self.__doc__ = method.__doc__
 
-    return run
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__name__ = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+    @overload
+    def __get__(self, instance: S, owner: type) -> Callable[Parameters, Coroutine[Any, Any, T]]: ...
+    def __get__(self, instance: S | None, owner: type) -> Any:
+        return self if instance is None else functools.partial(self._run, instance)
+
+    async def _run(self, instance: S, /, *args: Parameters.args, **kwargs: Parameters.kwargs) -> T:
+        return await in_thread(lambda: self._method(instance, *args, **kwargs))
 
 
 def async_twin(

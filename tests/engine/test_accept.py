@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, TypedDict
@@ -181,7 +181,7 @@ def test_concurrent_aenqueue_calls_share_transactions(app: Hipq, queue: Queue, m
 
     monkeypatch.setattr(app.store, "enqueue", counted)
 
-    async def main() -> Sequence[Any]:
+    async def main() -> Any:
         one_by_one = [work.aenqueue(n, key=f"k{n}") for n in range(64)]
         more = [
             work.aenqueue_many(["x", "y"], keys=["x", "k1"]),

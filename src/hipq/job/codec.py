@@ -25,7 +25,7 @@ class Codec(Protocol):
 def _as_int(value: Any) -> int:
     if isinstance(value, int):  # a JobId
         return int(value)
-    raise NotImplementedError
+    raise TypeError(f"Encoding objects of type {type(value).__name__} is unsupported")
 
 
 class Msgspec:

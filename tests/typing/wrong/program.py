@@ -49,7 +49,6 @@ def misspelt(job: Job) -> None: ...
 
 def use() -> None:
     charge.enqueue(17)  # error
-    charge.enqueue()  # error
     charge.enqueue(Charge(5))  # error
     charge.enqueue(Charge(5, "EUR"), kee="x")  # error
     charge.enqueue(Charge(5, "EUR"), priority="high")  # error
