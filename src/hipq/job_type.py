@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Unpack, overload
 
@@ -13,7 +14,7 @@ from msgspec.structs import replace
 from hipq.engine.accept import accept, made, raises
 from hipq.engine.queues import Schedule
 from hipq.errors import Invalid, shown
-from hipq.in_thread import async_twin, awaitable
+from hipq.in_thread import async_twin, awaitable, in_thread
 from hipq.job import names
 from hipq.job.answer import Answer, Answered
 from hipq.job.codec import ANY
@@ -170,9 +171,13 @@ class JobType(Generic[T, R]):
         *,
         key: str | None = None,
         on_duplicate: OnDuplicate = "raise",
+        conn: Any = None,
         **options: Unpack[JobOptions],
     ) -> JobId[R]:
-        """`enqueue` for async code. Calls made at the same time share one transaction."""
+        """`enqueue` for async code. Calls made at the same time share one transaction; with `conn`, which may be async,
+        the job is part of yours."""
+        if conn is not None:
+            return await _lent(conn, partial(self.enqueue, data, key=key, on_duplicate=on_duplicate, **options))
         app = self.queue.app
         with app.adding(self, key) as adding:
             stored = await app.database.coalescer.enqueue(
@@ -188,8 +193,11 @@ class JobType(Generic[T, R]):
         *,
         keys: Sequence[str] | None = None,
         on_duplicate: OnDuplicate = "raise",
+        conn: Any = None,
         **options: Unpack[JobOptions],
     ) -> list[JobId[R]]:
+        if conn is not None:
+            return await _lent(conn, partial(self.enqueue_many, data, keys=keys, on_duplicate=on_duplicate, **options))
         items, app = list(data), self.queue.app
         with app.adding(self) as adding:
             stored = await app.database.coalescer.enqueue(
@@ -260,6 +268,14 @@ class Declare(Protocol):
     def __call__(self, fn: Callable[[Job[T]], Outcome], /) -> JobType[T, Any]: ...
     @overload
     def __call__(self, fn: Callable[[Job[T]], R | Outcome], /) -> JobType[T, R]: ...
+
+
+async def _lent(conn: Any, enqueue: Callable[..., H]) -> H:
+    """Adding inside a transaction of async code: the caller's event loop carries out what a thread asks for."""
+    from hipq.stores.lent import async_connection  # most jobs are added in transactions of their own
+
+    there = await async_connection(conn)
+    return enqueue(conn=conn) if there is None else await in_thread(partial(enqueue, conn=there))
 
 
 def retry_handler(handler: Any, what: str = "a retry handler") -> RetryHandler:

@@ -24,8 +24,10 @@ from hipq.stores.claims import ANY_TYPE, Claim, Peek, Turned
 from hipq.stores.clock import Clock
 from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE, Key, lock_number
+from hipq.stores.lent import driver_connection
 from hipq.stores.password import without_password
 from hipq.stores.postgres import schema
+from hipq.stores.postgres.bridged import Bridged
 from hipq.stores.postgres.connection import (
     CALLER_SECONDS,
     POOL_SIZE,
@@ -291,7 +293,7 @@ class PostgresStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, No
 
     def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; an error undoes our part of it and no more."""
-        usable(conn)
+        conn = usable(conn)
         try:
             if not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE:
                 cursor(conn).execute("SELECT")  # begins their transaction, which is theirs to commit
@@ -313,7 +315,8 @@ class PostgresStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, No
         with self._using():  # which knows whose database this should be
             pass
         if found != (self._identity,):
-            raise Invalid(f"conn is open on the database {conn.info.dbname!r} of {conn.info.host}, not on {self.url}")
+            where = cursor(conn).execute("SELECT current_database()").fetchone()
+            raise Invalid(f"conn is open on the database {where and where[0]!r}, not on {self.url}")
         self._trusted.add(conn)
 
     def _announce(self, conn: Connection, ready: Mapping[int, RankPosition]) -> None:
@@ -426,9 +429,12 @@ def _may_not_create(whose: str, error: psycopg.Error) -> SchemaError:
 
 def usable(conn: Any) -> Connection:
     """A user's connection, if jobs can be added through it."""
-    if not isinstance(conn, psycopg.Connection):
+    conn = driver_connection(conn)
+    if not isinstance(conn, psycopg.Connection | Bridged):
         kind = f"{type(conn).__module__}.{type(conn).__name__}"
-        raise Invalid(f"conn must be a psycopg.Connection (psycopg 3, not async), not {kind}")
+        raise Invalid(
+            f"conn must be a connection of psycopg 3 or of asyncpg, or one of SQLAlchemy or Django over it, not {kind}"
+        )
     if conn.info.transaction_status == TransactionStatus.INERROR:
         raise Invalid("conn is in a transaction that has failed; roll it back first")
-    return conn
+    return conn  # type: ignore[return-value]  # a Bridged has the part of it that is used
