@@ -190,7 +190,7 @@ def pretend_night() -> None:
 
 def add_changes(run: str) -> list[int]:
     """120 changes, more than half of them in the east, which may take 40 % only."""
-    found = []
+    found: list[int] = []
     for number in range(1, 121):
         region = ("east", "east", "north", "east", "west")[number % 5]
         kind = {1: line_card, 4: firmware}.get(number % 6, meter)

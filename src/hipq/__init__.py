@@ -23,6 +23,7 @@ from hipq.job.retries import backoff, fixed, schedule
 from hipq.job.view import Job
 from hipq.job.why import Why
 from hipq.job.windows import window
+from hipq.job_id import JobId
 from hipq.job_type import JobType
 from hipq.limits.code import admit, defer, reject
 from hipq.limits.limit import limit
@@ -33,7 +34,7 @@ from hipq.queue import Queue
 
 __all__ = [
     "Answer", "Answered", "Conflict", "DuplicateKey", "Failed", "Fault", "Hipq", "HipqError", "Invalid", "Job",
-    "JobFailed", "JobType", "NameClash", "NotFound", "Ok", "Progress", "Queue", "Retry", "SchemaError",
+    "JobFailed", "JobId", "JobType", "NameClash", "NotFound", "Ok", "Progress", "Queue", "Retry", "SchemaError",
     "ServiceError", "StoreBroken", "StoreError", "StoreUnavailable", "Wait", "Why", "admit", "aged", "backoff",
     "callbacks", "defer", "fixed", "limit", "per_lane", "rate", "reject", "schedule", "share", "window",
 ]  # fmt: skip

@@ -14,6 +14,7 @@ from hipq.engine.accept import UNTRACED, Adding, LaneBy
 from hipq.engine.timetable import LEASE, POLL
 from hipq.errors import Invalid, shown
 from hipq.events import Events
+from hipq.in_thread import awaitable, in_thread
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Answered, Keeping
 from hipq.job.event_names import JobEvent
@@ -67,6 +68,9 @@ class Hipq:
             names.instance(name)
         self.events = Events()
         self.jobs = Jobs(self)
+        self.ajobs = self.jobs.alist
+        """`jobs(...)` for async code, as `acount` is `jobs.count(...)`."""
+        self.acount = self.jobs.acount
         self.rules = QueueRules(self)
         self.streams = Streams(self)
         self.strategies: dict[str, RetryHandler] = {}
@@ -227,6 +231,8 @@ class Hipq:
         options = {"answer_id": answer_id, "error": error, "attempt": attempt, "tenant": tenant}
         return self.answers.deliver([self.declared.find(queue).arrived(type, key, data, **options)])[0].outcome
 
+    aanswer = awaitable(answer)
+
     def answer_many(self, answers: Iterable[Mapping[str, Any]]) -> list[Answered]:
         """Bring many answers, each with the names and values that `answer` takes: a thousand at a time in one
         transaction. If this raises, some thousands may be kept: give each an `answer_id`, and bring all of them again.
@@ -235,6 +241,8 @@ class Hipq:
 
         news = arrive_many(answers, self.declared.find)
         return [delivered.outcome for delivered in self.answers.deliver(news)]
+
+    aanswer_many = awaitable(answer_many)
 
     @property
     def answers(self) -> Inbox:
@@ -246,15 +254,13 @@ class Hipq:
     def result(self, job_id: int, timeout: float | timedelta | None = None) -> Any:
         """The result of a job, once it has ended. JobFailed if it has none; TimeoutError if that takes longer."""
         limit = None if timeout is None else seconds(timeout, "timeout")
-        return self.database.results.of(self.jobs.row(job_id), limit)
+        return self.jobs.result(self.database.results.of(self.jobs.row(job_id), limit))
 
     async def aresult(self, job_id: int, timeout: float | timedelta | None = None) -> Any:
         """`result` for async code: any number of these wait together, and none of them holds a thread."""
-        import asyncio
-
         limit = None if timeout is None else seconds(timeout, "timeout")
-        row = await asyncio.to_thread(self.jobs.row, job_id)  # a look into the database
-        return await self.database.results.aof(row, limit)
+        row = await in_thread(lambda: self.jobs.row(job_id))  # a look into the database
+        return self.jobs.result(await self.database.results.aof(row, limit))
 
     @property
     def callback_url(self) -> str:
@@ -277,6 +283,8 @@ class Hipq:
         """A job by its id, live or final."""
         return Job(self.jobs.row(job_id))
 
+    ajob = awaitable(job)
+
     def cancel(self, job_id: int, reason: str = "cancelled") -> None:
         """End a job that is not final. A running handler is told (`job.cancelled`, a cancelled task, a signal), and its
         result is not kept. A job that waits for its answer and has a cancel handler ends when an engine has run that
@@ -284,9 +292,13 @@ class Hipq:
         names.reason(reason)
         self.jobs.operator.one(self.jobs.row(job_id).id, self.jobs.operator.cancel(reason), JobEvent.CANCELLED)
 
+    acancel = awaitable(cancel)
+
     def retry_now(self, job_id: int) -> None:
         """Let a job that waits for its time, first or again, run now."""
         self.jobs.operator.one(self.jobs.row(job_id).id, self.jobs.operator.run_now, JobEvent.HURRIED)
+
+    aretry_now = awaitable(retry_now)
 
     def pause(self, queue: str, *, lane: str | None = None, type: str | None = None) -> None:
         """Start nothing more of a queue, of one of its lanes, or of one job type. What runs goes on."""
@@ -299,6 +311,8 @@ class Hipq:
     def why(self, job_id: int) -> Why:
         """Why a job does not run now, or what it is doing: a reason, a sentence, and the facts. Nothing is changed."""
         return self.jobs.why(job_id)
+
+    awhy = awaitable(why)
 
     def dry_run(self, queue: str, throttler: Throttler, *, limit: int = 1000) -> DryRun:
         """What a throttler would do now with the first jobs of a queue that may start as far as its other rules go:

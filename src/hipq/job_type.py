@@ -2,27 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import repeat
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Unpack, overload
 
 from msgspec.structs import replace
 
 from hipq.engine.accept import accept, made, raises
 from hipq.engine.queues import Schedule
 from hipq.errors import Invalid
+from hipq.in_thread import async_twin, awaitable, in_thread
 from hipq.job import names
-from hipq.job.answer import Answered
+from hipq.job.answer import Answer, Answered
+from hipq.job.codec import ANY
+from hipq.job.fault import Fault
 from hipq.job.model import New
-from hipq.job.options import JobOptions, TickOptions, checked
-from hipq.job.retries import RetryHandler
-from hipq.job.spec import AnswerHandler, Handler, Spec, ends, plain, retry_handler
+from hipq.job.options import JobOptions, TickOptions, checked, given
+from hipq.job.outcome import UNSET, Failed, Ok, Retry, Wait
+from hipq.job.retries import Strategy
+from hipq.job.spec import Spec, ends, plain, result_of, retry_handler
+from hipq.job.typevars import H, R, T
+from hipq.job.view import Job
+from hipq.job.windows import Window
+from hipq.job_id import JobId
 
 if TYPE_CHECKING:
     from hipq.queue import Queue
 
+Outcome = Ok | Failed | Retry | Wait
+"""What a handler returns beside a result of its job, or in the place of one."""
+OnDuplicate = Literal["raise", "return"]
+_NO_DATA: Final[Any] = None
+"""Fits any type of data that is left out; a type that needs data refuses it when the job is added."""
 
-class JobType:
+
+class JobType(Generic[T, R]):
     """A kind of job: its code and its defaults. Calling it calls the function, plain and undecorated."""
 
     def __init__(self, queue: Queue, spec: Spec) -> None:
@@ -34,7 +50,7 @@ class JobType:
         return self.spec.name
 
     @property
-    def fn(self) -> Handler:
+    def fn(self) -> Callable[[Job[T]], Any]:
         """The undecorated function."""
         if self.spec.fn is None:
             raise Invalid(f"job type {self.name} has no handler in this program")
@@ -43,24 +59,26 @@ class JobType:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fn(*args, **kwargs)
 
-    def retry(self, handler: RetryHandler) -> RetryHandler:
+    def retry(self, handler: Callable[[Job[T], Fault], H]) -> Callable[[Job[T], Fault], H]:
         """Decorator: this function decides what becomes of a failed job. It gets a copy of the job, and the fault."""
         self.spec.retry = retry_handler(handler)
         return handler
 
-    def answered(self, handler: AnswerHandler) -> AnswerHandler:
+    def answered(self, handler: Callable[[Job[T], Answer], H]) -> Callable[[Job[T], Answer], H]:
         """Decorator: this function looks at the answer of a job that waits, and returns what a handler does, or
         `Progress` if more answers will come. If it raises, it is called again with the same answer."""
         self.spec.answered = ends(handler, "an answer handler", "job, answer")
+        if self.spec.result is ANY:
+            self.spec.result = result_of(handler)
         return handler
 
-    def cancelled(self, handler: Handler) -> Handler:
+    def cancelled(self, handler: Callable[[Job[T]], H]) -> Callable[[Job[T]], H]:
         """Decorator: this function tells whoever works on a job that waits that it is given up: it timed out, or was
         cancelled. What it returns is not looked at."""
         self.spec.cancelled = ends(handler, "a cancel handler", "job")
         return handler
 
-    def on_late(self, handler: AnswerHandler) -> AnswerHandler:
+    def on_late(self, handler: Callable[[Job[T], Answer], H]) -> Callable[[Job[T], Answer], H]:
         """Decorator: this function is shown answers that came too late, by the program they came to."""
         self.spec.on_late = plain(handler)
         return handler
@@ -79,73 +97,112 @@ class JobType:
             self.queue.name, self.name, key, data, answer_id=answer_id, error=error, attempt=attempt
         )
 
+    aanswer = awaitable(answer)
+
     def enqueue(
         self,
-        data: Any = None,
+        data: T = _NO_DATA,
         *,
         key: str | None = None,
-        on_duplicate: str = "raise",
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        priority: int | None = None,
+        throttle_factor: float | None = None,
+        windows: Iterable[Window] | None = None,
+        timeout: float | timedelta | None = None,
+        lane: str | None = None,
+        retry: Strategy | str | None = UNSET,
+        on_duplicate: OnDuplicate = "raise",
         conn: Any = None,
-        **options: Unpack[JobOptions],
-    ) -> int:
+    ) -> JobId[R]:
         """Add a job and return its id. It is stored when this returns; with `conn`, when your transaction commits.
 
-        `retry`: what becomes of this job if it fails, whatever its type says: `backoff(...)`, `fixed(...)`,
-        `schedule(...)`, the name of code that is registered (see `Hipq.retry_strategy`), or None for no retry.
+        What is left out is as the job type says. `retry`: what becomes of this job if it fails: `backoff(...)`,
+        `fixed(...)`, `schedule(...)`, the name of code that is registered (see `Hipq.retry_strategy`), or None for no
+        retry.
         """
+        options = given(
+            retry, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor, windows=windows,
+            timeout=timeout, lane=lane,
+        )  # fmt: skip
         app = self.queue.app
         with app.adding(self, key) as adding:
             new = self._new(data, key, options, adding.trace)
             stored = app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
             app.added([new], stored)
-            return stored[0].id
+            return JobId.of(app, stored[0].id)
 
     def enqueue_many(
         self,
-        data: Iterable[Any],
+        data: Iterable[T],
         *,
         keys: Sequence[str] | None = None,
-        on_duplicate: str = "raise",
+        at: datetime | None = None,
+        delay: float | timedelta | None = None,
+        priority: int | None = None,
+        throttle_factor: float | None = None,
+        windows: Iterable[Window] | None = None,
+        timeout: float | timedelta | None = None,
+        lane: str | None = None,
+        retry: Strategy | str | None = UNSET,
+        on_duplicate: OnDuplicate = "raise",
         conn: Any = None,
-        **options: Unpack[JobOptions],
-    ) -> list[int]:
+    ) -> list[JobId[R]]:
         """Add many jobs in one transaction: all of them, or, if a key is taken, none (`on_duplicate="raise"`)."""
+        options = given(
+            retry, at=at, delay=delay, priority=priority, throttle_factor=throttle_factor, windows=windows,
+            timeout=timeout, lane=lane,
+        )  # fmt: skip
         app = self.queue.app
         with app.adding(self) as adding:
             news = self._many(data, keys, options, adding.trace)
             stored = app.store.enqueue(news, all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
             app.added(news, stored)
-            return [one.id for one in stored]
+            return [JobId.of(app, one.id) for one in stored]
 
+    @async_twin(enqueue)
     async def aenqueue(
-        self, data: Any = None, *, key: str | None = None, on_duplicate: str = "raise", **options: Unpack[JobOptions]
-    ) -> int:
-        """`enqueue` for async code. Calls made at the same time share one transaction."""
+        self,
+        data: Any = None,
+        *,
+        key: str | None = None,
+        on_duplicate: OnDuplicate = "raise",
+        conn: Any = None,
+        **options: Unpack[JobOptions],
+    ) -> JobId[R]:
+        """`enqueue` for async code. Calls made at the same time share one transaction; with `conn`, which may be async,
+        the job is part of yours."""
+        if conn is not None:
+            return await _lent(conn, partial(self.enqueue, data, key=key, on_duplicate=on_duplicate, **options))
         app = self.queue.app
         with app.adding(self, key) as adding:
             stored = await app.database.coalescer.enqueue(
                 lambda: [self._new(data, key, options, adding.trace)], raises(on_duplicate)
             )
             adding.added(stored)
-            return stored[0].id
+            return JobId.of(app, stored[0].id)
 
+    @async_twin(enqueue_many)
     async def aenqueue_many(
         self,
         data: Iterable[Any],
         *,
         keys: Sequence[str] | None = None,
-        on_duplicate: str = "raise",
+        on_duplicate: OnDuplicate = "raise",
+        conn: Any = None,
         **options: Unpack[JobOptions],
-    ) -> list[int]:
+    ) -> list[JobId[R]]:
+        if conn is not None:
+            return await _lent(conn, partial(self.enqueue_many, data, keys=keys, on_duplicate=on_duplicate, **options))
         items, app = list(data), self.queue.app
         with app.adding(self) as adding:
             stored = await app.database.coalescer.enqueue(
                 lambda: self._many(items, keys, options, adding.trace), raises(on_duplicate)
             )
             adding.added(stored)
-            return [one.id for one in stored]
+            return [JobId.of(app, one.id) for one in stored]
 
     def cron(
         self,
@@ -195,6 +252,28 @@ class JobType:
 
     def __repr__(self) -> str:
         return f"<JobType {self.queue.name}.{self.name}>"
+
+
+class Declare(Protocol):
+    """A decorator that makes a handler a job type: its data is the T of `Job[T]`, its result what the handler returns,
+    or Any where it returns outcomes only."""
+
+    @overload
+    def __call__(self, fn: Callable[[Job[T]], Coroutine[Any, Any, Outcome]], /) -> JobType[T, Any]: ...
+    @overload
+    def __call__(self, fn: Callable[[Job[T]], Coroutine[Any, Any, R | Outcome]], /) -> JobType[T, R]: ...
+    @overload
+    def __call__(self, fn: Callable[[Job[T]], Outcome], /) -> JobType[T, Any]: ...
+    @overload
+    def __call__(self, fn: Callable[[Job[T]], R | Outcome], /) -> JobType[T, R]: ...
+
+
+async def _lent(conn: Any, enqueue: Callable[..., H]) -> H:
+    """Adding inside a transaction of async code: the caller's event loop carries out what a thread asks for."""
+    from hipq.stores.lent import async_connection  # most jobs are added in transactions of their own
+
+    there = await async_connection(conn)
+    return enqueue(conn=conn) if there is None else await in_thread(partial(enqueue, conn=there))
 
 
 def _check_tick_options(options: TickOptions) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack
 
 from hipq.engine.prune import prune
 from hipq.errors import Invalid, NotFound, shown
+from hipq.in_thread import awaitable
 from hipq.job import names
 from hipq.job.event_names import JobEvent
 from hipq.job.model import Row, queue_of
@@ -18,6 +19,7 @@ from hipq.job.states import CODES, PHASES, TRANSITIONS
 from hipq.job.view import Job
 from hipq.job.when import later, moment, seconds
 from hipq.job.why import Why
+from hipq.job_id import JobId
 from hipq.stores.filters import Filter
 from hipq.stores.values import EARLIEST
 
@@ -96,6 +98,8 @@ class Jobs:
         whole(after, "after", 0, (1 << 63) - 1)
         return self.find(self._filter(queue, after, limit, **wanted))
 
+    alist = awaitable(__call__)
+
     def find(self, wanted: Filter) -> list[Job[Any]]:
         return [Job(row, look=self.row) for row in self._app.store.find(wanted, brief=True)]
 
@@ -106,6 +110,8 @@ class Jobs:
         table = "" if live is None else "live" if live else "final"
         return self._app.store.count(self._filter(queue, 0, most, **wanted)._replace(table=table))
 
+    acount = awaitable(count)
+
     def row(self, job_id: int) -> Row:
         whole(job_id, "a job id", 1, (1 << 63) - 1)
         if any(queue.number == queue_of(job_id) for queue in self._app.queues):
@@ -113,6 +119,15 @@ class Jobs:
             if row is not None:
                 return row
         raise NotFound(f"there is no job {job_id} in {self._app.name}")
+
+    def result(self, row: Row) -> Any:
+        """The result in the row of a job that succeeded, by the type that its handler's annotation gives it."""
+        known = self._app.declared.of_job(row.id).known(row.job_type)
+        return known.load_result(row.result or "null") if known else Job(row).result
+
+    def get(self, job_id: int) -> JobId:
+        """A handle on a job by its id, as adding the job returned; see `JobId`."""
+        return JobId.of(self._app, self.row(job_id).id)
 
     def why(self, job_id: int) -> Why:
         """See `Hipq.why`."""

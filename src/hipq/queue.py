@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 
@@ -17,13 +17,15 @@ from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions
 from hipq.job.order import AnyOrder
-from hipq.job.spec import Handler, Spec, ends
+from hipq.job.spec import Handler, Spec
 from hipq.job.states import RUNNING
 from hipq.job.type_options import TypeOptions, set_handler, settings
+from hipq.job.typevars import R, T
 from hipq.job.units import Number
 from hipq.job.view import Job
 from hipq.job.when import seconds
-from hipq.job_type import JobType
+from hipq.job_id import JobId
+from hipq.job_type import Declare, JobType, OnDuplicate, Outcome
 from hipq.limits.code import Throttler
 from hipq.limits.rules import NO_RULES, Rules
 from hipq.stores.filters import Filter
@@ -129,17 +131,20 @@ class Queue:
         return self.app.jobs.find(Filter(self.number, state=RUNNING, limit=(1 << 63) - 1))
 
     @overload
-    def job(self, name: Handler, /) -> JobType: ...
+    def job(self, name: Callable[[Job[T]], Coroutine[Any, Any, Outcome]], /) -> JobType[T, Any]: ...
     @overload
-    def job(self, name: str | None = None, **options: Unpack[TypeOptions]) -> Callable[[Handler], JobType]: ...
-    def job(
-        self, name: str | Handler | None = None, **options: Unpack[TypeOptions]
-    ) -> JobType | Callable[[Handler], JobType]:
+    def job(self, name: Callable[[Job[T]], Coroutine[Any, Any, R | Outcome]], /) -> JobType[T, R]: ...
+    @overload
+    def job(self, name: Callable[[Job[T]], Outcome], /) -> JobType[T, Any]: ...
+    @overload
+    def job(self, name: Callable[[Job[T]], R | Outcome], /) -> JobType[T, R]: ...
+    @overload
+    def job(self, name: str | None = None, **options: Unpack[TypeOptions]) -> Declare: ...
+    def job(self, name: Any = None, **options: Unpack[TypeOptions]) -> Any:
         """Decorator: this function is the handler of a job type, named like it unless `name` says otherwise."""
         given = settings(options)
 
         def declare(fn: Handler) -> JobType:
-            ends(fn, "a handler", "job")
             found = self._type(name if isinstance(name, str) else getattr(fn, "__name__", ""))
             set_handler(found.spec, fn, given)
             return found
@@ -199,16 +204,16 @@ class Queue:
         self._crons.append(schedule)
 
     def enqueue(
-        self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: str = "raise", conn: Any = None,
-        **options: Unpack[JobOptions],
-    ) -> int:  # fmt: skip
+        self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: OnDuplicate = "raise",
+        conn: Any = None, **options: Unpack[JobOptions],
+    ) -> JobId:  # fmt: skip
         """Add a job by the name of its type; a type unknown here is registered by it. See `JobType.enqueue`."""
         return self._type(job_type).enqueue(data, key=key, on_duplicate=on_duplicate, conn=conn, **options)
 
     def enqueue_many(
-        self, job_type: str, data: Iterable[Any], *, keys: Sequence[str] | None = None, on_duplicate: str = "raise",
-        conn: Any = None, **options: Unpack[JobOptions],
-    ) -> list[int]:  # fmt: skip
+        self, job_type: str, data: Iterable[Any], *, keys: Sequence[str] | None = None,
+        on_duplicate: OnDuplicate = "raise", conn: Any = None, **options: Unpack[JobOptions],
+    ) -> list[JobId]:  # fmt: skip
         return self._type(job_type).enqueue_many(data, keys=keys, on_duplicate=on_duplicate, conn=conn, **options)
 
     def _type(self, name: str) -> JobType:

@@ -378,5 +378,5 @@ def test_who_waits_for_a_result_waits_on_while_the_store_is_away(
     monkeypatch.setattr(app.store, "ended", lambda ids: away() if next(calls) == 5 else ended(ids))
     timer = threading.Timer(0.3, lambda: app.run(until_empty=True))
     timer.start()
-    assert app.database.results.of(row, 60) is None
+    assert app.database.results.of(row, 60).result == "null"
     timer.join()

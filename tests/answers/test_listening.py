@@ -103,7 +103,7 @@ def heard(app: Hipq) -> list[Event]:
 def waiting(app: Hipq, charge: JobType, *keys: str) -> list[int]:
     ids = charge.enqueue_many([None] * len(keys), keys=list(keys))
     app.run(until_empty=True)
-    return ids
+    return [*ids]
 
 
 # -- reading ---------------------------------------------------------------------------------------------------------

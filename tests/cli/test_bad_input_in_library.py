@@ -332,7 +332,7 @@ def test_what_can_work_is_taken(app: Hipq) -> None:
     codes: list[Any] = [_of_any, partial(_two_parameters, 1), print, lambda *_all: None, Code()]
     for number, code in enumerate(codes):
         orders.job(f"type{number}", retry=lambda *_all: None)(code)
-    assert orders.job_types[-1].spec.reader.type is Charge
+    assert orders.job_types[-1].spec.data.type is Charge
     orders.enqueue("unknown_here")
     app.pause("orders", type="unknown_here")
     app.pause("orders", type="type0")

@@ -69,7 +69,7 @@ def waiting(shop: Hipq, worker: Callable[..., Worker], *keys: str) -> list[int]:
     ids = shop.queues[0].enqueue_many("charge", [None] * len(keys), keys=list(keys))
     assert worker("--no-listen", "--until-empty").ended() == 0
     assert all(shop.job(job_id).phase == "waiting" for job_id in ids)
-    return ids
+    return [*ids]
 
 
 def log(folder: Path) -> str:

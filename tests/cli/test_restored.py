@@ -69,7 +69,7 @@ def adds(url: str, count: int) -> tuple[list[int], int, int, int]:
     daemon.reserve()
     first = daemon.take("acme", 1)
     app.close()
-    return ids, engine_id, answer, first
+    return [*ids], engine_id, answer, first
 
 
 def test_nothing_is_given_out_twice(place: tuple[str, Callable[[], Restore]]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from hipq import Hipq
@@ -30,7 +31,7 @@ def unfinished(app: Hipq) -> int:
     return sum(job.state != "final" for job in app.jobs(app.queues[0].name, limit=10_000))
 
 
-def check_all_done(app: Hipq, ids: list[int], folder: Path) -> None:
+def check_all_done(app: Hipq, ids: Sequence[int], folder: Path) -> None:
     executions = ran(folder)
     for job_id in ids:
         job = app.job(job_id)

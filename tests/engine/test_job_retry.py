@@ -89,7 +89,7 @@ def test_every_way_of_adding_a_job_takes_it(app: Hipq, queue: Queue, url: str, r
     retry = fixed(60, attempts=2)
     work = queue.job("work")(lambda job: job.enqueue("child", retry=retry) if job.data == "parent" else None)
     queue.job("child")(fail)
-    ids = [work.enqueue("parent", retry=retry), *work.enqueue_many([1, 2], retry=retry)]
+    ids: list[int] = [work.enqueue("parent", retry=retry), *work.enqueue_many([1, 2], retry=retry)]
     ids += [*work.enqueue_many(range(300), retry=retry), queue.enqueue("work", 1, retry=retry)]
     ids += queue.enqueue_many("work", [1, 2], retry=retry)
     ids += [asyncio.run(work.aenqueue(1, retry=retry)), *asyncio.run(work.aenqueue_many([1, 2], retry=retry))]

@@ -561,7 +561,7 @@ def _paused(app: Hipq, queue: Queue, work: JobType, _clock: HandClock) -> list[i
 
 
 def _shut_out(_app: Hipq, _queue: Queue, work: JobType, clock: HandClock) -> list[int]:
-    ids = [work.enqueue(windows=[window("08:00", "09:00")])]
+    ids: list[int] = [work.enqueue(windows=[window("08:00", "09:00")])]
     clock.advance(hours=2)
     return ids
 
@@ -626,7 +626,7 @@ def test_a_heavy_job_is_not_starved_by_a_program_that_has_no_code_for_it(app: Hi
 
 def _keep_coming(queue: Queue, kind: str, lanes: list[str]) -> list[int]:
     """Light jobs that are never all done while the test looks on: some 20 ms each, four at a time."""
-    ids = []
+    ids: list[int] = []
     for number in range(100):
         ids.append(queue.enqueue(kind, lane=lanes[number % len(lanes)]))
         time.sleep(0.001)

@@ -145,7 +145,8 @@ def some(queue: Queue, run: Run, clock: HandClock) -> dict[str, list[int]]:
     def asks(_job: Job[Any]) -> Wait:
         return Wait()
 
-    found = {"fine": [queue.enqueue("fine", n, lane="east") for n in range(2)]}
+    found: dict[str, list[int]] = {}
+    found["fine"] = [queue.enqueue("fine", n, lane="east") for n in range(2)]
     found["bad"] = [queue.enqueue("bad", n, lane="west") for n in range(3)]
     found["stubborn"] = [queue.enqueue("stubborn", n) for n in range(3)]
     found["asks"] = [queue.enqueue("asks", n) for n in range(2)]

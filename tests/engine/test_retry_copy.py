@@ -118,7 +118,7 @@ def test_a_typed_payload_too(queue: Queue, run: Run, clock: HandClock) -> None:
         job.data.amount = -1
         raise ValueError
 
-    work.enqueue({"amount": 5})
+    work.enqueue({"amount": 5})  # type: ignore[arg-type]
     for _ in range(3):
         run()
         clock.advance(seconds=5)
@@ -136,7 +136,7 @@ def test_what_is_only_read_stays_as_it_was_stored(app: Hipq, queue: Queue, run: 
     def work(_: Job[Charge]) -> None:
         raise ValueError
 
-    job_id = work.enqueue({"amount": 5})
+    job_id = work.enqueue({"amount": 5})  # type: ignore[arg-type]
     run()
     assert app.job(job_id).data == {"amount": 5}
 
@@ -181,7 +181,7 @@ def test_what_does_not_fit_is_an_error_on_the_job(
     def work(_: Job[Charge]) -> None:
         raise ValueError
 
-    job_id = work.enqueue({"amount": 5})
+    job_id = work.enqueue({"amount": 5})  # type: ignore[arg-type]
     run()
     job = app.job(job_id)
     assert (job.state, job.code, job.attempt, job.data) == ("final", "error", 1, {"amount": 5})

@@ -260,7 +260,7 @@ def test_a_retry_changes_typed_data_by_its_type(app: Hipq, queue: Queue, run: Ru
         return Retry(0, data={"nome": "b"})
 
     work.enqueue(Line("a"))
-    lost = wrong.enqueue({"name": "a"})
+    lost = wrong.enqueue({"name": "a"})  # type: ignore[arg-type]
     run()
     assert seen == [Line("a"), Line("b", Decimal("2.5"))]
     assert "does not fit wrong's Line" in app.job(lost).error

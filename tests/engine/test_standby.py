@@ -51,7 +51,7 @@ def declared(app: Hipq) -> Hipq:
     @app.queue("orders").job
     def work(_: Job[Any]) -> None: ...
 
-    assert app.find_queue("orders").number
+    assert app.declared.find("orders").number
     return app
 
 
@@ -100,7 +100,7 @@ class TestNews:
 
     def test_a_job_elsewhere_is_one_engines_to_claim(self, make_app: Callable[[], Hipq]) -> None:
         apps = [declared(make_app()) for _ in range(3)]
-        queue = apps[0].find_queue("orders").number
+        queue = apps[0].declared.find("orders").number
         with engines(*apps) as some:
             for engine in some:
                 settle(engine)
@@ -114,7 +114,7 @@ class TestNews:
 
     def test_news_for_all_is_for_all(self, make_app: Callable[[], Hipq]) -> None:
         apps = [declared(make_app()) for _ in range(2)]
-        queue = apps[0].find_queue("orders").number
+        queue = apps[0].declared.find("orders").number
         with engines(*apps) as some:
             for engine in some:
                 settle(engine)
@@ -124,7 +124,7 @@ class TestNews:
 
     def test_an_engine_with_no_free_hand_claims_when_it_has_one(self, app: Hipq) -> None:
         declared(app)
-        queue = app.find_queue("orders").number
+        queue = app.declared.find("orders").number
         with engines(app) as (engine,):
             settle(engine)
             engine.batch.prefetch.room = lambda free: 0  # type: ignore[method-assign]  # noqa: ARG005
@@ -143,12 +143,12 @@ class TestNews:
             def work(job: Job[int]) -> None:
                 ran.append(job.data)
 
-            assert apps[-1].find_queue("orders").number
+            assert apps[-1].declared.find("orders").number
         client = declared(make_app())
         with working(*apps, concurrency=1):
             until(lambda: len(client.store.engines()) == len(apps))
             for number in range(12):
-                client.find_queue("orders").enqueue("work", number)
+                client.declared.find("orders").enqueue("work", number)
                 until(lambda number=number: number in ran)  # type: ignore[misc]
         assert sorted(ran) == list(range(12))
 
@@ -168,7 +168,7 @@ def test_the_first_look_at_many_queues_says_where_to_claim(app: Hipq) -> None:
         def work(job: Job[str]) -> None:
             ran.append(job.data)
 
-    app.find_queue("queue_k").enqueue("work", "k")
+    app.declared.find("queue_k").enqueue("work", "k")
     claims: list[int] = []
     turn = app.store.turn
 

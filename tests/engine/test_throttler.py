@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import count
 from statistics import median
@@ -59,7 +59,7 @@ def heard(*names: str, of: list[Hipq]) -> list[Event]:
     return events
 
 
-def phases(app: Hipq, ids: list[int]) -> list[str]:
+def phases(app: Hipq, ids: Sequence[int]) -> list[str]:
     return [app.job(job_id).phase for job_id in ids]
 
 

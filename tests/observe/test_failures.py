@@ -70,7 +70,7 @@ def declare(queue: Queue) -> None:
 
 
 def run_one(app: Hipq, job_type: str) -> int:
-    job_id = app.find_queue("orders").enqueue(job_type, {"card": CANARY}, key=f"key-{job_type}")
+    job_id = app.declared.find("orders").enqueue(job_type, {"card": CANARY}, key=f"key-{job_type}")
     app.run(until_empty=True)
     return job_id
 

@@ -720,7 +720,12 @@ def test_the_guide(tmp_path: Path) -> None:
 
 def test_spans_are_named_by_the_conventions_for_messaging(app: Hipq, seen: Seen) -> None:
     orders = app.queue("orders")
-    charge = orders.job("charge")(lambda job: job.enqueue("child") or Wait())
+
+    @orders.job
+    def charge(job: Job[Any]) -> Wait:
+        job.enqueue("child")
+        return Wait()
+
     child = orders.job("child")(lambda _: raise_no())
     charge.enqueue(key="order-17")
     app.run(until_empty=True)

@@ -125,7 +125,7 @@ def test_enqueued(app: Hipq, charge: JobType, shop: Harness) -> None:
     def bill(_job: Job[Bill]) -> None: ...
 
     bill.enqueue(Bill(5))
-    bill.enqueue({"amount": 6, "to": "ben"}, key="ben")
+    bill.enqueue({"amount": 6, "to": "ben"}, key="ben")  # type: ignore[arg-type]
     (found,) = shop.assert_enqueued(bill, {"amount": 5})
     assert found.data == {"amount": 5, "to": "ann"}
     shop.assert_enqueued(bill, count=2)

@@ -11,7 +11,7 @@ import os
 import threading
 import time
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Final
 
 from hipq.errors import JobFailed, NotFound, StoreUnavailable
 from hipq.events import Event, Events
@@ -60,24 +60,24 @@ class Results:
         self._looking = False
         self._looks = 0
 
-    def of(self, row: Row, seconds: float | None) -> Any:
-        """The result of a job, whose row was this a moment ago."""
+    def of(self, row: Row, seconds: float | None) -> Row:
+        """The final row of a job that succeeded, whose row was this a moment ago."""
         if row.state == FINAL:
-            return _result(row)
+            return _succeeded(row)
         future = self._ending(row.id)
         try:
-            return _result(future.result(seconds))
+            return _succeeded(future.result(seconds))
         except TimeoutError:
             raise _too_long(row.id, seconds) from None
         finally:
             self._give_up(row.id, future)
 
-    async def aof(self, row: Row, seconds: float | None) -> Any:
+    async def aof(self, row: Row, seconds: float | None) -> Row:
         if row.state == FINAL:
-            return _result(row)
+            return _succeeded(row)
         future = self._ending(row.id)
         try:
-            return _result(await asyncio.wait_for(asyncio.wrap_future(future), seconds))
+            return _succeeded(await asyncio.wait_for(asyncio.wrap_future(future), seconds))
         except TimeoutError:
             raise _too_long(row.id, seconds) from None
         finally:
@@ -180,11 +180,10 @@ class Results:
         self._news.clear()
 
 
-def _result(row: Row) -> Any:
-    job: Job[Any] = Job(row)
-    if job.code != Code.OK:
-        raise JobFailed(job)
-    return job.result
+def _succeeded(row: Row) -> Row:
+    if row.code != Code.OK:
+        raise JobFailed(Job(row))
+    return row
 
 
 def _too_long(job_id: int, seconds: float | None) -> TimeoutError:

@@ -142,4 +142,4 @@ class Run:
         keys = [f"order-{number:03}" for number in numbers]
         ids = self.shop.charge.enqueue_many(orders, keys=keys, priority=priority)
         self.added += ids
-        return ids
+        return [*ids]

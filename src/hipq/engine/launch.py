@@ -298,7 +298,7 @@ def _result(execution: Execution, value: Any) -> RunResult:
     if execution.row.phase == states.CANCELLING:
         return CancelHandled(Fault.of(value) if isinstance(value, BaseException) else None)
     make = answer_ending if execution.row.phase == states.ANSWERED else ending_of
-    return make(value, execution.spec.dump)
+    return make(value, execution.spec)
 
 
 def _stored_error(row: Row) -> Errored:
@@ -316,7 +316,7 @@ def _judgement(verdict: Any, result: Errored, edits: Edits | None, spec: Spec) -
     """What a retry handler said. A time or data in its `Retry(...)` count more than what it changed in its copy."""
     match verdict:
         case Retry():
-            chosen = again(verdict, spec.dump)
+            chosen = again(verdict, spec)
             if edits and edits.at is not None and verdict.delay is None and verdict.at is None:
                 chosen = replace(chosen, at=edits.at)
             if not chosen.at and chosen.delay < result.rest:

@@ -12,6 +12,7 @@ import msgspec
 from hipq.errors import Invalid
 from hipq.job import names
 from hipq.job.meta import PLAIN, Meta
+from hipq.job.outcome import UNSET
 from hipq.job.retries import Strategy, stored
 from hipq.job.spec import Spec
 from hipq.job.when import later, moment, seconds
@@ -34,6 +35,14 @@ class JobOptions(TickOptions, total=False):
 
     at: datetime | None
     delay: float | timedelta | None
+
+
+def given(retry: Strategy | str | None, **options: Any) -> JobOptions:
+    """The options of new jobs that are not left out. `retry` is left out as UNSET: None is a choice."""
+    found: JobOptions = {name: value for name, value in options.items() if value is not None}  # type: ignore[assignment]
+    if retry is not UNSET:
+        found["retry"] = retry
+    return found
 
 
 class Checked(msgspec.Struct, frozen=True):

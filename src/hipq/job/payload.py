@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from hipq.errors import Invalid
+from hipq.job.codec import ANY, Codec
 from hipq.job.same import check_same, culprit
 
 DEPTH_LIMIT: Final = 100
@@ -18,19 +19,19 @@ SIZE_LIMIT: Final = 16 << 20
 INT_MAX: Final = (1 << 63) - 1
 
 _LONG_NUMBER: Final = re.compile(rb"[0-9]{19}")
-ANY: Final[msgspec.json.Decoder[Any]] = msgspec.json.Decoder()
-"""Reads plain JSON."""
 
 
-def encode(data: Any, what: str = "data", reader: msgspec.json.Decoder[Any] = ANY) -> str:
-    """JSON text of this value, or one sentence saying why not.
+def encode(data: Any, what: str = "data", codec: Codec = ANY) -> str:
+    """JSON text of this value, or one sentence saying why not; msgspec.ValidationError, if it does not fit the type of
+    the codec.
 
-    The encoder is lenient: a set becomes a list, a Decimal a string, NaN null. So the text is read back, by `reader`,
-    as whoever gets the data will; and where something else comes out, the value is walked to find what is different. A
-    reader of a type raises msgspec.ValidationError, if the value does not fit that.
+    What a lenient codec writes is read back, as whoever gets the data will; and where something else comes out, the
+    value is walked to find what is different.
     """
     try:
-        text = msgspec.json.encode(data)
+        text = codec.encode(data)
+    except msgspec.ValidationError:
+        raise
     except UnicodeEncodeError:
         raise Invalid(f"{what} contains a lone surrogate, which is not Unicode text") from None
     except RecursionError:
@@ -43,10 +44,14 @@ def encode(data: Any, what: str = "data", reader: msgspec.json.Decoder[Any] = AN
         raise Invalid(f"{culprit(data, what)} is not JSON: {error}") from None
     if len(text) > SIZE_LIMIT:
         raise Invalid(f"{what} has {len(text):,} bytes of JSON; the limit is {SIZE_LIMIT:,}")
+    if not codec.is_lenient:
+        data = msgspec.json.decode(text)
     if text.count(b"[") + text.count(b"{") > DEPTH_LIMIT or b"\\u0000" in text or _LONG_NUMBER.search(text):
         _walk(data, what, 0)
+    if not codec.is_lenient:
+        return text.decode()
     try:
-        back = reader.decode(text)
+        back = codec.decode(text)
     except msgspec.ValidationError:
         _walk(data, what, 0)  # which says it better, if it is NaN
         raise

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 
@@ -119,34 +118,38 @@ class GivenBack(msgspec.Struct, frozen=True, tag=True, gc=False):
 RunResult = Chosen | Waits | Progressed | Errored | Decided | AnswerHandlerFailed | CancelHandled | Crashed | GivenBack
 
 
-Write = Callable[[Any, str], str]
-"""Makes JSON of a job's data, by the type that its handler gives it."""
+class Forms(Protocol):
+    """How JSON is made of what a handler returns."""
+
+    def dump(self, data: Any, what: str) -> str: ...
+
+    def dump_result(self, result: Any) -> str: ...
 
 
-def again(retry: Retry, write: Write = payload.encode) -> Rerun:
-    data = "" if retry.data is UNSET else write(retry.data, "Retry's data")
+def again(retry: Retry, forms: Forms) -> Rerun:
+    data = "" if retry.data is UNSET else forms.dump(retry.data, "Retry's data")
     fault = Fault(FaultKind.RETRY, clean(retry.reason))
     if retry.at is not None:
         return Rerun(fault, retry.exitcode, at=moment(retry.at, "Retry's at"), data=data)
     return Rerun(fault, retry.exitcode, delay=seconds(retry.delay or 0, "Retry's delay"), data=data)
 
 
-def ending_of(value: Any, write: Write = payload.encode) -> RunResult:
+def ending_of(value: Any, forms: Forms) -> RunResult:
     """What a handler returned or raised, as an ending. A result that cannot be kept is an error like any other."""
     try:
         match value:
             case None:
                 return Succeeded("null")
             case Ok():
-                return Succeeded(payload.encode(value.result, "the result"), value.exitcode)
+                return Succeeded(forms.dump_result(value.result), value.exitcode)
             case Failed():
                 return FailedRun(Fault(FaultKind.FAILED, clean(_reason(value.reason))), value.exitcode)
             case Retry() if value.delay is None and value.at is None and value.data is UNSET:
                 return Errored(Fault(FaultKind.RETRY, clean(value.reason)), value.exitcode)
             case Retry():
-                return again(value, write)
+                return again(value, forms)
             case Wait():
-                return _waits(value, write)
+                return _waits(value, forms)
             case Progress():
                 raise Invalid("Progress is what an answer handler returns; a job that goes on waiting returns Wait")
             case ServiceError():
@@ -155,7 +158,7 @@ def ending_of(value: Any, write: Write = payload.encode) -> RunResult:
             case BaseException():
                 return Errored(Fault.of(value))
             case _:
-                return Succeeded(payload.encode(value, "the result"))
+                return Succeeded(forms.dump_result(value))
     except Exception as error:  # whatever is wrong with it must not cost the thread that runs it
         return Errored(Fault.of(error))
 
@@ -170,8 +173,8 @@ def _reason(given: Any) -> str:
         return str(given)
 
 
-def _waits(wait: Wait, write: Write) -> Waits:
-    chosen = ending_of(wait.on_timeout, write) if isinstance(wait.on_timeout, Ok | Failed | Retry) else None
+def _waits(wait: Wait, forms: Forms) -> Waits:
+    chosen = ending_of(wait.on_timeout, forms) if isinstance(wait.on_timeout, Ok | Failed | Retry) else None
     if isinstance(chosen, Errored) and chosen.exitcode >= 500:
         raise Invalid(f"Wait's on_timeout: {chosen.fault.message}")
     if not isinstance(chosen, Chosen) and wait.on_timeout is not None:
@@ -188,7 +191,7 @@ def _seconds(value: float | timedelta | None, name: str) -> float:
     return 0.0 if value is None else seconds(value, name, least=0.001)
 
 
-def answer_ending(value: Any, write: Write = payload.encode) -> RunResult:
+def answer_ending(value: Any, forms: Forms) -> RunResult:
     """What an answer handler returned or raised. If it failed, it is called again: the answer is not lost, and the
     request not sent again. A Retry is no failure of it."""
     try:
@@ -196,5 +199,5 @@ def answer_ending(value: Any, write: Write = payload.encode) -> RunResult:
             return Progressed(_seconds(value.extend, "Progress's extend"))
     except Invalid as error:
         return AnswerHandlerFailed(Fault.of(error))
-    ending = ending_of(value, write)
+    ending = ending_of(value, forms)
     return AnswerHandlerFailed(ending.fault) if isinstance(ending, Errored) and ending.exitcode >= 500 else ending

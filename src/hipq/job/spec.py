@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import functools
 import inspect
+import operator
 import re
 import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from hipq.errors import Invalid, shown
 from hipq.job import meta, payload
+from hipq.job.codec import ANY, Codec, codec, shown_type
+from hipq.job.outcome import Failed, Ok, Progress, Retry, Wait
 from hipq.job.retries import RetryHandler, backoff, fixed, handler, schedule
 from hipq.job.units import UNIT
 
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
 
 Handler = Callable[[Any], Any]
 AnswerHandler = Callable[[Any, "Answer"], Any]
+_OUTCOMES: Final = (Failed, Ok, Progress, Retry, Wait)
+"""What a handler returns that is not itself a result."""
 
 
 @dataclass(slots=True)
@@ -59,12 +64,14 @@ class Spec:
     """Makes the URL by which the answer to a job can be delivered."""
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
     """Retry strategies by the names they are registered under: a job may name one as its own."""
-    reader: msgspec.json.Decoder[Any] = payload.ANY
-    """Reads a job's data as the type in the handler's annotation: `Job[Charge]`."""
+    data: Codec = ANY
+    """Of the type in the handler's annotation: `Job[Charge]`."""
+    result: Codec = ANY
+    """Of the type that the handler returns by its annotation, or its answer handler does."""
 
     def load(self, text: str) -> Any:
         """The payload as the handler wants it."""
-        return self.reader.decode(text)
+        return self.data.decode(text)
 
     def retry_of(self, row: Row) -> RetryHandler | None:
         """What decides about a job that failed: its own strategy or, without one, that of its type. NotRegistered, if
@@ -75,13 +82,32 @@ class Spec:
     def dump(self, data: Any, what: str = "data") -> str:
         """A payload as JSON; Invalid, if the handler would get something else than this."""
         try:
-            return payload.encode(data, what, self.reader)
+            return payload.encode(data, what, self.data)
         except msgspec.ValidationError as error:
-            raise Invalid(f"{what} does not fit {self.name}'s {_shown(self.reader.type)}: {error}") from None
+            raise Invalid(f"{what} does not fit {self.name}'s {shown_type(self.data.type)}: {error}") from None
 
+    def load_result(self, text: str) -> Any:
+        """The result as the handler's annotation types it."""
+        try:
+            return self.result.decode(text)
+        except msgspec.ValidationError as error:
+            raise Invalid(
+                f"a result of {self.name} does not fit {shown_type(self.result.type)}: {error}; `Hipq.job` shows it as "
+                "plain JSON"
+            ) from None
 
-def _shown(kind: Any) -> str:
-    return getattr(kind, "__name__", None) or str(kind)
+    def dump_result(self, result: Any) -> str:
+        """A result as JSON. It need not fit the annotation: its job has done its work. Where plain JSON has no such
+        value, its type may."""
+        try:
+            return payload.encode(result, "the result")
+        except Invalid:
+            if self.result is ANY:
+                raise
+        try:
+            return payload.encode(result, "the result", self.result)
+        except msgspec.ValidationError as error:
+            raise Invalid(f"the result does not fit {shown_type(self.result.type)}: {error}") from None
 
 
 def takes(code: Any, what: str, parameters: str) -> Any:
@@ -126,25 +152,34 @@ def plain(handler: AnswerHandler) -> AnswerHandler:
     return handler
 
 
-def payload_of(fn: Handler, job_class: type) -> Any:
-    """The T of a first parameter annotated `Job[T]`; Any without one."""
+def payload_of(fn: Handler, job_class: type) -> Codec:
+    """The codec of T where the first parameter is annotated `Job[T]`; plain JSON without that."""
     hint = _first_hint(fn)
     if typing.get_origin(hint) is not job_class:
-        return Any
+        return ANY
     (kind,) = typing.get_args(hint)
-    if kind is Any or isinstance(kind, typing.TypeVar):
-        return Any
+    if isinstance(kind, typing.TypeVar):
+        return ANY
     try:
-        msgspec.json.Decoder(kind)
-        strange = _strange(kind)
-    except Exception as error:  # of a class whose own annotations are not right
-        raise Invalid(f"{_called(fn)}: Job[{_shown(kind)}] cannot be read from JSON: {error}") from None
-    if strange is not None:
-        raise Invalid(
-            f"{_called(fn)}: Job[{_shown(kind)}] cannot be read from JSON, for hipq cannot make a {strange}: write a "
-            "dataclass, a TypedDict or a msgspec.Struct of types that JSON can carry"
-        )
-    return kind
+        return codec(kind, f"Job[{shown_type(kind)}]")
+    except Invalid as error:
+        raise Invalid(f"{_called(fn)}: {error}") from None
+
+
+def result_of(fn: Callable[..., Any]) -> Codec:
+    """The codec of what a handler returns as its job's result, by its annotation; plain JSON, if that says nothing."""
+    hint = getattr(fn, "__annotations__", {}).get("return")
+    if hint is None or hint is Any:
+        return ANY
+    try:
+        holder = types.SimpleNamespace(__annotations__={"return": hint})
+        hint = typing.get_type_hints(holder, getattr(inspect.unwrap(fn), "__globals__", {}))["return"]
+        is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+        kinds = typing.get_args(hint) if is_union else (hint,)
+        results = [kind for kind in kinds if kind not in _OUTCOMES]
+        return codec(functools.reduce(operator.or_, results)) if results else ANY
+    except (Invalid, NameError, AttributeError, SyntaxError, TypeError):  # hipq can do without it
+        return ANY
 
 
 def _first_hint(fn: Handler) -> Any:
@@ -169,24 +204,6 @@ def _first_hint(fn: Handler) -> Any:
                 "the top of the module, not under TYPE_CHECKING"
             ) from None
         return None
-
-
-def _strange(kind: Any) -> str | None:
-    """The name of a class in this type that JSON cannot become."""
-    from msgspec import inspect as looking  # only who types payloads needs it
-
-    seen: set[int] = set()
-
-    def look(part: Any) -> str | None:
-        if isinstance(part, looking.CustomType) and part.cls is not object:
-            return _shown(part.cls)
-        if not isinstance(part, looking.Type | looking.Field | tuple) or id(part) in seen:
-            return None
-        seen.add(id(part))
-        parts = part if isinstance(part, tuple) else [getattr(part, name) for name in part.__struct_fields__]
-        return next((found for one in parts if (found := look(one))), None)
-
-    return look(looking.type_info(kind))
 
 
 def _called(fn: Handler) -> str:

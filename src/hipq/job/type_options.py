@@ -8,13 +8,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any, Final, TypedDict
 
-import msgspec
-
 from hipq.errors import Invalid, shown
 from hipq.job import names
-from hipq.job.payload import ANY
 from hipq.job.retries import RetryHandler
-from hipq.job.spec import AnswerHandler, Handler, Spec, ends, payload_of, plain, retry_handler
+from hipq.job.spec import AnswerHandler, Handler, Spec, ends, payload_of, plain, result_of, retry_handler
 from hipq.job.view import Job
 from hipq.job.when import seconds
 from hipq.job.windows import Window, dump
@@ -72,9 +69,9 @@ def set_handler(spec: Spec, fn: Handler, given: Mapping[str, Any]) -> None:
     """The type's jobs are worked on by this function, by these settings."""
     if spec.fn is not None:
         raise Invalid(f"queue {spec.queue} has a handler for {spec.name} already")
-    kind = payload_of(ends(fn, "a handler", "job"), Job)
+    data = payload_of(ends(fn, "a handler", "job"), Job)
     for name, value in given.items():
         setattr(spec, name, value)
-    spec.reader = ANY if kind is Any else msgspec.json.Decoder(kind)
+    spec.data, spec.result = data, result_of(fn)
     spec.is_async = inspect.iscoroutinefunction(fn)
     spec.fn = fn

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Unpack
 
 import msgspec
 
@@ -16,6 +16,7 @@ from hipq.job.meta import to_show, traceparent_in
 from hipq.job.model import Brief, Row, column
 from hipq.job.run_result import Edits
 from hipq.job.states import NONE
+from hipq.job.typevars import T
 from hipq.job.units import Number, number
 from hipq.job.when import moment, to_datetime
 
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
     from hipq.job.options import JobOptions
     from hipq.job.spec import Spec
 
-T = TypeVar("T")
 Chain = Callable[[Any, Any, dict[str, Any]], None]
 
 

@@ -26,7 +26,7 @@ from hipq.job.answer import Answered
 from hipq.job.event_names import EngineEvent, JobEvent, ListenerEvent
 from hipq.job.fault import Fault
 from hipq.job.model import Ran, Row
-from hipq.job.states import NONE, Code
+from hipq.job.states import NONE
 from hipq.job.when import to_datetime
 
 LOGGER: Final = logging.getLogger("hipq")

@@ -13,6 +13,8 @@ from hipq.errors import Invalid
 from hipq.job.model import New
 from hipq.stores import large
 from hipq.stores.claim_groups import RankPosition
+from hipq.stores.lent import driver_connection
+from hipq.stores.postgres.bridged import Bridged
 from hipq.stores.postgres.connection import Connection, patiently, translated
 from hipq.stores.postgres.insert import Insert, cursor
 from hipq.stores.postgres.scan_floor import ScanFloor
@@ -66,14 +68,14 @@ class AddingVerbs(SetupVerbs):
 
     def _insert_in(self, conn: Any, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
         """Insert inside a user's transaction; an error undoes our part of it and no more."""
-        usable(conn)
+        conn = usable(conn)
         try:
             if not conn.autocommit and conn.info.transaction_status == TransactionStatus.IDLE:
                 cursor(conn).execute("SELECT")  # begins their transaction, which is theirs to commit
             with conn.transaction():  # a savepoint, unless they are in autocommit mode and in no transaction
                 if conn not in self._trusted:
                     self._check_same(conn)
-                    self._trusted.add(conn)
+                    self._trusted.add(conn)  # a Bridged is asked again with each call
                 stored = self._insert.many(conn, jobs, all_or_nothing, may_copy=False)
                 for queue, place in lowest(soon(jobs, stored)).items():
                     notify(conn, queue, place)
@@ -107,9 +109,12 @@ class AddingVerbs(SetupVerbs):
 
 def usable(conn: Any) -> Connection:
     """A user's connection, if jobs can be added through it."""
-    if not isinstance(conn, psycopg.Connection):
+    conn = driver_connection(conn)
+    if not isinstance(conn, psycopg.Connection | Bridged):
         kind = f"{type(conn).__module__}.{type(conn).__name__}"
-        raise Invalid(f"conn must be a psycopg.Connection (psycopg 3, not async), not {kind}")
+        raise Invalid(
+            f"conn must be a connection of psycopg 3 or of asyncpg, or one of SQLAlchemy or Django over it, not {kind}"
+        )
     if conn.info.transaction_status == TransactionStatus.INERROR:
         raise Invalid("conn is in a transaction that has failed; roll it back first")
-    return conn
+    return conn  # type: ignore[return-value]  # a Bridged has the part of it that is used

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 import psycopg
@@ -12,6 +12,7 @@ from psycopg.rows import tuple_row
 from hipq.errors import DuplicateKey, StoreUnavailable
 from hipq.job.model import New, numbered
 from hipq.stores import large
+from hipq.stores.postgres.bridged import Bridged
 from hipq.stores.postgres.session import Session
 from hipq.stores.refusals import renamed, taken
 from hipq.stores.sql.statements import Statements
@@ -41,6 +42,8 @@ def in_json(rows: Iterable[Any]) -> str:
 
 def cursor(conn: AnyConnection) -> psycopg.Cursor[tuple[Any, ...]]:
     """A plain cursor, also on a user's connection that gives dictionaries."""
+    if isinstance(conn, Bridged):
+        return cast("psycopg.Cursor[tuple[Any, ...]]", conn)
     return conn.cursor() if isinstance(conn, Session) else psycopg.Cursor(conn, row_factory=tuple_row)
 
 

@@ -69,7 +69,8 @@ class SetupVerbs(JobVerbs):
         with self._using():  # which knows whose database this should be
             pass
         if found != (self._identity,):
-            raise Invalid(f"conn is open on the database {conn.info.dbname!r} of {conn.info.host}, not on {self.url}")
+            where = cursor(conn).execute("SELECT current_database()").fetchone()
+            raise Invalid(f"conn is open on the database {where and where[0]!r}, not on {self.url}")
 
     def queue(self, app: str, name: str, table: str) -> QueueTables:
         with self._using() as conn:

@@ -11,6 +11,7 @@ from typing import Any, Final
 from hipq.errors import DuplicateKey, Invalid
 from hipq.job.model import New, numbered
 from hipq.stores import large
+from hipq.stores.lent import driver_connection
 from hipq.stores.refusals import renamed, taken
 from hipq.stores.sql.statements import Statements
 from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul, values_of
@@ -131,6 +132,7 @@ class Insert:
 
 def standard(conn: Any) -> sqlite3.Connection:
     """A user's connection, if it is one of the library that we use."""
+    conn = driver_connection(conn)
     if not isinstance(conn, sqlite3.Connection):
         raise Invalid(
             f"conn must be a connection of Python's own sqlite3 module, not {type(conn).__module__}."

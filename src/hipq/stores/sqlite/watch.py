@@ -68,7 +68,7 @@ class FileWaker(Waker):
         if self._watch is None and self._db.path:
             self._watch = Watch(self._db.path)
             self._version_seen = self._version()
-            return NOTIFIED  # what was written between the caller's last look and this moment would not show: look again
+            return NOTIFIED  # what was written between the last look and this moment would not show: look again
         if self._watch is None or self._watch.fd < 0:
             return super().wait(seconds)
         self._watch.heard()  # our own writes; whatever another process wrote meanwhile shows in the version
