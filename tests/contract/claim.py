@@ -171,6 +171,19 @@ class TestClaim:
         add(store, [new(queue.number)])
         assert claim(store, engine, queue.number, types=()) == []
 
+    def test_an_engine_with_very_many_types_claims_the_first_of_those_it_has(
+        self, store: Store, engine: int, queue: QueueTables
+    ) -> None:
+        types = tuple(f"type_{n}" for n in range(600))
+        wanted = [add_one(store, new(queue.number, job_type=f"type_{n}", rank=ranked(n))) for n in (7, 599, 3, 301)]
+        others = add_one(store, new(queue.number, job_type="mail", rank=ranked(0)))
+        judged = bring(store, engine, queue.number, "deciding", job_type="type_5")
+        ids = [row.id for row in claim(store, engine, queue.number, limit=4, types=types)]
+        assert ids == [judged.id, *(job_id for _, job_id in sorted(zip((7, 599, 3, 301), wanted, strict=True))[:3])]
+        assert [row.id for row in claim(store, engine, queue.number, types=types)] == [wanted[1]]
+        assert claim(store, engine, queue.number, types=types) == []
+        assert row_of(store, others).attempt == 0
+
     def test_an_engine_may_know_very_many_types(self, store: Store, engine: int, queue: QueueTables) -> None:
         types = [f"type_{n}" for n in range(600)]
         ids = add(store, [new(queue.number, job_type=name) for name in ("type_3", "type_599", "type_300")])

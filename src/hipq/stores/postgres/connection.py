@@ -265,7 +265,7 @@ class Connections:
 
     def _opened(self) -> ConnectionPool[Session]:
         return ConnectionPool(
-            self._url, connection_class=Session, kwargs=self._options, configure=self._configured, min_size=1,
+            self._url, connection_class=Session, kwargs=self._options, configure=self._configured, min_size=0,
             max_size=POOL_SIZE, open=True, timeout=POOL_SECONDS, reconnect_timeout=1.0, num_workers=2, name="hipq",
         )  # fmt: skip
 

@@ -45,6 +45,7 @@ from hipq.stores.postgres.wake import Listener, ListeningWaker, Notices
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.settle import Saved, claimed_entry
 from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
@@ -237,7 +238,8 @@ class PostgresStore(AddingVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs,
             return []
         query = b" UNION ALL ".join(self._statements.of("peek", queue) for queue, _ in queues)
         with self._using() as conn:
-            deciding = ["", *strategies]
+            sql, deciding = PostgresSql(conn, self._statements), ["", *strategies]
+            queues = [(queue, narrowed(sql, queue, types)) for queue, types in queues]
             values = [value for _, types in queues for value in (list(types), list(types), deciding, ANY_TYPE in types)]
             found = conn.execute(query, values).fetchall()
         self._database_clock.heard(found[-1][-1])

@@ -21,6 +21,7 @@ from hipq.stores.postgres.rule_claims import PostgresRulebook
 from hipq.stores.postgres.scan_floor import BOTTOM, ScanFloor
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.rule_claims import MANY_TYPES, narrowed
 from hipq.stores.sql.settle import FINISHED, MOVED, Saved, Settling, finished, moved
 from hipq.stores.sql.statements import Statements
 from hipq.stores.waker import lowest, soon
@@ -98,6 +99,8 @@ class Take:
     def freely(self, sql: Sql, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked | None]:
         """Where, as far as is known, there are no limits: without a lock or a transaction, by rules that were read
         before; what takes the jobs takes none if there are others by now. None = that may not be all there is."""
+        group = claim.types if len(claim.types) <= MANY_TYPES else ()
+        claim = claim._replace(types=narrowed(sql, claim.queue, claim.types))
         if claim.limit <= 0 or not claim.types:
             return [], Picked([])
         free = self._rulebook.free(claim.queue)
@@ -106,7 +109,7 @@ class Take:
         version, rules = free
         values = values | {"version": version}
         if claim.lane is None and self._rulebook.plain(claim.queue):
-            return self._plainly(sql, claim, values)
+            return self._plainly(sql, claim, values, group)
         picked = self._rulebook.pick_freely(sql, claim, rules, values["now"])
         if picked.group:
             won = self._of_group(sql, claim, picked.group, values | {"known": True})
@@ -114,20 +117,23 @@ class Take:
             won, picked = self._taken(sql, claim, picked, rules, values)
         return won, picked if won else None
 
-    def _plainly(self, sql: Sql, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked | None]:
-        """Where nothing but the order decides: in one statement."""
-        won, floored = self._read(sql, claim, values)
+    def _plainly(
+        self, sql: Sql, claim: Claim, values: dict[str, Any], group: tuple[str, ...]
+    ) -> tuple[list[Row], Picked | None]:
+        """Where nothing but the order decides: in one statement. `group`: the types that have a floor together."""
+        won, floored = self._read(sql, claim, values, group)
         if not won and floored:  # nothing must mean that there is nothing
-            if rest := self._floors.rest(claim.queue, claim.types):
+            if rest := self._floors.rest(claim.queue, group):
                 later = Picked([], refused=True, again=values["now"] + round(rest * 1e6))
                 return [], later if self._rulebook.still_plain(sql, claim) else None
-            won, _ = self._read(sql, claim, values, bottom=True)
+            won, _ = self._read(sql, claim, values, group, bottom=True)
         enough = len(won) == claim.limit or self._rulebook.still_plain(sql, claim)
         return won, Picked([]) if enough else None
 
     def by_rules(self, sql: Sql, claim: Claim, values: dict[str, Any]) -> tuple[list[Row], Picked]:
         """In a transaction: what the rules of the queue let start now. What waits to be judged is taken first, apart:
         what limits remember must be what has started."""
+        claim = claim._replace(types=narrowed(sql, claim.queue, claim.types))
         found = self._rulebook.locked(sql, claim)
         values = values | {"version": LOCKED}
         judged = self._take(sql, claim, [], values) if found.todo else []
@@ -157,8 +163,10 @@ class Take:
         place = {job_id: number for number, job_id in enumerate(ids)}
         return sorted(sql.read(Row, query, values | asked), key=lambda row: place.get(row.id, -1))
 
-    def _read(self, sql: Sql, claim: Claim, values: dict[str, Any], bottom: bool = False) -> tuple[list[Row], bool]:
-        with self._floors.reading(claim.queue, claim.types, bottom=bottom) as reading:
+    def _read(
+        self, sql: Sql, claim: Claim, values: dict[str, Any], group: tuple[str, ...], bottom: bool = False
+    ) -> tuple[list[Row], bool]:
+        with self._floors.reading(claim.queue, group, bottom=bottom) as reading:
             if len(claim.types) == 1:
                 plain = Head(ClaimGroup(claim.types[0], "", ALWAYS, UNIT), reading.floor)
                 won = self._of_group(sql, claim, plain, values | {"known": False})

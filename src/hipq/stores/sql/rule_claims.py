@@ -5,13 +5,24 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from hipq.limits.rules import Rules
 from hipq.stores.claim_groups import ClaimGroup, Head, RankPosition
 from hipq.stores.claims import Claim
 from hipq.stores.rule_claims import Admit, After, Held, Past, Picked, reading, unasked
 from hipq.stores.sql.dialect import Sql
+
+MANY_TYPES: Final = 200
+"""Job types of an engine from which it is cheaper to find out first of which of them there are jobs to claim."""
+
+
+def narrowed(sql: Sql, queue: int, types: Sequence[str]) -> tuple[str, ...]:
+    """Of very many types those of which there are jobs to claim; of few types all."""
+    if len(types) <= MANY_TYPES:
+        return tuple(types)
+    known = frozenset(types)
+    return tuple({name for (name,) in sql.found("waiting_types", queue) if name in known})
 
 
 class Ruled(NamedTuple):

@@ -21,6 +21,7 @@ from hipq.stores.refusals import Given, refusals
 from hipq.stores.sql.answers import AnswerVerbs
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.jobs import JobVerbs
+from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.rules import RuleVerbs
 from hipq.stores.sql.tenants import NoteVerbs, TenantVerbs
 from hipq.stores.sql.turn import TurnVerbs
@@ -250,7 +251,8 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
         deciding, now = in_json(("", *strategies)), self.now()
         found: list[Peek] = []
         for start in range(0, len(queues), _MANY_QUEUES):
-            some = queues[start : start + _MANY_QUEUES]
+            with self._reading() as sql:
+                some = [(queue, narrowed(sql, queue, types)) for queue, types in queues[start : start + _MANY_QUEUES]]
             parts = [self._statements.of("peek", queue) for queue, _ in some]
             values = [
                 value

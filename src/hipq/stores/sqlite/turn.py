@@ -14,6 +14,7 @@ from hipq.stores import large
 from hipq.stores.claims import Claim
 from hipq.stores.rule_claims import Picked
 from hipq.stores.sql.dialect import Sql
+from hipq.stores.sql.rule_claims import narrowed
 from hipq.stores.sql.settle import FINISHED, MOVED, Settling, claimed_entry, finished, moved
 from hipq.stores.sql.statements import Statements
 from hipq.stores.sqlite.batch import chunks, ids, in_json, keep, no_nul, values_of
@@ -81,6 +82,7 @@ class Take:
 
     def claim(self, sql: Sql, engine_id: int, claim: Claim, now: int) -> tuple[list[Row], Picked]:
         """The rows claimed, in order, and what the queue's rules had to say."""
+        claim = claim._replace(types=narrowed(sql, claim.queue, claim.types))
         won: list[Row] = []
         entry = claimed_entry(engine_id, now)
         deciding = [(job_type, strategy) for job_type in claim.types for strategy in ("", *claim.strategies)]
