@@ -39,7 +39,6 @@ def make_engine(
     if not 0.01 <= poll <= 60:
         raise Invalid("poll must be between 0.01 and 60 seconds")
     chosen, find = app.declared.chosen(queues), app.declared.find
-    logs.subscribe(app.events)  # without it, nobody would hear of a handler that fails
     launcher = Launcher(
         lambda: app.store.now(),
         app.database.steady,
@@ -68,6 +67,7 @@ def make_engine(
 
 def run(engine: Engine, listening: AbstractContextManager[None], until_empty: bool) -> None:
     """Drive an engine until it ends or a signal stops it."""
+    logs.subscribe(engine.setup.events)  # without it, nobody would hear of a handler that fails
     try:
         with _stopped_by_signals(engine.stop), listening:
             engine.run(until_empty)
@@ -81,6 +81,7 @@ def run(engine: Engine, listening: AbstractContextManager[None], until_empty: bo
 @contextmanager
 def in_thread(engine: Engine, app: str) -> Iterator[None]:
     """Drive an engine in a thread until the end of the block."""
+    logs.subscribe(engine.setup.events)
     failed: list[BaseException] = []
 
     def run() -> None:

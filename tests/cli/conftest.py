@@ -107,12 +107,14 @@ class Ran(NamedTuple):
     @property
     def complaint(self) -> str:
         """The one sentence of a failure; what else there is on standard error may only name the database."""
-        lines = [line for line in self.err.splitlines() if not line.startswith("database: ")]
-        assert len(lines) == 1, self.err
-        assert lines[0].startswith("hipq: ")
-        assert "Traceback" not in self.err
-        assert len(lines[0]) < 800
-        return lines[0]
+        *trace, said = [line for line in self.err.splitlines() if not line.startswith("database: ")]
+        if trace:  # where the user's own module raised when it was imported
+            assert trace[0] == "Traceback (most recent call last):", self.err
+            assert said.startswith("hipq: importing "), self.err
+            assert "src/hipq" not in "".join(trace)
+        assert said.startswith("hipq: ")
+        assert len(said) < 800
+        return said
 
 
 HipqCommand = Callable[..., Ran]

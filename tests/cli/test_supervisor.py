@@ -126,7 +126,7 @@ def test_a_worker_that_dies_at_once_is_started_again_ever_more_slowly(worker: St
 
 
 def test_the_pauses_grow_to_a_limit_and_a_long_life_resets_them() -> None:
-    place = WorkerSlot(())
+    place = WorkerSlot([])
     pauses = [place.ended(place.started + 1) for _ in range(20)]
     assert pauses == sorted(pauses)
     assert pauses[-1] == LONGEST_PAUSE

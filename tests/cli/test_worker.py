@@ -136,7 +136,7 @@ def test_the_log_has_a_line_for_every_change_and_never_a_payload(shop: Hipq, wor
     lines = running.log()
     assert [line["event"] for line in lines if line.get("job") == ids[0]] == ["claimed", "ok"]
     (again,) = running.log("again")
-    assert again["level"] == "WARNING"
+    assert again["level"] == "ERROR"
     assert again["error"] == "ConnectionError: the bank does not answer"
     assert (again["queue"], again["type"], again["failures"]) == ("orders", "flaky", 1)
     assert {"engine started", "engine stopped"} <= {line["event"] for line in lines}
@@ -154,7 +154,7 @@ def test_the_log_is_text_unless_asked_otherwise(hipq: HipqCommand, worker: Start
     running = worker("--until-empty", "--log-format", "text")
     assert running.ended() == 0
     (line,) = [line for line in running.text().splitlines() if " again " in line]
-    assert " WARNING " in line
+    assert " ERROR " in line
     assert 'key="a b"' in line
     with pytest.raises(json.JSONDecodeError):
         json.loads(line)
