@@ -273,7 +273,11 @@ async def _lent(conn: Any, enqueue: Callable[..., H]) -> H:
     from hipq.stores.lent import async_connection  # most jobs are added in transactions of their own
 
     there = await async_connection(conn)
-    return enqueue(conn=conn) if there is None else await in_thread(partial(enqueue, conn=there))
+    if there is None:
+        return enqueue(conn=conn)
+    from hipq.stores.postgres.bridged import Bridged
+
+    return await in_thread(partial(enqueue, conn=Bridged(there)))
 
 
 def _check_tick_options(options: TickOptions) -> None:

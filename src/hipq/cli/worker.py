@@ -80,12 +80,10 @@ def worker(
         words = [target.app, "-c", str(concurrency), "--lease", str(lease)]
         words += ["--processes", "1"]  # hipq.toml may say otherwise, and each of them would start as many
         words += ["--log-level", log_level, "--log-format", log_format]
-        words += ["-q", queues] if queues is not None else []
-        words += ["--until-empty"] if until_empty else []
-        words += ["--log-success"] if log_success else []
-        words += [] if listens else ["--no-listen"]
-        words += [] if wait is None else ["--wait", str(wait)]
-        words += [] if drain is None else ["--drain", str(drain)]
+        values = {"-q": queues, "--wait": wait, "--drain": drain}
+        words += [word for name, value in values.items() if value is not None for word in (name, str(value))]
+        flags = {"--until-empty": until_empty, "--log-success": log_success, "--no-listen": not listens}
+        words += [name for name, is_given in flags.items() if is_given]
         apart = [["--metrics", f"{where[0]}:{where[1] + number}"] if where else [] for number in range(processes)]
         return Supervisor(words, apart, until_empty).run()
     found = _checked(target, wanted)

@@ -72,9 +72,8 @@ class Daemon:
     def _open(self, options: Options, scheduler: Scheduler | None, opened: ExitStack) -> None:
         self.app = Hipq(APP, options.db)
         opened.callback(self.app.close)
-        contexts = replace(
-            options.contexts, hidden=hidden(options.contexts, self.app.url, options.journal, options.job_log)
-        )  # before anything is made
+        # Before anything is made:
+        hides = hidden(options.contexts, self.app.url, options.journal, options.job_log)
         self.queue = self.app.queue(QUEUE)
         self.journal = Journal(options.journal, most_bytes=options.journal_bytes)
         opened.callback(self.journal.close)
@@ -83,9 +82,8 @@ class Daemon:
             check_database(self.app, self.journal)
         self.tenants = Tenants(self.store)
         self.handlers = Handlers(self.store)
-        self.scheduler: FairShare | Guarded = (
-            Guarded(scheduler, self.warm) if scheduler else FairShare(self._weight, self.warm)
-        )
+        own = FairShare(self._weight, self.warm)
+        self.scheduler: FairShare | Guarded = Guarded(scheduler, self.warm) if scheduler else own
         self._found = 0
         """How much of what is wrong with the journal was said."""
         self._tell_findings()
@@ -108,7 +106,7 @@ class Daemon:
         if self._joined.is_set():
             self._ingest.begin()  # before anything is accepted: an old copy of a journal is refused
         self._log = JobLog(options.job_log, self.app.events) if options.job_log else None
-        self.contexts = ContextPool(contexts)
+        self.contexts = ContextPool(replace(options.contexts, hidden=hides))
         opened.callback(self.contexts.close)
         self.engine = self._made_engine()
 

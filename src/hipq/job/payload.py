@@ -48,8 +48,13 @@ def encode(data: Any, what: str = "data", codec: Codec = ANY) -> str:
         data = msgspec.json.decode(text)
     if text.count(b"[") + text.count(b"{") > DEPTH_LIMIT or b"\\u0000" in text or _LONG_NUMBER.search(text):
         _walk(data, what, 0)
-    if not codec.is_lenient:
-        return text.decode()
+    if codec.is_lenient:
+        _check_back(data, text, what, codec)
+    return text.decode()
+
+
+def _check_back(data: Any, text: bytes, what: str, codec: Codec) -> None:
+    """Refuse data of which another value is read back."""
     try:
         back = codec.decode(text)
     except msgspec.ValidationError:
@@ -60,7 +65,6 @@ def encode(data: Any, what: str = "data", codec: Codec = ANY) -> str:
     if data != back:
         _walk(data, what, 0)
         check_same(data, back, what)
-    return text.decode()
 
 
 def _walk(value: Any, what: str, depth: int) -> None:

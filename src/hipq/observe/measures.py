@@ -15,6 +15,7 @@ from hipq.errors import HipqError
 from hipq.events import Event, Events
 from hipq.job.answer import Answered
 from hipq.job.event_names import EngineEvent, JobEvent
+from hipq.job.model import Row
 from hipq.job.states import EXECUTING, FINAL, READY, SCHEDULED
 from hipq.job.transitions import CANCELLED
 from hipq.job.units import UNIT
@@ -128,9 +129,8 @@ class Measuring:
             yield Sample(measure, job)
         if event.ran is not None:
             yield Sample(RUN, job, event.ran.seconds)
-        is_cancelled = row.exitcode == CANCELLED
-        if name in _ENDS and row.state == FINAL and not (is_cancelled and name != JobEvent.CANCELLED):
-            yield Sample(ENDED, (*job, JobEvent.CANCELLED if is_cancelled else row.code))
+        if name in _ENDS and row.state == FINAL:
+            yield from _ended(name, row, job)
         elif name == JobEvent.AGAIN:
             yield Sample(RETRIED, (*job, row.code))
         elif name == JobEvent.CLAIMED and row.phase == EXECUTING and row.deadline >= event.at + (row.timeout - 1) * 1e6:
@@ -186,3 +186,11 @@ class Looks:
             lags = [one.lag for one in stream.members.values() if one.lag is not None]
             if lags:
                 yield Sample(LAG, (name.partition(" ")[0], stream.url), max(lags))
+
+
+def _ended(name: str, row: Row, job: tuple[str, str]) -> Iterator[Sample]:
+    """A cancelled job is counted once, although a cancel handler may have an end of its own."""
+    if row.exitcode != CANCELLED:
+        yield Sample(ENDED, (*job, row.code))
+    elif name == JobEvent.CANCELLED:
+        yield Sample(ENDED, (*job, JobEvent.CANCELLED))

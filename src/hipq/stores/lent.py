@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from hipq.errors import Invalid, shown
@@ -24,8 +23,7 @@ def driver_connection(conn: Any) -> Any:
 
 
 async def async_connection(conn: Any) -> Any:
-    """An async connection, which may be inside one of SQLAlchemy's, as a store uses it from a thread; None if `conn` is
-    not async."""
+    """The connection of psycopg or asyncpg that `conn` is or that is inside it, if that is async; else None."""
     if _library(conn) == "sqlalchemy" and hasattr(conn, "run_sync"):
         held = await conn.connection() if hasattr(conn, "get_bind") else conn
         conn = (await held.get_raw_connection()).driver_connection
@@ -36,11 +34,7 @@ async def async_connection(conn: Any) -> Any:
             "conn is a connection of aiosqlite, whose transaction nobody else can be part of: on SQLite use sqlite3, "
             "or a plain Session of SQLAlchemy, in a thread, with `enqueue(..., conn=...)`"
         )
-    if _library(conn) == "asyncpg" or _kind(conn) == "psycopg.AsyncConnection":
-        from hipq.stores.postgres.bridged import Bridged
-
-        return Bridged(conn, asyncio.get_running_loop())
-    return None
+    return conn if _library(conn) == "asyncpg" or _kind(conn) == "psycopg.AsyncConnection" else None
 
 
 def _inside(conn: Any) -> Any:

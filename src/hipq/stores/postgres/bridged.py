@@ -20,9 +20,9 @@ _PLACE: Final = re.compile(r"%\((\w+)\)s|%s|%%")
 class Bridged:
     """The part of psycopg's `Connection` and `Cursor` that adding jobs needs. It is made for one call."""
 
-    def __init__(self, conn: Any, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, conn: Any) -> None:
         self._conn = conn
-        self._loop = loop
+        self._loop = asyncio.get_running_loop()
         self._is_asyncpg = not isinstance(conn, psycopg.AsyncConnection)
         self._rows: list[tuple[Any, ...]] = []
 
