@@ -41,7 +41,7 @@ class Threads(Generic[T]):
         with self._lock:
             wanted = min(self._threads + len(tasks), self._concurrency)
             there, missing, self._threads = self._threads, wanted - self._threads, wanted
-        for _ in range(min(len(tasks), there)):
+        for _ in range(min(len(tasks), there - self._calls.qsize())):  # threads that are always busy answer no call
             self._calls.put(True)
         for left in range(missing, 0, -1):
             try:
