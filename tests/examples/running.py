@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,18 @@ def run(example: str, folder: Path, *arguments: str, status: int = 0, **more: st
         timeout=PATIENCE,
     )  # fmt: skip
     assert done.returncode == status, f"{done.stdout}\n{done.stderr}"
-    assert "Traceback" not in done.stderr, done.stderr
+    assert uncaught(done.stderr) == [], done.stderr
     return done.stdout
+
+
+def uncaught(said: str) -> list[str]:
+    """What comes before each traceback that is no part of a record of a job that failed."""
+    lines = ["", *filter(None, said.splitlines())]
+    return [
+        before
+        for before, line in pairwise(lines)
+        if line.startswith("Traceback") and not re.search(r" job=\d+ |^The above exception|^During handling", before)
+    ]
 
 
 @contextmanager
