@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -41,48 +42,56 @@ def postgres_url() -> str:
 
 
 def _of_this_run() -> str:
-    """The first process that asks starts it. Each shares a lock until it ends; who can have it alone is the last."""
-    run = os.environ.get("PYTEST_XDIST_TESTRUNUID", str(os.getpid()))
-    with _one_at_a_time():
-        users = Path(tempfile.gettempdir(), f"hipq-tests-{run}").open("a+")  # noqa: SIM115
-        at_the_end(_leave, users)
+    """The first process that asks starts it. All share a lock until they end, however they do: whoever can have it
+    alone then, ends the server."""
+    users = _users(Path(tempfile.gettempdir(), "hipq-tests-" + os.environ.get("PYTEST_XDIST_TESTRUNUID", uuid4().hex)))
+    _held.append(users)
+    with Path(__file__).open() as one_at_a_time:
+        fcntl.flock(one_at_a_time, fcntl.LOCK_EX)
+        users.seek(0)
+        if url := users.read():
+            return url
+        server = OwnPostgres(
+            binaries=_installed_binaries(), in_memory=True,
+            fsync="off", autovacuum="off", max_connections="200", max_wal_size="256MB",
+        )  # fmt: skip
+        server.start()
+        _held.append(server)
+        command = [sys.executable, "-I", "-S", "-c", LAST, users.name, str(server.pid), str(server.folder)]
+        none = subprocess.DEVNULL
+        _held.append(subprocess.Popen(command, stdin=none, stdout=none, stderr=none, start_new_session=True))
+        users.write(server.url)
+        users.flush()
+    return server.url
+
+
+LAST: Final = """
+import fcntl, os, shutil, signal, sys, time
+
+users, server, folder = sys.argv[1:]
+with open(users) as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    os.unlink(users)
+    os.kill(int(server), signal.SIGQUIT)
+    for _ in range(1000):
+        if not os.path.exists(f"{folder}/data/postmaster.pid"):
+            break
+        time.sleep(0.01)
+    shutil.rmtree(folder, ignore_errors=True)
+"""
+"""A program that waits until nobody is left."""
+_held: Final[list[object]] = []
+"""What has to last as long as this process."""
+
+
+def _users(path: Path) -> TextIO:
+    while True:
+        users = path.open("a+")
         fcntl.flock(users, fcntl.LOCK_SH)
-        users.seek(0)
-        if not (url := users.readline().strip()):
-            server = OwnPostgres(
-                binaries=_installed_binaries(), in_memory=True,
-                fsync="off", autovacuum="off", max_connections="200", max_wal_size="256MB",
-            )  # fmt: skip
-            server.start()
-            url = server.url
-            users.write(f"{url}\n{server.folder}\n")
-            users.flush()
-    return url
-
-
-def _leave(users: TextIO) -> None:
-    with users, _one_at_a_time():
-        try:
-            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return
-        os.unlink(users.name)
-        users.seek(0)
-        for folder in map(Path, users.read().splitlines()[1:]):
-            lock = folder / "data" / "postmaster.pid"
-            os.kill(int(lock.read_text().split()[0]), signal.SIGQUIT)
-            until = time.monotonic() + START_SECONDS
-            while lock.exists() and time.monotonic() < until:
-                time.sleep(0.01)
-            shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def _one_at_a_time() -> Iterator[None]:
-    """Of the processes that run tests from this folder."""
-    with Path(__file__).open() as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        with suppress(FileNotFoundError):
+            if os.path.samestat(path.stat(), os.fstat(users.fileno())):
+                return users
+        users.close()  # a server that just ended had it
 
 
 @contextmanager
@@ -221,6 +230,11 @@ class OwnPostgres:
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def pid(self) -> int:
+        assert self._process
+        return self._process.pid
 
     @property
     def running(self) -> bool:

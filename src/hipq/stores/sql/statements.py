@@ -18,7 +18,8 @@ one. In a file,
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Final, Generic, TypeVar
 
@@ -46,6 +47,17 @@ def read(package: str) -> dict[str, str]:
     }
 
 
+@cache
+def texts(package: str, **parts: str) -> Mapping[str, str]:
+    """What is the same for all stores of a kind: read once, since a process may open many."""
+    found = read("hipq.stores.sql") | read(package)
+    for name, text in found.items():
+        for part, value in [*((f"{{{part}}}", value) for part, value in parts.items()), *_WORDS.items()]:
+            text = text.replace(part, value)
+        found[name] = text
+    return found
+
+
 class Statements(Generic[T]):
     """Statements as a database takes them. `package` has the store's own files. `look` reads the registry of queues,
     since another process may have registered one. `spell` brings a text to the form that the database takes. `parts`
@@ -54,11 +66,7 @@ class Statements(Generic[T]):
     def __init__(
         self, package: str, look: Callable[[], Iterable[QueueTables]], spell: Callable[[str], T], **parts: str
     ) -> None:
-        self.files = read("hipq.stores.sql") | read(package)
-        for name, text in self.files.items():
-            for part, value in [*((f"{{{part}}}", value) for part, value in parts.items()), *_WORDS.items()]:
-                text = text.replace(part, value)
-            self.files[name] = text
+        self.files = texts(package, **parts)
         self.columns = parts["columns"]
         """The columns of a job with its payload, from a table called l."""
         self._look = look
