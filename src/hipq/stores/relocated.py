@@ -52,7 +52,7 @@ class Following(Forwarding):
                 if more.get("conn") is not None:
                     there = without_password(moved.url)
                     raise Invalid(
-                        f"the jobs of {store.url} have moved to {there}: conn= must be a psycopg.Connection to that"
+                        f"the jobs of {store.url} have moved to {there}: conn= must be a connection to that"
                     ) from None
             except StoreUnavailable:
                 until = until or time.monotonic() + LONGEST_MOVE
