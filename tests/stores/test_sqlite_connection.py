@@ -147,7 +147,7 @@ def test_what_a_forked_child_was_told_is_stored_stays_stored(tmp_path: Path) -> 
             os.write(tell, b"1")
             os.read(go, 1)
             mine += [queue.enqueue("work", number) for number in range(5)]
-            os.write(tell, msgspec.json.encode(mine))
+            os.write(tell, msgspec.json.encode([int(job_id) for job_id in mine]))
         finally:
             os._exit(0)
     os.read(told, 1)
