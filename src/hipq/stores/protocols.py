@@ -14,7 +14,7 @@ What every store promises, and the contract suite (`tests.contract`) checks:
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, Literal, Protocol, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
@@ -36,7 +36,9 @@ from hipq.stores.values import (
     Usage,
     WaitingLane,
 )
-from hipq.stores.waker import News
+
+if TYPE_CHECKING:
+    from hipq.stores.waker import News  # programs that only add jobs need not load what it takes
 
 
 class Clocked(Protocol):
