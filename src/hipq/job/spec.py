@@ -169,7 +169,7 @@ def payload_of(fn: Handler, job_class: type) -> Codec:
 def result_of(fn: Callable[..., Any]) -> Codec:
     """The codec of what a handler returns as its job's result, by its annotation; plain JSON, if that says nothing."""
     hint = getattr(fn, "__annotations__", {}).get("return")
-    if hint is None or hint is Any:
+    if hint in (None, "None", Any):  # a handler without a result may have that of an answer
         return ANY
     try:
         holder = types.SimpleNamespace(__annotations__={"return": hint})

@@ -26,7 +26,7 @@ from hipq.job.answer import Answered
 from hipq.job.event_names import EngineEvent, JobEvent, ListenerEvent
 from hipq.job.fault import Fault
 from hipq.job.model import Ran, Row
-from hipq.job.states import NONE
+from hipq.job.states import NONE, Code
 from hipq.job.when import to_datetime
 
 LOGGER: Final = logging.getLogger("hipq")
@@ -103,7 +103,7 @@ def subscribe(events: Events, logger: logging.Logger = LOGGER, *, successes: boo
 
 def _level_of(event: Event, successes: bool) -> int:
     row, weight = event.job, level(event.name, successes)
-    if event.name == JobEvent.AGAIN and row is not None and row.code != "error":
+    if event.name == JobEvent.AGAIN and row is not None and row.code != Code.ERROR:
         return logging.DEBUG  # its handler asked for it: nothing went wrong
     if weight == logging.ERROR and (event.ran is None or not event.ran.failed or (row is not None and row.tenant)):
         return logging.WARNING  # it was told of before, or a tenant's own code failed
