@@ -261,20 +261,20 @@ class ResultsNow(Results):
 
     def close(self) -> None: ...
 
-    def of(self, row: Row, seconds: float | None) -> Any:  # noqa: ARG002
+    def of(self, row: Row, seconds: float | None) -> Row:  # noqa: ARG002
         if row.state != FINAL:
             self._work()
-        return self._result(row)
+        return self._succeeded(row)
 
-    async def aof(self, row: Row, seconds: float | None) -> Any:  # noqa: ARG002
+    async def aof(self, row: Row, seconds: float | None) -> Row:  # noqa: ARG002
         if row.state != FINAL:
             await self._awork()
-        return self._result(row)
+        return self._succeeded(row)
 
-    def _result(self, before: Row) -> Any:
-        job: Job[Any] = Job(self._app.store.get(before.id) or before)
-        if job.state != FINAL:
-            raise TimeoutError(f"job {job.id} has not ended, and waiting for it lets no time pass: advance(...) does")
-        if job.code != Code.OK:
-            raise JobFailed(job)
-        return job.result
+    def _succeeded(self, before: Row) -> Row:
+        row = self._app.store.get(before.id) or before
+        if row.state != FINAL:
+            raise TimeoutError(f"job {row.id} has not ended, and waiting for it lets no time pass: advance(...) does")
+        if row.code != Code.OK:
+            raise JobFailed(Job(row))
+        return row

@@ -1,4 +1,5 @@
-"""What must be refused: a type checker has something to say about each line with `# error`, and about no other."""
+"""What must be refused: a type checker has something to say about each line with `# error`, and about no other.
+ty does not check options that are a TypedDict, yet."""
 
 from dataclasses import dataclass
 from typing import TypedDict
@@ -43,7 +44,7 @@ def settled(job: Job[Receipt], answer: Answer) -> Ok:
 def call_off(job: Job[Parcel]) -> None: ...
 
 
-@orders.job(timout=5)  # error
+@orders.job(timout=5)  # error, but not for ty
 def misspelt(job: Job) -> None: ...
 
 
