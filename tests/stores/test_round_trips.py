@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from hipq.job import transitions
 from hipq.job.model import Change
+from hipq.job.units import UNIT
 from hipq.limits.limit import limit
 from hipq.limits.per_lane import per_lane
 from hipq.stores.claims import Claim, Turned
@@ -74,7 +75,7 @@ def test_a_turn_under_limits_takes_few(
 
 
 def test_what_is_read_ahead_starts_nothing_that_came_meanwhile(store: PostgresStore, queue: QueueTables) -> None:
-    """A look that finds no job ready sums nothing up: whatever becomes ready after it is left to the next claim."""
+    """Whatever becomes ready after a look that finds no job is left to the next claim, which sums up what counts."""
     store.change_rules(queue.number, lambda rules: replace(rules, limits=(limit(1),)))
     engine_id = store.take_lease(100, "engine")
     add(store, [new(queue.number)])
@@ -85,6 +86,6 @@ def test_what_is_read_ahead_starts_nothing_that_came_meanwhile(store: PostgresSt
         found = reader(sql, queue.number, NOW)
         found.look_ahead(["charge"], ["charge"], ("", "", 0), 10, [], 10)
         add(store, [new(queue.number)])
-        assert (found.held().by_lane, found.heads(["charge"], ("", "", 0), 20)) == ({}, [])
+        assert (found.held().by_lane, found.heads(["charge"], ("", "", 0), 20)) == ({"": UNIT}, [])
         assert len(reader(sql, queue.number, NOW).heads(["charge"], ("", "", 0), 20)) == 1
     assert not store.turn(engine_id, [], [wanted], NOW).won

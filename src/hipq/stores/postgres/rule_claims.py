@@ -30,7 +30,8 @@ class PostgresReader(QueueReader):
         super().__init__(sql, queue, now)
         self._held: Held | None = None
         self._is_empty = False
-        """No job was ready, so nothing was summed up: what comes after that look is left to the next claim."""
+        """No job was ready, so nothing was summed up then: a full queue says so all the same, by a sum of its own. What
+        comes after that look is left to the next claim."""
         self._passed: dict[tuple[int, ...], list[Head]] = {}
         self._heads: dict[tuple[tuple[str, ...], After, int], list[Head]] = {}
         self._behind: dict[tuple[ClaimGroup, RankPosition], list[RankPosition]] = {}
@@ -49,7 +50,8 @@ class PostgresReader(QueueReader):
         ):  # fmt: skip
             found[kind].append(head_of(row))
         self._is_empty = not found["ready"]
-        self._held = Held.of((group.lane, group.factor, least) for group, (_, least) in found["held"])
+        if not self._is_empty:
+            self._held = Held.of((group.lane, group.factor, least) for group, (_, least) in found["held"])
         self._passed[tuple(passed)] = found["passed"]
         self._heads[tuple(types), after, depth] = heads = found["head"]
         if 0 < len(heads) <= FEW_GROUPS:
