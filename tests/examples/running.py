@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +38,14 @@ def run(example: str, folder: Path, *arguments: str, status: int = 0, **more: st
 
 
 def uncaught(said: str) -> list[str]:
-    """What comes before each traceback that is no part of a record of a job that failed."""
-    lines = ["", *filter(None, said.splitlines())]
+    """What comes before each traceback that is no part of a record of a job that failed. In a record of what another
+    process ran, the exception comes before the traceback."""
+    lines = ["", "", *filter(None, said.splitlines())]
     return [
         before
-        for before, line in pairwise(lines)
-        if line.startswith("Traceback") and not re.search(r" job=\d+ |^The above exception|^During handling", before)
+        for first, before, line in zip(lines, lines[1:], lines[2:], strict=False)
+        if line.startswith("Traceback")
+        and not re.search(r" job=\d+ |^The above exception|^During handling", f"{first}\n{before}", re.MULTILINE)
     ]
 
 

@@ -39,13 +39,15 @@ class Insert:
             return self.many(conn, jobs, all_or_nothing)
 
     def many(self, conn: sqlite3.Connection, jobs: Sequence[New], all_or_nothing: bool) -> list[Stored]:
-        if len(jobs) == 1 and (job_id := self._one(conn, jobs[0])):
-            return [Stored(job_id)]
+        reserved = [job.id for job in jobs]
+        if len(jobs) == 1:
+            reserved[0], is_added = self._one(conn, jobs[0])
+            if is_added:
+                return [Stored(reserved[0])]
         stored: dict[int, Stored] = {}
         todo: dict[int, list[int]] = {}
         for index, job in enumerate(jobs):
             todo.setdefault(job.queue, []).append(index)
-        reserved = [job.id for job in jobs]
         while todo:
             queue, indexes = todo.popitem()
             self._statements.table(queue)  # else an unknown one has no ids to take
@@ -67,15 +69,16 @@ class Insert:
                     stored[index] = Stored(holder, duplicate=True)
         return [stored[index] for index in range(len(jobs))]
 
-    def _one(self, conn: sqlite3.Connection, job: New) -> int:
-        """The id of a job that was added; 0 if it is not as simple as most: its payload is large, its key is taken."""
+    def _one(self, conn: sqlite3.Connection, job: New) -> tuple[int, bool]:
+        """The id that was taken for a job, and whether the job was added: not if it is less simple than most, for its
+        payload is large or its key is taken."""
         if len(job.job_data) > large.PAYLOAD_LIMIT:
-            return 0
+            return job.id, False
         query = self._statements.of("insert", job.queue, rows=_ONE)
         job_id = job.id or numbered(self._last_id(conn, job.queue, 1), job.queue)
         values = _values(job_id, job)
         no_nul(values)
-        return job_id if conn.execute(query, values).rowcount else 0
+        return job_id, bool(conn.execute(query, values).rowcount)
 
     def given(self, conn: sqlite3.Connection, jobs: Sequence[tuple[int, New]]) -> None:
         """Jobs under ids that were given out before; DuplicateKey if one has a key that is taken."""
