@@ -14,6 +14,7 @@ from hipq.job.model import New, numbered
 from hipq.stores import large
 from hipq.stores.postgres.bridged import Bridged
 from hipq.stores.postgres.session import Session
+from hipq.stores.postgres.shortcut import Shortcut
 from hipq.stores.refusals import renamed, taken
 from hipq.stores.sql.statements import Statements
 from hipq.stores.values import Stored
@@ -59,15 +60,17 @@ def keep(conn: AnyConnection, payloads: Iterable[tuple[int, str]]) -> None:
 class Insert:
     def __init__(self, statements: Statements[bytes]) -> None:
         self._statements = statements
+        self._shortcuts: dict[bytes, Shortcut] = {}
 
     def one(self, conn: AnyConnection, job: New, all_or_nothing: bool, notify: bool) -> Stored:
         """A job with a small payload, in one round trip, with a notice or without."""
         query = self._statements.of("insert_one", job.queue)
+        if (insert := self._shortcuts.get(query)) is None:
+            insert = self._shortcuts[query] = Shortcut(query, _COLUMNS | {"notify": "bool"})
         values = msgspec.structs.asdict(job) | {"notify": notify}
         for _ in range(TRIES):
-            added = cursor(conn).execute(query, values).fetchone()
-            if added:
-                return Stored(added[0])
+            if added := insert.number(conn, values):
+                return Stored(added)
             if holders := self._holders(conn, [(0, job)] if job.job_key else []):
                 return _duplicate(job, holders[0], all_or_nothing)
             values["id"] = 0
