@@ -1,10 +1,10 @@
-"""How often a turn asks PostgreSQL and waits: under limits, with the queue's lock held."""
+"""How often PostgreSQL is asked and waited for: by a turn under limits, with the queue's lock held; by one new job."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import pytest
 from msgspec.structs import replace
@@ -14,14 +14,18 @@ from hipq.job.model import Change
 from hipq.job.units import UNIT
 from hipq.limits.limit import limit
 from hipq.limits.per_lane import per_lane
-from hipq.stores.claims import Claim, Turned
+from hipq.stores.claims import Claim
 from hipq.stores.postgres.session import Session
 from hipq.stores.postgres.store import PostgresStore
 from hipq.stores.values import QueueTables
-from tests.contract.jobs import NOW, add, new
+from tests.contract.jobs import NOW, add, new, row_of
 from tests.servers import fresh_database
 
-Counted = Callable[[Callable[[], Turned]], tuple[int, Turned]]
+T = TypeVar("T")
+
+
+class Counted(Protocol):
+    def __call__(self, call: Callable[[], T]) -> tuple[int, T]: ...
 
 
 @pytest.fixture
@@ -46,11 +50,11 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> Counted:
         trips += 1
         return wait(self, *given, **more)
 
-    def count(call: Callable[[], Turned]) -> tuple[int, Turned]:
+    def count(call: Callable[[], T]) -> tuple[int, T]:
         nonlocal trips
         trips = 0
-        turned = call()
-        return trips, turned
+        found = call()
+        return trips, found
 
     monkeypatch.setattr(Session, "wait", waited)
     return count
@@ -89,3 +93,22 @@ def test_what_is_read_ahead_starts_nothing_that_came_meanwhile(store: PostgresSt
         assert (found.held().by_lane, found.heads(["charge"], ("", "", 0), 20)) == ({"": UNIT}, [])
         assert len(reader(sql, queue.number, NOW).heads(["charge"], ("", "", 0), 20)) == 1
     assert not store.turn(engine_id, [], [wanted], NOW).won
+
+
+def test_one_job_is_one_round_trip_from_its_connections_third_on(
+    store: PostgresStore, queue: QueueTables, counted: Counted
+) -> None:
+    """The first is sent with its types, the second after it was prepared. If that is gone, it is prepared anew."""
+
+    ids = []
+
+    def trips() -> int:
+        taken, stored = counted(lambda: store.enqueue([new(queue.number)]))
+        ids.append(stored[0].id)
+        return taken
+
+    assert [trips() for _ in range(4)] == [1, 2, 1, 1]
+    with store._using() as conn:
+        conn.execute("DEALLOCATE ALL")
+    assert [trips() for _ in range(2)] == [3, 1]
+    assert [row_of(store, job_id).job_key for job_id in ids] == [str(job_id) for job_id in ids]

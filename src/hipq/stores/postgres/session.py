@@ -65,12 +65,12 @@ class Session(psycopg.Connection[TupleRow]):
     """When the caller of the next statement began to wait, if that was before the statement."""
     unanswered = False
     """The server was silent for too long, and the connection has been cut."""
-    seen: set[bytes]
-    """The shortcuts that were used here."""
+    shortcut_uses: dict[bytes, int]
+    """How often each shortcut was used here: never, once, or more often, and then it is prepared."""
 
     def settle_in(self) -> None:
         """Find out if a pooler is in between, and make our settings; behind one they end with this statement."""
-        self.seen = set()
+        self.shortcut_uses = {}
         pid = self.info.backend_pid
         query = "SELECT pg_backend_pid() <> %s" + ", set_config(%s, %s, pg_backend_pid() <> %s)" * len(_SETTINGS)
         values = [pid, *(value for name, text in _SETTINGS.items() for value in (name, text, pid))]

@@ -34,24 +34,27 @@ class Shortcut:
 
     def number(self, conn: psycopg.Connection[Any], values: Mapping[str, Any]) -> int | None:
         """The first column of the row, which is a number."""
-        if not isinstance(conn, Session) or conn.pooled or self._is_new(conn):
+        if not isinstance(conn, Session) or conn.pooled or not self._is_prepared(conn):
             row = conn.execute(self._query, values, prepare=False).fetchone()
             return row[0] if row else None
         encoding = conn.info.encoding
         given = [_in_text(values[name], encoding) for name in self._order]
         try:
             found = self._run(conn, given)
-        except psycopg.errors.InvalidSqlStatementName:  # it is new here, or psycopg has dropped all that was prepared
+        except psycopg.errors.InvalidSqlStatementName:  # psycopg drops all that is prepared when a table is altered
             self._prepare(conn)
             found = self._run(conn, given)
         cell = found.get_value(0, 0) if found.ntuples else None
         return None if cell is None else int(cell)
 
-    def _is_new(self, conn: Session) -> bool:
-        if self._name in conn.seen:
-            return False
-        conn.seen.add(self._name)
-        return True
+    def _is_prepared(self, conn: Session) -> bool:
+        """From the second use on."""
+        uses = conn.shortcut_uses.get(self._name, 0)
+        if uses == 1:
+            self._prepare(conn)
+        if uses < 2:
+            conn.shortcut_uses[self._name] = uses + 1
+        return uses > 0
 
     def _prepare(self, conn: Session) -> None:
         numbered = _VALUE.sub(lambda found: b"$%d" % (self._order.index(found[1].decode()) + 1), self._query)
