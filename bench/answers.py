@@ -45,7 +45,7 @@ def request_and_answer(bench: Bench) -> Line:
         return bench.size / took
 
     rates = best({"hipq": ours, "plain": plain}, ROUNDS)
-    return Line(f"request, answer, settle {bench.size:,}", rates["hipq"], rates["plain"], bench.targets.drain)
+    return Line(f"request, answer, settle {bench.size:,}", rates["hipq"], rates["plain"], bench.targets.answered)
 
 
 def _asking(bench: Bench) -> tuple[Queue, SimpleQueue[str]]:
@@ -93,7 +93,7 @@ class Answers:
             name, count = f"answer {batch} at a time, {many:,} waiting", several if batch > 1 else several // 5
             ours, raw = partial(self._answer, batch), partial(self._raw, batch)
             rates = self._rates(count, list(zip((ours, raw, ours, raw), crowds, strict=True)))
-            yield Line(name, rates[0], rates[1], self._bench.targets.drain)
+            yield Line(name, rates[0], rates[1], self._bench.targets.answers)
             yield Line(name, rates[0], rates[2], 0.9, against=fewer)
             yield Line(f"{name} (plain SQL)", rates[1], rates[3], 0.0, against=fewer)
         looking: list[Side] = [(self._answer_and_look, self._waiting(count, True)) for count in (many, few)]

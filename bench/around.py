@@ -13,7 +13,7 @@ from bench.measure import seconds
 from bench.peers import SQLITE
 from bench.served import environment
 
-IMPORT = 100.0
+IMPORT = 60.0
 """Milliseconds over bare Python."""
 
 

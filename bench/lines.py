@@ -69,13 +69,22 @@ def figure(value: float) -> str:
 
 
 class Targets(NamedTuple):
-    """One store's column of the target table."""
+    """One store's column of the target table; against plain SQL of the same shape, unless another is named."""
 
+    one: float
+    """Jobs added one at a time."""
     concurrently: float
     """64 at once, against one at a time."""
     bulk: float
     drain: float
-    """Of any shape, against plain SQL of that shape."""
+    limited: float
+    """A drain under a limit, with weights."""
+    lanes: float
+    """A drain over many lanes with a limit each."""
+    answered: float
+    """Request, answer, settle."""
+    answers: float
+    """Answers brought to jobs that wait."""
     peer: str
     """The peer named in the table, and hipq against it."""
     peer_one: float
@@ -84,13 +93,18 @@ class Targets(NamedTuple):
     peer_latency: float
     latency: dict[int, float]
     """Milliseconds at most, by percentile."""
-    one: float = 0.8
 
 
 TARGETS = {
-    SQLITE: Targets(5.0, 0.5, 0.5, "huey", 1.0, 0.0, 10.0, 0.0, {50: 3.0, 99: 15.0}),
-    POSTGRES: Targets(6.0, 0.8, 0.7, "pgqueuer", 1.5, 1.5, 1.3, 0.8, {99: 15.0}),
-}
+    SQLITE: Targets(
+        one=0.85, concurrently=8, bulk=0.9, drain=0.6, limited=0.8, lanes=0.6, answered=0.5, answers=0.8,
+        peer="huey", peer_one=0.9, peer_bulk=0, peer_drain=10, peer_latency=0, latency={50: 2.5, 99: 12},
+    ),
+    POSTGRES: Targets(
+        one=0.9, concurrently=8, bulk=0.9, drain=0.8, limited=0.7, lanes=0.7, answered=0.7, answers=0.7,
+        peer="pgqueuer", peer_one=1.05, peer_bulk=1.4, peer_drain=1.5, peer_latency=0.75, latency={99: 12},
+    ),
+}  # fmt: skip
 
 
 def work(_: Job[Any]) -> None: ...

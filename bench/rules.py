@@ -32,6 +32,7 @@ class UnderRules:
             {"limits": [limit(UNITS)]},
             lambda number: {"throttle_factor": UNIT * (1 + number % WEIGHTS)},
             lambda raw: raw.drain_limited(UNITS, WEIGHTS),
+            self._bench.targets.limited,
         )
         for lanes in ("ordered", "fair"):
             yield self._drain(
@@ -39,10 +40,16 @@ class UnderRules:
                 {"limits": [per_lane(UNITS_A_LANE)], "lanes": lanes},
                 lambda number: {"lane": f"lane{number % LANES:04}"},
                 lambda raw, fair=lanes == "fair": raw.drain_lanes(UNITS_A_LANE, fair),  # type: ignore[misc]
+                self._bench.targets.lanes,
             )
 
     def _drain(
-        self, name: str, rules: dict[str, Any], job: Callable[[int], dict[str, Any]], drain: Callable[[Any], int]
+        self,
+        name: str,
+        rules: dict[str, Any],
+        job: Callable[[int], dict[str, Any]],
+        drain: Callable[[Any], int],
+        target: float,
     ) -> Line:
         bench = self._bench
 
@@ -60,7 +67,7 @@ class UnderRules:
             return bench.size / took
 
         rates = best({"hipq": ours, "plain": plain}, ROUNDS)
-        return Line(name, rates["hipq"], rates["plain"], bench.targets.drain)
+        return Line(name, rates["hipq"], rates["plain"], target)
 
     def _filled(self, rules: dict[str, Any], job: Callable[[int], dict[str, Any]]) -> Queue:
         queue, store = self._bench.queue(**rules), self._bench.app.store
