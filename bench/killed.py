@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from bench.lines import THE_LIMIT, Bench, Line
 from bench.served import Worker, declare, until_alive
 
-LIMIT = 15.0
+LIMIT = 12.0
 WORKERS = 3
 JOBS = 10
 """As many as a worker has hands."""
