@@ -101,6 +101,25 @@ def test_a_crash_of_its_engine_costs_a_job_nothing_and_its_own_afterwards_does(
     assert (job.state, job.failures, job.attempt) == ("final", 1, 2)
 
 
+def test_jobs_of_an_engine_that_died_share_processes_until_one_of_them_kills_one(
+    app: Hipq, queue: Queue, run: Run
+) -> None:
+    """A fork for each would make them some hundred times slower. The one that kills costs the others nothing, and is
+    found alone in a process of its own."""
+    queue.job("where")(lambda _: os.getpid())
+    queue.job("dies", retry=lambda _job, _fault: None)(lambda _: os._exit(3))
+    ids = [queue.enqueue("dies" if number == 25 else "where") for number in range(50)]
+    engine_id, now = app.store.take_lease(60, "died"), app.store.now()
+    rows = app.store.turn(engine_id, [], [Claim(queue.number, ("where", "dies"), 50)], now).won
+    assert not app.store.turn(engine_id, [Change(row, transitions.rescued(row, now)) for row in rows], [], now).lost
+    run()
+    guilty, innocent = app.job(ids[25]), [app.job(job_id) for job_id in ids if job_id != ids[25]]
+    assert {(job.code, job.failures, job.attempt) for job in innocent} == {("ok", 0, 2)}
+    assert os.getpid() not in {job.result for job in innocent}, "they run apart from the engine"
+    assert len({job.result for job in innocent}) < 25
+    assert (guilty.state, guilty.code, guilty.failures) == ("final", "error", 1)
+
+
 @one_store
 def test_a_process_that_ran_other_jobs_before_may_have_died_of_those(app: Hipq, queue: Queue) -> None:
     """What an earlier job left behind, here a timer, ends the process while another job is in it: that one goes back

@@ -557,7 +557,7 @@ ASKED = Fault("error", "no child can be asked")
 
 @pytest.mark.parametrize(
     ("crashes", "ending", "state"),
-    [(0, Errored(ASKED), "final"), (1, Crashed(ASKED), "error"), (3, Crashed(ASKED), "final")],
+    [(0, Errored(ASKED), "final"), (1, Crashed(ASKED), "error"), (4, Crashed(ASKED), "final")],
     ids=["it could not be asked", "it crashed", "it crashed for the third time"],
 )
 def test_a_retry_handler_may_end_its_job_and_never_the_engine(

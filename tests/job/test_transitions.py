@@ -91,16 +91,18 @@ def test_nobody_owns_a_job_that_is_not_in_somebodys_hands(name: str) -> None:
 
 
 def test_each_crash_alone_is_a_failure_and_one_among_others_is_not() -> None:
-    for first in (transitions.rescued(RUNNING, NOW), transitions.suspected(RUNNING, FAULT, NOW)):
-        assert (first.suspect, first.failures, first.crashes) == (True, 0, 1)
-        for judged, counted in ((False, [2, 3, 4]), (True, [2, 2, 2])):
+    rescued, suspected = transitions.rescued(RUNNING, NOW), transitions.suspected(RUNNING, FAULT, NOW)
+    assert (rescued.suspect, rescued.alone, suspected.alone) == (True, False, True)
+    for first in (rescued, suspected):
+        assert (first.failures, first.crashes_counted) == (0, 0)
+        for judged, counted in ((False, [1, 2, 3]), (True, [1, 1, 1])):
             row = first
             for crash in range(3):
                 row = transitions.crashed(transitions.claimed(row, 3, NOW), FAULT, 500, NOW, judged)
                 assert (row.state, row.phase, row.failures) == ("error", "deciding", crash + 1)
-                assert row.crashes == counted[crash]
+                assert row.crashes_counted == counted[crash]
                 row = transitions.retried(row, Rerun(FAULT), ORDER, NOW)
-                assert row.suspect, "it goes on running apart"
+                assert row.alone, "it goes on running so"
 
 
 def test_a_retry_handler_may_crash_twice_after_its_job_did() -> None:

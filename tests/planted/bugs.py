@@ -85,7 +85,7 @@ BUGS = (
     Bug(
         "suspects are not run apart",
         "I13",
-        (("job/transitions.py", 'JobEvent.RESCUED), crashes=max(row.crashes, 1))', 'JobEvent.RESCUED), crashes=0)'),),
+        (("job/transitions.py", "RESCUED), crashes=max(row.crashes, SUSPECT))", "RESCUED), crashes=0)"),),
     ),
     Bug(
         "own rows that are not in memory are kept",

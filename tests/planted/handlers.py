@@ -35,7 +35,13 @@ HANDLER_BUGS = (
     Bug(
         "without a retry handler a crash is final",
         "test",
-        ((LAUNCH, "if fault.kind != FaultKind.CRASH or row.crashes > transitions.CRASHES_ALLOWED:", "if fault.kind:"),),
+        (
+            (
+                LAUNCH,
+                "if fault.kind != FaultKind.CRASH or row.crashes_counted >= transitions.CRASHES_ALLOWED:",
+                "if fault.kind:",
+            ),
+        ),
         "tests/engine/test_crash.py::test_without_a_retry_handler_it_is_tried_three_times_with_growing_delays",
     ),
     Bug(
@@ -44,7 +50,7 @@ HANDLER_BUGS = (
         (
             (
                 "job/transitions.py",
-                "return replace(_back(row, fault, now, JobEvent.RESCUED), crashes=max(row.crashes, 1))",
+                "return replace(_back(row, fault, now, JobEvent.RESCUED), crashes=max(row.crashes, SUSPECT))",
                 "return replace(_back(row, fault, now, JobEvent.RESCUED), crashes=1, failures=row.failures + 1)",
             ),
         ),
@@ -54,6 +60,18 @@ HANDLER_BUGS = (
         "test",
         (("engine/executor.py", "own = child.turn == 0", "own = True"),),
         "tests/engine/test_crash.py::test_a_process_that_ran_other_jobs_before_may_have_died_of_those",
+    ),
+    Bug(
+        "a job that died among others runs among others again",
+        "test",
+        (
+            (
+                "job/transitions.py",
+                "JobEvent.CRASHED), crashes=max(row.crashes, ALONE))",
+                "JobEvent.CRASHED), crashes=1)",
+            ),
+        ),
+        "tests/engine/test_crash.py::test_jobs_of_an_engine_that_died_share_processes_until_one_of_them_kills_one",
     ),
     Bug(
         "what a retry handler changes is dropped",

@@ -356,7 +356,7 @@ class Answers:
             require(mine, "I15", f"answer {job_id} was used by engine {call.actors[job]}", (new, before))
         if ended and json.loads(row["history"])[-1]["event"] == "lifetime over":
             return
-        if before["crashes"] >= transitions.CRASHES_ALLOWED and row["failures"] > before["failures"]:
+        if before["crashes"] > transitions.CRASHES_ALLOWED and row["failures"] > before["failures"]:
             return  # over it, its code crashed for the last time
         if new["error"]:
             failed = row["code"] == "error" if ended else row["failures"] == before["failures"] + 1

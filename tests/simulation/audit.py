@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from hipq.job import transitions
 from hipq.job.answer import KEPT
 from hipq.job.fault import Fault
-from hipq.job.model import COLUMNS
+from hipq.job.model import ALONE, COLUMNS
 from hipq.job.states import (
     ANSWERED,
     CANCELLING,
@@ -196,7 +196,8 @@ def _check_failure(write: Write, old: dict[str, Any], new: dict[str, Any]) -> No
     kind = _kind(new)
     if old["phase"] == EXECUTING and kind != _kind(old):
         require(failed == 0 or kind != "rescued", "I13", f"a crash of its engine cost job {write.id} a failure", write)
-        require(failed == 1 or kind != "crash", "I13", f"job {write.id} crashed, and that was no failure", write)
+        alone = old["crashes"] >= ALONE  # among others it costs nothing, but only once
+        require(failed == alone or kind != "crash", "I13", f"job {write.id} crashed, with {failed} failures", write)
     if new["state"] == RETRY and (failed or old["phase"] == DECIDING) and new["job_type"] != URGENT:
         tries = json.loads(new["job_data"])["tries"]
         require(tries == new["failures"], "I3", f"the retry handler left {new['failures']}, saved is {tries}", write)

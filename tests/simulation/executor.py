@@ -90,7 +90,7 @@ class SimulatedExecutor:
             self._world.jobs.crashed[execution.row.id] += 1
             if self._world.jobs.crashed[execution.row.id] > MOST_CRASHES:
                 raise Broken(f"I13: job {execution.row.id} crashes again and again")
-            self._launcher.child_died(execution, ChildProcessError("simulated: killed by SIGSEGV"))
+            self._launcher.child_died(execution, ChildProcessError("simulated: killed by SIGSEGV"), execution.row.alone)
         else:
             started = execution.run.started
             self._world.jobs.now_running = execution

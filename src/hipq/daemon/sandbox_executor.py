@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from hipq.daemon import job_factory, payloads
 from hipq.daemon.ids import Ids
-from hipq.daemon.tenancy.fair_queue import FairQueue, is_apart
+from hipq.daemon.tenancy.fair_queue import FairQueue
 from hipq.daemon.tenancy.quotas import Chained, TooMuchAtOnce
 from hipq.engine.lanes import Spare
 from hipq.engine.launch import Launcher
@@ -201,7 +201,7 @@ class SandboxExecutor:
             self._unstarted.measure(execution.row.lane, (self.steady() - execution.run.started) / 1e6)
             self._report(execution, report, handler)
 
-        if is_apart(batch[0]):  # what ran there before may be why its context died: it gets one of its own
+        if batch[0].row.alone:  # what ran there before may be why its context died: it gets one of its own
             handler = replace(handler, eid=f"{handler.home[-1]} {tasks[0].id}")
         return [by_id[task.id] for task in self.contexts.run(handler, tasks, started, ended)]
 

@@ -106,7 +106,7 @@ class LocalExecutor:
     def _run_in_child(self, execution: Execution) -> None:
         own = False
         try:
-            with self._fork_server.child(reuse=not execution.row.suspect) as child:
+            with self._fork_server.child(reuse=not execution.row.alone) as child:
                 own = child.turn == 0  # else a job before it may have left something behind that kills the process
                 self._end_child[execution] = partial(child.end, child.turn)
                 if execution.abandoned:

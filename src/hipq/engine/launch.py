@@ -307,9 +307,9 @@ def _stored_error(row: Row) -> Errored:
 
 def _crash_pause(row: Row, fault: Fault) -> float:
     """Seconds until a job without a retry handler runs again after a crash; 0 = it does not."""
-    if fault.kind != FaultKind.CRASH or row.crashes > transitions.CRASHES_ALLOWED:
+    if fault.kind != FaultKind.CRASH or row.crashes_counted >= transitions.CRASHES_ALLOWED:
         return 0.0
-    return transitions.CRASH_PAUSES[max(row.crashes - 2, 0)]
+    return transitions.CRASH_PAUSES[max(row.crashes_counted - 1, 0)]
 
 
 def _judgement(verdict: Any, result: Errored, edits: Edits | None, spec: Spec) -> Decided:

@@ -155,14 +155,14 @@ def _crashed(execution: Execution, result: Crashed, order: Order, now: int) -> _
     """A crash is an error like any other: of the handler, for the retry handler; of the answer handler, after which it
     is called again. Other code that crashed is called again, too, but not for ever."""
     row = execution.row
-    if row.phase == CANCELLING and row.crashes >= transitions.CRASHES_ALLOWED:
+    if not result.own:
+        return _Settled(transitions.suspected(row, result.fault, now), JobEvent.CRASHED)
+    if row.phase == CANCELLING and row.crashes_counted + 1 >= transitions.CRASHES_ALLOWED:
         return _cancel_handled(row, result.fault, order, now)
     if execution.only_decides or row.phase == CANCELLING:
         after = transitions.crashed_aside(row, result.fault, now)
     elif row.phase == ANSWERED:
         after = wait_transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
-    elif not result.own:
-        after = transitions.suspected(row, result.fault, now)
     else:
         after = transitions.crashed(row, result.fault, result.exitcode, now, _is_judged(execution))
     return _Settled(after, JobEvent.GAVE_UP if after.state == FINAL else JobEvent.CRASHED)

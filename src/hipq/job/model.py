@@ -18,6 +18,9 @@ from hipq.job.states import INITIAL, NONE
 from hipq.job.units import UNIT
 
 V = TypeVar("V")
+SUSPECT: Final = 1
+ALONE: Final = 2
+"""Values of `crashes`; each crash that is the job's own adds one to the second."""
 QUEUE_BITS: Final = 16
 """The low bits of an id are the number of its queue, so an id finds its tables without a search."""
 
@@ -104,8 +107,19 @@ class Row(Brief, array_like=True, frozen=True, gc=False):
 
     @property
     def suspect(self) -> bool:
-        """The job was executing when its process died: it runs apart from others until a run has come to its end."""
-        return self.crashes > 0
+        """The job was executing when its engine died: until a run has come to its end, it runs in a child process,
+        which other jobs use before and after it."""
+        return self.crashes >= SUSPECT
+
+    @property
+    def alone(self) -> bool:
+        """A child process died over the job: until a run has come to its end, it runs in one that no other job uses."""
+        return self.crashes >= ALONE
+
+    @property
+    def crashes_counted(self) -> int:
+        """How often the job has killed a process in which it was alone, since a run came to its end."""
+        return max(self.crashes - ALONE, 0)
 
 
 COLUMNS: Final = Row.__struct_fields__

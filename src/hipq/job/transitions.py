@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hipq.job import states
 from hipq.job.event_names import JobEvent
 from hipq.job.fault import Fault, FaultKind, crash, details
-from hipq.job.model import Row, remember
+from hipq.job.model import ALONE, SUSPECT, Row, remember
 from hipq.job.order import Order
 from hipq.job.run_result import Edits, Rerun
 from hipq.job.states import DECIDING, DONE, ERROR, FINAL, INITIAL, NONE, READY, RETRY, RUNNING, SCHEDULED, Code, follow
@@ -20,8 +20,7 @@ from hipq.job.windows import opening
 CANCELLED = 499
 """The exitcode of a job that was cancelled."""
 CRASHES_ALLOWED = 3
-"""How often a job without a retry handler may crash before it is final; other code of a job than its handler, too.
-`crashes` is one more than the crashes counted so far: its first unit means "suspect"."""
+"""How often a job without a retry handler may crash before it is final; other code of a job than its handler, too."""
 CRASH_PAUSES = (5.0, 30.0)
 """Seconds until the next try after the first and the second crash of a job without a retry handler."""
 
@@ -93,34 +92,37 @@ def given_back(row: Row, reason: str, started: bool, now: int) -> Row:
 
 
 def rescued(row: Row, now: int) -> Row:
-    """The job's engine is gone. Whether the job ran is not known, so its attempt stays; it runs apart from now on."""
+    """The job's engine is gone. Whether the job ran is not known, so its attempt stays; it is a suspect from now on.
+    What is other code than its handler is not run often enough for a process to be shared: that runs alone."""
     if _looked_at(row):
-        return replace(given_back(row, "", False, now), crashes=max(row.crashes, 1))
+        return replace(given_back(row, "", False, now), crashes=max(row.crashes, ALONE))
     fault = Fault(FaultKind.RESCUED, f"engine {row.owner} lost its lease while it had this job")
-    return replace(_back(row, fault, now, JobEvent.RESCUED), crashes=max(row.crashes, 1))
+    return replace(_back(row, fault, now, JobEvent.RESCUED), crashes=max(row.crashes, SUSPECT))
 
 
 def suspected(row: Row, fault: Fault, now: int) -> Row:
     """The process that ran the job died, but had run other jobs before, which may have caused that. So the crash costs
-    the job nothing, and it runs apart from now on."""
-    return replace(_back(row, fault, now, JobEvent.CRASHED), crashes=max(row.crashes, 1))
+    the job nothing, and its code runs alone from now on."""
+    if _looked_at(row):
+        return replace(given_back(row, "", False, now), crashes=max(row.crashes, ALONE))
+    return replace(_back(row, fault, now, JobEvent.CRASHED), crashes=max(row.crashes, ALONE))
 
 
 def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
-    """The handler killed a process in which it was alone: an error, and the job goes on running apart. `judged`: it has
+    """The handler killed a process in which it was alone: an error, and the job goes on running alone. `judged`: it has
     a retry handler, which counts failures as it likes; without one, the crashes are counted."""
-    crashes = 2 if judged else max(row.crashes, 1) + 1
+    crashes = 1 + (ALONE if judged else max(row.crashes, ALONE))
     return replace(errored(row, fault, exitcode, now, JobEvent.CRASHED), crashes=crashes)
 
 
 def crashed_aside(row: Row, fault: Fault, now: int) -> Row:
-    """The retry handler or the cancel handler killed a process: it is called again, apart. A job whose retry handler
+    """The retry handler or the cancel handler killed a process: it is called again, alone. A job whose retry handler
     cannot be asked ends with its error."""
-    crashes = max(row.crashes, 1) + 1
-    if row.state == ERROR and crashes > CRASHES_ALLOWED:
+    row = replace(row, crashes=max(row.crashes, ALONE) + 1)
+    if row.state == ERROR and row.crashes_counted >= CRASHES_ALLOWED:
         message = f"its retry handler crashed ({fault.message}) when asked about: {Fault.load(row.error)}"
-        return replace(gave_up(row, crash(message), now), crashes=crashes)
-    return replace(given_back(row, "", False, now), crashes=crashes)
+        return gave_up(row, crash(message), now)
+    return given_back(row, "", False, now)
 
 
 def cancelled(row: Row, reason: str, now: int) -> Row:

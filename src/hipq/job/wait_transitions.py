@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hipq.job import transitions, waiting
 from hipq.job.event_names import JobEvent
 from hipq.job.fault import Fault, FaultKind, details, timeout
-from hipq.job.model import Row, remember
+from hipq.job.model import ALONE, Row, remember
 from hipq.job.order import Order
 from hipq.job.run_result import FailedRun, Rerun, Succeeded
 from hipq.job.states import ANSWERED, CANCELLING, ERROR, NONE, RETRY, RUNNING, WAITING, follow
@@ -44,7 +44,7 @@ def answered(row: Row, now: int) -> Row:
     return replace(
         row,
         state=follow(row.state, *path), phase=ANSWERED, owner=0, error=NONE, wait=wait.dump(), token=row.token + 1,
-        crashes=min(row.crashes, 1),  # it has not crashed over this
+        crashes=min(row.crashes, ALONE),  # it has not crashed over this
         history=remember(row.history, now, JobEvent.ANSWERED), update_time=now,
     )  # fmt: skip
 
@@ -73,10 +73,10 @@ def unread(row: Row, fault: Fault, now: int) -> Row:
 
 
 def crashed(row: Row, fault: Fault, exitcode: int, now: int, judged: bool) -> Row:
-    """The answer handler took its process down: the job looks at its answer again after a pause, apart from other jobs.
+    """The answer handler took its process down: the job looks at its answer again after a pause, alone in a process.
     After `CRASHES_ALLOWED` such crashes that is an error of the job."""
-    crashes = max(row.crashes, 1) + 1
-    if crashes > transitions.CRASHES_ALLOWED:
+    crashes = max(row.crashes, ALONE) + 1
+    if row.crashes_counted + 1 >= transitions.CRASHES_ALLOWED:
         return transitions.crashed(row, fault, exitcode, now, judged)
     return replace(unread(row, fault, now), crashes=crashes)
 

@@ -23,11 +23,6 @@ def spare_hands(hands: int) -> int:
     return max(hands // 2, 2)
 
 
-def is_apart(execution: Execution) -> bool:
-    """A context has died over it. (That its daemon died says nothing: no context can end a daemon.)"""
-    return execution.row.crashes > 1
-
-
 class FairQueue:
     """Whoever uses it holds a lock, but for `measure`."""
 
@@ -65,7 +60,7 @@ class FairQueue:
         some = lanes.pop(lane)
         batch = [some.popleft()]
         most = self._size(lane, len(some) + 1, min(idle, max(self._hands - total - 1, 0)))
-        while some and len(batch) < most and not (is_apart(batch[0]) or is_apart(some[0])):
+        while some and len(batch) < most and not (batch[0].row.alone or some[0].row.alone):
             batch.append(some.popleft())
         self.waiting -= len(batch)
         if some:
