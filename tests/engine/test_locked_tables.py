@@ -75,7 +75,7 @@ def test_the_other_queues_go_on_and_what_ran_is_saved_later(app: Hipq, url: str,
     with (
         psycopg.connect(url) as theirs,
         psycopg.connect(url, autocommit=True) as looking,
-        working(app, lease=2.0) as seen,
+        working(app, lease=6.0) as seen,
     ):
         held = slow.enqueue()
         assert running.wait(60)
