@@ -88,8 +88,7 @@ class CronSchedules:
         of = found.job_type(job_type)
         changed = settings_of(of, options, data, expression=expression, tz=tz, missed=missed, overlap=overlap)
         new = ticks.begun(named, job_type, Definition(changed=changed), self._app.store.now())
-        is_declared = any(one.name == named for one in found.schedules)
-        if is_declared or self._write(found, ScheduleChange(None, new)) is None:
+        if named in found.schedules or self._write(found, ScheduleChange(None, new)) is None:
             raise Invalid(f"queue {queue} has a schedule {named} already: change that, or give this one another name")
         return self._said(found, new)
 
@@ -176,10 +175,10 @@ class CronSchedules:
         """One in this program's code is stored first, if no engine has done that yet."""
         store = self._app.store
         names.job_type(name, "a schedule's name")
-        declared = [one for one in queue.schedules if one.name == name]
+        declared = queue.schedules.get(name)
         found = store.schedules(queue.number, names=[name])
         if not found and declared:
-            store.change_schedules(queue.number, list(ticks.published(declared, {}, store.now())))
+            store.change_schedules(queue.number, list(ticks.published([declared], {}, store.now())))
             found = store.schedules(queue.number, names=[name])
         if not found:
             others = _others(name, store.schedules(queue.number))
@@ -194,8 +193,7 @@ class CronSchedules:
         known = queue.known(schedule.job_type)
         mine = known is not None and known.fn is not None
         engines = [one for one in self._app.store.engines() if _serves(one, queue, schedule)]
-        declared = any(one.name == schedule.name for one in queue.schedules)
-        if declared or any(_has(one, queue, schedule) for one in engines):
+        if schedule.name in queue.schedules or any(_has(one, queue, schedule) for one in engines):
             raise Invalid(f"schedule {schedule.name} is in the code, which would bring it back: pause it instead")
         if not mine and not engines:
             raise Invalid(

@@ -61,7 +61,7 @@ class Queue:
         self.lane_by = lane_by
         self._types: dict[str, JobType] = {}
         self._specs: dict[str, Spec] = {}
-        self._crons: list[DeclaredSchedule] = []
+        self._crons: dict[str, DeclaredSchedule] = {}
         self._number = 0
         self._rules: Rules | None = None
         self._learned = 0
@@ -200,14 +200,14 @@ class Queue:
         return declare
 
     @property
-    def schedules(self) -> Sequence[DeclaredSchedule]:
-        """The cron schedules in this program's code."""
+    def schedules(self) -> Mapping[str, DeclaredSchedule]:
+        """The cron schedules in this program's code, by name."""
         return self._crons
 
     def add_schedule(self, schedule: DeclaredSchedule) -> None:
-        if any(one.name == schedule.name for one in self._crons):
+        if schedule.name in self._crons:
             raise Invalid(f"queue {self.name} has a schedule {schedule.name} already: give this one another name=")
-        self._crons.append(schedule)
+        self._crons[schedule.name] = schedule
 
     def enqueue(
         self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: OnDuplicate = "raise",

@@ -69,7 +69,7 @@ def test_a_whole_life(app: Hipq, bouncer: OwnPgBouncer, direct: str, monkeypatch
     app.migrate()
     report = plain.job("report")(lambda _: None)
     report.cron("* * * * *", name="every-minute")
-    declared, ago = plain.schedules[0], app.store.now() - 120_000_000  # so that one is due
+    declared, ago = plain.schedules["every-minute"], app.store.now() - 120_000_000  # so that one is due
     due = begun(declared.name, declared.job_type, Definition(declared.settings), ago)
     app.store.change_schedules(plain.number, [ScheduleChange(None, due)])
     with app.working(lease=3.0):

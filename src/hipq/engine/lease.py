@@ -73,7 +73,7 @@ class Lease:
         even if ours is alive: under that one, rows whose adoption was not confirmed would look unstarted."""
         served = {str(watch.queue.number): watch.queue.published for watch in self._watches.values()}
         queues = [watch.queue for watch in self._watches.values()]
-        crons = [f"{queue.number}/{one.name}" for queue in queues for one in queue.crons]
+        crons = [f"{queue.number}/{name}" for queue in queues for name in queue.crons]
         more = {STRATEGIES: self._watches.strategies} | ({CRONS: crons} if crons else {})
         serves = msgspec.json.encode(served | more).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -25,8 +25,8 @@ class EngineQueue:
     order: Order
     specs: Mapping[str, Spec]
     throttler: Throttler | None = None
-    crons: Sequence[DeclaredSchedule] = ()
-    """Read anew at each look: a schedule may be declared after the engine was made."""
+    crons: Mapping[str, DeclaredSchedule] = field(default_factory=dict)
+    """By name. Read anew at each look: a schedule may be declared after the engine was made."""
     make: Callable[[Schedule, int], New] | None = None
     """The job of a schedule's tick. None = schedules do not tick here: a daemon's jobs have tenants."""
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)

@@ -45,7 +45,7 @@ class _Known:
 
     def learn(self, found: Iterable[Schedule]) -> None:
         """A schedule in code ticks in engines whose code has it; an operator's in engines that have its job type's."""
-        declared = {one.name for one in self.queue.crons}
+        declared = self.queue.crons
         types = frozenset(self.queue.types)
         for one in found:
             self.mine.pop(one.name, None)
@@ -93,7 +93,7 @@ class Ticks:
 
     def _publish(self, known: _Known, now: int) -> None:
         """From here on the database says what this program's code says."""
-        number, declared = known.queue.number, list(known.queue.crons)
+        number, declared = known.queue.number, list(known.queue.crons.values())
         there = {one.name: one for one in self._store.schedules(number)}
         changes = list(ticks.published(declared, there, now))
         for start in range(0, len(changes), PUBLISHED):  # what another engine has written meanwhile is as good
@@ -147,7 +147,7 @@ class Ticks:
         """Somebody removed these. One that the code here has is stored anew."""
         for name in gone:
             del known.mine[name]
-        if not gone.isdisjoint(one.name for one in known.queue.crons):
+        if gone & known.queue.crons.keys():
             known.published = 0
 
     def _made(self, queue: EngineQueue, schedule: Schedule, each: Sequence[int], now: int) -> dict[int, New]:
