@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 from hipq.database import Database
 from hipq.declared import DeclaredQueues
-from hipq.engine.accept import UNTRACED, Adding, LaneBy
+from hipq.engine.accept import LaneBy
 from hipq.engine.timetable import LEASE, POLL
-from hipq.errors import Invalid, shown
+from hipq.errors import Invalid
 from hipq.events import Events
 from hipq.in_thread import awaitable, in_thread
 from hipq.job import names
@@ -41,6 +41,7 @@ from hipq.streams import Reading, Streams
 if TYPE_CHECKING:
     from hipq.answers.inbox import Inbox
     from hipq.callback.signing import Signer
+    from hipq.cron import CronSchedules
     from hipq.engine.loop import Engine
     from hipq.limits.code import DryRun, Throttler
     from hipq.observe.traces import Traces
@@ -52,7 +53,7 @@ class Hipq:
     Without it the database is $HIPQ_DATABASE_URL, else `database` of hipq.toml, else a SQLite file named after the
     instance, in the current folder.
 
-    The everyday verbs are methods; the others are sorted by subject: `jobs`, `rules`, `answers`, `streams`."""
+    The everyday verbs are methods; the others are sorted by subject: `jobs`, `rules`, `cron`, `answers`, `streams`."""
 
     def __init__(
         self,
@@ -83,13 +84,10 @@ class Hipq:
         self.database = Database(self, db, clock)
         self.is_elsewhere = False
         """Whether the instance is on another database for a while, as in a test."""
-        wanted = os.environ.get("HIPQ_TRACES", "")
-        if wanted not in ("", "0", "1"):
-            raise Invalid(f"HIPQ_TRACES is 1 or 0, not {shown(wanted)}")
-        if wanted == "1":
-            from hipq.observe.traces import trace  # it needs OpenTelemetry
+        if wanted := os.environ.get("HIPQ_TRACES", ""):
+            from hipq.observe.wanted import trace_if
 
-            trace(self)
+            trace_if(wanted, self)
 
     # -- declaring ----------------------------------------------------------------------------------------------------
     def queue(
@@ -184,10 +182,9 @@ class Hipq:
         poll: float = POLL,
         lease: float = LEASE,
     ) -> Iterator[None]:
-        """Work in a thread until the end of the block, beside whatever else this program does. Handlers that are
-        running then may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the
-        error is logged at once, and the block ends with that error. A database that is away when this begins raises
-        StoreUnavailable, as with `run`."""
+        """Work in a thread until the end of the block, beside whatever else this program does. Handlers that run then
+        may finish. It forks, so begin it before threads of your own. If the engine fails meanwhile, the error is logged
+        at once, and ends the block. A database that is away when this begins raises StoreUnavailable, as with `run`."""
         from hipq import running
 
         with (
@@ -250,6 +247,13 @@ class Hipq:
         from hipq.answers.inbox import Inbox  # a program that only adds jobs need not load it
 
         return Inbox(self.store, self.events, {queue.number: queue for queue in self.queues})
+
+    @property
+    def cron(self) -> CronSchedules:
+        """The cron schedules: to list, add, change, pause and remove, while engines run."""
+        from hipq.cron import CronSchedules  # most programs have none
+
+        return CronSchedules(self)
 
     def result(self, job_id: int, timeout: float | timedelta | None = None) -> Any:
         """The result of a job, once it has ended. JobFailed if it has none; TimeoutError if that takes longer."""
@@ -345,10 +349,6 @@ class Hipq:
         self.database.close()
 
     # -- for the parts ------------------------------------------------------------------------------------------------
-    def adding(self, job_type: JobType, key: str | None = None) -> Adding:
-        """To be entered while jobs are added."""
-        return UNTRACED if self.traces is None else self.traces.adding(job_type.queue.name, job_type.name, key)
-
     def added(self, news: Sequence[New], stored: Sequence[Stored]) -> None:
         if self.events.wanted(JobEvent.ADDED):
             for new, one in zip(news, stored, strict=True):

@@ -32,7 +32,7 @@ HipqError
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 
@@ -42,6 +42,14 @@ def shown(value: object) -> str:
         return f"{value!r:.60}"
     except Exception:  # an integer of 5,000 digits has no repr, and a user's class may have a broken one
         return f"a {type(value).__name__}"
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of a sentence about a name that nobody knows: the one that may be meant."""
+    from difflib import get_close_matches  # programs that make no mistakes need not load it
+
+    near = get_close_matches(name[:100], list(known), 1)
+    return f"; did you mean {near[0]}?" if near else ""
 
 
 class HipqError(Exception):

@@ -8,10 +8,7 @@ from functools import partial
 from itertools import repeat
 from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Protocol, Unpack, overload
 
-from msgspec.structs import replace
-
-from hipq.engine.accept import accept, made, raises
-from hipq.engine.queues import Schedule
+from hipq.engine.accept import UNTRACED, Adding, accept, raises
 from hipq.errors import Invalid
 from hipq.in_thread import async_twin, awaitable, in_thread
 from hipq.job import names
@@ -22,6 +19,7 @@ from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions, checked, given
 from hipq.job.outcome import UNSET, Failed, Ok, Retry, Wait
 from hipq.job.retries import Strategy
+from hipq.job.schedule import DeclaredSchedule
 from hipq.job.spec import Spec, ends, plain, result_of, retry_handler
 from hipq.job.typevars import H, R, T
 from hipq.job.view import Job
@@ -126,7 +124,7 @@ class JobType(Generic[T, R]):
             timeout=timeout, lane=lane,
         )  # fmt: skip
         app = self.queue.app
-        with app.adding(self, key) as adding:
+        with self.adding(key) as adding:
             new = self._new(data, key, options, adding.trace)
             stored = app.store.enqueue([new], all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
@@ -155,7 +153,7 @@ class JobType(Generic[T, R]):
             timeout=timeout, lane=lane,
         )  # fmt: skip
         app = self.queue.app
-        with app.adding(self) as adding:
+        with self.adding() as adding:
             news = self._many(data, keys, options, adding.trace)
             stored = app.store.enqueue(news, all_or_nothing=raises(on_duplicate), conn=conn)
             adding.added(stored)
@@ -177,7 +175,7 @@ class JobType(Generic[T, R]):
         if conn is not None:
             return await _lent(conn, partial(self.enqueue, data, key=key, on_duplicate=on_duplicate, **options))
         app = self.queue.app
-        with app.adding(self, key) as adding:
+        with self.adding(key) as adding:
             stored = await app.database.coalescer.enqueue(
                 lambda: [self._new(data, key, options, adding.trace)], raises(on_duplicate)
             )
@@ -197,7 +195,7 @@ class JobType(Generic[T, R]):
         if conn is not None:
             return await _lent(conn, partial(self.enqueue_many, data, keys=keys, on_duplicate=on_duplicate, **options))
         items, app = list(data), self.queue.app
-        with app.adding(self) as adding:
+        with self.adding() as adding:
             stored = await app.database.coalescer.enqueue(
                 lambda: self._many(items, keys, options, adding.trace), raises(on_duplicate)
             )
@@ -221,22 +219,15 @@ class JobType(Generic[T, R]):
         `overlap`: whether a tick adds a job while that of the tick before is not final; else that tick is skipped.
         `name` tells several schedules of one type apart. Other options are those of `enqueue`.
         """
-        from hipq.job.cron import cron  # most programs have no schedule
+        from hipq.cron import settings_of  # most programs have no schedule
 
-        named = names.job_type(name or self.name)
-        names.one_of(missed, "choice for missed ticks", ("one", "all", "skip"))
-        if missed == "all" and not overlap:
-            raise Invalid('missed="all" adds several jobs at once: it needs overlap=True')
-        _check_tick_options(options)
-        queue, app, wanted = self.queue, self.queue.app, checked(self.spec, options)
-        made(0, queue, self.spec, wanted, data, 0)  # refused now, not at a tick
+        settings = settings_of(self, options, data, expression=expression, tz=tz, missed=missed, overlap=overlap)
+        self.queue.add_schedule(DeclaredSchedule(names.job_type(name or self.name), self.name, settings))
 
-        def make(tick: int) -> New:
-            key = f"cron:{named}@{tick}" if overlap else f"cron:{named}"
-            new = accept(queue, self.spec, replace(wanted, at=tick), data, app.store.now(), key)
-            return app.traces.promised(new) if app.traces else new
-
-        queue.add_schedule(Schedule(named, cron(expression, tz), missed, make))
+    def adding(self, key: str | None = None) -> Adding:
+        """To be entered while jobs are added."""
+        traces = self.queue.app.traces
+        return UNTRACED if traces is None else traces.adding(self.queue.name, self.name, key)
 
     def _new(self, data: Any, key: str | None, options: JobOptions, trace: str = "") -> New:
         wanted = checked(self.spec, options, trace)
@@ -278,11 +269,3 @@ async def _lent(conn: Any, enqueue: Callable[..., H]) -> H:
     from hipq.stores.postgres.bridged import Bridged
 
     return await in_thread(partial(enqueue, conn=Bridged(there)))
-
-
-def _check_tick_options(options: TickOptions) -> None:
-    if refused := options.keys() & {"key", "at", "delay", "conn", "on_duplicate"}:
-        raise Invalid(f"a schedule gives its jobs their time and their key: {', '.join(sorted(refused))} is not its")
-    if unknown := options.keys() - TickOptions.__annotations__.keys():
-        known = ", ".join(["tz, name, missed, overlap", *sorted(TickOptions.__annotations__)])
-        raise TypeError(f"cron has no option {', '.join(sorted(unknown))}; there are {known}")

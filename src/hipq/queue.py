@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, overload
 from msgspec.structs import replace
 
 from hipq.engine.accept import LaneBy
-from hipq.engine.queues import EngineQueue, Schedule
+from hipq.engine.queues import EngineQueue
 from hipq.errors import Invalid, StoreUnavailable
 from hipq.job import names
 from hipq.job.answer import DEFAULT_KEEPING, Keeping, NewAnswer
 from hipq.job.model import New
 from hipq.job.options import JobOptions, TickOptions
 from hipq.job.order import AnyOrder
+from hipq.job.schedule import DeclaredSchedule, Schedule
 from hipq.job.spec import Handler, Spec
 from hipq.job.states import RUNNING
 from hipq.job.type_options import TypeOptions, set_handler, settings
@@ -60,7 +61,7 @@ class Queue:
         self.lane_by = lane_by
         self._types: dict[str, JobType] = {}
         self._specs: dict[str, Spec] = {}
-        self._crons: list[Schedule] = []
+        self._crons: dict[str, DeclaredSchedule] = {}
         self._number = 0
         self._rules: Rules | None = None
         self._learned = 0
@@ -145,7 +146,7 @@ class Queue:
         given = settings(options)
 
         def declare(fn: Handler) -> JobType:
-            found = self._type(name if isinstance(name, str) else getattr(fn, "__name__", ""))
+            found = self.job_type(name if isinstance(name, str) else getattr(fn, "__name__", ""))
             set_handler(found.spec, fn, given)
             return found
 
@@ -198,25 +199,31 @@ class Queue:
 
         return declare
 
-    def add_schedule(self, schedule: Schedule) -> None:
-        if any(one.name == schedule.name for one in self._crons):
+    @property
+    def schedules(self) -> Mapping[str, DeclaredSchedule]:
+        """The cron schedules in this program's code, by name."""
+        return self._crons
+
+    def add_schedule(self, schedule: DeclaredSchedule) -> None:
+        if schedule.name in self._crons:
             raise Invalid(f"queue {self.name} has a schedule {schedule.name} already: give this one another name=")
-        self._crons.append(schedule)
+        self._crons[schedule.name] = schedule
 
     def enqueue(
         self, job_type: str, data: Any = None, *, key: str | None = None, on_duplicate: OnDuplicate = "raise",
         conn: Any = None, **options: Unpack[JobOptions],
     ) -> JobId:  # fmt: skip
         """Add a job by the name of its type; a type unknown here is registered by it. See `JobType.enqueue`."""
-        return self._type(job_type).enqueue(data, key=key, on_duplicate=on_duplicate, conn=conn, **options)
+        return self.job_type(job_type).enqueue(data, key=key, on_duplicate=on_duplicate, conn=conn, **options)
 
     def enqueue_many(
         self, job_type: str, data: Iterable[Any], *, keys: Sequence[str] | None = None,
         on_duplicate: OnDuplicate = "raise", conn: Any = None, **options: Unpack[JobOptions],
     ) -> list[JobId]:  # fmt: skip
-        return self._type(job_type).enqueue_many(data, keys=keys, on_duplicate=on_duplicate, conn=conn, **options)
+        return self.job_type(job_type).enqueue_many(data, keys=keys, on_duplicate=on_duplicate, conn=conn, **options)
 
-    def _type(self, name: str) -> JobType:
+    def job_type(self, name: str) -> JobType:
+        """The job type of this name; one that is unknown here has no code."""
         names.job_type(name)
         if name not in self._types:
             app = self.app
@@ -231,12 +238,12 @@ class Queue:
 
     def chained(self, job_type: Any, data: Any, options: dict[str, Any]) -> New:
         """What `job.enqueue` inside a handler asks for: a job of another type object, or of a name in this queue."""
-        target = job_type if isinstance(job_type, JobType) else self._type(job_type)
+        target = job_type if isinstance(job_type, JobType) else self.job_type(job_type)
         own = JobOptions(**{name: value for name, value in options.items() if name != "key"})  # type: ignore[typeddict-item]
         return target._new(data, options.get("key"), own, self.app.traces.current() if self.app.traces else "")
 
     def spec(self, job_type: str) -> Spec:
-        return self._specs[job_type]
+        return self._specs.get(job_type) or self.job_type(job_type).spec
 
     @property
     def keeping(self) -> Keeping:
@@ -278,8 +285,14 @@ class Queue:
         )
         self.learn(stored)
         return EngineQueue(
-            self.number, self.name, self.order, self._specs, self.throttler, self._crons, self.app.strategies
-        )
+            self.number, self.name, self.order, self._specs, self.throttler, self._crons, self._tick,
+            self.app.strategies,
+        )  # fmt: skip
+
+    def _tick(self, schedule: Schedule, tick: int) -> New:
+        from hipq.cron import job_of  # most programs have no schedule
+
+        return job_of(self, schedule, tick)
 
     def __repr__(self) -> str:
         return f"<Queue {self.app.name}.{self.name}>"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from msgspec.structs import replace
 
-from hipq.errors import Invalid, shown
+from hipq.errors import Invalid, nearest, shown
 from hipq.job import names
 from hipq.job.event_names import EngineEvent
 from hipq.job.names import whole
@@ -58,7 +58,7 @@ class QueueRules:
         if job_type is not None and lane is None:
             found = self._app.declared.find(queue)
             if paused or job_type not in self._app.store.rules(found.number).paused_types:
-                _check_known(found, job_type)
+                check_known(found, job_type)
         self._change(queue, lambda rules: _paused(rules, lane, job_type, paused))
 
     def dry_run(self, queue: str, throttler: Throttler, limit: int) -> DryRun:
@@ -81,11 +81,14 @@ class QueueRules:
         self._app.events.emit(EngineEvent.RULES_CHANGED, self._app.store.now(), queue)
 
 
-def _check_known(queue: Queue, job_type: str) -> None:
+def check_known(queue: Queue, job_type: str) -> None:
+    """Invalid, if nobody knows a job type of this name."""
     if not queue.is_known(job_type):
+        known = [one.name for one in queue.job_types if one.name != job_type]
+        others = nearest(job_type, known) or f"; there are {', '.join(known) or 'none'}"
         raise Invalid(
             f"queue {queue.name} has no job type {shown(job_type)}, neither in this code nor in an engine's, and no "
-            f"job of it; there are {', '.join(one.name for one in queue.job_types) or 'none'}"
+            f"job of it{others}"
         )
 
 

@@ -1,4 +1,4 @@
-"""What code throttlers and schedules need of a store: tickets, pages, ticks; and which engines there are."""
+"""What code throttlers need of a store: tickets, pages; and which engines there are."""
 
 from __future__ import annotations
 
@@ -209,51 +209,6 @@ class TestPages:
         assert store.stage(throttled, PARKED, 0, 9) == 1
         set_rules(store, throttled, throttled=False)
         assert [row.id for row in store.turn(engine, [], [Claim(throttled, (TYPE,), 9)], NOW).won] == ids
-
-
-class TestCron:
-    def test_a_new_schedule_begins_now(
-        self, store: Store, other: Store, queue: QueueTables, queue2: QueueTables
-    ) -> None:
-        assert store.cron(queue.number, "nightly", NOW) == NOW
-        assert other.cron(queue.number, "nightly", LATER) == NOW
-        assert store.cron(queue.number, "hourly", LATER) == LATER
-        assert store.cron(queue2.number, "nightly", LATER) == LATER
-
-    def test_a_tick_is_added_once(self, store: Store, other: Store, queue: QueueTables) -> None:
-        store.cron(queue.number, "nightly", NOW)
-        jobs = [new(queue.number, "tick")]
-        (stored,) = store.tick(queue.number, "nightly", NOW, LATER, jobs) or []
-        assert other.tick(queue.number, "nightly", NOW, LATER, jobs) is None
-        assert other.cron(queue.number, "nightly", NOW) == LATER
-        assert row_of(store, stored.id).job_key == "tick"
-
-    def test_a_live_job_with_the_key_is_left_alone_and_the_tick_counts(self, store: Store, queue: QueueTables) -> None:
-        job_id = add_one(store, new(queue.number, "tick"))
-        store.cron(queue.number, "nightly", NOW)
-        (stored,) = store.tick(queue.number, "nightly", NOW, LATER, [new(queue.number, "tick")]) or []
-        assert (stored.id, stored.duplicate) == (job_id, True)
-        assert store.cron(queue.number, "nightly", NOW) == LATER
-
-    def test_a_tick_may_add_nothing(self, store: Store, queue: QueueTables) -> None:
-        store.cron(queue.number, "nightly", NOW)
-        assert store.tick(queue.number, "nightly", NOW, LATER, []) == []
-        assert store.cron(queue.number, "nightly", NOW) == LATER
-
-    def test_of_many_that_try_at_once_one_adds_it(self, store: Store, other: Store, queue: QueueTables) -> None:
-        store.cron(queue.number, "nightly", NOW)
-        other.cron(queue.number, "nightly", NOW)
-        found: list[object] = []
-
-        def tick(one: Store) -> None:
-            found.append(one.tick(queue.number, "nightly", NOW, LATER, [new(queue.number)]))
-
-        threads = [threading.Thread(target=tick, args=(one,)) for one in (store, other) * 4]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len([one for one in found if one is not None]) == 1
 
 
 class TestEngines:

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from hipq.engine.throttle import HEAD
 from hipq.errors import Conflict, NameClash, NotFound
 from hipq.job.model import Change, queue_of
+from hipq.job.schedule import Definition, ScheduleChange, Settings
 from hipq.job.states import SCHEDULED, WAITING
+from hipq.job.ticks import begun
 from hipq.stores.claims import Claim
 from hipq.stores.filters import AnswerFilter, Filter
 from hipq.stores.large import PAYLOAD_LIMIT
@@ -217,7 +219,7 @@ def fill(store: Store, queue: int) -> list[int]:
     done = finish(store, bring(store, engine, queue, "executing"))
     store.answer([answer(queue, "early"), answer(queue, done.job_key)], NOW)
     assert store.ask(engine, Claim(queue, (TYPE,), 10), HEAD, 60, 10, NOW) is not None
-    assert store.cron(queue, "daily", NOW) == NOW
+    store.change_schedules(queue, [ScheduleChange(None, begun("daily", TYPE, Definition(Settings("0 0 * * *")), NOW))])
     store.renew_lease(engine, 0)
     return [row.id for row in (*rows, done)]
 

@@ -3,7 +3,6 @@
 from tests.contract.answers import TestAnswers, TestEarlyAnswers, TestInbox, TestUsedAnswers, TestWaitKeys
 from tests.contract.asking import (
     TestChangingRules,
-    TestCron,
     TestEngines,
     TestPages,
     TestTickets,
@@ -27,6 +26,7 @@ from tests.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, Test
 from tests.contract.payloads import TestLargePayloads
 from tests.contract.registry import TestDroppedQueues, TestQueues, shop
 from tests.contract.rules import TestRules
+from tests.contract.schedules import TestSchedules
 from tests.contract.schema import TestChecks, TestMigrations
 from tests.contract.together import TestProcesses, TestThreads, stores
 from tests.contract.transactions import TestUserTransaction, orders
@@ -42,7 +42,6 @@ __all__ = [
     "TestChecks",
     "TestChildren",
     "TestClaim",
-    "TestCron",
     "TestDepth",
     "TestDroppedQueues",
     "TestEarlyAnswers",
@@ -72,6 +71,7 @@ __all__ = [
     "TestQueues",
     "TestRefusals",
     "TestRules",
+    "TestSchedules",
     "TestStage",
     "TestThreads",
     "TestTickets",

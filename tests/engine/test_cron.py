@@ -181,15 +181,15 @@ def test_a_tick_whose_acknowledgement_is_lost_is_added_once(
     engine = app.engine(lease=36_000)
     engine.turn()
     clock.advance(minutes=1)
-    tick = app.store.tick
+    change = app.store.change_schedules
 
     def broken(*args: Any) -> Any:
         if lost == "after":
-            tick(*args)
+            change(*args)
         raise StoreUnavailable("cut")
 
     with monkeypatch.context() as patch:
-        patch.setattr(app.store, "tick", broken)
+        patch.setattr(app.store, "change_schedules", broken)
         with pytest.raises(StoreUnavailable):
             engine.turn()
     engine.turn()
@@ -231,17 +231,20 @@ def test_a_calendar_set_back_does_not_silence_a_schedule(app: Hipq, queue: Queue
     assert ticks(app)[-1] == "08:05"
 
 
-def test_a_changed_expression_goes_on_from_the_last_tick(make_app: Callable[[], Hipq], clock: HandClock) -> None:
+def test_a_changed_expression_counts_from_now(make_app: Callable[[], Hipq], clock: HandClock) -> None:
     first = make_app()
     first.queue("orders").cron("0 * * * *")(work)
     first.run(until_empty=True)
     clock.advance(hours=1)
     first.run(until_empty=True)
     second = make_app()
-    second.queue("orders").cron("*/20 * * * *")(work)
-    clock.advance(minutes=20)
+    second.queue("orders").cron("*/20 * * * *", missed="all", overlap=True)(work)
+    clock.advance(hours=2, minutes=10)
     second.run(until_empty=True)
-    assert ticks(second) == ["09:00", "09:20"]
+    assert ticks(second) == ["09:00"]  # none of the new expression comes late
+    clock.advance(minutes=10)
+    second.run(until_empty=True)
+    assert ticks(second) == ["09:00", "11:20"]
 
 
 def test_a_schedule_that_cannot_be_is_refused_where_it_is_written(queue: Queue) -> None:

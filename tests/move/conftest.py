@@ -13,6 +13,8 @@ import pytest
 from msgspec.structs import replace
 
 from hipq.job.model import Row
+from hipq.job.schedule import Definition, ScheduleChange, Settings
+from hipq.job.ticks import begun
 from hipq.limits.limit import limit
 from hipq.stores.filters import AnswerFilter
 from hipq.stores.open import open_store
@@ -29,7 +31,7 @@ class Contents(NamedTuple):
     jobs: list[Row]
     answers: list[object]
     rules: list[object]
-    ticks: list[int]
+    schedules: list[object]
 
 
 def contents(store: Store) -> Contents:
@@ -39,7 +41,7 @@ def contents(store: Store) -> Contents:
         [row for queue in queues for row in everything(store, queue.number)],
         list(store.answers(AnswerFilter(limit=10_000))),
         [store.limits(queue.number)[:3] for queue in queues],
-        [store.cron(queue.number, "nightly", 1) for queue in queues],
+        [(store.schedules(queue.number), store.peek([(queue.number, ())])[0].crons) for queue in queues],
     )
 
 
@@ -73,7 +75,8 @@ def source(path: Path) -> str:
         add(store, [new(mails, f"key {n}", priority=n) for n in range(2_500)])
         store.answer([replace(answer(orders, f"early {n}"), answer_id=f"id {n}") for n in range(20)], NOW)
         store.change_rules(orders, lambda rules: replace(rules, changed=(limit(7),), paused_lanes=("west",)))
-        store.cron(orders, "nightly", NOW)
+        nightly = Definition(Settings("0 0 * * *"), Settings(tz="Europe/Rome"))
+        store.change_schedules(orders, [ScheduleChange(None, begun("nightly", "charge", nightly, NOW))])
         store.renew_lease(engine_id, 0)
     return url
 

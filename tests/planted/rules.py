@@ -102,16 +102,16 @@ RULE_BUGS = (
         "pause",
         ((ADMIT, "[] if self.rules.paused else found.able", "found.able"),),
     ),
-    Bug("no tick comes", "cron", ((TICK, "for schedule in list(queue.crons):", "for schedule in []:"),)),
+    Bug("no tick comes", "cron", ((TICK, "            if 0 < known.next <= now:", "            if 0 > known.next:"),)),
     Bug(
         "a tick adds no job",
         "cron",
-        ((TICK, "news = [schedule.make(tick) for tick in wanted]", "wanted = news = []"),),
+        ((TICK, "ticked(one, each[-1]), tuple(news.values()))", "ticked(one, each[-1]))"),),
     ),
     Bug(
         "a tick does not look at the last one",
         "cron",
-        (("stores/sql/sql/tick.sql", "AND name = :name AND last = :last", "AND name = :name AND :last > 0"),),
+        (("stores/sql/crons.py", "if there.get(change.name) == _state(change.before)]", "]"),),
     ),
     Bug(
         "ticks come early",

@@ -85,7 +85,7 @@ def install(conn: sqlite3.Connection, table: str, world: World) -> None:
         _watch(conn, "live", table, verb, "id", "owner", COLUMNS)
         _watch(conn, "final", f"{table}_final", verb, "id", "owner", COLUMNS)
         _watch(conn, "answer", "hipq_answers", verb, "id", "0", KEPT)
-        _watch(conn, "cron", "hipq_crons", verb, "queue", "0", ("name", "last"))
+        _watch(conn, "cron", "hipq_crons", verb, "queue", "0", ("name", "since", "last", "next"))
     _watch(conn, "ticket", "hipq_tickets", "UPDATE", "queue", "engine_id", ("number", "engine_id", "until"))
     _watch(conn, "rules", "hipq_queues", "UPDATE OF rules", "number", "0", ("rules",))
 

@@ -49,8 +49,8 @@ def test_the_same_seed_is_the_same_run() -> None:
 FAULTS = (
     "(crash before)", "(crash after)", "(lost)", "(away)", "(slow)", "(stall)", "(full)", "kills its engine", "crashed",
     "is asked to stop", "the calendar is set", "the throttler is asked", "pause", "resume", "set_limit",
-    "due ready",
-    "drop_ticket", " tick\n", " answer (lost)", " answer (full)", "prune_answers", "replay of", "rekey of", "drop of",
+    "due ready", "drop_ticket",
+    " change_schedules\n", " answer (lost)", " answer (full)", "prune_answers", "replay of", "rekey of", "drop of",
     " lanes (", " tenants (", ": matched", ": buffered", ": duplicate", ": conflict", ": late",
 )  # fmt: skip
 

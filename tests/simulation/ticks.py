@@ -30,8 +30,10 @@ class Ticks:
         """A schedule's last tick is another one; its jobs follow in the same call."""
         require(write.verb != "DELETE", "cron", "a schedule was forgotten", write)
         self._close()
-        before, tick = write.old.get("last", 0), write.new["last"]
+        before, tick = write.old.get("last") or write.old.get("since", 0), write.new["last"]
         if write.verb == "UPDATE":
+            due = tick - tick % MINUTE + MINUTE
+            require(write.new["next"] == due, "cron", f"the tick after {tick} is to be {write.new['next']}", write)
             require(tick > before, "cron", f"tick {tick} came after {before}", write)
             require(tick % MINUTE == 0, "cron", f"{tick} is no tick", write)
             require(tick <= write.now or self._stepped, "cron", f"tick {tick} came early", write)

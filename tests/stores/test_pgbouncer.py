@@ -19,7 +19,9 @@ import pytest
 
 from hipq import Hipq, Job, Wait, admit, limit
 from hipq.errors import DuplicateKey, Invalid, StoreBroken, StoreBusy
+from hipq.job.schedule import Definition, ScheduleChange
 from hipq.job.states import SCHEDULED
+from hipq.job.ticks import begun
 from hipq.stores.postgres import connection
 from hipq.stores.postgres.session import LOCK_SECONDS
 from tests.brokers.pgbouncer import SESSIONS, OwnPgBouncer
@@ -67,7 +69,9 @@ def test_a_whole_life(app: Hipq, bouncer: OwnPgBouncer, direct: str, monkeypatch
     app.migrate()
     report = plain.job("report")(lambda _: None)
     report.cron("* * * * *", name="every-minute")
-    app.store.cron(plain.number, "every-minute", app.store.now() - 120_000_000)  # so that one is due
+    declared, ago = plain.schedules["every-minute"], app.store.now() - 120_000_000  # so that one is due
+    due = begun(declared.name, declared.job_type, Definition(declared.settings), ago)
+    app.store.change_schedules(plain.number, [ScheduleChange(None, due)])
     with app.working(lease=3.0):
         with ThreadPoolExecutor(4 * SESSIONS) as pool:  # more callers than there are sessions
             ids = list(pool.map(lambda n: charge.enqueue({"n": n}, key=f"order-{n}"), range(24)))

@@ -9,12 +9,12 @@ import sys
 import traceback
 from collections.abc import Iterable
 from contextlib import suppress
-from difflib import get_close_matches
 from typing import Any, Final, TextIO
 
 import click
 
 from hipq.errors import Invalid
+from hipq.errors import nearest as nearest
 from hipq.observe.logs import escaped
 
 _PASSWORD: Final = re.compile(r"(://[^:/@\s]*):[^\s\"']*@")
@@ -67,12 +67,6 @@ def advised(text: str) -> str:
         if match := re.search(pattern, text):
             return f"{text.rstrip('.')}; {advice.format(*match.groups())}"
     return text
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of a sentence about a name that nobody knows: the one that may be meant."""
-    near = get_close_matches(name[:100], list(known), 1)
-    return f"; did you mean {near[0]}?" if near else ""
 
 
 def others(name: str, there: Iterable[str]) -> str:

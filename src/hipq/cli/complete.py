@@ -32,6 +32,7 @@ _SQLITE: Final = "sqlite:///"
 class Known(NamedTuple):
     queues: set[str]
     types: set[str]
+    schedules: set[str]
 
 
 # -- where names are wanted ------------------------------------------------------------------------------------------
@@ -59,12 +60,14 @@ def complete_names(command: click.Command) -> None:
                 parameter.type = Name("queues", lambda ctx: known(ctx).queues, several=True)
             elif parameter.name in ("type", "job_type"):
                 parameter.type = Name("type", lambda ctx: known(ctx).types)
+            elif parameter.name == "schedule":
+                parameter.type = Name("schedule", lambda ctx: known(ctx).schedules)
 
 
 # -- looking them up -------------------------------------------------------------------------------------------------
 def known(ctx: click.Context) -> Known:
     """What the application's source names, and what is in its database."""
-    found = Known(set(), set())
+    found = Known(set(), set(), set())
 
     def look() -> None:
         with suppress(Exception):
@@ -73,7 +76,7 @@ def known(ctx: click.Context) -> Known:
     looking = threading.Thread(target=look, daemon=True)  # a server that does not answer is left alone
     looking.start()
     looking.join(SECONDS)
-    return Known(set(found.queues), set(found.types))
+    return Known(*map(set, found))
 
 
 def _look(app: str, db: str, found: Known) -> None:
@@ -92,6 +95,8 @@ def _read_source(app: str, found: Known) -> set[str]:
         into = {"Hipq": instances, "queue": found.queues, "job": found.types}.get(called)
         if into is not None and (text := _first_text(node)):
             into.add(text)
+        if called == "cron":
+            found.schedules.update(filter(None, [_named(node)]))
     functions = [one for one in ast.walk(_parsed(app)) if isinstance(one, ast.FunctionDef | ast.AsyncFunctionDef)]
     for function in functions:
         for mark in function.decorator_list:
@@ -99,6 +104,8 @@ def _read_source(app: str, found: Known) -> set[str]:
             named = isinstance(mark, ast.Call) and getattr(of, "attr", "") == "job" and _first_text(mark)
             if getattr(of, "attr", "") in ("job", "cron") and not named:
                 found.types.add(function.name)
+            if getattr(of, "attr", "") == "cron":
+                found.schedules.add(_named(mark) or function.name)
     return instances
 
 
@@ -141,6 +148,12 @@ def _first_text(call: ast.Call) -> str:
     return first.value if isinstance(first, ast.Constant) and isinstance(first.value, str) else ""
 
 
+def _named(call: ast.expr) -> str:
+    """The text that is given as name=."""
+    values = [one.value for one in call.keywords if one.arg == "name"] if isinstance(call, ast.Call) else []
+    return next((one.value for one in values if isinstance(one, ast.Constant) and isinstance(one.value, str)), "")
+
+
 def _source(module: str) -> str:
     file = config.read().file
     for folder in (Path.cwd(), *([file.parent] if file else []), *map(Path, sys.path)):
@@ -158,6 +171,8 @@ def _read_database(rows: Callable[[str], list[Any]], instances: set[str], found:
     found.queues.update(names if len(set(names)) == len(names) else [f"{app}.{name}" for app, name, _ in queues])
     for (serves,) in rows("SELECT serves FROM hipq_engines"):
         found.types.update(name.lstrip("!") for types in json.loads(serves).values() for name in types)
+    in_instances = "SELECT c.name, q.app FROM hipq_crons c JOIN hipq_queues q ON q.number = c.queue"
+    found.schedules.update(name for name, app in rows(in_instances) if not instances or app in instances)
     for app, _, table in queues:
         if not instances or app in instances:
             for one in (table, f"{table}_final"):

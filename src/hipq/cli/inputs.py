@@ -12,7 +12,8 @@ import click
 from hipq.cli.commands import Decorator, together
 from hipq.errors import Invalid
 from hipq.job import payload
-from hipq.job.names import whole
+from hipq.job.names import FACTOR_MAX, FACTOR_MIN, whole
+from hipq.job.order import PRIORITY_MAX, PRIORITY_MIN
 from hipq.job.retries import Strategy, backoff, fixed, schedule
 from hipq.job.units import Number, given
 from hipq.job.when import duration, moment
@@ -167,3 +168,25 @@ def given_data(data: str | None, file: IO[bytes] | None) -> Any:
     if len(text) > payload.SIZE_LIMIT:
         raise Invalid(f"data has more than {payload.SIZE_LIMIT:,} bytes")
     return payload.parse(text)
+
+
+# -- options of jobs -------------------------------------------------------------------------------------------------
+job_options = together(
+    click.option("--priority", type=Whole("priority", PRIORITY_MIN, PRIORITY_MAX),
+                 help="Lower goes first; may be negative."),
+    click.option("--lane", help="The lane it belongs to; without it, what the queue's lane_by says."),
+    click.option("--throttle-factor", type=Units("throttle_factor", FACTOR_MIN, FACTOR_MAX),
+                 help="How many units it counts as: 2, or 0.5."),
+    click.option("--window", "windows", type=TimeWindow(), multiple=True,
+                 help="Start only then: 22:00-05:00@Europe/Rome. As often as wanted."),
+    click.option("--timeout", type=Duration("timeout", 0.001), help="How long an attempt may take."),
+    click.option("--retry", type=Retries(), help="What becomes of it if it fails, whatever its type says: backoff:5 "
+                 "(attempts), fixed:60s:3 (delay, attempts), schedule:1s,5m,1h (delays), none, or the name of a "
+                 "registered strategy."),
+)  # fmt: skip
+"""What a job may have of its own; `given_options` makes options of `enqueue` of these."""
+
+
+def given_options(options: dict[str, Any]) -> dict[str, Any]:
+    """Those of the options that were given."""
+    return {name: value for name, value in options.items() if value not in (None, ())}

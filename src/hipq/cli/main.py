@@ -18,6 +18,7 @@ from hipq.cli.complain import advised, complain, give_up, open_closed_ones, show
 from hipq.cli.complete import complete_names
 from hipq.cli.completion import completion
 from hipq.cli.config import config, defaults
+from hipq.cli.cron import cron
 from hipq.cli.demo import demo
 from hipq.cli.doctor import doctor
 from hipq.cli.enqueue import enqueue
@@ -63,8 +64,8 @@ def cli(ctx: click.Context) -> None:
 
 
 for one in (
-    answer, answers, bench, serve_callbacks, completion, config, demo, doctor, enqueue, job, journal, listen, migrate,
-    move_jobs, prune, queue, restored, serve, signing, tenant, waiter, worker,
+    answer, answers, bench, serve_callbacks, completion, config, cron, demo, doctor, enqueue, job, journal, listen,
+    migrate, move_jobs, prune, queue, restored, serve, signing, tenant, waiter, worker,
 ):  # fmt: skip
     cli.add_command(one)
 complete_names(cli)

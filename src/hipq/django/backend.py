@@ -64,8 +64,8 @@ class HipqBackend(TaskBackend):
         key = f"{task.module_path[:400]}:{uuid4().hex}"  # for people who look at jobs: all tasks are of one job type
         at = None if task.run_after is None else moment_of(task.run_after)
         with self._client() as app:
-            job_type = self._queue(app, task.queue_name)._type(TYPE)
-            with app.adding(job_type, key) as adding:
+            job_type = self._queue(app, task.queue_name).job_type(TYPE)
+            with job_type.adding(key) as adding:
                 priority, timeout = MIDDLE - int(task.priority), self._options.timeout
                 new = job_type._new(data, key, {"at": at, "priority": priority, "timeout": timeout}, adding.trace)
                 stored = app.store.enqueue([new], all_or_nothing=True)

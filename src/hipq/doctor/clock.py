@@ -51,7 +51,7 @@ def _future(queue: QueueHealth, now: int, view: View) -> Iterator[Finding]:
         )
     for name, last in queue.crons.items():
         if (by := ahead(last)) > APART:
-            tick = f"the schedule {name} had its last tick at {at(last)}, which is {lasting(by)} from now"
+            tick = f"the schedule {name} had its last tick, or began, at {at(last)}, which is {lasting(by)} from now"
             facts = {"schedule": name, "last": last, "ahead_seconds": by}
             advice = f"{_SEE}; what is missing meanwhile, add by hand"
             yield problem(f"{tick}: it adds nothing until then", advice, queue.name, facts)

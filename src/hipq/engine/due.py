@@ -58,6 +58,15 @@ class Due:
                 self._timetable.peek_soon(0)
         return changes
 
+    def peeked(self, found: Sequence[Peek], now: int) -> None:
+        """Look at the schedules that were changed, if a peek has found some."""
+        if self._ticks or any(peek.crons for peek in found):
+            self._schedules.peeked(found, now)
+
+    def ticks(self, now: int) -> bool:
+        """Whether a schedule is due."""
+        return self._ticks is not None and 0 < self._ticks.next(self._watches.locked) <= now
+
     def next(self, has_room: bool) -> int:
         """When there is something to do by the calendar; 0 = no such moment is known."""
         times = [moment for watch in self._watches.served() for moment in watch.moments(has_room)]
@@ -79,15 +88,19 @@ class Due:
         return rank(self._setup.store, queue.number, queue.order, now)
 
     def _tick(self, now: int) -> None:
+        if self._ticks is None and not any(queue.crons for queue in self._setup.queues):
+            return
+        if self._schedules.turn(now, self._watches.locked):
+            self._watches.claim_everywhere()
+            self._timetable.peek_by(0)
+
+    @property
+    def _schedules(self) -> Ticks:
         if self._ticks is None:
-            if not any(queue.crons for queue in self._setup.queues):
-                return
             from hipq.engine.tick import Ticks  # what reads cron expressions costs an import most can do without
 
             self._ticks = Ticks(self._setup)
-        if self._ticks.turn(now, self._watches.locked):
-            self._watches.claim_everywhere()
-            self._timetable.peek_by(0)
+        return self._ticks
 
     def _roll(self, now: int, steady: int) -> list[Change]:
         """Jobs that did not start before their window closed are scheduled for its next opening. Claims pass them over
@@ -162,6 +175,7 @@ class Peeks:
         self._standby.looked(any(peek.ready and self._watches[peek.queue].is_content for peek in found))
         for peek in found:
             self._watches[peek.queue].peeked(peek)
+        self._due.peeked(found, now)
         self._lease.seen_owned = bool(self._watches.locked) or any(peek.owned for peek in found)
         self._due.new_answers = bool(self._setup.bring) and any(peek.answers for peek in found)
         self.idle = not (self._work(found, now) or self._batch.in_flight or self._due.brings(began))
@@ -174,6 +188,7 @@ class Peeks:
         return (
             self._lease.seen_owned
             or any(reminded)
+            or self._due.ticks(now)
             or any(0 < moment <= now for peek in found for moment in (peek.next_start, peek.next_deadline))
             or any(peek.ready and self._watches[peek.queue].retry_at != 0 for peek in found)
             or any(watch.closed or (watch.throttling and watch.throttling.busy) for watch in self._watches.values())

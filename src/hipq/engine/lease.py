@@ -24,7 +24,7 @@ from hipq.executors.execution import Execution
 from hipq.job import transitions
 from hipq.job.event_names import EngineEvent, JobEvent
 from hipq.job.model import Change, queue_of
-from hipq.stores.values import STRATEGIES
+from hipq.stores.values import CRONS, STRATEGIES
 
 
 @dataclass(eq=False)
@@ -72,7 +72,10 @@ class Lease:
         earlier lease of ours still owns, because their queue was locked when that lease ended. They need a new lease
         even if ours is alive: under that one, rows whose adoption was not confirmed would look unstarted."""
         served = {str(watch.queue.number): watch.queue.published for watch in self._watches.values()}
-        serves = msgspec.json.encode(served | {STRATEGIES: self._watches.strategies}).decode()
+        queues = [watch.queue for watch in self._watches.values()]
+        crons = [f"{queue.number}/{name}" for queue in queues for name in queue.crons]
+        more = {STRATEGIES: self._watches.strategies} | ({CRONS: crons} if crons else {})
+        serves = msgspec.json.encode(served | more).decode()
         label = f"{socket.gethostname()}:{os.getpid()}"
         expired, engine_id = self.engine_id, self._setup.store.take_lease(self._setup.lease, label, serves)
         held = [*self._batch.reachable(), *left_behind]  # also what has ended: else it looks like a dead engine's

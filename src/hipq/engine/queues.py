@@ -2,32 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from hipq.job.model import New
 from hipq.job.order import Order
 from hipq.job.retries import RetryHandler
+from hipq.job.schedule import DeclaredSchedule, Schedule
 from hipq.job.spec import Spec
 from hipq.limits.code import Throttler
 from hipq.stores.claims import ANY_TYPE
 
 if TYPE_CHECKING:
     from hipq.engine.lanes import Scheduler
-    from hipq.job.cron import Cron
-
-
-@dataclass(frozen=True)
-class Schedule:
-    """A cron schedule of a queue."""
-
-    name: str
-    cron: Cron
-    missed: str
-    """What becomes of ticks nobody was there for: "one" job for all of them, "all" of them, or "skip" them."""
-    make: Callable[[int], New]
-    """The job of a tick."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +25,10 @@ class EngineQueue:
     order: Order
     specs: Mapping[str, Spec]
     throttler: Throttler | None = None
-    crons: Sequence[Schedule] = ()
-    """Read anew at each look: a schedule may be declared after the engine was made."""
+    crons: Mapping[str, DeclaredSchedule] = field(default_factory=dict)
+    """By name. Read anew at each look: a schedule may be declared after the engine was made."""
+    make: Callable[[Schedule, int], New] | None = None
+    """The job of a schedule's tick. None = schedules do not tick here: a daemon's jobs have tenants."""
     strategies: Mapping[str, RetryHandler] = field(default_factory=dict)
     """Retry strategies that are registered, by name. Read anew, as well."""
     scheduler: Scheduler | None = None

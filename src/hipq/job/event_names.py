@@ -76,6 +76,7 @@ class EngineEvent:
     QUEUE_LOCKED: Final = "queue locked"
     QUEUE_FREE: Final = "queue free"
     HANDLER_STUCK: Final = "handler stuck"
+    SCHEDULE_CHANGED: Final = "schedule changed"
     TICK: Final = "tick"
     TICK_SKIPPED: Final = "tick skipped"
     TICK_FAILED: Final = "tick failed"

@@ -14,6 +14,7 @@ from hipq.job.model import COLUMNS
 from hipq.stores.values import QueueTables
 
 AT_ONCE: Final = 1_000
+CRONS: Final = ("queue", "name", "job_type", "definition", "since", "last", "next", "version")
 Rows = Sequence[tuple[Any, ...]]
 
 
@@ -37,6 +38,8 @@ class QueueCopy(NamedTuple):
     """The last value of the queue's id sequence."""
     rules: str
     admission: str
+    crons: int
+    """How often its cron schedules were changed."""
 
 
 class Snapshot(NamedTuple):
@@ -55,7 +58,7 @@ class Snapshot(NamedTuple):
         """All tables to copy, live jobs last."""
         tables = [copied.queue.table for copied in self.queues]
         return [
-            TableCopy("hipq_crons", ("queue", "name", "last"), ("queue", "name")),
+            TableCopy("hipq_crons", CRONS, ("queue", "name")),
             TableCopy("hipq_notes", ("kind", "name", "value"), ("kind", "name")),
             TableCopy("hipq_payloads", ("id", "data")),
             TableCopy("hipq_answers", KEPT),

@@ -77,7 +77,7 @@ class SqliteSource:
     # -- under the lock ----------------------------------------------------------------------------------------------
     def snapshot(self) -> Snapshot:
         conn = self._conn
-        rows = conn.execute("SELECT number, last_id, rules, admission FROM hipq_queues").fetchall()
+        rows = conn.execute("SELECT number, last_id, rules, admission, crons FROM hipq_queues").fetchall()
         more = {number: rest for number, *rest in rows}
         queues = tuple(QueueCopy(queue, *more[queue.number]) for queue in schema.registered(conn))
         ((dropped,),) = conn.execute("SELECT highest FROM hipq_dropped").fetchall()

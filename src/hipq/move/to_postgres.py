@@ -54,9 +54,9 @@ class PostgresTarget:
         conn = self._conn
         for copied in snapshot.queues:
             queue = copied.queue
-            values = (*queue, copied.rules, copied.admission)
-            query = 'INSERT INTO hipq_queues (number, app, name, "table", schema, rules, admission) '
-            conn.execute((query + "VALUES (%s, %s, %s, %s, 0, %s, %s)").encode(), values)
+            values = (*queue, copied.rules, copied.admission, copied.crons)
+            query = 'INSERT INTO hipq_queues (number, app, name, "table", schema, rules, admission, crons) '
+            conn.execute((query + "VALUES (%s, %s, %s, %s, 0, %s, %s, %s)").encode(), values)
             schema.extend(conn, self._known, queue)
             if copied.last_id:
                 conn.execute("SELECT setval(%s, %s)", (f"{queue.table}_ids", copied.last_id))

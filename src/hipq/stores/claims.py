@@ -101,3 +101,5 @@ class Peek(NamedTuple):
     """A code throttler has parked jobs here."""
     answers: bool = False
     """Another program has put answers into the inbox in plain SQL, at which nobody has looked yet."""
+    crons: int = 0
+    """The version of the cron schedule that was changed last; 0 = there has never been one."""

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Protocol, overload
 
 from hipq.job.answer import Kept, NewAnswer
 from hipq.job.model import Brief, Change, New, Row
+from hipq.job.schedule import Schedule, ScheduleChange
 from hipq.limits.rules import Rules
 from hipq.stores.claims import Asked, Claim, Peek, Turned
 from hipq.stores.filters import AnswerFilter, Filter
@@ -182,11 +183,13 @@ class EngineStore(Protocol):
     def tokens(self, ids: Sequence[int]) -> dict[int, int]:
         """The tokens of those of these jobs that are live: one statement for all of them."""
 
-    def cron(self, queue: int, name: str, now: int) -> int:
-        """The tick of a schedule that was added last; one that is new here begins now."""
+    def schedules(self, queue: int, after: int = 0, names: Sequence[str] | None = None) -> list[Schedule]:
+        """The cron schedules of a queue, by name: those with a higher version than `after`, of these names if some are
+        given. One statement."""
 
-    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
-        """Add the jobs of a tick if `last` is still the one before it: None if another engine was first."""
+    def change_schedules(self, queue: int, changes: Sequence[ScheduleChange]) -> list[list[Stored] | None]:
+        """Write schedules, each with the jobs of its ticks, in one transaction. What became of those jobs; None where
+        the schedule was not as before, since somebody else was first: of that nothing is written."""
 
 
 class LeaseStore(Protocol):

@@ -29,6 +29,9 @@ TOP: Final = "~"
 STRATEGIES: Final = "strategies"
 """In what an engine says that it serves, beside its queues: the retry strategies that are registered there."""
 
+CRONS: Final = "crons"
+"""In the same place: the cron schedules in its code, with their queues before them."""
+
 EndPlace = tuple[int, int]
 """Of a final job among those of its queue: when it ended, and its id."""
 
@@ -126,18 +129,21 @@ class EngineSeen(NamedTuple):
     """Of those the ones that limits do not hold up."""
     strategies: tuple[str, ...] = ()
     """The retry strategies that are registered there."""
+    crons: frozenset[str] = frozenset()
+    """The cron schedules in its code, as `number/name`."""
 
     @classmethod
     def of(cls, engine_id: int, label: str, serves: str) -> EngineSeen:
         """From what `take_lease` was given; a critical type has a `!` before its name there."""
         found: dict[str, list[str]] = msgspec.json.decode(serves)
-        strategies = found.pop(STRATEGIES, [])
+        strategies, crons = found.pop(STRATEGIES, []), found.pop(CRONS, [])
         return cls(
             engine_id,
             label,
             {queue: [name.lstrip("!") for name in types] for queue, types in found.items()},
             {queue: [name[1:] for name in types if name.startswith("!")] for queue, types in found.items()},
             tuple(strategies),
+            frozenset(crons),
         )
 
 

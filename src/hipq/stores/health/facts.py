@@ -94,7 +94,7 @@ class QueueHealth:
     latest: int = 0
     """The latest moment at which a job of this queue was written, as far as its newest rows tell."""
     crons: dict[str, int] = field(default_factory=dict)
-    """The tick of each schedule that was added last."""
+    """The last tick of each schedule that is not paused, or when it began."""
 
     @property
     def name(self) -> str:

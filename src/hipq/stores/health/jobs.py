@@ -173,7 +173,8 @@ class Jobs:
         return max((moment for moment in moments if moment is not None), default=0)
 
     def crons(self) -> dict[str, int]:
-        query = "SELECT name, last FROM hipq_crons WHERE queue = :number ORDER BY name LIMIT :many"
+        last = "CASE WHEN last > since THEN last ELSE since END"
+        query = f"SELECT name, {last} FROM hipq_crons WHERE next <> 0 AND queue = :number ORDER BY name LIMIT :many"
         return dict(self._ask(query, number=self._queue.number, many=COUNTED))
 
     # -- how --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The verbs of engines that go round lanes by a plan of their own, of schedules, notes, and the journal."""
+"""The verbs of engines that go round lanes by a plan of their own, of notes, and of the journal."""
 
 from __future__ import annotations
 
@@ -45,36 +45,7 @@ class TenantVerbs(Dialect):
             return sql.found(name, queue, **values)
 
 
-class CronVerbs(Dialect):
-    def cron(self, queue: int, name: str, now: int) -> int:
-        with self._writing() as sql:
-            sql.changed("add_cron", queue, name=name, now=now)
-            ((last,),) = sql.found("last_tick", queue, name=name)
-        return int(last)
-
-    def tick(self, queue: int, name: str, last: int, tick: int, jobs: Sequence[New]) -> list[Stored] | None:
-        def work(sql: Sql) -> list[Stored] | None:
-            if sql.changed("tick", queue, name=name, last=last, tick=tick) == 0:
-                return None
-            return self._insert.many(sql.conn, jobs, all_or_nothing=False)
-
-        return self._adding(work, jobs, patient=False)
-
-    def _adding(
-        self, work: Callable[[Sql], list[Stored] | None], jobs: Sequence[New], *, patient: bool
-    ) -> list[Stored] | None:
-        """Do it in a transaction, and tell engines of the jobs that it has added; None = it has added none of them."""
-
-        def ready(stored: list[Stored] | None) -> Mapping[int, RankPosition]:
-            return lowest(soon(jobs, stored)) if stored else {}
-
-        stored = self._transaction(work, patient=patient, ready=ready)
-        if stored is not None:
-            self.waker.notify()
-        return stored
-
-
-class NoteVerbs(CronVerbs):
+class NoteVerbs(Dialect):
     def notes(self, kind: str, start: str = "", *, exact: bool = False) -> dict[str, str]:
         with self._reading() as sql:
             return dict(sql.found("notes", kind=kind, start=start, end=start + (NEXT if exact else LAST)))
@@ -97,4 +68,10 @@ class NoteVerbs(CronVerbs):
             sql.changed("write_note", kind=JOURNALS, name=journal, value=after)
             return [Stored(job_id) for job_id, _ in jobs]
 
-        return self._adding(work, [job for _, job in jobs], patient=True) is not None
+        def ready(stored: list[Stored] | None) -> Mapping[int, RankPosition]:
+            return lowest(soon([job for _, job in jobs], stored)) if stored else {}
+
+        if self._transaction(work, ready=ready) is None:
+            return False
+        self.waker.notify()
+        return True

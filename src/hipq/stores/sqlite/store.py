@@ -19,6 +19,7 @@ from hipq.stores.filters import Filter
 from hipq.stores.inbox_transaction import KEYS_AT_ONCE
 from hipq.stores.refusals import Given, refusals
 from hipq.stores.sql.answers import AnswerVerbs
+from hipq.stores.sql.crons import CronVerbs
 from hipq.stores.sql.dialect import Sql
 from hipq.stores.sql.jobs import JobVerbs
 from hipq.stores.sql.rule_claims import narrowed
@@ -43,7 +44,7 @@ _MANY_QUEUES: Final = 100
 """SQLite joins at most 500 SELECTs in one statement."""
 
 
-class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs):
+class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, NoteVerbs, CronVerbs):
     _insert: Insert
     _rulebook: SqliteRulebook
     at_once = 1
@@ -262,8 +263,8 @@ class SqliteStore(JobVerbs, TurnVerbs, RuleVerbs, AnswerVerbs, TenantVerbs, Note
             with self._db.reading() as conn:
                 rows = conn.execute(" UNION ALL ".join(parts), values).fetchall()
             found += [
-                Peek(queue, bool(ready), due, late, bool(owned), bool(parked), bool(new))
-                for queue, ready, due, late, owned, parked, new in rows
+                Peek(queue, bool(ready), due, late, bool(owned), bool(parked), bool(new), crons)
+                for queue, ready, due, late, owned, parked, new, crons in rows
             ]
         return found
 

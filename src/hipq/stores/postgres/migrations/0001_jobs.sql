@@ -14,6 +14,7 @@ CREATE TABLE hipq_queues (
   rules TEXT NOT NULL DEFAULT '{}',     -- limits, pauses: see hipq.limits.rules
   version BIGINT NOT NULL DEFAULT 0,    -- grows with every change of the rules: a claim names the one it knows
   admission TEXT NOT NULL DEFAULT '{}', -- what limits must remember from claim to claim
+  crons BIGINT NOT NULL DEFAULT 0,      -- how often its schedules were changed
   UNIQUE (app, name)
 ) WITH (fillfactor = 50);               -- its row, locked, is the queue's admission lock
 -- The version as it is after waiting for whoever changes the rules, who waits in turn for the transaction this was called
@@ -41,9 +42,16 @@ CREATE TABLE hipq_tickets (
 CREATE TABLE hipq_crons (
   queue INTEGER NOT NULL,
   name TEXT COLLATE "C" NOT NULL,
-  last BIGINT NOT NULL,                 -- the tick that was added last
+  job_type TEXT COLLATE "C" NOT NULL,
+  definition TEXT NOT NULL,             -- what the code says, and what an operator does: see hipq.job.schedule
+  since BIGINT NOT NULL,                -- when its ticks began to count
+  last BIGINT NOT NULL,                 -- the tick that was looked at last, or 0
+  next BIGINT NOT NULL,                 -- the tick after that; 0 = it is paused
+  version BIGINT NOT NULL,              -- of its definition: the value of hipq_queues.crons after that changed
   PRIMARY KEY (queue, name)
 ) WITH (fillfactor = 50);
+-- What was changed since an engine looked.
+CREATE INDEX hipq_crons_version ON hipq_crons (queue, version);
 -- Payloads too large to be copied each time their job moves; the row's job_data is '' then.
 CREATE TABLE hipq_payloads (
   id BIGINT PRIMARY KEY,

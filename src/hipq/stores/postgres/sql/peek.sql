@@ -15,4 +15,5 @@ SELECT {number},
   EXISTS (SELECT FROM {live} WHERE owner > 0),
   EXISTS (SELECT FROM {live} WHERE phase = {PARKED}),
   EXISTS (SELECT FROM hipq_answers WHERE queue = {number} AND state = {NEW}),
+  (SELECT crons FROM hipq_queues WHERE number = {number}),
   (extract(epoch FROM clock_timestamp()) * 1000000)::bigint

@@ -8,6 +8,7 @@ CREATE TABLE hipq_queues (
   last_id INTEGER NOT NULL DEFAULT 0,   -- the sequence of ids: never goes back, also after a prune
   rules TEXT NOT NULL DEFAULT '{}',     -- limits, pauses: see hipq.limits.rules
   admission TEXT NOT NULL DEFAULT '{}', -- what limits must remember from claim to claim
+  crons INTEGER NOT NULL DEFAULT 0,     -- how often its schedules were changed
   UNIQUE (app, name)
 );
 CREATE TABLE hipq_engines (
@@ -29,9 +30,16 @@ CREATE TABLE hipq_tickets (
 CREATE TABLE hipq_crons (
   queue INTEGER NOT NULL,
   name TEXT NOT NULL,
-  last INTEGER NOT NULL,                -- the tick that was added last
+  job_type TEXT NOT NULL,
+  definition TEXT NOT NULL,             -- what the code says, and what an operator does: see hipq.job.schedule
+  since INTEGER NOT NULL,               -- when its ticks began to count
+  last INTEGER NOT NULL,                -- the tick that was looked at last, or 0
+  next INTEGER NOT NULL,                -- the tick after that; 0 = it is paused
+  version INTEGER NOT NULL,             -- of its definition: the value of hipq_queues.crons after that changed
   PRIMARY KEY (queue, name)
 ) WITHOUT ROWID;
+-- What was changed since an engine looked.
+CREATE INDEX hipq_crons_version ON hipq_crons (queue, version);
 -- Payloads too large to be copied each time their job moves; the row's job_data is '' then.
 CREATE TABLE hipq_payloads (
   id INTEGER PRIMARY KEY,

@@ -21,4 +21,5 @@ SELECT {number},
   coalesce((SELECT min(deadline) FROM {live} INDEXED BY {live}_wait WHERE phase = {WAITING}), 0),
   EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_owner WHERE owner <> 0 AND owner > 0),
   EXISTS (SELECT 1 FROM {live} INDEXED BY {live}_parked WHERE phase = {PARKED}),
-  EXISTS (SELECT 1 FROM hipq_answers INDEXED BY hipq_answers_new WHERE queue = {number} AND state = {NEW})
+  EXISTS (SELECT 1 FROM hipq_answers INDEXED BY hipq_answers_new WHERE queue = {number} AND state = {NEW}),
+  (SELECT crons FROM hipq_queues WHERE number = {number})

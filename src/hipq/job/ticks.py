@@ -1,0 +1,84 @@
+"""What moves a cron schedule: a definition that is new or another one, a tick, a clock that was set back. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from hipq.job.cron import Cron, after, between, latest
+from hipq.job.schedule import NOTHING, DeclaredSchedule, Definition, Schedule, ScheduleChange
+from hipq.job.when import SECOND
+
+SET_BACK: Final = 86_400 * SECOND
+"""A schedule that is further ahead than this is of a clock that was wrong: it begins anew. Up to then the ticks between
+now and its last one were added already: by this clock before it was set back, or by a process whose clock is ahead."""
+LATE: Final = 60 * SECOND
+"""A tick found later than this was missed: nobody was there."""
+
+
+def cron_of(definition: Definition) -> Cron:
+    found = definition.in_force
+    assert found.expression is not None
+    return Cron(found.expression, found.tz or "UTC")
+
+
+def begun(name: str, job_type: str, definition: Definition, now: int) -> Schedule:
+    """A schedule that is new: it begins with its next tick."""
+    following = 0 if definition.paused else after(cron_of(definition), now)
+    return Schedule(name, job_type, definition, now, 0, following)
+
+
+def redefined(schedule: Schedule, definition: Definition, now: int, job_type: str = "") -> Schedule:
+    """Another definition. If its ticks are others (or are no longer paused), they count from now: of those that were
+    before, as other expressions or a pause have it, none comes late."""
+    made = schedule._replace(definition=definition, job_type=job_type or schedule.job_type)
+    if (cron_of(definition), definition.paused) == (cron_of(schedule.definition), schedule.definition.paused):
+        return made
+    again = begun(schedule.name, made.job_type, definition, now)
+    return made._replace(since=again.since, next=again.next)
+
+
+def due(schedule: Schedule, now: int, most: int) -> list[int]:
+    """The ticks to look at, of a schedule whose next one is due: the latest, or, where all are wanted, the first."""
+    cron, before = cron_of(schedule.definition), schedule.next - 1
+    if schedule.definition.in_force.missed == "all":
+        found = between(cron, before, now, most)
+    else:
+        found = [latest(cron, before, now)]
+    return [*filter(None, found)] or [schedule.next]  # which the rules of its time zone, as they are now, do not have
+
+
+def wanted(schedule: Schedule, ticks: Sequence[int], now: int) -> list[int]:
+    """Those of these ticks that add a job."""
+    skips = schedule.definition.in_force.missed == "skip"
+    return [tick for tick in ticks if not skips or now - tick <= LATE]
+
+
+def ticked(schedule: Schedule, tick: int) -> Schedule:
+    return schedule._replace(last=tick, next=after(cron_of(schedule.definition), tick))
+
+
+def is_ahead(schedule: Schedule, now: int) -> bool:
+    """It is of a clock that was wrong."""
+    return schedule.next > 0 and max(schedule.since, schedule.last) > now + SET_BACK
+
+
+def anew(schedule: Schedule, now: int) -> Schedule:
+    return begun(schedule.name, schedule.job_type, schedule.definition, now)._replace(version=schedule.version)
+
+
+def published(
+    declared: Sequence[DeclaredSchedule], there: Mapping[str, Schedule], now: int
+) -> Iterator[ScheduleChange]:
+    """What is to be written so that the database says what this program's code says, and beside it what operators said
+    instead. A schedule that an operator had added under the name of one in code becomes that, changed by the operator;
+    unless it was for another job type."""
+    for name, job_type, settings in declared:
+        found = there.get(name)
+        if found is None:
+            yield ScheduleChange(None, begun(name, job_type, Definition(settings), now))
+        elif (found.definition.code, found.job_type) != (settings, job_type):
+            kept = found.definition if found.job_type == job_type else replace(found.definition, changed=NOTHING)
+            yield ScheduleChange(found, redefined(found, replace(kept, code=settings), now, job_type))
