@@ -20,13 +20,13 @@ class Reading(TypedDict, total=False):
     "order.id"."""
 
     key: Read | str | None
-    """The job's key; without it, the header `hipq-key`, or the message's own key."""
+    """The job's key; without it, the header `hipq-key`, a CloudEvent's subject, or the message's own key."""
     error: Read | str | None
     """Whether the work failed."""
     answer_id: Read | str | None
     """What tells this answer from others."""
     data: Read | str | None
-    """What the answer is; without it, the message's JSON."""
+    """What the answer is; without it, the message's JSON, or a CloudEvent's data."""
 
 
 def check_reading(answers: str | None, reading: Reading) -> None:

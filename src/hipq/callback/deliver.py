@@ -72,9 +72,10 @@ class AnswerDelivery:
             raise BadCallback(410, "the job of this URL is not there any more", "gone")
         if row.tenant != claims.tenant:
             raise Forbidden
-        said = {"answer_id": request.answer_id, "error": request.error, "attempt": claims.attempt or None}
+        said = {"error": request.error, "attempt": claims.attempt or None}
         try:
-            new = queue.arrived(row.job_type, row.job_key, request.data(body), job=row.id, **said)
+            data, answer_id = request.answer(body)
+            new = queue.arrived(row.job_type, row.job_key, data, job=row.id, answer_id=answer_id, **said)
         except Invalid as error:
             raise BadCallback(400, str(error)) from None
         if not claims.expires and _is_past(row, new):

@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
+from hipq.answers.reading import event_id
 from hipq.callback.signing import Expired, Forbidden
 from hipq.errors import HipqError, Invalid, StoreRefused
 from hipq.job import payload
 from hipq.job.answer import Answered
+from hipq.transports.cloud_events import event_in
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -80,6 +82,13 @@ class CallbackRequest:
         if said not in _TRUTH:
             raise BadCallback(400, f"{ERROR_HEADER}, or error in the URL's query, must be true or false")
         return _TRUTH[said]
+
+    def answer(self, body: bytes | bytearray) -> tuple[Any, str | None]:
+        """The data in a body, and the answer's id, if it has one. A CloudEvent has both in it."""
+        event = event_in(self.headers, bytes(body), is_quoted=True)
+        if event is None:
+            return self.data(body), self.answer_id
+        return event["data"], self.answer_id or event_id(event)
 
     def data(self, body: bytes | bytearray) -> Any:
         """The data in a body: JSON if it can be read as such, whatever its content type, because many clients send
