@@ -19,6 +19,7 @@ from hipq.answers.arrive import AnyQueue, arrive
 from hipq.answers.inbox import Inbox
 from hipq.callback.http import BadCallback, CallbackRequest, Overloaded
 from hipq.callback.signing import Expired, Forbidden, SignedClaims, Signer
+from hipq.callback.webhook import Webhook
 from hipq.errors import Invalid, StoreError, StoreRefused
 from hipq.events import Events
 from hipq.job.answer import Answered, NewAnswer
@@ -42,11 +43,18 @@ class NumberedQueue(AnyQueue, Protocol):
     def number(self) -> int: ...
 
 
+class WebhookListener(Protocol):
+    webhooks: dict[str, Webhook]
+
+
 class AnswerApp(Protocol):
     """What this module needs of a Hipq."""
 
     name: str
     events: Events
+
+    @property
+    def streams(self) -> WebhookListener: ...
 
     @property
     def store(self) -> Store: ...

@@ -15,6 +15,7 @@ from hipq.errors import HipqError, Invalid, StoreRefused
 from hipq.job import payload
 from hipq.job.answer import Answered
 from hipq.transports.cloud_events import event_in
+from hipq.transports.webhooks import BadSignature
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -176,6 +177,12 @@ def accepted(outcome: Answered) -> CallbackReply:
     return CallbackReply(STATUS[outcome], {"answer": outcome})
 
 
+def webhook_accepted(outcome: Answered) -> CallbackReply:
+    """To a webhook all that is kept is 2xx, also what is late: 410 would tell its sender to send no more, ever."""
+    is_later = outcome in (Answered.BUFFERED, Answered.UNREADABLE)
+    return CallbackReply(202 if is_later else 200, {"answer": outcome})
+
+
 def refusal(error: Exception) -> CallbackReply:
     """The reply to a failure: one sentence and no more, because the details are in the log."""
     match error:
@@ -185,6 +192,8 @@ def refusal(error: Exception) -> CallbackReply:
         case BadCallback():
             word = {"answer": error.word} if error.word else {}
             return CallbackReply(error.status, {**word, "error": str(error)})
+        case BadSignature():
+            return CallbackReply(401, {"error": str(error)})
         case Forbidden():
             return CallbackReply(403, {"error": str(error)})
         case Expired():
@@ -193,6 +202,8 @@ def refusal(error: Exception) -> CallbackReply:
             return CallbackReply(429, {"error": "too many answers wait already; try again"}, AGAIN)
         case StoreRefused():
             return CallbackReply(400, {"error": "the database will not store this answer"})
+        case Invalid():
+            return CallbackReply(503, {"error": "signatures cannot be checked here right now; try again"}, AGAIN)
         case HipqError():
             return CallbackReply(503, {"error": "the database cannot be reached right now; try again"}, AGAIN)
         case _:
