@@ -138,15 +138,15 @@ class Hipq:
 
         return register
 
-    def listen(self, url: str, *, to: tuple[str, str] | JobType, **reading: Unpack[Reading]) -> None:
-        """Answers to the jobs of this type come as messages on this stream. Workers listen to it while they run, as
-        `hipq listen` does alone; any number of them share what comes.
+    def listen(self, url: str, *, to: tuple[str, str] | JobType, secret: str = "", **reading: Unpack[Reading]) -> None:
+        """Answers to the jobs of this type come as messages on this stream, to which workers listen while they run, as
+        `hipq listen` does alone. Or they come as webhooks: at `webhook://bank`, `hipq.callbacks` takes them, signed
+        with the secret in the environment variable that `secret` names.
 
         `key` finds the job's key in a message: a function of it, or a field of its JSON like "order.id". Without one it
-        is the header `hipq-key`, or the message's own key. In the same way `error` says whether the work failed,
-        `answer_id` what tells this answer from others, and `data` what the answer is, without one the message's JSON.
-        """
-        self.streams.add(url, to, reading)
+        is the header `hipq-key`, a CloudEvent's subject, or the message's own key. So do `error` (whether the work
+        failed), `answer_id` (what tells this answer from others) and `data` (what it is; without one, the JSON)."""
+        self.streams.add(url, to, secret, reading)
 
     # -- running ------------------------------------------------------------------------------------------------------
     def run(

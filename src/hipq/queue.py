@@ -159,31 +159,33 @@ class Queue:
     def request(
         self, name: str, *, to: str, answers: str | None = None, callback: bool = False, key: Read | str | None = None,
         error: Read | str | None = None, answer_id: Read | str | None = None, data: Read | str | None = None,
-        method: str = "POST", headers: Mapping[str, str] | None = None, body: Any = None,
-        reply_key: ReplyKey | None = None, send_timeout: float | timedelta = 30.0, **options: Unpack[TypeOptions],
+        secret: str = "", method: str = "POST", headers: Mapping[str, str] | None = None, body: Any = None,
+        sign: str = "", reply_key: ReplyKey | None = None, send_timeout: float | timedelta = 30.0,
+        **options: Unpack[TypeOptions],
     ) -> JobType:  # fmt: skip
         """A job type without code: each of its jobs sends a request `to` this URL, of HTTP or of a stream.
 
-        `answers`: the stream on which its answer comes; `key`, `error`, `answer_id` and `data` say how to read that, as
-        for `Hipq.listen`. `callback`: its answer is brought to a signed URL, which the header `hipq-callback` names.
-        With neither, the reply is all there is (but 202 waits).
+        `answers`: the stream, or the webhook, on which its answer comes; `key`, `error`, `answer_id`, `data` and
+        `secret` say how to read that, as for `Hipq.listen`. `callback`: its answer is brought to a signed URL, which
+        the header `hipq-callback` names. With neither, the reply is all there is (but 202 waits).
 
         `to`, `headers` and `body` may have {key}, {id}, {attempt}, {callback_url}, {data} and {data.field} in them;
         without `body`, the job's data is sent. `reply_key`: where the reply to a request by HTTP names the key its
-        answer will have. Other options are those of `job`.
+        answer will have. `sign`: the environment variable with the secret by which a request by HTTP is signed, as
+        Standard Webhooks says. Other options are those of `job`.
         """
         from hipq.requests.declared import Request  # most programs declare none
         from hipq.streams import Reading, check_reading
 
         reading = Reading(key=key, error=error, answer_id=answer_id, data=data)
-        check_reading(answers, reading)
+        check_reading(answers, secret, reading)
         made = Request(
-            to, answered=answers is not None, callback=callback, method=method, headers=headers, body=body,
+            to, answered=answers is not None, callback=callback, method=method, headers=headers, body=body, sign=sign,
             reply_key=reply_key, seconds=seconds(send_timeout, "send_timeout", least=0.001),
         )  # fmt: skip
         found = self.job(names.job_type(name), **options)(made)
         if answers is not None:
-            self.app.listen(answers, to=found, **reading)
+            self.app.listen(answers, to=found, secret=secret, **reading)
         return found
 
     def cron(

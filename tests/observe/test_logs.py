@@ -58,7 +58,7 @@ def test_failed_runs_are_errors_trouble_is_a_warning_engines_are_information_job
     warnings = {"failed", "timed out", "rescued", "unstorable",
                 "lease lost", "store down", "handler stuck", "rejected", "tick skipped", "tick failed",
                 "throttler slow", "throttler failed", "conflict", "late",
-                "unreadable", "listener down", "queue locked", "clock set back"}  # fmt: skip
+                "unreadable", "listener down", "webhook refused", "queue locked", "clock set back"}  # fmt: skip
     information = {*ENGINE_EVENTS, *LISTENER_EVENTS} - {"listener report"}
     for name in ALL_EVENTS:
         expected = logging.WARNING if name in warnings else logging.INFO if name in information else logging.DEBUG

@@ -243,7 +243,7 @@ def test_a_request_by_a_stream_and_its_answer_by_another(app: Hipq, queue: Queue
         ({"to": "http://h/", "headers": {"x": "a\nb"}}, "would contain a line break"),
         ({"to": "http://h/", "headers": "x"}, "headers must be a mapping"),
         ({"to": "http://h/", "key": "ref"}, "key says how to read answers, and answers= does not say where"),
-        ({"to": "redis://h/x", "method": "PUT"}, "method and reply_key are for requests by HTTP"),
+        ({"to": "redis://h/x", "method": "PUT"}, "method, reply_key and sign are for requests by HTTP"),
         ({"to": "redis://h/x?what=1"}, "there is no option 'what'"),
         ({"to": "http://h/", "answers": "http://h/back"}, "is no URL of a stream"),
         ({"to": "http://h/", "callback": True, "reply_key": "id"}, "there is no reply_key to look for"),

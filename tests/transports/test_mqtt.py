@@ -159,7 +159,7 @@ class MqttLink(Link):
         with raw(self.server) as client:
             for body, qos, props in ((b"\xff\x00", 1, strange), (b"", 1, None), (b"two", 2, None)):
                 client.publish(self.topic, body, qos, properties=props).wait_for_publish(5)
-        return [(b"\xff\x00", {"a": "2"}), (b"", {}), (b"two", {})]
+        return [(b"\xff\x00", {"a": "2", "content-type": "x/y"}), (b"", {}), (b"two", {})]
 
 
 class TestContract(StreamContract, HoldContract, CrashContract, GroupContract):

@@ -89,7 +89,7 @@ def unreadable(
     queue: int, job_type: str, body: bytes, reason: str, now: int, *, keeping: Keeping, answer_id: str
 ) -> NewAnswer:
     """A message that names no job, or cannot be read: kept with the reason, for people to look at."""
-    known = answer_id if _is_answer_id(answer_id) else None
+    known = answer_id if is_answer_id(answer_id) else None
     new = arrive(queue, job_type, "no key", None, now, keeping=keeping, answer_id=known)
     return replace(new, job_key="", data=_readable(body), unreadable=clean(reason)[:REASON_LIMIT])
 
@@ -108,10 +108,10 @@ def _readable(body: bytes) -> str:
 
 
 def _answer_id(value: str) -> str:
-    if not _is_answer_id(value):
+    if not is_answer_id(value):
         raise Invalid(f"an answer_id must have 1 to {ID_LIMIT} characters, all of them printable, not {shown(value)}")
     return value
 
 
-def _is_answer_id(value: object) -> bool:
+def is_answer_id(value: object) -> bool:
     return isinstance(value, str) and 1 <= len(value) <= ID_LIMIT and value.isprintable()

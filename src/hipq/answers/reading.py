@@ -5,12 +5,13 @@ A message that cannot be read is no error: it is kept as unreadable, with the re
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
-from hipq.answers.arrive import arrive, unreadable
+from hipq.answers.arrive import arrive, is_answer_id, unreadable
 from hipq.errors import HipqError, Invalid, shown
 from hipq.job import names
 from hipq.job.answer import Keeping, NewAnswer
@@ -60,6 +61,7 @@ class Reader:
         for message in messages:
             doing = "the message"
             try:
+                _ = message.event  # one that is not right says so, whatever is read of it
                 doing = "key"
                 key = _text(self._key(message))
                 doing = "error"
@@ -125,9 +127,11 @@ def _text(value: Any) -> Any:
 
 
 def _key(message: Message) -> str:
-    found = key_in(message.headers) or message.key
+    event = message.event
+    found: str = key_in(message.headers) or (event or {}).get("subject") or message.key
     if not found:
-        raise Invalid(f"the message has no {KEY_HEADER} header and no key of its own: give `listen` a key=")
+        lacks = "CloudEvent has no subject," if event else "message has"
+        raise Invalid(f"the {lacks} no {KEY_HEADER} header and no key of its own: give `listen` a key=")
     return found
 
 
@@ -136,11 +140,17 @@ def _error(message: Message) -> bool:
 
 
 def _id(message: Message) -> str:
-    return message.id
+    return message.id if message.event is None else event_id(message.event)
+
+
+def event_id(event: Mapping[str, Any]) -> str:
+    """What tells a CloudEvent from all others: its source and its id together."""
+    whole = f"{event['source']} {event['id']}"
+    return whole if is_answer_id(whole) else sha256(whole.encode()).hexdigest()
 
 
 def _data(message: Message) -> Any:
-    return message.json
+    return message.json if message.event is None else message.event["data"]
 
 
 def _attempt(message: Message) -> int | None:

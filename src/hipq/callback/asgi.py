@@ -19,9 +19,12 @@ from hipq.callback.deliver import AnswerApp, AnswerBatches, AnswerDelivery
 from hipq.callback.http import CallbackReply, Receive, Send
 from hipq.callback.rate_buckets import RateBuckets
 from hipq.callback.signing import Forbidden, SignedClaims
+from hipq.callback.webhook import Webhook
+from hipq.job.event_names import ListenerEvent
 from hipq.job.names import whole
 from hipq.job.payload import SIZE_LIMIT
 from hipq.job.when import seconds
+from hipq.transports.webhooks import BadSignature
 
 HELD: Final = 64 << 20
 """Bytes of all bodies in memory at once, arriving or waiting."""
@@ -86,18 +89,37 @@ class Callbacks:
         address = (scope.get("client") or ("", 0))[0]
         if not self._buckets.take(address):
             return CallbackReply(429, {"error": "too many calls from this address"}, http.AGAIN)
-        claims = await self._claims(token, address)
+        webhook = self._app.streams.webhooks.get(token)
+        claims = None if webhook else await self._claims(token, address)
         request = http.CallbackRequest(scope)
         if request.length > self._size:
             raise http.too_large(self._size)
         body = bytearray()
         try:
             await http.read_body(receive, body, self._size, self._hold)
+            if webhook:
+                return await self._webhook(webhook, request, bytes(body), address)
+            assert claims is not None
             outcome = await self._batches.deliver(lambda: self._delivery.made(claims, request, body))
         finally:
             self._held -= len(body)
         _log.debug("callback job=%d attempt=%d answer=%s", claims.job, claims.attempt, outcome)
         return http.accepted(outcome)
+
+    async def _webhook(
+        self, webhook: Webhook, request: http.CallbackRequest, body: bytes, address: str
+    ) -> CallbackReply:
+        now = time.time()
+        try:
+            message = webhook.message(request.headers, body, now)
+        except BadSignature as error:
+            self._buckets.charge(address, FORGED - 1)
+            refused, at = ListenerEvent.WEBHOOK_REFUSED, round(now * 1e6)
+            self._app.events.emit(refused, at, webhook.queue, listener=webhook.listener, error=str(error))
+            raise
+        outcome = await self._batches.deliver(lambda: webhook.answer(message, self._app.store.now()))
+        _log.debug("webhook %s answer=%s", webhook.name, outcome)
+        return http.webhook_accepted(outcome)
 
     def _token(self, scope: Scope) -> str:
         """The token, which is the last part of the path. It is removed from the path, because servers log the path

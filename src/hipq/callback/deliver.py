@@ -19,6 +19,7 @@ from hipq.answers.arrive import AnyQueue, arrive
 from hipq.answers.inbox import Inbox
 from hipq.callback.http import BadCallback, CallbackRequest, Overloaded
 from hipq.callback.signing import Expired, Forbidden, SignedClaims, Signer
+from hipq.callback.webhook import Webhook
 from hipq.errors import Invalid, StoreError, StoreRefused
 from hipq.events import Events
 from hipq.job.answer import Answered, NewAnswer
@@ -42,11 +43,18 @@ class NumberedQueue(AnyQueue, Protocol):
     def number(self) -> int: ...
 
 
+class WebhookListener(Protocol):
+    webhooks: dict[str, Webhook]
+
+
 class AnswerApp(Protocol):
     """What this module needs of a Hipq."""
 
     name: str
     events: Events
+
+    @property
+    def streams(self) -> WebhookListener: ...
 
     @property
     def store(self) -> Store: ...
@@ -72,9 +80,10 @@ class AnswerDelivery:
             raise BadCallback(410, "the job of this URL is not there any more", "gone")
         if row.tenant != claims.tenant:
             raise Forbidden
-        said = {"answer_id": request.answer_id, "error": request.error, "attempt": claims.attempt or None}
+        said = {"error": request.error, "attempt": claims.attempt or None}
         try:
-            new = queue.arrived(row.job_type, row.job_key, request.data(body), job=row.id, **said)
+            data, answer_id = request.answer(body)
+            new = queue.arrived(row.job_type, row.job_key, data, job=row.id, answer_id=answer_id, **said)
         except Invalid as error:
             raise BadCallback(400, str(error)) from None
         if not claims.expires and _is_past(row, new):

@@ -9,10 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final, NamedTuple
 from urllib.parse import parse_qsl
 
+from hipq.answers.reading import event_id
 from hipq.callback.signing import Expired, Forbidden
 from hipq.errors import HipqError, Invalid, StoreRefused
 from hipq.job import payload
 from hipq.job.answer import Answered
+from hipq.transports.cloud_events import event_in
+from hipq.transports.webhooks import BadSignature
 
 Scope = Mapping[str, Any]
 Receive = Callable[[], Awaitable[Mapping[str, Any]]]
@@ -80,6 +83,13 @@ class CallbackRequest:
         if said not in _TRUTH:
             raise BadCallback(400, f"{ERROR_HEADER}, or error in the URL's query, must be true or false")
         return _TRUTH[said]
+
+    def answer(self, body: bytes | bytearray) -> tuple[Any, str | None]:
+        """The data in a body, and the answer's id, if it has one. A CloudEvent has both in it."""
+        event = event_in(self.headers, bytes(body), is_quoted=True)
+        if event is None:
+            return self.data(body), self.answer_id
+        return event["data"], self.answer_id or event_id(event)
 
     def data(self, body: bytes | bytearray) -> Any:
         """The data in a body: JSON if it can be read as such, whatever its content type, because many clients send
@@ -167,6 +177,12 @@ def accepted(outcome: Answered) -> CallbackReply:
     return CallbackReply(STATUS[outcome], {"answer": outcome})
 
 
+def webhook_accepted(outcome: Answered) -> CallbackReply:
+    """To a webhook all that is kept is 2xx, also what is late: 410 would tell its sender to send no more, ever."""
+    is_later = outcome in (Answered.BUFFERED, Answered.UNREADABLE)
+    return CallbackReply(202 if is_later else 200, {"answer": outcome})
+
+
 def refusal(error: Exception) -> CallbackReply:
     """The reply to a failure: one sentence and no more, because the details are in the log."""
     match error:
@@ -176,6 +192,8 @@ def refusal(error: Exception) -> CallbackReply:
         case BadCallback():
             word = {"answer": error.word} if error.word else {}
             return CallbackReply(error.status, {**word, "error": str(error)})
+        case BadSignature():
+            return CallbackReply(401, {"error": str(error)})
         case Forbidden():
             return CallbackReply(403, {"error": str(error)})
         case Expired():
@@ -184,6 +202,8 @@ def refusal(error: Exception) -> CallbackReply:
             return CallbackReply(429, {"error": "too many answers wait already; try again"}, AGAIN)
         case StoreRefused():
             return CallbackReply(400, {"error": "the database will not store this answer"})
+        case Invalid():
+            return CallbackReply(503, {"error": "signatures cannot be checked here right now; try again"}, AGAIN)
         case HipqError():
             return CallbackReply(503, {"error": "the database cannot be reached right now; try again"}, AGAIN)
         case _:

@@ -42,7 +42,7 @@ BACKLOG: Final = 2048
 def serve_callbacks(
     target: Target, host: str, port: int, size: int, rate: int, log_level: str, log_format: str
 ) -> None:
-    """Take answers that are brought to callback URLs, until SIGINT or SIGTERM. Several of these may run.
+    """Take answers that are brought to callback URLs or as webhooks, until SIGINT or SIGTERM. Several of these may run.
 
     It speaks plain HTTP: put what speaks HTTPS in front of it. Your own ASGI application can do the same, with
     `hipq.callbacks(app)` mounted in it.
@@ -52,6 +52,8 @@ def serve_callbacks(
     uvicorn = _uvicorn()
     app = announced(target.program)
     app.signer.keys()  # a database that cannot be opened is said now, in one sentence
+    for webhook in app.streams.webhooks.values():
+        webhook.secrets.check()
     listening = bound(host, port)
     logs.configure(log_level, log_format)
     logging.getLogger("uvicorn").handlers[:] = logs.LOGGER.handlers  # what it says looks like the rest
@@ -109,3 +111,5 @@ def _announce(app: Hipq, listening: socket.socket) -> None:
             "nothing says where this is reached from outside, so jobs have no callback URLs: "
             "set Hipq(..., callback_url=), $HIPQ_CALLBACK_URL, or callback_url in hipq.toml"
         )
+    for webhook in app.streams.webhooks.values():
+        note(f"webhooks for {webhook.to}: {(app.callback_url or '').rstrip('/')}/{webhook.name}")

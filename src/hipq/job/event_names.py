@@ -53,15 +53,16 @@ class InboxEvent:
 
 
 class ListenerEvent:
-    """What happens to a listener, which brings answers. `details` has the `listener`; and, when it is down, the
-    `error`. A report comes about every second in which something arrived: it counts the answers of each kind since the
-    last report and has, if that is known, the `lag`."""
+    """What happens to a listener, which brings answers. `details` has the `listener`; and, when it is down or a webhook
+    is refused, the `error`. A report comes about every second in which something arrived: it counts the answers of each
+    kind since the last report and has, if that is known, the `lag`."""
 
     STARTED: Final = "listener started"
     STOPPED: Final = "listener stopped"
     DOWN: Final = "listener down"
     BACK: Final = "listener back"
     REPORT: Final = "listener report"
+    WEBHOOK_REFUSED: Final = "webhook refused"
 
 
 class EngineEvent:

@@ -52,7 +52,7 @@ _WARNINGS: Final = frozenset({
     Answered.CONFLICT, Answered.LATE, Answered.UNREADABLE,
     EngineEvent.LEASE_LOST, EngineEvent.STORE_DOWN, EngineEvent.QUEUE_LOCKED, EngineEvent.HANDLER_STUCK,
     EngineEvent.TICK_SKIPPED, EngineEvent.TICK_FAILED, EngineEvent.THROTTLER_SLOW, EngineEvent.THROTTLER_FAILED,
-    EngineEvent.CLOCK_SET_BACK, ListenerEvent.DOWN,
+    EngineEvent.CLOCK_SET_BACK, ListenerEvent.DOWN, ListenerEvent.WEBHOOK_REFUSED,
 })  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from hipq.answers.reports import streams
 from hipq.errors import HipqError
 from hipq.events import Event, Events
 from hipq.job.answer import Answered
-from hipq.job.event_names import EngineEvent, JobEvent
+from hipq.job.event_names import EngineEvent, JobEvent, ListenerEvent
 from hipq.job.model import Row
 from hipq.job.states import EXECUTING, FINAL, READY, SCHEDULED
 from hipq.job.transitions import CANCELLED
@@ -79,6 +79,7 @@ DELAY: Final = Measure("hipq_start_delay", HISTOGRAM, "From when a job was due u
 ANSWERS: Final = Measure("hipq_answers", COUNTER, "Answers that arrived in this process.", ("queue", "outcome"))
 WAIT: Final = Measure("hipq_answer_wait", HISTOGRAM, "From the claim of a job until its answer.", ("queue",),
                       "seconds", BOUNDS)  # fmt: skip
+REFUSED: Final = Measure("hipq_webhooks_refused", COUNTER, "Webhooks whose signature was not good.", ("listener",))
 LEASES: Final = Measure("hipq_leases_lost", COUNTER, "How often an engine here was silent for longer than its lease.")
 STORE: Final = Measure("hipq_store_up", GAUGE, "1 if the database could be read; 0 = what follows is missing.")
 ENGINES: Final = Measure("hipq_engines", GAUGE, "Engines that are alive, in all processes.", ("queue",))
@@ -90,7 +91,7 @@ HELD: Final = Measure("hipq_limit_held", GAUGE, "Units that jobs hold, in a queu
 LIMIT: Final = Measure("hipq_limit_units", GAUGE, "Units that the limit of a whole queue has.", ("queue",))
 LAG: Final = Measure("hipq_listener_lag", GAUGE, "Messages behind a listener.", ("listener", "stream"))
 MEASURES: Final = (
-    ADDED, ENDED, RETRIED, RESCUED, LOST, RUN, DELAY, ANSWERS, WAIT, LEASES,
+    ADDED, ENDED, RETRIED, RESCUED, LOST, RUN, DELAY, ANSWERS, WAIT, REFUSED, LEASES,
     STORE, ENGINES, JOBS, OLDEST, HELD, LIMIT, LAG,
 )  # fmt: skip
 
@@ -103,7 +104,7 @@ _ENDS: Final = (
 _COUNTED: Final = {JobEvent.ADDED: ADDED, JobEvent.RESCUED: RESCUED, JobEvent.LOST: LOST}
 EVENTS: Final = (
     *_ENDS, *_OUTCOMES, *_COUNTED, JobEvent.AGAIN, JobEvent.WAITS, JobEvent.PROGRESS, JobEvent.ANSWER_FAILED,
-    JobEvent.CLAIMED, EngineEvent.LEASE_LOST,
+    JobEvent.CLAIMED, EngineEvent.LEASE_LOST, ListenerEvent.WEBHOOK_REFUSED,
 )  # fmt: skip
 """The events that say something here."""
 
@@ -122,6 +123,8 @@ class Measuring:
                 yield Sample(WAIT, (event.queue,), event.details["waited"])
         if name == EngineEvent.LEASE_LOST:
             yield Sample(LEASES, ())
+        if name == ListenerEvent.WEBHOOK_REFUSED:
+            yield Sample(REFUSED, (event.details["listener"].partition(" ")[0],))
         if row is None or name in _OUTCOMES:
             return
         job = (event.queue, self._type(event.queue, row.job_type))

@@ -5,7 +5,9 @@ charge = orders.request("charge", to="https://bank.example/charges/{key}", answe
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from hashlib import blake2b
 from typing import Any, Final
 
 from hipq.errors import Invalid, shown
@@ -17,6 +19,7 @@ from hipq.requests.reply import ReplyKey, outcome
 from hipq.requests.template import BodyTemplate, HeaderTemplate, Template, UrlTemplate
 from hipq.transports import SECONDS, address, check, sender
 from hipq.transports.base import CALLBACK_HEADER, HEADER_NAME, Outgoing, headers_of
+from hipq.transports.webhooks import ID, SIGNATURE, TIMESTAMP, WebhookSecrets
 
 METHODS: Final = ("POST", "PUT", "PATCH", "GET", "DELETE")
 
@@ -33,6 +36,7 @@ class Request:
         method: str = "POST",
         headers: Mapping[str, str] | None = None,
         body: Any = None,
+        sign: str = "",
         reply_key: ReplyKey | None = None,
         seconds: float = SECONDS,
     ) -> None:
@@ -42,6 +46,9 @@ class Request:
         self._seconds = seconds
         self._method = method
         self._reply_key = reply_key
+        self._secrets = WebhookSecrets(sign, "sign") if sign else None
+        if sign and not self._headers.keys().isdisjoint((ID, TIMESTAMP, SIGNATURE)):
+            raise Invalid(f"sign makes the headers {ID}, {TIMESTAMP} and {SIGNATURE}: leave them out of headers")
         if self._is_http:
             self._url: UrlTemplate | str = UrlTemplate(to)
             if method not in METHODS:
@@ -51,8 +58,8 @@ class Request:
         else:
             self._url = to
             check(address(to))
-            if method != "POST" or reply_key is not None:
-                raise Invalid("method and reply_key are for requests by HTTP: a message has no reply")
+            if method != "POST" or reply_key is not None or sign:
+                raise Invalid("method, reply_key and sign are for requests by HTTP: a message has none of them")
         names = set(self._body.names)
         for template in (*self._headers.values(), self._url):
             names |= template.names if isinstance(template, Template) else frozenset()
@@ -74,20 +81,29 @@ class Request:
         except Invalid as error:  # it would be the same at every attempt
             return Failed(str(error))
         if self._is_http:
-            return self._by_http(url, body, headers)
+            return self._by_http(url, body, headers, job)
         sender(url).send(Outgoing(body, job.key, headers), self._seconds)
         return Wait() if self.waits else Ok()
 
-    def _by_http(self, url: str, body: bytes, headers: dict[str, str]) -> Ok | Failed | Retry | Wait:
+    def _by_http(self, url: str, body: bytes, headers: dict[str, str], job: Job[Any]) -> Ok | Failed | Retry | Wait:
         from hipq.transports import http  # imported late: it needs its library
 
         has_body = self._method not in ("GET", "DELETE")
         headers = {"content-type": "application/json", **headers} if has_body else headers
-        reply = http.request(self._method, url, body if has_body else b"", headers, self._seconds)
+        body = body if has_body else b""
+        if self._secrets:
+            headers |= self._secrets.sign(webhook_id(job), int(time.time()), body)
+        reply = http.request(self._method, url, body, headers, self._seconds)
         return outcome(reply, waits=self.waits, reply_key=self._reply_key)
 
     def __repr__(self) -> str:
         return f"<Request to {self._url if isinstance(self._url, UrlTemplate) else address(self._url)}>"
+
+
+def webhook_id(job: Job[Any]) -> str:
+    """The `webhook-id` of a job's request: the same at every attempt, and different for each job of each database."""
+    what = repr((job.id, job.type, job.key, job.create_time.isoformat()))
+    return f"msg_{blake2b(what.encode(), digest_size=16).hexdigest()}"
 
 
 def _checked(headers: Mapping[str, str] | None) -> Mapping[str, str]:

@@ -129,6 +129,8 @@ class AmqpSource(LoopSource):
             kept = sorted((name, value) for name, value in headers.items() if name not in COUNTERS)
             mark.update(repr((found.routing_key, key, about.timestamp, kept)).encode(errors="replace"))
             name = mark.hexdigest()
+        if about.content_type:
+            headers.setdefault("content-type", about.content_type)
         return Message(
             found.body, name, key=key, headers=headers, subject=found.routing_key or "", handle=found.delivery_tag
         )

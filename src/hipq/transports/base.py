@@ -31,6 +31,7 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from hipq.job import payload
+from hipq.transports.cloud_events import event_in
 
 if TYPE_CHECKING:
     from hipq.job.view import Job
@@ -104,7 +105,9 @@ class Message:
         headers: Mapping[str, str] | None = None,
         subject: str = "",
         handle: Any = None,
+        is_quoted: bool = False,
     ) -> None:
+        """`is_quoted`: the attributes of a CloudEvent are percent-encoded in these headers."""
         self.body = body
         self.id = message_id
         """The message's identity within its stream, the same at every delivery."""
@@ -116,6 +119,7 @@ class Message:
         """The topic, queue, subject or routing key on which the message arrived."""
         self.handle = handle
         """The value with which the transport acknowledges the message."""
+        self._is_quoted = is_quoted
         self.written = ""
         """The body's JSON as it can be stored, set when `json` is first read; "" before that."""
 
@@ -124,7 +128,15 @@ class Message:
         return self.body.decode()
 
     @cached_property
+    def event(self) -> dict[str, Any] | None:
+        """The CloudEvent that the message is: its attributes and its `data`; None if it is none."""
+        return event_in(self.headers, self.body, is_quoted=self._is_quoted)
+
+    @cached_property
     def json(self) -> Any:
+        """The JSON of the body; of a CloudEvent its envelope, also where its attributes came as headers."""
+        if self.event is not None:
+            return self.event
         if not self.body:
             return None
         try:

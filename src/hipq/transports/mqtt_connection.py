@@ -263,10 +263,10 @@ def _counted(raw: bytes, at: int) -> tuple[int, int]:
     return value, at
 
 
-def properties_of(raw: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
-    """The user properties and the correlation data. The other properties are skipped by their lengths."""
+def properties_of(raw: bytes) -> tuple[list[tuple[bytes, bytes]], bytes, bytes]:
+    """The user properties, the correlation data and the content type. The others are skipped by their lengths."""
     pairs: list[tuple[bytes, bytes]] = []
-    correlation, at = b"", 0
+    correlation, content_type, at = b"", b"", 0
     while at < len(raw):
         kind, at = raw[at], at + 1
         if kind in (3, 8, 9, 38):
@@ -276,13 +276,15 @@ def properties_of(raw: bytes) -> tuple[list[tuple[bytes, bytes]], bytes]:
                 pairs.append((value, other))
             elif kind == 9:
                 correlation = value
+            elif kind == 3:
+                content_type = value
         elif kind == 11:
             _, at = _counted(raw, at)
         elif kind in (1, 2, 35):
             at += {1: 1, 2: 4, 35: 2}[kind]
         else:
             break
-    return pairs, correlation
+    return pairs, correlation, content_type
 
 
 def _sized(raw: bytes, at: int) -> tuple[bytes, int]:
@@ -291,7 +293,7 @@ def _sized(raw: bytes, at: int) -> tuple[bytes, int]:
 
 
 def message_of(arrived: Arrived, handle: Any) -> Message:
-    pairs, correlation = properties_of(arrived.properties)
+    pairs, correlation, content_type = properties_of(arrived.properties)
     headers = {name.decode(errors="replace"): value.decode(errors="replace") for name, value in pairs}
     message_id = headers.pop(ID_PROPERTY, "")
     if not message_id or len(message_id) > 200 or not message_id.isprintable():
@@ -299,6 +301,8 @@ def message_of(arrived: Arrived, handle: Any) -> Message:
         for part in (arrived.topic, correlation, *(text for pair in pairs for text in pair), arrived.body):
             digest.update(b"%d:" % len(part) + part)
         message_id = digest.hexdigest()
+    if content_type:
+        headers.setdefault("content-type", content_type.decode(errors="replace"))
     topic = arrived.topic.decode(errors="replace")
     key = correlation.decode(errors="replace")
     return Message(arrived.body, message_id, key=key, headers=headers, subject=topic, handle=handle)

@@ -149,7 +149,7 @@ class NatsSource(LoopSource):
         sequence = words[5] if len(words) == 9 else words[7]
         headers = {name.lower(): value for name, value in (found.headers or {}).items()}
         name, key, subject = f"{self._stream}-{sequence}", key_in(headers), found.subject
-        return Message(found.data, name, key=key, headers=headers, subject=subject, handle=found.reply)
+        return Message(found.data, name, key=key, headers=headers, subject=subject, handle=found.reply, is_quoted=True)
 
     async def _open(self) -> None:
         await self._connection.open()
