@@ -95,7 +95,7 @@ def test_every_kind_of_answer_and_of_ending_is_there_and_all_of_it_adds_up(hipq:
         "cancelled", "crashed",
     }  # fmt: skip
     assert set(report["answers"]) == {"matched", "buffered", "duplicate", "conflict", "late"}
-    assert set(report["jobs"]) == {"ok", "failed", "error", "scheduled"}
+    assert set(report["jobs"]) == {"ok", "failed", "error", "cancelled", "scheduled"}
     assert sum(report["jobs"].values()) > 400
     bank = report["bank"]
     assert min(bank[name] for name in ("refused", "never", "called off", "copies")) > 0
@@ -275,7 +275,7 @@ def test_a_job_that_is_lost_is_missed(hipq: HipqCommand, monkeypatch: pytest.Mon
     gather = summary.gathered
 
     def losing(run: Run, *others: Any) -> DemoFacts:
-        lost = run.shop.app.jobs("mails", limit=7)[-1].id
+        lost = run.shop.app.jobs("mails", oldest=True, limit=7)[-1].id
         with sqlite3.connect(run.shop.app.url.removeprefix("sqlite:///")) as connection:
             connection.execute("DELETE FROM demo_mails_final WHERE id = ?", (lost,))
         return gather(run, *others)

@@ -14,7 +14,7 @@ from hipq.job.when import SECOND
 from hipq.stores.claims import Peek
 from hipq.stores.filters import Filter
 from hipq.stores.protocols import Store
-from hipq.stores.values import Counted, QueueTables
+from hipq.stores.values import Counted, Counts, QueueTables
 from hipq.testing.clock import HandClock
 from tests.contract.database import Database
 from tests.contract.jobs import (
@@ -91,6 +91,31 @@ class TestDepth:
             "scheduled", "waiting", "executing", "parked",
         ]  # fmt: skip
 
+    def test_what_people_are_told_of_a_queue(self, store: Store, engine: int, queue: QueueTables) -> None:
+        assert store.counts(queue.number, 10, 0, 0) == Counts(0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        for place in ("executing", "waiting"):
+            bring(store, engine, queue.number, place)
+        ends = {"failed": [NOW - 9, NOW - 9, NOW - 5], "cancelled": [NOW - 5], "ok": [NOW - 5]}
+        for code, moments in ends.items():
+            for n, at in enumerate(moments):
+                row = bring(store, engine, queue.number, "executing", key=f"{code} {n}")
+                after = {
+                    "failed": transitions.refused(row, FAULT, 400, at),
+                    "cancelled": transitions.cancelled(row, "enough", at),
+                    "ok": transitions.succeeded(row, "1", 200, at),
+                }[code]
+                save(store, row, after)
+        again = bring(store, engine, queue.number, "executing", key="again")
+        save(store, again, transitions.asked_again(again, Rerun(FAULT), ORDER, NOW))
+        add(store, [new(queue.number, job_type=f"type {n}", rank=1) for n in range(4)])
+        add(store, [new(queue.number, phase=SCHEDULED, scheduled_run_time=LATER + n) for n in range(3)])
+        found = store.counts(queue.number, 10, NOW - 5, NOW - 9)
+        assert (found.ready, found.scheduled, found.executing, found.waiting, found.parked) == (5, 3, 1, 1, 0)
+        assert (found.retry, found.failed, found.done, found.next_start) == (1, 1, 5, LATER)
+        assert store.counts(queue.number, 10, NOW - 9, NOW - 5)[5:8] == (1, 3, 3)
+        assert found.next_timeout > 0
+        assert store.counts(queue.number, 2, 0, 0)[:8] == (2, 2, 1, 1, 0, 1, 2, 2), "no further"
+
 
 class TestFind:
     def test_live_and_final_jobs_come_in_id_order(self, store: Store, engine: int, queue: QueueTables) -> None:
@@ -110,6 +135,28 @@ class TestFind:
             pages.append([row.id for row in page])
             after = page[-1].id
         assert pages == [ids[:10], ids[10:20], ids[20:]]
+
+    def test_the_newest_come_first_where_that_is_wanted(self, store: Store, engine: int, queue: QueueTables) -> None:
+        """Live and final ones, by each of the ways in which a page is found."""
+        for n in range(24):
+            job = new(queue.number, "same" if n % 2 else f"key {n}", tenant=("", "acme", "other")[n % 3])
+            add(store, [job])
+            if n < 18:
+                finish(store, claim(store, engine, queue.number)[0])
+        rows = everything(store, queue.number)[::-1]
+        filters: list[dict[str, Any]] = [
+            {}, {"state": "final"}, {"state": "initial"}, {"job_key": "same"}, {"tenant": "acme"}, {"code": "ok"},
+            {"tenant": "acme", "job_key": "same"}, {"tenant": "acme", "state": "final"}, {"job_type": TYPE},
+        ]  # fmt: skip
+        for wanted in filters:
+            expected = [row for row in rows if all(getattr(row, name) == value for name, value in wanted.items())]
+            assert len(expected) > 2
+            found: list[Row] = []
+            while page := store.find(
+                Filter(queue.number, **wanted, newest=True, after=found[-1].id if found else 0, limit=3)
+            ):
+                found += page
+            assert found == expected, wanted
 
     def test_filters_narrow_and_combine(self, store: Store, engine: int, queue: QueueTables) -> None:
         for place in PLACES:

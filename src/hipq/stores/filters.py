@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hipq.job.answer import NEW
-from hipq.job.states import DONE, FINAL
+from hipq.job.states import CODES, DONE, ERROR, EXECUTING, FINAL, NONE, PHASES, RETRY, TRANSITIONS, Code
+
+_PHASES: Final = {phase for phases in PHASES.values() for phase in phases}
+_ENDS: Final = (Code.OK, Code.FAILED, Code.CANCELLED)
+"""Codes that no live job has."""
+_WRONG: Final = [code for code in CODES if code not in (NONE, Code.OK)]
 
 
 class Filter(NamedTuple):
@@ -27,28 +32,48 @@ class Filter(NamedTuple):
     """and before this one."""
     table: str = ""
     """"live" or "final" ones only."""
+    newest: bool = False
+    """Highest ids first."""
     after: int = 0
-    """Ids above this one only: the next page;"""
+    """Ids above this one only, or below it if the highest come first: the next page;"""
     until: int = 0
-    """and up to this one."""
+    """and up to this one, where the lowest come first."""
     limit: int = 100
+
+    @property
+    def order(self) -> str:
+        return " DESC" if self.newest else ""
 
     @property
     def tables(self) -> list[str]:
         """The tables such jobs can be in: of "live" and "final" both, one or none."""
         wanted = ((self.state, FINAL), (self.phase, DONE), (self.table, "final"))
-        final = {value == last for value, last in wanted if value}
+        final = {value == last for value, last in wanted if value} | ({True} if self.code in _ENDS else set())
         return [table for table, is_final in (("live", False), ("final", True)) if final <= {is_final}]
 
+    @property
+    def parts(self) -> list[tuple[str, Filter]]:
+        """These tables, each with what is to be looked for there. The final jobs with an error are looked for by their
+        codes: by the index of those that did not succeed, in order."""
+        parts: list[tuple[str, Filter]] = []
+        for table in self.tables:
+            apart = table == "final" and self.error and not (self.code or self.tenant or self.job_key)
+            codes = _WRONG if apart else (self.code,)
+            parts += [(table, self._replace(table=table, code=code)) for code in codes]
+        return parts
+
     def condition(self) -> str:
-        """Its fields as SQL."""
-        columns = ("job_type", "job_key", "state", "phase", "tenant", "lane", "code")
-        found = [f"{name} = :{name}" for name in columns if getattr(self, name)]
+        """Its fields as SQL. Words of hipq are written out: a partial index is found by them."""
+        found = [f"{name} = :{name}" for name in ("job_type", "job_key", "tenant", "lane") if getattr(self, name)]
+        words = (("state", self.state, TRANSITIONS), ("phase", self.phase, _PHASES), ("code", self.code, CODES))
+        found += [f"{name} = '{word}'" if word in known else "false" for name, word, known in words if word]
+        found += ["owner <> 0"] if self.phase == EXECUTING else []
+        found += [f"error <> '{NONE}'"] if self.table == "live" and (self.error or self.state in (ERROR, RETRY)) else []
         found += ["tenant <> ''"] if self.tenant else []  # so that the indexes for tenants are found
         found += ["{contains}(error, :error) > 0"] if self.error else []
         found += ["create_time >= :since"] if self.since else []
         found += ["create_time < :before"] if self.before is not None else []
-        found += ["id > :after"] if self.after else []
+        found += [f"id {'<' if self.newest else '>'} :after"] if self.after else []
         found += ["id <= :until"] if self.until else []
         return " AND ".join(found) or "true"
 
