@@ -92,6 +92,14 @@ class TestDepth:
         ]  # fmt: skip
 
 
+class TestWaitingTypes:
+    def test_they_are_those_of_jobs_that_can_be_claimed(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for number, place in enumerate(PLACES):
+            bring(store, engine, queue.number, place, job_type=f"type-{number}")
+        found = {PLACES[int(name.removeprefix("type-"))] for name in store.waiting_types(queue.number)}
+        assert found == {"initial ready", "retry ready", "answered", "cancelling", "deciding"}
+
+
 class TestFind:
     def test_live_and_final_jobs_come_in_id_order(self, store: Store, engine: int, queue: QueueTables) -> None:
         ids = add(store, [new(queue.number, rank=-n) for n in range(20)])
@@ -109,6 +117,17 @@ class TestFind:
         while page := store.find(Filter(queue.number, after=after, limit=10)):
             pages.append([row.id for row in page])
             after = page[-1].id
+        assert pages == [ids[:10], ids[10:20], ids[20:]]
+
+    @pytest.mark.parametrize("tenant", ["", "acme"])
+    def test_pages_of_the_newest_first(self, store: Store, engine: int, queue: QueueTables, tenant: str) -> None:
+        ids = add(store, [new(queue.number, tenant=tenant) for _ in range(25)])[::-1]
+        for row in claim(store, engine, queue.number)[::3]:
+            finish(store, row)
+        pages, until = [], 0
+        while page := store.find(Filter(queue.number, tenant=tenant, until=until, limit=10, newest=True), brief=True):
+            pages.append([row.id for row in page])
+            until = page[-1].id - 1
         assert pages == [ids[:10], ids[10:20], ids[20:]]
 
     def test_filters_narrow_and_combine(self, store: Store, engine: int, queue: QueueTables) -> None:

@@ -141,3 +141,38 @@ def test_a_backend_that_is_not_there_is_told_which_are(tmp_path: Path) -> None:
     with lab.worker("--backend", "defualt") as worker:
         assert worker.wait(PATIENCE) == 1
     assert "TASKS has no 'defualt': it has " in lab.said()
+
+
+def test_a_worker_finds_tasks_that_nobody_has_imported(lab: Lab) -> None:
+    """Those of which there are jobs when it starts, and those of which it hears later."""
+    adding = f"from lab import hidden\nout = hidden.found.enqueue({str(lab.folder)!r}).id"
+    first = lab.do(adding)
+    lab.manage("hipq_worker", "--until-empty")
+    with lab.worker() as worker:
+        lab.until(lambda: "engine started" in lab.said())
+        (lab.folder / "found").unlink()
+        second = lab.do(adding)
+        lab.until(lambda: (lab.folder / "found").exists())
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+    with lab.jobs() as jobs:
+        assert [(jobs.job(int(job_id)).type, jobs.job(int(job_id)).code) for job_id in (first, second)] == [
+            ("lab.hidden.found", "ok")
+        ] * 2
+
+
+def test_a_task_learned_late_runs_apart_after_it_killed_a_worker(lab: Lab) -> None:
+    """The process that runs it then was forked before the worker knew the task."""
+    lab.manage("migrate")
+    with lab.worker("--lease", "2") as first, lab.worker("--lease", "2") as second:
+        lab.until(lambda: lab.said().count("engine started") == 2)
+        job_id = int(lab.do("from lab import hidden\nout = hidden.kill_its_process.enqueue().id"))
+        lab.until(lambda: first.poll() is not None or second.poll() is not None)
+        with lab.jobs() as jobs:
+            lab.until(lambda: jobs.job(job_id).state == "final")
+            job = jobs.job(job_id)
+        left = second if first.poll() is not None else first
+        left.send_signal(signal.SIGTERM)
+        assert left.wait(PATIENCE) == 0
+    assert (job.code, job.attempt, job.crashes) == ("ok", 2, 1), job.error
+    assert job.result not in (first.pid, second.pid)

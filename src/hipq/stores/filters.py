@@ -32,6 +32,8 @@ class Filter(NamedTuple):
     until: int = 0
     """and up to this one."""
     limit: int = 100
+    newest: bool = False
+    """The newest first; the next page is then `until` an id."""
 
     @property
     def tables(self) -> list[str]:
@@ -39,6 +41,10 @@ class Filter(NamedTuple):
         wanted = ((self.state, FINAL), (self.phase, DONE), (self.table, "final"))
         final = {value == last for value, last in wanted if value}
         return [table for table, is_final in (("live", False), ("final", True)) if final <= {is_final}]
+
+    def order(self, *columns: str) -> str:
+        """By these columns and then by id, as SQL."""
+        return ", ".join(f"{name} DESC" if self.newest else name for name in (*columns, "id"))
 
     def condition(self) -> str:
         """Its fields as SQL."""

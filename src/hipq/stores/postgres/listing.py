@@ -20,7 +20,7 @@ _LAST: Final = (1 << 63) - 1
 def page(wanted: Filter, table: str) -> dict[str, str]:
     """Condition, order and limit of a page from the "live" or the "final" table."""
     if not wanted.tenant:
-        return {"where": wanted.condition(), "order": "id", "limit": ":limit", "by": ""}
+        return {"where": wanted.condition(), "order": wanted.order(), "limit": ":limit", "by": ""}
     if wanted.job_key and table == "live":
         return _live_by_key(wanted)
     index = ("tenant", "job_key") if wanted.job_key else ("tenant",)  # the index _named, or _tenant
@@ -28,7 +28,7 @@ def page(wanted: Filter, table: str) -> dict[str, str]:
     end = ":until" if wanted.until else _LAST
     within = f"({order}, id) > ({start}, :after) AND ({order}, id) <= ({start}, {end}) AND tenant <> ''"
     rest = wanted._replace(tenant="", job_key="", after=0, until=0).condition()
-    return {"where": f"{within} AND {rest}", "order": f"{order}, id", "limit": ":limit", "by": ""}
+    return {"where": f"{within} AND {rest}", "order": wanted.order(*index), "limit": ":limit", "by": ""}
 
 
 def _live_by_key(wanted: Filter) -> dict[str, str]:

@@ -59,7 +59,8 @@ class JobVerbs(Dialect):
         pages = {table: {**self._page(wanted, table), "selected": selected} for table in wanted.tables}
         if not pages:
             return []
-        query = self._of_tables("find", wanted.queue, pages, "SELECT * FROM ({}) AS found ORDER BY id LIMIT :limit")
+        around = f"SELECT * FROM ({{}}) AS found ORDER BY {wanted.order()} LIMIT :limit"
+        query = self._of_tables("find", wanted.queue, pages, around)
         with self._listing(wanted) as sql:
             return sql.read(Brief if brief else Row, query, wanted._asdict(), once=True)
 
@@ -84,6 +85,10 @@ class JobVerbs(Dialect):
         with self._reading(long=True) as sql:
             ((count,),) = sql.run(query, wanted._asdict(), once=True)
         return int(count)
+
+    def waiting_types(self, queue: int) -> list[str]:
+        with self._reading() as sql:
+            return [name for (name,) in sql.found("waiting_types", queue)]
 
     def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
         found: list[Depth] = []
