@@ -204,7 +204,10 @@ def _imported(where: str) -> Hipq:
     module, colon, name = where.partition(":")
     if not colon:
         raise Invalid(f"OPTIONS['app'] must be MODULE:APP, not {where!r:.60}")
-    found = getattr(importlib.import_module(module), name, None)
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise Invalid(f"OPTIONS['app'] cannot be imported: {error}") from error
     if not isinstance(found, Hipq):
         raise Invalid(f"{where} is not a Hipq, but {type(found).__name__}")
     return found
