@@ -19,6 +19,7 @@ from hipq.cli.complete import complete_names
 from hipq.cli.completion import completion
 from hipq.cli.config import config, defaults
 from hipq.cli.demo import demo
+from hipq.cli.dev import dev
 from hipq.cli.doctor import doctor
 from hipq.cli.enqueue import enqueue
 from hipq.cli.job import job
@@ -63,8 +64,8 @@ def cli(ctx: click.Context) -> None:
 
 
 for one in (
-    answer, answers, bench, serve_callbacks, completion, config, demo, doctor, enqueue, job, journal, listen, migrate,
-    move_jobs, prune, queue, restored, serve, signing, tenant, waiter, worker,
+    answer, answers, bench, serve_callbacks, completion, config, demo, dev, doctor, enqueue, job, journal, listen,
+    migrate, move_jobs, prune, queue, restored, serve, signing, tenant, waiter, worker,
 ):  # fmt: skip
     cli.add_command(one)
 complete_names(cli)
