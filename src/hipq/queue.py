@@ -66,6 +66,8 @@ class Queue:
         self._rules: Rules | None = None
         self._learned = 0
         """When, on the steady clock."""
+        self.find_type: Callable[[str], None] | None = None
+        """Registers the code of a job type that is not registered in this process, such as a child forked earlier."""
 
     @property
     def order(self) -> AnyOrder:
@@ -245,6 +247,8 @@ class Queue:
         return target._new(data, options.get("key"), own, self.app.traces.current() if self.app.traces else "")
 
     def spec(self, job_type: str) -> Spec:
+        if self.find_type is not None and job_type not in self._specs:
+            self.find_type(job_type)
         return self._specs.get(job_type) or self.job_type(job_type).spec
 
     @property

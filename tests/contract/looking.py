@@ -117,6 +117,14 @@ class TestDepth:
         assert store.counts(queue.number, 2, 0, 0)[:8] == (2, 2, 1, 1, 0, 1, 2, 2), "no further"
 
 
+class TestWaitingTypes:
+    def test_they_are_those_of_jobs_that_can_be_claimed(self, store: Store, engine: int, queue: QueueTables) -> None:
+        for number, place in enumerate(PLACES):
+            bring(store, engine, queue.number, place, job_type=f"type-{number}")
+        found = {PLACES[int(name.removeprefix("type-"))] for name in store.waiting_types(queue.number)}
+        assert found == {"initial ready", "retry ready", "answered", "cancelling", "deciding"}
+
+
 class TestFind:
     def test_live_and_final_jobs_come_in_id_order(self, store: Store, engine: int, queue: QueueTables) -> None:
         ids = add(store, [new(queue.number, rank=-n) for n in range(20)])

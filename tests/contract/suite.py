@@ -21,7 +21,16 @@ from tests.contract.lanes import (
     TestWhatIsKept,
 )
 from tests.contract.leases import TestLeases, TestOrphans, TestOwned
-from tests.contract.looking import TestDepth, TestFind, TestGet, TestNow, TestOverdue, TestPeek, TestPrune
+from tests.contract.looking import (
+    TestDepth,
+    TestFind,
+    TestGet,
+    TestNow,
+    TestOverdue,
+    TestPeek,
+    TestPrune,
+    TestWaitingTypes,
+)
 from tests.contract.notes import TestAnswersForNoJob, TestAnswersForOneJob, TestNotes
 from tests.contract.payloads import TestLargePayloads
 from tests.contract.registry import TestDroppedQueues, TestQueues, shop
@@ -81,6 +90,7 @@ __all__ = [
     "TestUsedAnswers",
     "TestUserTransaction",
     "TestWaitKeys",
+    "TestWaitingTypes",
     "TestWaking",
     "TestWhatIsKept",
     "orders",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -141,3 +142,83 @@ def test_a_backend_that_is_not_there_is_told_which_are(tmp_path: Path) -> None:
     with lab.worker("--backend", "defualt") as worker:
         assert worker.wait(PATIENCE) == 1
     assert "TASKS has no 'defualt': it has " in lab.said()
+
+
+def test_a_worker_finds_tasks_that_nobody_has_imported(lab: Lab) -> None:
+    """Those of which there are jobs when it starts, and those of which it hears later."""
+    adding = f"from lab import hidden\nout = hidden.found.enqueue({str(lab.folder)!r}).id"
+    first = lab.do(adding)
+    lab.manage("hipq_worker", "--until-empty")
+    with lab.worker() as worker:
+        lab.until(lambda: "engine started" in lab.said())
+        (lab.folder / "found").unlink()
+        second = lab.do(adding)
+        lab.until(lambda: (lab.folder / "found").exists())
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+    with lab.jobs() as jobs:
+        assert [(jobs.job(int(job_id)).type, jobs.job(int(job_id)).code) for job_id in (first, second)] == [
+            ("lab.hidden.found", "ok")
+        ] * 2
+
+
+def test_a_task_learned_late_runs_apart_after_it_killed_a_worker(lab: Lab) -> None:
+    """The process that runs it then was forked before the worker knew the task."""
+    lab.manage("migrate")
+    with lab.worker("--lease", "2") as first, lab.worker("--lease", "2") as second:
+        lab.until(lambda: lab.said().count("engine started") == 2)
+        job_id = int(lab.do("from lab import hidden\nout = hidden.kill_its_process.enqueue().id"))
+        lab.until(lambda: first.poll() is not None or second.poll() is not None)
+        with lab.jobs() as jobs:
+            lab.until(lambda: jobs.job(job_id).state == "final")
+            job = jobs.job(job_id)
+        left = second if first.poll() is not None else first
+        left.send_signal(signal.SIGTERM)
+        assert left.wait(PATIENCE) == 0
+    assert (job.code, job.attempt, job.crashes) == ("ok", 2, 1), job.error
+    assert job.result not in (first.pid, second.pid)
+
+
+def test_several_processes_of_one_command(lab: Lab) -> None:
+    """They share the tasks; one that is killed is replaced; one signal ends all of them."""
+    ids = lab.do(f"out = [tasks.linger.enqueue({str(lab.folder)!r}, 600).id for _ in range(2)]")
+    with lab.worker("--processes", "2", "-c", "1", "--lease", "3", "--log-format", "json") as parent:
+        lab.until(lambda: len(began(lab)) == 2)
+        first, second = sorted(int(file.read_text()) for file in began(lab))
+        assert len({parent.pid, first, second}) == 3
+        os.kill(first, signal.SIGKILL)
+        lab.until(lambda: len(began(lab)) == 3)
+        assert '"event": "worker replaced"' in lab.said()
+        assert lab.said().count("tasks of default, mails in") == 1
+        parent.send_signal(signal.SIGTERM)
+        lab.until(lambda: lab.said().count('"event": "engine stopping"') == 2)
+        (lab.folder / "go").touch()
+        assert parent.wait(PATIENCE) == 0, lab.said()
+    with lab.jobs() as jobs:
+        found = [jobs.job(int(job_id)) for job_id in ids]
+    assert sorted((job.code, job.attempt) for job in found) == [("ok", 1), ("ok", 2)]
+
+
+def test_processes_end_with_the_one_that_started_them(lab: Lab) -> None:
+    lab.manage("migrate")
+    with lab.worker("--processes", "2", "--log-format", "json") as parent:
+        lab.until(lambda: lab.said().count('"event": "engine started"') == 2)
+        parent.kill()
+        parent.wait(PATIENCE)
+        lab.until(lambda: lab.said().count('"event": "engine stopped"') == 2)
+
+
+def test_several_processes_until_there_is_nothing_to_do(lab: Lab) -> None:
+    ids = lab.do("out = [tasks.add.enqueue(n).id for n in range(20)]")
+    lab.manage("hipq_worker", "--processes", "2", "--batch")
+    with lab.jobs() as jobs:
+        assert [jobs.job(int(job_id)).result for job_id in ids] == list(range(20))
+
+
+def test_several_processes_end_if_something_is_wrong_with_the_settings(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, sqlite(tmp_path / "lab.db"), backend={"OPTIONS": {"app": "lab.nowhere:app"}})
+    said = lab.manage("hipq_worker", "--processes", "2", status=2)
+    assert "OPTIONS['app'] cannot be imported: No module named 'lab.nowhere'" in said
+    bad = Lab(tmp_path, sqlite(tmp_path / "lab.db"))
+    assert "--processes must be a whole number from 1" in bad.manage("hipq_worker", "--processes", "0", status=2)
+    assert "no queue 'nothing'" in bad.manage("hipq_worker", "--processes", "2", "-q", "nothing", status=1)

@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 
 from hipq import Hipq, Invalid, Job, Queue
+from hipq.engine.queues import EngineQueue
+from hipq.job.order import order
+from hipq.job.spec import Spec
 from tests.engine.working import real_time, until
 
 
@@ -71,3 +74,31 @@ def test_it_refuses_what_an_engine_refuses(app: Hipq, queue: Queue) -> None:
     with pytest.raises(Invalid, match="no such queue: mails; there are orders"), app.working(["mails"]):
         pass
     assert queue.name == "orders"
+
+
+@real_time
+def test_the_first_job_type_of_a_queue_may_be_registered_while_an_engine_works(app: Hipq, queue: Queue) -> None:
+    job_id = queue.enqueue("late")
+    with app.working():
+        until(lambda: app.store.engines() and app.job(job_id).state == "initial")
+        queue.job("late")(lambda _job: "done")
+        app.store.waker.notify()
+        until(lambda: app.job(job_id).state == "final")
+    assert app.job(job_id).result == "done"
+
+
+def test_a_type_may_be_registered_while_an_engine_lists_them() -> None:
+    specs: dict[str, Spec] = {}
+
+    class Registering(Spec):
+        @property
+        def fn(self) -> Any:
+            specs.setdefault("new", Spec("new", fn=print))
+            return print
+
+        @fn.setter
+        def fn(self, _value: Any) -> None: ...
+
+    specs["old"] = Registering("old")
+    queue = EngineQueue(1, "orders", order("time"), specs)
+    assert [queue.types, queue.types] == [("old",), ("old", "new")]

@@ -12,13 +12,14 @@ import click
 
 from hipq import Hipq
 from hipq.callback import RATE, SIZE
-from hipq.cli.commands import command, log_options
+from hipq.cli.commands import command, lifeline_option, log_options
 from hipq.cli.complain import note
 from hipq.cli.inputs import number_option
 from hipq.cli.target import AppCommand, Target, announced
 from hipq.errors import HipqError, Invalid
 from hipq.job.payload import SIZE_LIMIT
 from hipq.observe import logs
+from hipq.supervisor import end_with
 
 STOP_SECONDS: Final = 10
 """How long callbacks under way may take when it is to stop."""
@@ -39,8 +40,9 @@ BACKLOG: Final = 2048
 @number_option("--size", 1, SIZE_LIMIT, SIZE, "Bytes an answer may have.")
 @number_option("--rate", 0, 1_000_000, RATE, "Calls in a second from one address; 0: any number.")
 @log_options("one line for every callback.")
+@lifeline_option
 def serve_callbacks(
-    target: Target, host: str, port: int, size: int, rate: int, log_level: str, log_format: str
+    target: Target, host: str, port: int, size: int, rate: int, log_level: str, log_format: str, lifeline: int | None
 ) -> None:
     """Take answers that are brought to callback URLs or as webhooks, until SIGINT or SIGTERM. Several of these may run.
 
@@ -50,7 +52,7 @@ def serve_callbacks(
     from hipq.callback.asgi import callbacks  # it loads asyncio, which no other command needs to wait for
 
     uvicorn = _uvicorn()
-    app = announced(target.program)
+    app = announced(target.program) if lifeline is None else target.program  # supervised, it has been said
     app.signer.keys()  # a database that cannot be opened is said now, in one sentence
     for webhook in app.streams.webhooks.values():
         webhook.secrets.check()
@@ -74,6 +76,8 @@ def serve_callbacks(
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
+    if lifeline is not None:
+        end_with(lifeline)
     _announce(app, listening)
     server.run(sockets=[listening])
 

@@ -50,6 +50,11 @@ success_option = click.option(
 )
 
 
+lifeline_option = click.option(
+    "--lifeline", type=int, hidden=True, help="A pipe that closes when the supervisor of this process dies."
+)
+
+
 def together(*options: Decorator) -> Decorator:
     """Several options as one decorator, in this order."""
 

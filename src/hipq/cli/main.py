@@ -20,6 +20,7 @@ from hipq.cli.completion import completion
 from hipq.cli.config import config, defaults
 from hipq.cli.cron import cron
 from hipq.cli.demo import demo
+from hipq.cli.dev import dev
 from hipq.cli.doctor import doctor
 from hipq.cli.enqueue import enqueue
 from hipq.cli.job import job
@@ -65,7 +66,7 @@ def cli(ctx: click.Context) -> None:
 
 
 for one in (
-    answer, answers, bench, serve_callbacks, completion, config, cron, demo, doctor, enqueue, job, journal, listen,
+    answer, answers, bench, serve_callbacks, completion, config, cron, demo, dev, doctor, enqueue, job, journal, listen,
     migrate, move_jobs, prune, queue, restored, serve, signing, tenant, top, waiter, worker,
 ):  # fmt: skip
     cli.add_command(one)

@@ -120,20 +120,30 @@ def _meant(module: str) -> str:
 
 def load(where: str) -> Hipq:
     """The application at MODULE:APP."""
+    return load_any(said(where), Hipq)
+
+
+def said(where: str) -> str:
+    """A MODULE:APP that can be one, whatever is there."""
     if not where:
         raise click.UsageError("say which application: MODULE:APP first, in $HIPQ_APP, or as app in hipq.toml")
-    return load_any(where, Hipq)
+    _parts(where)
+    return where
+
+
+def _parts(where: str) -> re.Match[str]:
+    if match := _APP.fullmatch(where):
+        return match
+    raise Invalid(
+        f"an application is given as MODULE:APP, like shop:app, not {without_password(where)!r:.80}; "
+        "a database is given with --db"
+    )
 
 
 def load_any(where: str, kind: type[T]) -> T:
     """What is at MODULE:APP, which must be of this kind. The current directory is importable, and that of the
     hipq.toml that names it."""
-    match = _APP.fullmatch(where)
-    if not match:
-        raise Invalid(
-            f"an application is given as MODULE:APP, like shop:app, not {without_password(where)!r:.80}; "
-            "a database is given with --db"
-        )
+    match = _parts(where)
     configured = config.read()
     folders = [str(configured.file.parent)] if configured.file and configured.settings.app == where else []
     for folder in (*folders, os.getcwd()):

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import sys
-import threading
 import time
-import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
@@ -17,17 +14,18 @@ import click
 
 from hipq import Hipq
 from hipq.answers.listening import Listener, listening
-from hipq.cli.commands import command, log_options, success_option
-from hipq.cli.complain import complain, show_trace
+from hipq.cli.commands import command, lifeline_option, log_options, success_option
+from hipq.cli.complain import complain
 from hipq.cli.inputs import Duration, number_option
-from hipq.cli.target import AppCommand, Target, announced
+from hipq.cli.target import AppCommand, Target, announced, said
 from hipq.engine.loop import Engine
 from hipq.engine.timetable import LEASE
 from hipq.errors import Invalid, StoreUnavailable
 from hipq.job.event_names import EngineEvent
 from hipq.observe import logs
+from hipq.reload import changes, code_of
 from hipq.signals import on_stop
-from hipq.supervisor import Supervisor
+from hipq.supervisor import HIPQ, Supervisor, WorkerSlot, end_with
 
 STUCK: Final = 3
 """Exit status of a process that must be replaced: of no use any more, as the engine's `unfit` says."""
@@ -57,15 +55,17 @@ PAUSE: Final = 1.0
 @click.option("--listen/--no-listen", "listens", default=True, show_default=True,
               help="Also keep answers that come as messages (app.listen); not with --until-empty.")  # fmt: skip
 @click.option("--until-empty", is_flag=True, help="End when nothing is due and nothing executes.")
+@click.option("--reload", is_flag=True, help="Start again when code changes, once running handlers have ended.")
 @log_options("one line for every change of a job.")
 @success_option
 @click.option("--metrics", metavar="[HOST]:PORT", help="Answer Prometheus there; without HOST, on 127.0.0.1. With "
               "--processes each process has a port of its own, from this one on.")  # fmt: skip
-@click.option("--lifeline", type=int, hidden=True, help="A pipe that closes when the supervisor dies.")
+@lifeline_option
+@click.option("--only-check", is_flag=True, hidden=True, help="Say what is wrong with the command line, and end.")
 def worker(
     target: Target, queues: str | None, concurrency: int, processes: int, lease: float, wait: float | None,
-    drain: float | None, listens: bool, until_empty: bool, log_level: str, log_format: str, log_success: bool,
-    metrics: str | None, lifeline: int | None,
+    drain: float | None, listens: bool, until_empty: bool, reload: bool, log_level: str, log_format: str,
+    log_success: bool, metrics: str | None, lifeline: int | None, only_check: bool,
 ) -> int:  # fmt: skip
     """Run jobs until SIGINT or SIGTERM. The first lets running handlers finish, a second gives their jobs back.
 
@@ -75,18 +75,15 @@ def worker(
     logs.configure(log_level, log_format)
     wanted = queues.split(",") if queues is not None else None
     where = None if metrics is None else _metrics_at(metrics, processes)
-    if processes > 1:
-        _check_apart(target, wanted)
-        words = [target.app, "-c", str(concurrency), "--lease", str(lease)]
-        words += ["--processes", "1"]  # hipq.toml may say otherwise, and each of them would start as many
-        words += ["--log-level", log_level, "--log-format", log_format]
-        values = {"-q": queues, "--wait": wait, "--drain": drain}
-        words += [word for name, value in values.items() if value is not None for word in (name, str(value))]
-        flags = {"--until-empty": until_empty, "--log-success": log_success, "--no-listen": not listens}
-        words += [name for name, is_given in flags.items() if is_given]
+    if reload and until_empty:
+        raise click.UsageError("--reload goes on until it is stopped: leave --until-empty out")
+    if (processes > 1 or reload) and not only_check:
         apart = [["--metrics", f"{where[0]}:{where[1] + number}"] if where else [] for number in range(processes)]
-        return Supervisor(words, apart, until_empty).run()
+        return _supervise(target, apart, reload, until_empty)
     found = _checked(target, wanted)
+    if only_check:
+        announced(found)
+        return 0
     logs.subscribe(found.events, successes=log_success)
     answering = _answering(found, *where) if where else nullcontext()
     if lifeline is None and log_format == "text":
@@ -94,6 +91,30 @@ def worker(
     engine = _patiently(found, wait, lambda: found.engine(wanted, concurrency, lease=lease, drain=drain))
     listeners = found.streams.listeners(wanted) if listens and not until_empty else []
     return _work(engine, until_empty, lifeline, listeners, answering)
+
+
+def _supervise(target: Target, apart: Sequence[Sequence[str]], reload: bool, until_empty: bool) -> int:
+    """Processes that do what this command line says, each with some words of its own."""
+    app = said(target.app)
+    command = [*HIPQ, "worker", app, *_repeated("processes", "reload", "metrics")]
+    command += ["--processes", "1"]  # hipq.toml may say otherwise, and each of them would start as many
+    places, check = [WorkerSlot(words) for words in apart], WorkerSlot(["--only-check"])
+    with changes(code_of(app)) if reload else nullcontext() as changed:
+        return Supervisor(command, places, check=check, changes=changed, until_empty=until_empty).run()
+
+
+def _repeated(*without: str) -> list[str]:
+    """The options of this command, as the command line and hipq.toml have given them, but for some."""
+    context, words = click.get_current_context(), list[str]()
+    for option in context.command.params:
+        value = context.params.get(option.name or "")
+        if option.name in without or not isinstance(option, click.Option) or value is None:
+            continue
+        if option.is_flag:
+            words += option.opts if value else option.secondary_opts
+        else:
+            words += [option.opts[-1], str(value)]
+    return words
 
 
 def _metrics_at(text: str, processes: int) -> tuple[str, int]:
@@ -135,28 +156,6 @@ def _checked(target: Target, wanted: list[str] | None) -> Hipq:
     return target.program
 
 
-def _check_apart(target: Target, wanted: list[str] | None) -> None:
-    """Say what is wrong once, not once a process; in a copy of us, so that a supervisor has no user code in it."""
-    sys.stdout.flush()
-    pid = os.fork()
-    if pid == 0:
-        status = 0
-        try:
-            announced(_checked(target, wanted))
-        except (Invalid, click.UsageError) as error:
-            show_trace(error)
-            status = complain(str(error), 2)
-        except BaseException:
-            traceback.print_exc()
-            status = 1
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(status)
-    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
-    if status:
-        sys.exit(status if status > 0 else 1)
-
-
 def _work(
     engine: Engine, until_empty: bool, lifeline: int | None, listeners: list[Listener],
     answering: AbstractContextManager[None],
@@ -170,7 +169,7 @@ def _work(
 
     on_stop(stop)
     if lifeline is not None:
-        _end_with(lifeline)
+        end_with(lifeline)
     try:
         with answering, listening(listeners):
             engine.run(until_empty)
@@ -184,14 +183,3 @@ def _work(
         sys.stdout.flush()
         os._exit(STUCK if engine.unfit else 1 if engine.in_flight else 0)  # handlers still run, and nobody waits
     return 0
-
-
-def _end_with(lifeline: int) -> None:
-    """Stop as for a signal when the other end of this pipe closes: a supervisor that was killed cannot say so."""
-    os.set_inheritable(lifeline, False)
-
-    def watch() -> None:
-        os.read(lifeline, 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=watch, name="hipq-lifeline", daemon=True).start()

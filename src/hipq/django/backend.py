@@ -7,19 +7,19 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
-from uuid import uuid4
 
 from django.core import checks
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections
 
+from hipq import running
 from hipq.app import Hipq
 from hipq.django import diagnosis
 from hipq.django.base import TaskBackend
+from hipq.django.known_tasks import KnownTasks
 from hipq.django.location import Guest, Location, close_connections
 from hipq.django.options import BackendOptions, options_of
-from hipq.django.perform import TaskHandler
-from hipq.django.results import MIDDLE, TYPE, data_of, moment_of, result_of
+from hipq.django.results import MIDDLE, data_of, is_task, moment_of, result_of
 from hipq.django.tasks import InvalidTask, TaskResultDoesNotExist, task_enqueued
 from hipq.errors import Invalid, SchemaError
 from hipq.job import names
@@ -53,6 +53,7 @@ class HipqBackend(TaskBackend):
         super().validate_task(task)
         try:
             _queue_name(task.queue_name)
+            names.job_type(task.module_path, "the path of a task")
         except Invalid as error:
             raise InvalidTask(str(error)) from None
 
@@ -61,16 +62,16 @@ class HipqBackend(TaskBackend):
         commits."""
         self.validate_task(task)
         data = data_of(task, self.alias, args, kwargs)
-        key = f"{task.module_path[:400]}:{uuid4().hex}"  # for people who look at jobs: all tasks are of one job type
         at = None if task.run_after is None else moment_of(task.run_after)
         with self._client() as app:
-            job_type = self._queue(app, task.queue_name).job_type(TYPE)
-            with job_type.adding(key) as adding:
+            job_type = self._queue(app, task.queue_name).job_type(task.module_path)
+            with job_type.adding() as adding:
                 priority, timeout = MIDDLE - int(task.priority), self._options.timeout
-                new = job_type._new(data, key, {"at": at, "priority": priority, "timeout": timeout}, adding.trace)
+                new = job_type._new(data, None, {"at": at, "priority": priority, "timeout": timeout}, adding.trace)
                 stored = app.store.enqueue([new], all_or_nothing=True)
                 adding.added(stored)
             app.added([new], stored)
+        KnownTasks.learn_everywhere(task.module_path)
         result = result_of(Job(blank(new, stored[0].id)), task.queue_name, task)
         task_enqueued.send(type(self), task_result=result)
         return result
@@ -82,7 +83,7 @@ class HipqBackend(TaskBackend):
             raise TaskResultDoesNotExist(result_id)
         with self._client() as app:
             row = app.store.get(int(text))
-            if row is None or row.job_type != TYPE:
+            if row is None or not is_task(Job(row).data):
                 raise TaskResultDoesNotExist(result_id)
             found = [queue for queue in app.store.queues(app.name) if queue.number == queue_of(row.id)]
             if not found:
@@ -144,29 +145,21 @@ class HipqBackend(TaskBackend):
 
     # -- working ----------------------------------------------------------------------------------------------------
     def worker(self) -> Hipq:
-        """An instance that has the code of tasks, for an engine."""
+        """An instance with the queues to work on, for an engine."""
         self.usable()
         app = self._own()
         for name in sorted(self.queues) or [queue.name for queue in app.store.queues(app.name)]:
             declared(app, name)
-        for queue in app.queues:
-            known = queue.known(TYPE)
-            if known is None or known.fn is None:
-                handler = TaskHandler(type(self), queue.name, self._options.retry)
-                queue.job(
-                    TYPE,
-                    timeout=self._options.timeout,
-                    run_timeout=self._options.run_timeout,
-                    retry=handler.retry_handler,
-                )(handler.perform)
         return app
 
     def work(self, queues: Sequence[str] | None, *, concurrency: int, until_empty: bool, lease: float) -> None:
         app = self.worker()
         logs.subscribe(app.events)
+        known = KnownTasks(app, type(self), self._options)
         close_connections()  # an engine forks
         try:
-            app.run(queues, concurrency, until_empty, lease=lease)
+            engine = app.engine(queues, concurrency, lease=lease)
+            running.run(engine, _beside(app, known, [] if until_empty else queues), until_empty)
         finally:
             if not self._options.app:
                 app.close()
@@ -189,6 +182,13 @@ class HipqBackend(TaskBackend):
         return location.shown if location else self._options.app or without_password(self._options.url)
 
 
+@contextmanager
+def _beside(app: Hipq, known: KnownTasks, listening: Sequence[str] | None) -> Iterator[None]:
+    """What goes on beside an engine once that has forked."""
+    with app.streams.listening(listening), known.kept_up_to_date():
+        yield
+
+
 def _queue_name(name: str) -> str:
     return names.name(name, "a queue's name")
 
@@ -204,7 +204,10 @@ def _imported(where: str) -> Hipq:
     module, colon, name = where.partition(":")
     if not colon:
         raise Invalid(f"OPTIONS['app'] must be MODULE:APP, not {where!r:.60}")
-    found = getattr(importlib.import_module(module), name, None)
+    try:
+        found = getattr(importlib.import_module(module), name, None)
+    except ImportError as error:
+        raise Invalid(f"OPTIONS['app'] cannot be imported: {error}") from error
     if not isinstance(found, Hipq):
         raise Invalid(f"{where} is not a Hipq, but {type(found).__name__}")
     return found

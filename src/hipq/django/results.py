@@ -15,8 +15,6 @@ from hipq.job.fault import Fault, FaultKind
 from hipq.job.states import ERROR, FINAL, RUNNING, Code
 from hipq.job.view import Job
 
-TYPE: Final = "task"
-"""The job type of all tasks: a worker need not know a task before it runs one."""
 MIDDLE: Final = 100
 """hipq's priority for Django's 0. Django's go from -100 to 100 with the highest first; in hipq the lowest goes
 first."""
@@ -28,7 +26,7 @@ _SOME_FAILURE: Final = "hipq.errors.JobFailed"
 
 def data_of(task: Any, alias: str, args: Any, kwargs: Any) -> dict[str, Any]:
     """The data to store for a task. TypeError or ValueError if an argument is not JSON."""
-    found = {"task": task.module_path, "args": normalize_json(args), "kwargs": normalize_json(kwargs), "backend": alias}
+    found = {"args": normalize_json(args), "kwargs": normalize_json(kwargs), "backend": alias}
     if task.run_after is not None:
         found["run_after"] = moment_of(task.run_after).isoformat()
     return found
@@ -42,11 +40,16 @@ def moment_of(run_after: datetime) -> datetime:
     return aware
 
 
-def task_of(data: dict[str, Any], queue: str, priority: int) -> Any:
-    """The task of a job. ImportError if its code has gone; ValueError if the data are no task."""
-    found = import_string(data["task"])
+def is_task(data: Any) -> bool:
+    """Whether these data are those of a task: in an application of yours there may be other jobs."""
+    return isinstance(data, dict) and {"args", "kwargs", "backend"} <= data.keys()
+
+
+def task_of(path: str, data: dict[str, Any], queue: str, priority: int) -> Any:
+    """The task at an import path. ImportError if its code has gone; ValueError if something else is there now."""
+    found = import_string(path)
     if not isinstance(found, Task):
-        raise ValueError(f"{data['task']} is not a task any more")
+        raise ValueError(f"{path} is not a task any more")
     after = data.get("run_after")
     return found.using(
         priority=priority,
@@ -61,7 +64,7 @@ def result_of(job: Job[Any], queue: str, task: Any = None) -> Any:
     claims = [entry for entry in history if entry["event"] == JobEvent.CLAIMED]
     data = job.data
     result = TaskResult(
-        task=task or task_of(data, queue, MIDDLE - job.priority),
+        task=task or task_of(job.type, data, queue, MIDDLE - job.priority),
         id=str(job.id),
         status=_status(job),
         enqueued_at=as_django(job.create_time),

@@ -73,7 +73,8 @@ class WaiterBackend(TaskBackend):
         self.validate_task(task)
         self.usable()
         job_id, at = uuid4().hex, now()
-        data = {"id": job_id, "enqueued_at": at.isoformat(), **data_of(task, self.alias, args, kwargs)}
+        data = {"id": job_id, "enqueued_at": at.isoformat(), "task": task.module_path}
+        data |= data_of(task, self.alias, args, kwargs)
         fifo = {"group": self.options.get("group", GROUP), "dedup": job_id} if task.queue_name.endswith(".fifo") else {}
         after = None if task.run_after is None else moment_of(task.run_after)
         self._waiter.send(
@@ -127,7 +128,8 @@ class WaiterBackend(TaskBackend):
             tried = [*[TRIED_ELSEWHERE] * (message.received - 1), worker]
             try:
                 data = _read(message)
-                result = _result(task_of(data, message.queue, 0), data, TaskResultStatus.RUNNING, tried)
+                task = task_of(data["task"], data, message.queue, 0)
+                result = _result(task, data, TaskResultStatus.RUNNING, tried)
                 _check_outcome(perform(type(self), result))
             except Failed:
                 return  # final, whatever the settings say; the signal was sent

@@ -61,6 +61,7 @@ class QueueWatch:
 
     # -- something may have changed ---------------------------------------------------------------------------------
     def claim_again(self) -> None:
+        self._has_code = self._has_code or bool(self.queue.types)  # a type may be registered later
         self.hungry = self._has_code
         self.content = False
         if self.round is not None:

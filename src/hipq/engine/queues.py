@@ -39,12 +39,16 @@ class EngineQueue:
         """The job types that the program has code for: an engine claims no others."""
         if self.scheduler is not None:
             return (ANY_TYPE,)
-        return tuple(name for name, spec in self.specs.items() if spec.fn is not None)
+        return tuple(name for name, spec in self._known if spec.fn is not None)
 
     @property
     def critical(self) -> tuple[str, ...]:
         """The critical job types, which limits do not hold up."""
-        return tuple(name for name, spec in self.specs.items() if spec.fn is not None and spec.critical)
+        return tuple(name for name, spec in self._known if spec.fn is not None and spec.critical)
+
+    @property
+    def _known(self) -> list[tuple[str, Spec]]:
+        return list(self.specs.items())  # at once: any thread may register a type meanwhile
 
     @property
     def published(self) -> list[str]:

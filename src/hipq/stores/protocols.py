@@ -123,8 +123,8 @@ class JobStore(Protocol):
     def find(self, wanted: Filter, *, brief: Literal[True]) -> list[Brief]: ...
     @overload
     def find(self, wanted: Filter) -> list[Row]:
-        """Jobs by filter, live and final, in id order. `brief` is for lists: payloads, results and histories are not
-        read."""
+        """Jobs by filter, live and final, in the order of their ids or against it. `brief` is for lists: payloads,
+        results and histories are not read."""
 
     def reach(self, wanted: Filter, rows: int) -> int:
         """How far one gets by looking at so many of a tenant's jobs (of those with a key, if the filter has one), in
@@ -132,6 +132,9 @@ class JobStore(Protocol):
 
     def count(self, wanted: Filter) -> int:
         """How many there are; it stops counting at the filter's limit."""
+
+    def waiting_types(self, queue: int) -> list[str]:
+        """The types of jobs that can be claimed, whoever has their code; a type may be named twice."""
 
     def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
         """How many jobs of each phase there are, ready ones of each of these types; it stops counting at `most`, and

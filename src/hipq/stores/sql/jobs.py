@@ -94,6 +94,10 @@ class JobVerbs(Dialect):
         counted = {one.phase: one.jobs for one in others} | dict(more)
         return Counts(**counted, next_start=due[SCHEDULED], next_timeout=due[WAITING])
 
+    def waiting_types(self, queue: int) -> list[str]:
+        with self._reading() as sql:
+            return [name for (name,) in sql.found("waiting_types", queue)]
+
     def depth(self, queue: int, types: Sequence[str], most: int) -> list[Depth]:
         found: list[Depth] = []
         with self._reading() as sql:

@@ -216,19 +216,38 @@ class Working(TransactionTestCase):
         self.assertEqual(Note.objects.get().text, "second")
 
     def test_code_that_has_gone(self) -> None:
-        gone, good = tasks.add.enqueue(1), tasks.add.enqueue(2)
+        """Or that has not come yet: the jobs are left to workers that have it."""
+        result = tasks.add.enqueue(1)
         kept = tasks.add
         del tasks.add
         try:
-            work(concurrency=1)
+            with self.assertLogs("hipq", "WARNING") as logged:
+                work()
             with self.assertRaises(ImportError):
-                task_backends["default"].get_result(gone.id)
+                task_backends["default"].get_result(result.id)
         finally:
             tasks.add = kept
-        gone.refresh()
-        self.assertEqual((gone.status, gone.errors[0].exception_class), (FAILED, ImportError))
-        good.refresh()
-        self.assertEqual(good.status, FAILED)
+        self.assertIn("jobs of lab.tasks.add in queue default wait", "".join(logged.output))
+        result.refresh()
+        self.assertEqual((result.status, result.attempts), (READY, 0))
+        work()
+        result.refresh()
+        self.assertEqual(result.return_value, 1)
+
+    def test_a_job_is_of_the_type_that_its_task_is_named(self) -> None:
+        result = tasks.mail.enqueue()
+        with closing(task_backends["default"].worker()) as app:
+            job = app.job(int(result.id))
+            self.assertEqual((job.type, job.key), ("lab.tasks.mail", result.id))
+            self.assertEqual(job.data, {"args": [], "kwargs": {}, "backend": "default"})
+            app.pause("mails", type="lab.tasks.mail")
+            work()
+            result.refresh()
+            self.assertEqual(result.status, READY)
+            app.resume("mails", type="lab.tasks.mail")
+        work()
+        result.refresh()
+        self.assertEqual(result.status, SUCCESSFUL)
 
     def test_failures_are_tried_again_if_settings_say_so(self) -> None:
         with configured(retry={"attempts": 5, "base": 0}), heard() as said:

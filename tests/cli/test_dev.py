@@ -1,0 +1,113 @@
+"""`hipq dev`: worker, listeners and callbacks of one application in one terminal, and new code when it changes."""
+
+from __future__ import annotations
+
+import re
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from hipq import Hipq
+from tests.cli.conftest import SHOP, HipqCommand, alive, eventually
+
+ASKS = """
+
+@orders.job
+def ask(job: Job):
+    print("the URL is", job.callback_url())
+    return Wait()
+"""
+
+
+class Dev:
+    def __init__(self, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.file = folder / "dev.log"
+        command = [sys.executable, "-m", "hipq.cli.main", "dev", "shop:app", "--port", str(self.port)]
+        with self.file.open("wb") as log:
+            self.process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, process_group=0)
+
+    def text(self) -> str:
+        return self.file.read_text()
+
+    def says(self, pattern: str, count: int = 1) -> str:
+        def found() -> list[str]:
+            assert self.process.poll() is None, self.text()
+            there = re.findall(pattern, self.text(), re.MULTILINE)
+            return there if len(there) >= count else []
+
+        return str(eventually(found)[-1])
+
+
+@pytest.fixture
+def dev(folder: Path) -> Iterator[Dev]:
+    (folder / "shop.py").write_text(SHOP + ASKS)
+    running = Dev(folder)
+    yield running
+    if running.process.poll() is None:
+        running.process.send_signal(signal.SIGTERM)
+        running.process.wait(60)
+
+
+def test_jobs_run_callbacks_arrive_and_new_code_is_taken(dev: Dev, shop: Hipq, folder: Path) -> None:
+    dev.says("^worker    .* engine started")
+    dev.says(f"^callbacks . listening on http://127.0.0.1:{dev.port}$")
+    assert f"code      | database: sqlite:///{folder}/shop.db" in dev.text()
+    job_id = shop.queues[0].enqueue("ask")
+    url = dev.says(r"^worker    . the URL is (http://127\.0\.0\.1:\d+/\S+)$")
+    assert f":{dev.port}/" in url
+    with urllib.request.urlopen(urllib.request.Request(url, b'{"paid": true}', method="POST"), timeout=30) as reply:
+        assert reply.status in (200, 202)
+    eventually(lambda: shop.job(job_id).state == "final")
+    assert shop.job(job_id).result == {"paid": True}
+    (folder / "shop.py").write_text(SHOP + ASKS.replace("the URL is", "and now it is"))
+    dev.says("^worker    .* engine started", 2)
+    dev.says("^callbacks . listening", 2)
+    shop.queues[0].enqueue("ask")
+    dev.says("^worker    . and now it is")
+    dev.process.send_signal(signal.SIGINT)
+    assert dev.process.wait(60) == 0
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", dev.port))
+
+
+def test_what_is_wrong_with_the_code_is_said_once(dev: Dev, folder: Path) -> None:
+    dev.says("^worker    .* engine started")
+    (folder / "shop.py").write_text("1 / 0\n")
+    dev.says("not started until")
+    assert dev.text().count("Traceback") == 1
+    assert "code      |   File " in dev.text()
+    (folder / "shop.py").write_text(SHOP)
+    dev.says("^worker    .* engine started", 2)
+
+
+def test_callbacks_end_when_what_started_them_was_killed(dev: Dev) -> None:
+    dev.says("^callbacks . listening")
+    pids = [int(pid) for pid in re.findall(r"worker started worker=(\d+)", dev.text())]
+    dev.process.kill()
+    dev.process.wait(60)
+
+    assert len(pids) == 2
+    eventually(lambda: not any(map(alive, pids)))
+
+
+def test_a_port_that_is_in_use_is_one_sentence(hipq: HipqCommand) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ran = hipq("dev", "shop:app", "--port", str(port))
+    assert ran.status == 1
+    assert ran.complaint == f"hipq: cannot listen on 127.0.0.1 port {port}: address already in use"
+
+
+@pytest.mark.parametrize("words", [["dev"], ["worker", "--reload"], ["worker", "shop:", "--reload"]])
+def test_what_is_no_application_is_said_at_once(hipq: HipqCommand, words: list[str]) -> None:
+    ran = hipq(*words)
+    assert ran.status == 2
+    assert "MODULE:APP" in ran.complaint
