@@ -60,7 +60,7 @@ def test_the_subject_is_the_key_and_the_data_is_the_answer(app: Hipq, charge: Jo
     first, second = waiting(app, charge, "order 17", "order-18")
     sent = binary(b'{"n": 2}', subject="order-18", id="e-2")
     play(app, script, [message(structured()), message(**sent, job_id="m2", key="a partition key")])
-    assert [app.result(first), app.result(second)] == [{"ref": "order 17", "n": 1}, {"n": 2}]
+    assert [app.job(first).result, app.job(second).result] == [{"ref": "order 17", "n": 1}, {"n": 2}]
     assert {one.answer_id for one in app.answers.list()} == {"/bank e-1", "/bank e-2"}
 
 
@@ -81,7 +81,7 @@ def test_fields_are_those_of_the_envelope_whichever_way_it_came(app: Hipq, charg
     ids = waiting(app, charge, "order 17", "b")
     as_headers = message(**binary(b'{"ref": "b", "n": 7}', failed="false"), job_id="m2")
     play(app, script, [message(structured(1, "another")), as_headers])
-    assert [app.result(job_id) for job_id in ids] == [1, 7]
+    assert [app.job(job_id).result for job_id in ids] == [1, 7]
     assert {one.answer_id for one in app.answers.list()} == {"e-1"}
 
 
@@ -89,7 +89,7 @@ def test_functions_are_given_the_envelope(app: Hipq, charge: JobType, script: Sc
     app.listen(URL, to=charge, key=lambda m: m.json["type"], data=lambda m: m.json["data"]["n"])
     (job_id,) = waiting(app, charge, "com.bank.paid")
     play(app, script, [message(structured())])
-    assert app.result(job_id) == 1
+    assert app.job(job_id).result == 1
 
 
 def test_hipq_s_own_headers_go_before_those_of_the_event(app: Hipq, charge: JobType, script: Script) -> None:
@@ -104,7 +104,7 @@ def test_without_a_subject_the_message_s_own_key_counts(app: Hipq, charge: JobTy
     app.listen(URL, to=charge)
     (job_id,) = waiting(app, charge, "k")
     play(app, script, [message(structured(1, None), key="k")])
-    assert app.result(job_id) == {"ref": "order 17", "n": 1}
+    assert app.job(job_id).result == {"ref": "order 17", "n": 1}
 
 
 @pytest.mark.usefixtures("charge")
@@ -241,6 +241,6 @@ def test_an_event_on_a_real_server_answers_its_job(tmp_path: Path, system: Any, 
                 with suppress(HipqError, nats.errors.Error, aiormq.exceptions.AMQPError):  # nobody listens there yet
                     publish(CloudEvent(about, {"receipt": 9}), mode)
                 time.sleep(0.1)
-    assert app.result(job_id) == {"receipt": 9}
+    assert app.job(job_id).result == {"receipt": 9}
     assert {one.answer_id for one in app.answers.list()} == {f"{source} e-1"}, "the others were duplicates"
     app.close()

@@ -27,7 +27,7 @@ def test_the_answer_is_the_event_s_data_and_its_source_and_id_are_its_own(
     told = [post(sign(job_id), posted.body, headers=posted.headers) for _ in range(2)]
     assert [one.json for one in told] == [{"answer": "matched"}, {"answer": "duplicate"}]
     run()
-    assert app.result(job_id) == {"paid": {"receipt": 9}}
+    assert app.job(job_id).result == {"paid": {"receipt": 9}}
     (kept,) = app.answers.list()
     assert kept.answer_id == "/bänk e 1"
 

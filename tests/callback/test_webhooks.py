@@ -71,7 +71,7 @@ def test_a_signed_webhook_answers_the_job_that_its_body_names(
     told = send(paid())
     assert (told.status, told.json) == (200, {"answer": "matched"})
     run()
-    assert app.result(waits) == {"paid": paid()}
+    assert app.job(waits).result == {"paid": paid()}
     (kept,) = app.answers.list()
     assert (kept.answer_id, kept.attempt) == ("msg_1", 0)
 
@@ -116,7 +116,7 @@ def test_a_structured_event_in_it_is_read_as_one(app: Hipq, queue: Any, send: Se
     run()
     about = {"specversion": "1.0", "id": "e-1", "source": "/bank", "type": "paid", "subject": "r-1"}
     assert send({**about, "data": {"receipt": 9}}).json == {"answer": "matched"}
-    assert app.result(job_id) == {"receipt": 9}
+    assert app.job(job_id).result == {"receipt": 9}
     assert [one.answer_id for one in app.answers.list()] == ["msg_1"], "the id that is signed"
 
 
@@ -131,7 +131,7 @@ def test_headers_that_are_not_signed_change_nothing(
     told = send(paid(), **event, **ours, **{"content-type": "application/cloudevents+json"})
     assert told.json == {"answer": "matched"}
     run()
-    assert app.result(waits) == {"paid": paid()}
+    assert app.job(waits).result == {"paid": paid()}
     assert (app.job(other).phase, [one.answer_id for one in app.answers.list()]) == ("waiting", ["msg_1"])
 
 

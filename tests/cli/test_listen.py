@@ -179,12 +179,16 @@ def test_a_server_that_is_not_there_is_said_once_and_waited_for(
     ("code", "arguments", "sentence"),
     [
         ("", (), "shop:app listens to nothing: declare a stream with app.listen"),
+        (
+            "app.listen('webhook://bank', to=('orders', 'charge'), secret='BANK_SECRET')", (),
+            "declare a stream with app.listen(...), and leave its webhooks to `hipq callbacks`",
+        ),
         ("", ("-q", "odrers"), "shop:app declares no queue 'odrers'"),
         ("app.listen('pigeon://x', to=('orders', 'charge'))", (), "is no URL of a stream"),
         ("app.listen('redis://me:s3cret@h', to=('orders', 'charge'))", (), "names a server and nothing on it"),
         ("app.listen('redis://x', to=('nowhere', 'charge'))", (), "nowhere"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_one_sentence(
     folder: Path, hipq: HipqCommand, code: str, arguments: tuple[str, ...], sentence: str
 ) -> None:

@@ -267,6 +267,19 @@ def test_a_routing_key_that_is_not_text_does_not_stop_the_queue(where: Address) 
     one.close()
 
 
+def test_the_content_type_is_a_header(where: Address) -> None:
+    one = listen(where)
+
+    async def put(_: Any, channel: aiormq.abc.AbstractChannel) -> None:
+        for headers in ({}, {"content-type": "its own"}):
+            about = Basic.Properties(content_type="text/xml", headers={**headers})
+            await channel.basic_publish(b"<a/>", routing_key=where.name, properties=about)
+
+    ask(amqp_url(), put)
+    assert [message.headers["content-type"] for message in drained(one, 2)] == ["text/xml", "its own"]
+    one.close()
+
+
 @pytest.mark.parametrize(
     ("message", "sentence"),
     [

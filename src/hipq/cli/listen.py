@@ -39,7 +39,8 @@ def listen(target: Target, queues: str | None, log_level: str, log_format: str) 
     app = announced(target.program)
     listeners = app.streams.listeners(wanted)
     if not listeners:
-        raise Invalid(f"{target.app} listens to nothing: declare a stream with app.listen(...)")
+        webhooks = ", and leave its webhooks to `hipq callbacks`" if app.streams.webhooks else ""
+        raise Invalid(f"{target.app} listens to nothing: declare a stream with app.listen(...){webhooks}")
     _ = app.store.now()  # a database that cannot be opened is said now, in one sentence
     logs.subscribe(app.events)
     note(f"listening to {some(len(listeners), 'stream')}: {', '.join(one.name for one in listeners)}")
