@@ -113,6 +113,7 @@ def test_queues_and_types_of_the_source_without_running_it(bash: Bash, folder: P
         "app = Hipq('farm')\nbarn = app.queue('barn', limits=[limit(3)])\nfield = app.queue(NAME)\n"
         "@barn.job\nasync def milk(job): ...\n@barn.job('feed', timeout=5)\ndef other(job): ...\n"
         "@barn.cron('0 6 * * *')\ndef wake(job): ...\nbarn.job('walk')(print)\n"
+        "wake.cron('0 7 * * *', name='late')\nwake.cron(WHEN, name=NAME)\n"
     )
     expected = {
         "hipq queue pause shop:app ": ["mails", "orders"],
@@ -122,6 +123,7 @@ def test_queues_and_types_of_the_source_without_running_it(bash: Bash, folder: P
         "hipq enqueue shop:app orders ch": ["charge"],
         "hipq queue pause farm.cows:app ": ["barn"],
         "hipq enqueue farm.cows:app barn ": ["feed", "milk", "wake", "walk"],
+        "hipq cron pause farm.cows:app barn ": ["late", "wake"],
     }
     assert dict(zip(expected, bash.offers(*expected), strict=True)) == expected
     assert bash.offers("hipq queue pause ", HIPQ_APP="farm.cows:app") == [["barn"]]
@@ -181,7 +183,7 @@ def test_a_server_that_does_not_answer_is_given_up(folder: Path, monkeypatch: py
         ctx = click.Context(click.Command("x"))
         ctx.params["db"] = f"postgresql://ann@127.0.0.1:{port}/shop"
         began = time.monotonic()
-        assert complete.known(ctx) == (set(), set())
+        assert complete.known(ctx) == (set(), set(), set())
         assert time.monotonic() - began < 20
     assert folder.exists()
 

@@ -180,7 +180,7 @@ def test_an_import_that_raises_says_where(hipq: HipqCommand, folder: Path) -> No
     [
         (("jobs",), "there is no command 'jobs'; did you mean job?"),
         (("wroker",), "did you mean worker?"),
-        (("resume",), "did you mean queue resume?"),
+        (("resume",), "did you mean cron resume or queue resume?"),
         (("answers", "lst"), "did you mean list?"),
         (("queue", "puase", "shop:app"), "did you mean pause?"),
         (("answers", "list", "shop:app", "--stat", "late"), "--state"),

@@ -109,7 +109,8 @@ class TestSchedules:
         tick = ScheduleChange(one, ticks.ticked(one, LATER), (new(queue.number),))
         assert other.change_schedules(queue.number, [tick]) == [None]
         assert other.change_schedules(queue.number, [ScheduleChange(one, None)]) == [None]
-        assert other.schedules(queue.number) == everything(store, queue.number) == []
+        assert other.schedules(queue.number) == []
+        assert everything(store, queue.number) == []
 
     def test_a_live_job_with_the_key_is_left_alone_and_the_tick_counts(self, store: Store, queue: QueueTables) -> None:
         job_id = add_one(store, new(queue.number, "tick"))

@@ -14,6 +14,7 @@ import pytest
 
 from hipq import Hipq, Job, Wait
 from hipq.job.model import COLUMNS
+from hipq.move.copy import CRONS
 from hipq.stores.large import PAYLOAD_LIMIT
 from tests.docs.test_readme import ROOT, blocks, console
 from tests.servers import clean_database
@@ -61,11 +62,14 @@ def test_psql_adds_answers_and_reads() -> None:
     assert said == ["65537", "", 'ok|{"status":"paid"}']
 
 
+def told(heading: str) -> set[str]:
+    """The columns in the table of a section."""
+    table = (ROOT / GUIDE).read_text().partition(f"## {heading}\n")[2].partition("\n## ")[0]
+    rows = re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE)
+    return {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+
 def test_it_names_every_column() -> None:
-    text = (ROOT / GUIDE).read_text()
-    table = text[text.index("## All columns") :]
-    told = {
-        name for row in re.findall(r"^\| (`.*?) \|", table, flags=re.MULTILINE) for name in re.findall(r"`(\w+)`", row)
-    }
-    assert told == set(COLUMNS)
-    assert f"more than {PAYLOAD_LIMIT} characters" in text
+    assert told("All columns of a job") == set(COLUMNS)
+    assert told("Cron schedules") == set(CRONS)
+    assert f"more than {PAYLOAD_LIMIT} characters" in (ROOT / GUIDE).read_text()

@@ -33,7 +33,6 @@ _tick_options = together(
     "hipq cron list shop:app",
     """hipq cron add shop:app orders report "0 6 * * *" '{"region": "east"}' --tz Europe/Rome""",
     'hipq cron change shop:app orders report "30 6 * * *"',
-    "hipq cron pause shop:app orders report",
     of=AppCommand,
 )
 def cron() -> None:
