@@ -13,7 +13,7 @@ from uuid import uuid4
 import pytest
 
 from tests.django.lab import Lab, postgres, sqlite
-from tests.servers import postgres_url
+from tests.servers import clean_database, postgres_url
 
 ROOT = Path(__file__).parents[2]
 
@@ -77,3 +77,24 @@ def newer_python() -> str | None:
             if python.exists() and subprocess.run([python, "-c", "import venv"], capture_output=True).returncode == 0:
                 return str(python)
     return None
+
+
+@pytest.mark.parametrize("apart", ["sqlite", "postgresql"])
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_jobs_in_the_admin(kind: str, apart: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with clean_database() as url:
+        monkeypatch.setenv("LAB_URL", url if apart == "postgresql" else f"sqlite:///{tmp_path}/apart.db")
+        manages_jobs(kind, tmp_path)
+
+
+@pytest.mark.long
+def test_jobs_in_the_admin_of_django_6(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LAB_URL", f"sqlite:///{tmp_path}/apart.db")
+    manages_jobs("sqlite", tmp_path, django_6())
+
+
+def manages_jobs(kind: str, folder: Path, python: str = sys.executable) -> None:
+    lab = Lab(folder, database(kind, folder), python=python)
+    words = ["--noinput", "--pattern", "admin_jobs.py", "--settings", "lab.admin_settings"]
+    said = lab.manage("test", "lab", *words)
+    assert re.search(r"^Ran 13 tests in .*\n\nOK$", said, re.MULTILINE), said
